@@ -1,0 +1,264 @@
+"""Checkpoints of a run: a folder each, complete and checked by content, or not there.
+
+They are our own: Orbax's releases either don't install beside jax 0.5.3 and this project's pins, or check no contents.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from acme_ext.errors import RunError, UsageError
+from acme_ext.types import Tree
+from acme_ext.utils import files
+
+_FORMAT = 1
+_MANIFEST = "manifest.json"
+_NAME = re.compile(r"[A-Za-z][\w-]*")
+_FOLDER = re.compile(r"\d{12}(\.replaced)?")  # a replaced one is left where a save of the same steps was killed
+_UNFINISHED = ".unfinished-"
+_log = logging.getLogger(__name__).warning
+
+
+class Restored(NamedTuple):
+    """What a checkpoint held."""
+
+    steps: int
+    trees: dict[
+        str, Tree
+    ]  # in the templates' structure: NumPy arrays, typed keys, and Python numbers where those had them
+    info: dict[str, Any]
+    path: Path  # the folder, for what `extra` wrote there
+
+
+class _DamagedError(Exception):
+    """A checkpoint isn't what was saved; the message says in what."""
+
+
+class CheckpointStore:
+    """Saves and restores checkpoints in a folder, and keeps the latest `keep`.
+
+    A checkpoint is a folder named by its steps: `NAME.npz` for each tree, `NAME.json` for each part of the info, what
+    `extra` wrote, and a manifest with the size and SHA-256 of every file. It is written under another name, brought to
+    the disk and renamed, so a killed save leaves nothing that looks like one. One process at a time may save into it.
+
+    Args:
+      directory: made at the first save.
+      keep: how many checkpoints stay; an older one is deleted when the new one stands.
+      report: told, in a sentence, of each damaged checkpoint that is passed over.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        keep: int = 3,
+        *,
+        report: Callable[[str], None] = _log,
+    ):
+        if keep < 1:
+            raise UsageError(f"at least 1 checkpoint must be kept, not {keep}.")
+        self._directory = Path(directory)
+        self._keep = keep
+        self._report = report
+
+    def save(
+        self,
+        steps: int,
+        trees: Mapping[str, Tree],
+        info: Mapping[str, Any],
+        extra: Callable[[Path], None] | None = None,
+    ) -> Path:
+        """Saves a checkpoint and returns its folder; it is on the disk when this returns.
+
+        Args:
+          steps: orders the checkpoints. One of the same steps is replaced; those of more steps are deleted, since the
+            run can only have gone back behind them because they were damaged.
+          trees: by name, nests of arrays of any backend, typed PRNG keys and Python numbers.
+          info: by name, JSON values.
+          extra: writes further files into the folder it is given.
+
+        Raises RunError when the disk is full; the older checkpoints stay.
+        """
+        names = [*trees, *info]
+        if bad := [name for name in names if not _NAME.fullmatch(name) or name == "manifest" or names.count(name) > 1]:
+            raise ValueError(f"each tree and part of the info needs a name of its own, of letters and digits: {bad}")
+        arrays, leaves = _encode(trees)
+        target = self._directory / f"{steps:012d}"
+        with files.disk_errors(target), self._unfinished(target.name) as folder:
+            for name, by_path in arrays.items():
+                np.savez(folder / f"{name}.npz", **by_path)
+            for name, value in info.items():
+                (folder / f"{name}.json").write_text(files.json_text(value), encoding="utf-8")
+            if extra is not None:
+                extra(folder)
+            _write_manifest(folder, steps, list(info), leaves)
+            if target.exists():
+                os.rename(target, target.with_name(f"{target.name}.replaced"))
+            os.rename(folder, target)
+            files.fsync(self._directory)
+            self._prune(target)
+        return target
+
+    def restore(self, templates: Mapping[str, Tree]) -> Restored | None:
+        """Returns the latest checkpoint that is whole, or None if there is none at all.
+
+        `templates` name the trees to read and give their structure, shapes and dtypes; their leaves may be
+        `jax.ShapeDtypeStruct`. Raises UsageError naming the leaf where a tree isn't as its template, and RunError if
+        every checkpoint is damaged.
+        """
+        folders = self._folders()
+        for folder in folders:
+            try:
+                manifest = _checked_manifest(folder)
+                leaves = manifest["leaves"]
+                trees = {name: _decode(folder, name, leaves, template) for name, template in templates.items()}
+                info = {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in manifest["info"]}
+            except (_DamagedError, OSError) as error:
+                self._report(f"the checkpoint {folder} is damaged, so the one before it is tried: {error}.")
+            else:
+                return Restored(manifest["steps"], trees, info, folder)
+        if folders:
+            raise RunError(f"every checkpoint in {self._directory} is damaged: start anew in another directory.")
+        return None
+
+    def _folders(self) -> list[Path]:
+        """Returns the checkpoints, latest first."""
+        if not self._directory.is_dir():
+            return []
+        found = [path for path in self._directory.iterdir() if _FOLDER.fullmatch(path.name) and path.is_dir()]
+        return sorted(found, key=lambda path: (path.name[:12], path.name == path.name[:12]), reverse=True)
+
+    @contextlib.contextmanager
+    def _unfinished(self, name: str) -> Iterator[Path]:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        for leftover in self._directory.glob(f"{_UNFINISHED}*"):  # of a killed save
+            shutil.rmtree(leftover)
+        folder = self._directory / f"{_UNFINISHED}{name}"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # renamed by then, if all went well
+
+    def _prune(self, newest: Path) -> None:
+        kept = 0
+        for folder in self._folders():
+            kept += folder.name <= newest.name
+            if folder.name > newest.name or len(folder.name) > len(newest.name) or kept > self._keep:
+                doomed = folder.with_name(f"{_UNFINISHED}{folder.name}")  # half deleted, it would else look damaged
+                os.rename(folder, doomed)
+                shutil.rmtree(doomed)
+
+
+def _write_manifest(folder: Path, steps: int, info: list[str], leaves: Mapping[str, Mapping[str, str]]) -> None:
+    """Brings all files of a folder to the disk and writes down what they are."""
+    entries = {}
+    for parent, folders, names in os.walk(folder):
+        for path in (Path(parent, name) for name in names):
+            files.fsync(path)
+            entries[path.relative_to(folder).as_posix()] = {"size": path.stat().st_size, "sha256": files.sha256(path)}
+        for name in folders:
+            files.fsync(Path(parent, name))
+    manifest = {"format": _FORMAT, "steps": steps, "info": info, "leaves": leaves, "files": entries}
+    files.write_json(folder / _MANIFEST, {"sha256": _digest(manifest), "manifest": manifest})
+
+
+def _checked_manifest(folder: Path) -> dict[str, Any]:
+    """Returns what a checkpoint's manifest says, once every file has been found to be as it says."""
+    try:
+        document = json.loads((folder / _MANIFEST).read_bytes())
+        manifest, digest = document["manifest"], document["sha256"]
+    except FileNotFoundError:
+        raise _DamagedError(f"{_MANIFEST} is missing") from None
+    except (ValueError, KeyError, TypeError):
+        raise _DamagedError(f"{_MANIFEST} can't be read") from None
+    if _digest(manifest) != digest:
+        raise _DamagedError(f"{_MANIFEST} has been altered")
+    if manifest["format"] != _FORMAT:
+        raise UsageError(f"{folder} has format {manifest['format']}, and this version reads format {_FORMAT}.")
+    for name, entry in manifest["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise _DamagedError(f"{name} is missing")
+        if (size := path.stat().st_size) != entry["size"]:
+            raise _DamagedError(f"{name} has {size} bytes instead of {entry['size']}")
+        if files.sha256(path) != entry["sha256"]:
+            raise _DamagedError(f"the contents of {name} have changed")
+    return manifest
+
+
+def _digest(manifest: Any) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _encode(trees: Mapping[str, Tree]) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, dict[str, str]]]:
+    """Returns each tree's leaves by path, as arrays a .npy file can hold, and what each is: a dtype or `key:KIND`."""
+    raw: dict[str, dict[str, Any]] = {}
+    leaves: dict[str, dict[str, str]] = {}
+    for name, tree in trees.items():
+        flat = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+        raw[name] = {path: jax.random.key_data(leaf) if _is_key(leaf) else leaf for path, leaf in flat.items()}
+        leaves[name] = {path: f"key:{jax.random.key_impl(leaf)}" for path, leaf in flat.items() if _is_key(leaf)}
+    arrays: dict[str, dict[str, np.ndarray]] = {}
+    for name, fetched in jax.device_get(raw).items():  # all in one, so that the transfers overlap
+        arrays[name] = {}
+        for path, leaf in fetched.items():
+            array = np.asarray(leaf)
+            if array.dtype.kind in "OSU":
+                raise TypeError(f"{name}{path} can't be saved: it holds {type(leaf).__name__}, not numbers.")
+            leaves[name].setdefault(path, array.dtype.name)
+            arrays[name][path] = array if _has_npy_form(array.dtype) else array.view(f"u{array.dtype.itemsize}")
+    return arrays, leaves
+
+
+def _decode(folder: Path, name: str, leaves: Mapping[str, Mapping[str, str]], template: Tree) -> Tree:
+    """Reads a tree that `_encode` encoded; UsageError names a leaf that isn't as in the template."""
+    if name not in leaves:
+        raise UsageError(f"{folder} holds no tree {name!r}; it holds {', '.join(leaves)}.")
+    flat, structure = jax.tree_util.tree_flatten_with_path(template)
+    wanted = {jax.tree_util.keystr(path): leaf for path, leaf in flat}
+    if odd := [path for path in wanted if path not in leaves[name]]:
+        raise UsageError(f"{folder} doesn't fit: it has no leaf {name}{odd[0]}, which the run needs.")
+    if odd := [path for path in leaves[name] if path not in wanted]:
+        raise UsageError(f"{folder} doesn't fit: it has a leaf {name}{odd[0]}, which the run hasn't.")
+    with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
+        restored = [
+            _decode_leaf(f"{folder} doesn't fit: {name}{path}", file[path], leaves[name][path], leaf)
+            for path, leaf in wanted.items()
+        ]
+    return jax.tree_util.tree_unflatten(structure, restored)
+
+
+def _decode_leaf(where: str, stored: np.ndarray, kind: str, template: Any) -> Any:
+    if kind.startswith("key:"):
+        leaf = jax.random.wrap_key_data(jax.numpy.asarray(stored), impl=kind.removeprefix("key:"))
+    else:
+        dtype = np.dtype(kind)
+        leaf = stored if _has_npy_form(dtype) else stored.view(dtype)
+    if isinstance(template, (bool, int, float, complex)):  # NumPy's float64 is a float too, and may come back as one
+        if leaf.shape != () or type(leaf.item()) is not type(np.asarray(template).item()):
+            raise UsageError(f"{where} is {kind}{list(leaf.shape)} there, and {type(template).__name__} here.")
+        return leaf.item()
+    if leaf.shape != tuple(template.shape) or leaf.dtype != template.dtype:
+        raise UsageError(
+            f"{where} is {leaf.dtype}{list(leaf.shape)} there, and {template.dtype}{list(template.shape)} here."
+        )
+    return leaf
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _has_npy_form(dtype: np.dtype) -> bool:
+    """Whether a .npy file gives the dtype back; bfloat16 and its like come back as raw bytes."""
+    return np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype)) == dtype

@@ -1,0 +1,111 @@
+"""Writing to disk so that neither a full disk nor a kill leaves half a file under a good name."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from acme_ext.errors import RunError, UsageError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextlib.contextmanager
+def disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turns the system's refusal while `path` is written into a RunError of one sentence."""
+    try:
+        yield
+    except (ConnectionError, TimeoutError):  # these are OSErrors too, but of a peer
+        raise
+    except OSError as error:
+        if error.errno in _FULL:
+            raise RunError(
+                f"the disk that holds {os.fspath(path)} is full: free some space, then give the same command to resume."
+            ) from error
+        raise RunError(f"{os.fspath(path)} can't be written: {error.strerror or error}.") from error
+
+
+def make_writable_folder(path: Path) -> None:
+    """Makes a folder and those above it; UsageError where no files can be made in it, RunError on a full disk."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file; a folder, or a name that doesn't exist yet, is needed there.")
+    probe = path / f".probe.{os.getpid()}"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe.touch()  # permission bits tell little: root passes them all, and a disk may be mounted read-only
+        probe.unlink()
+    except OSError as error:
+        if error.errno in _FULL:
+            with disk_errors(path):
+                raise
+        raise UsageError(f"the folder {path} can't be written: {error.strerror}; choose another.") from error
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a temporary path to write, which takes the place of `path` when all of it is on the disk.
+
+    Whatever goes wrong before, the old file stays as it was. Raises RunError where the disk is full.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with disk_errors(path):
+            yield temporary
+            fsync(temporary)
+            os.replace(temporary, path)
+            fsync(path.parent)
+    finally:
+        with contextlib.suppress(OSError):  # gone if it took its place
+            temporary.unlink()
+
+
+def fsync(path: Path) -> None:
+    """Waits until a file's contents, or a folder's entries, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    """Returns the hexadecimal digest of a file's contents."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` atomically; NumPy and JAX arrays become lists and numbers, paths strings."""
+    text = json_text(value)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def json_text(value: Any) -> str:
+    """Returns the text `write_json` writes."""
+    return json.dumps(value, indent=2, default=_plain) + "\n"
+
+
+def read_json(path: Path) -> Any:
+    """Reads a JSON file; UsageError where it can't be read or isn't JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged: it isn't valid JSON ({error}).") from error
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"{value!r} of type {type(value).__name__} has no JSON form")

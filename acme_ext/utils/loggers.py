@@ -1,0 +1,255 @@
+"""Metrics on disk: a CSV file and TensorBoard events for each label, behind Acme's logger interface.
+
+A label is one source of rows, "actor", "learner" or "evaluator"; its rows go to logs/LABEL.csv, each flushed as it is
+written, and its curves to tensorboard/LABEL.
+"""
+
+import importlib
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from acme.utils import loggers
+from acme.utils.loggers import base
+
+from acme_ext.errors import UsageError
+from acme_ext.utils import files
+from acme_ext.utils.rundir import RunDirectory
+
+_TENSORBOARD_INTERVAL_S = 0.1
+
+Row = Mapping[str, int | float]
+
+
+def csv_path(rundir: RunDirectory, label: str) -> Path:
+    """Returns the file that holds the rows of a label."""
+    return rundir.logs / f"{label}.csv"
+
+
+def make_logger(
+    rundir: RunDirectory, label: str, *, step_key: str, on_row: Callable[[Row], None] | None = None
+) -> base.Logger:
+    """Returns a logger that appends rows of scalars to the label's files; its rows follow those that are there.
+
+    Args:
+      rundir: where the files go.
+      label: names the files and the curves, which TensorBoard shows as `label/key`.
+      step_key: the key of a row that counts steps; the x axis of the curves.
+      on_row: called with each row as Python numbers, after it is written.
+
+    NumPy and JAX scalars become Python numbers. The columns are those of the first row: a later row without one of them
+    has NaN there, one with another key raises ValueError. A full disk raises RunError.
+    """
+    path = csv_path(rundir, label)
+    with files.disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        columns, last_step = _mend(path, step_key)
+        file = path.open("a", newline="", encoding="utf-8")
+        tensorboard = _TensorBoard(rundir.tensorboard / label, label, step_key, last_step)
+    to = [loggers.CSVLogger(file, flush_every=1), _Thinned(tensorboard, _TENSORBOARD_INTERVAL_S)]
+    return _Rows(loggers.Dispatcher(to), file, step_key, columns, on_row)
+
+
+def truncate(rundir: RunDirectory, label: str, step_key: str, last_step: int) -> int:
+    """Drops a label's rows after `last_step`, which a killed run wrote after its last checkpoint, and a torn last line.
+
+    Returns how many rows it dropped. The file is replaced as a whole, or not at all.
+    """
+    path = csv_path(rundir, label)
+    lines = _whole_lines(path)
+    if not lines:
+        return 0
+    index = _step_index(path, _header(lines[0]), step_key)
+    kept = [line for line in lines[1:] if float(line.split(b",")[index]) <= last_step]
+    with files.replacing(path) as temporary:
+        temporary.write_bytes(b"".join([lines[0], *kept]))
+    return len(lines) - 1 - len(kept)
+
+
+def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Returns a logger's rows by column, `[rows]`: int64 where all are whole numbers, else float64.
+
+    The file may still be written to: a line that isn't whole yet is left out. UsageError where there is no such file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UsageError(f"{path} doesn't exist: no rows were logged there.")
+    lines = _whole_lines(path)
+    if not lines:
+        return {}
+    header = _header(lines[0])
+    cells = np.array([line.rstrip().split(b",") for line in lines[1:]]).reshape(-1, len(header))
+    return {name: _column(cells[:, i]) for i, name in enumerate(header)}
+
+
+def to_numbers(row: Mapping[str, Any]) -> dict[str, int | float]:
+    """Returns the row with Python, NumPy and JAX scalars as Python numbers; TypeError names a value that is none."""
+    for value in row.values():
+        if hasattr(value, "copy_to_host_async"):  # a JAX array: ask for all of them before waiting for the first
+            value.copy_to_host_async()
+    return {key: _number(key, value) for key, value in row.items()}
+
+
+def _number(key: str, value: Any) -> int | float:
+    if type(value) is int or type(value) is float:
+        return value
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind in "OSUmM":
+        raise TypeError(f"a logged value must be a scalar, but {key!r} is {value!r}.")
+    return int(array.item()) if array.dtype.kind in "biu" else float(array.item())
+
+
+class _Rows(base.Logger):
+    """Checks rows against the columns and hands them on as numbers."""
+
+    def __init__(
+        self,
+        to: base.Logger,
+        file: TextIO,
+        step_key: str,
+        columns: Sequence[str] | None,
+        on_row: Callable[[Row], None] | None,
+    ):
+        self._to = to
+        self._file = file  # closed here, since CSVLogger leaves open what it was given
+        self._step_key = step_key
+        self._columns = columns
+        self._on_row = on_row
+
+    def write(self, data: base.LoggingData) -> None:
+        row = to_numbers(data)
+        if self._step_key not in row:
+            raise ValueError(f"a row of {self._file.name} needs {self._step_key!r}; it has {sorted(row)}.")
+        if self._columns is None:
+            if bad := [key for key in row if not key or set(key) & set(',"\r\n')]:
+                raise ValueError(
+                    f"{bad} can't name columns of {self._file.name}: empty, or with a comma, quote or line end."
+                )
+            self._columns = sorted(row)
+        if unknown := row.keys() - set(self._columns):
+            raise ValueError(
+                f"{self._file.name} has no column for {sorted(unknown)}: its first row fixed {list(self._columns)}."
+            )
+        with files.disk_errors(self._file.name):
+            self._to.write({key: row.get(key, np.nan) for key in self._columns})
+        if self._on_row is not None:
+            self._on_row(row)
+
+    def close(self) -> None:
+        if self._file.closed:
+            return
+        with files.disk_errors(self._file.name):
+            try:
+                self._to.close()
+            finally:
+                self._file.close()
+
+
+class _Thinned(base.Logger):
+    """Hands on at most one row in `seconds`, and the last when it is closed.
+
+    An event costs twice a line of CSV, and TensorBoard shows a thousand points of a curve, so the thousands of episodes
+    that a small environment can end in a second aren't worth their time. (Acme's TimeFilter would lose the last row.)
+    """
+
+    def __init__(self, to: base.Logger, seconds: float):
+        self._to = to
+        self._seconds = seconds
+        self._due = 0.0
+        self._held: base.LoggingData | None = None
+
+    def write(self, data: base.LoggingData) -> None:
+        now = time.monotonic()
+        if now < self._due:
+            self._held = data
+        else:
+            self._held, self._due = None, now + self._seconds
+            self._to.write(data)
+
+    def close(self) -> None:
+        try:
+            if self._held is not None:
+                self._to.write(self._held)
+        finally:
+            self._held = None
+            self._to.close()
+
+
+class _TensorBoard(base.Logger):
+    """Writes the scalars of a row as one event, in the calling thread, so that a full disk raises there.
+
+    Each label has a folder of its own: TensorBoard reads the files of a folder one after the other, and would leave out
+    what comes to a file after it has gone on to the next.
+    """
+
+    def __init__(self, folder: Path, label: str, step_key: str, last_step: float | None):
+        from tensorboardX.event_file_writer import EventsWriter  # 0.1 s, which only a run that logs should pay
+
+        # By name, because their classes are made at run time and type checkers don't see them.
+        event_pb2 = importlib.import_module("tensorboardX.proto.event_pb2")
+        self._event = event_pb2.Event
+        self._summary = importlib.import_module("tensorboardX.proto.summary_pb2").Summary
+        self._label = label
+        self._step_key = step_key
+        folder.mkdir(parents=True, exist_ok=True)
+        # tensorboardX names files by the second, and would overwrite the one of a logger closed in the same second.
+        self._writer = EventsWriter(str(folder / "events"), filename_suffix=f".{time.time_ns()}")
+        if last_step is not None:  # what a killed run wrote past the rows that were kept is to be forgotten
+            start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+            self._writer.write_event(self._event(wall_time=time.time(), step=int(last_step) + 1, session_log=start))
+        self._writer.flush()
+
+    def write(self, data: base.LoggingData) -> None:
+        scalars = [
+            self._summary.Value(tag=f"{self._label}/{key}", simple_value=value)
+            for key, value in data.items()
+            if key != self._step_key and value == value
+        ]
+        step = int(data[self._step_key])
+        self._writer.write_event(self._event(wall_time=time.time(), step=step, summary=self._summary(value=scalars)))
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    """Returns the file's lines up to the first that is torn: without its end, or without all of its fields."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+    commas = lines[0].count(b",") if lines else 0
+    for i, line in enumerate(lines):
+        if not line.endswith(b"\n") or line.count(b",") != commas:
+            return lines[:i]
+    return lines
+
+
+def _mend(path: Path, step_key: str) -> tuple[list[str] | None, float | None]:
+    """Cuts off a torn end of a label's file and returns its columns and last step, None where it has none."""
+    lines = _whole_lines(path)
+    if path.is_file() and path.stat().st_size != (whole := sum(map(len, lines))):
+        os.truncate(path, whole)
+    if not lines:
+        return None, None
+    header = _header(lines[0])
+    index = _step_index(path, header, step_key)
+    return header, float(lines[-1].split(b",")[index]) if len(lines) > 1 else None
+
+
+def _header(line: bytes) -> list[str]:
+    return line.decode("utf-8").rstrip().split(",")
+
+
+def _step_index(path: Path, header: list[str], step_key: str) -> int:
+    if step_key not in header:
+        raise UsageError(f"{path} has no column {step_key!r}; it has {header}.")
+    return header.index(step_key)
+
+
+def _column(cells: np.ndarray) -> np.ndarray:
+    try:
+        return cells.astype(np.int64)
+    except ValueError:
+        return cells.astype(np.float64)

@@ -1,0 +1,224 @@
+"""Learning curves of runs, as a figure to publish."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from acme_ext.errors import UsageError
+from acme_ext.utils import files, loggers
+from acme_ext.utils.rundir import ABSENT, RunDirectory, flatten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Run = RunDirectory | str | os.PathLike[str]
+Curve = tuple[np.ndarray, np.ndarray]  # x and y, [points]
+
+# Okabe and Ito's colours, told apart by every kind of colour sight; their yellow is too light for a line.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DASHES = ("-", "--", "-.", ":")  # of the first, second, ... seven lines
+_GRID = 256  # the most points of a mean
+_MARKED = 30  # a line with no more points than this shows where they are
+_BOOTSTRAP_SEEDS = 5  # below, an interval of the mean would promise more than it knows
+
+_X_NAMES = {
+    "environment_steps": "environment steps",
+    "learner_steps": "learner steps",
+    "wall_time_s": "wall time (s)",
+}
+
+
+def learning_curves(
+    runs: Mapping[str, Sequence[Run]], out: str | os.PathLike[str], x: str = "environment_steps"
+) -> Path:
+    """Draws one line for each label from its runs, and returns the path of the figure, whose suffix is its format.
+
+    A line is the mean over the label's runs of the evaluation return (logs/evaluator.csv, `episode_return_mean`),
+    interpolated on the range of `x` that all of them cover; if one has no evaluations, of the training returns. Several
+    runs have a band: the 95% bootstrap interval of the mean if every label of several runs has at least five, else from
+    the least to the greatest run; the figure says which. The training returns (logs/actor.csv, `episode_return`) lie
+    smoothed behind.
+
+    Raises UsageError for a run without logs, an unknown `x` or format, and where `out` can't be written.
+    """
+    # The object interface: pyplot would keep the figure, and choose a backend for the whole process.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    opened = {label: [_opened(run) for run in members] for label, members in runs.items()}
+    if not opened or not all(opened.values()):
+        raise UsageError("a plot needs at least one run for each line.")
+    out = Path(out)
+    figure = Figure(figsize=(6.8, 4.2), dpi=200, layout="constrained")
+    known = FigureCanvasAgg(figure).get_supported_filetypes()
+    if out.suffix.lower().removeprefix(".") not in known:
+        raise UsageError(f"{out} names no format of a figure by its ending; {', '.join(sorted(known))} are known.")
+
+    several = [len(members) for members in opened.values() if len(members) > 1]
+    bootstrap = bool(several) and min(several) >= _BOOTSTRAP_SEEDS
+    axes = figure.add_subplot()
+    notes = []
+    for i, (label, members) in enumerate(opened.items()):
+        style = {"color": _COLOURS[i % len(_COLOURS)], "linestyle": _DASHES[i // len(_COLOURS) % len(_DASHES)]}
+        notes += _draw(axes, label, members, x, style, bootstrap)
+    if several:
+        notes.append("band: 95% bootstrap interval of the mean" if bootstrap else "band: least to greatest seed")
+    _dress(axes, opened, x, "; ".join(dict.fromkeys(notes)))
+
+    files.make_writable_folder(out.parent)
+    with files.replacing(out) as temporary:
+        figure.savefig(temporary, format=out.suffix.lower().removeprefix("."))
+    return out
+
+
+def group_runs(paths: Iterable[Run]) -> dict[str, list[RunDirectory]]:
+    """Groups runs whose configs are equal but for `seed` and `run_dir`; labels are made of what tells the groups apart.
+
+    A run that is given twice counts once. UsageError for a path that is no run directory.
+    """
+    groups: list[tuple[dict[str, Any], list[RunDirectory]]] = []
+    for run in {run.path.resolve(): run for run in map(_opened, paths)}.values():
+        fields = flatten({k: v for k, v in run.read_config().items() if k not in ("seed", "run_dir")})
+        for there, members in groups:
+            if there == fields:
+                members.append(run)
+                break
+        else:
+            groups.append((fields, [run]))
+    return dict(zip(_labels([fields for fields, _ in groups]), [members for _, members in groups], strict=True))
+
+
+def _labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns a label for each config: agent and environment if they are enough, else what differs, or enough of it."""
+    if len(configs) == 1:
+        named = [str(configs[0][name]) for name in ("agent", "environment") if name in configs[0]]
+        return [", ".join(named) or "run"]
+    fields = dict.fromkeys(field for config in configs for field in config)
+    differing = [f for f in fields if any(c.get(f, ABSENT) != configs[0].get(f, ABSENT) for c in configs)]
+    named = [field for field in ("agent", "environment") if field in differing]
+    others = [field for field in differing if field not in named]
+
+    def texts(chosen: Sequence[str]) -> list[str]:
+        last = [field.rpartition(".")[2] for field in differing]
+        short = {f: f if last.count(f.rpartition(".")[2]) > 1 else f.rpartition(".")[2] for f in chosen}
+        return [
+            ", ".join(str(c.get(f, ABSENT)) if f in named else f"{short[f]}={c.get(f, ABSENT)}" for f in chosen)
+            for c in configs
+        ]
+
+    if named and len(set(texts(named))) == len(configs):
+        return texts(named)
+    if len(others) <= 3:
+        return texts([*named, *others])
+    chosen = named
+    for field in others:
+        if len(set(texts([*chosen, field]))) > len(set(texts(chosen))):
+            chosen = [*chosen, field]
+    return texts(chosen)
+
+
+def _opened(run: Run) -> RunDirectory:
+    return run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+
+
+def _draw(
+    axes: "Axes", label: str, members: Sequence[RunDirectory], x: str, style: dict[str, Any], bootstrap: bool
+) -> list[str]:
+    """Draws one label and returns what the figure's note must say of it."""
+    evaluations = [_curve(run, "evaluator", x, "episode_return_mean") for run in members]
+    episodes = [_curve(run, "actor", x, "episode_return") for run in members]
+    for run, evaluation, episode in zip(members, evaluations, episodes, strict=True):
+        if evaluation is None and episode is None:
+            raise UsageError(
+                f"{run.path} has nothing to plot: there are neither evaluations nor episodes in {run.logs}."
+            )
+    training = [_smooth(*curve) for curve in episodes if curve is not None]
+    evaluated = [curve for curve in evaluations if curve is not None]
+    notes = []
+    if len(evaluated) == len(members):
+        curves = evaluated
+        if len(training) == len(members):
+            grid, values = _on_one_grid(training, label, x)
+            axes.plot(grid, values.mean(0), **style, alpha=0.35, linewidth=1.0, zorder=2)
+            notes = ["lines: evaluation", "thin: training, smoothed"]
+    elif len(training) == len(members):
+        curves = training
+        notes = [f"{label}: training, smoothed"]
+    else:
+        raise UsageError(f"the runs of {label!r} have no curve in common: some only evaluations, others only episodes.")
+    grid, values = _on_one_grid(curves, label, x)
+    name = f"{label} ({len(members)} seeds)" if len(members) > 1 else label
+    marker = "o" if len(grid) <= _MARKED else None
+    axes.plot(grid, values.mean(0), **style, linewidth=2.0, marker=marker, markersize=4, label=name, zorder=4)
+    if len(members) > 1:
+        low, high = _interval(values) if bootstrap else (values.min(0), values.max(0))
+        axes.fill_between(grid, low, high, color=style["color"], alpha=0.18, linewidth=0, zorder=3)
+    return notes
+
+
+def _dress(axes: "Axes", opened: Mapping[str, Sequence[RunDirectory]], x: str, note: str) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    configs = [run.read_config() for members in opened.values() for run in members if run.exists_run()]
+    environments = {str(config["environment"]) for config in configs if "environment" in config}
+    if len(environments) == 1:
+        axes.set_title(environments.pop(), fontsize=11)
+    axes.set_xlabel(_X_NAMES.get(x, x.replace("_", " ")))
+    axes.set_ylabel("episode return")
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.margins(x=0.02)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#777777")
+    axes.tick_params(color="#777777", labelsize=9)
+    axes.legend(frameon=False, fontsize=9)
+    if note:
+        axes.annotate(note, (1.0, -0.15), xycoords="axes fraction", ha="right", va="top", fontsize=7, color="#666666")
+
+
+def _curve(run: RunDirectory, label: str, x: str, y: str) -> Curve | None:
+    """Returns the finite points of two columns, by ascending x, or None where there are no rows."""
+    path = loggers.csv_path(run, label)
+    columns = loggers.read_csv(path) if path.is_file() else {}
+    if not columns or not len(next(iter(columns.values()))):
+        return None
+    for name in (x, y):
+        if name not in columns:
+            raise UsageError(f"{path} has no column {name!r}; it has {', '.join(columns)}.")
+    order = np.argsort(columns[x], kind="stable")
+    xs, ys = columns[x][order].astype(float), columns[y][order].astype(float)
+    finite = np.isfinite(xs) & np.isfinite(ys)
+    return (xs[finite], ys[finite]) if finite.any() else None
+
+
+def _smooth(x: np.ndarray, y: np.ndarray) -> Curve:
+    """Returns the mean over a window centred on each episode: a fiftieth of all, at least 5, shorter at the ends."""
+    half = max(5, len(y) // 50) // 2
+    sums = np.concatenate([[0.0], np.cumsum(y)])
+    centre = np.arange(len(y))
+    reach = np.minimum(half, np.minimum(centre, len(y) - 1 - centre))  # the same on both sides, or the ends would lag
+    return x, (sums[centre + reach + 1] - sums[centre - reach]) / (2 * reach + 1)
+
+
+def _on_one_grid(curves: Sequence[Curve], label: str, x: str) -> tuple[np.ndarray, np.ndarray]:
+    """Interpolates curves on the range that all of them cover: grid `[points]` and values `[runs, points]`."""
+    start, end = max(xs[0] for xs, _ in curves), min(xs[-1] for xs, _ in curves)
+    if start > end:
+        raise UsageError(f"the runs of {label!r} have no range of {x!r} in common.")
+    grid = np.unique(np.concatenate([xs for xs, _ in curves]))
+    grid = grid[(grid >= start) & (grid <= end)]
+    if len(grid) > _GRID:
+        grid = np.linspace(start, end, _GRID)
+    return grid, np.stack([np.interp(grid, xs, ys) for xs, ys in curves])
+
+
+def _interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the ends of the 95% bootstrap interval of the mean over the first axis; the same for the same values."""
+    drawn = np.random.default_rng(0).integers(len(values), size=(2000, len(values)))
+    weights = np.apply_along_axis(np.bincount, 1, drawn, minlength=len(values)) / len(values)
+    low, high = np.percentile(weights @ values, [2.5, 97.5], axis=0)
+    return low, high

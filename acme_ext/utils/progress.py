@@ -1,0 +1,163 @@
+"""The line on the terminal that shows how far a run is."""
+
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TextIO
+
+_WINDOW_S = 10.0  # rates are of the last so many seconds
+_LIVE_INTERVAL_S = 0.2
+_EPISODES = 20  # how many of the latest episode returns are averaged
+
+
+class ProgressLine:
+    """One live line on a terminal, or a full line each `interval_s` seconds elsewhere (a file, a notebook, a pipe).
+
+    Fields are given by name, only those that changed, and are shown in the order of their first appearance:
+
+    - `environment_steps`, a count: part of the total done, steps per second and the time left;
+    - any other count, a name that ends in `_steps`: its rate (`learner_steps=12` is shown as `learner 3/s`);
+    - `episode_return`, given once for each episode: the mean of the last 20;
+    - any other number or text: as it is.
+
+    Rates are of the last ten seconds and start at the first update, so that what a resumed run had done before isn't
+    counted. The line is drawn in `update`, `print` and `close`, by whichever thread calls them. A terminal that goes
+    away doesn't end the run.
+    """
+
+    def __init__(
+        self,
+        total_steps: int,
+        stream: TextIO | None = None,
+        *,
+        interval_s: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._total = total_steps
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._interval_s = _LIVE_INTERVAL_S if self._live else interval_s
+        self._window_s = max(_WINDOW_S, self._interval_s)
+        self._clock = clock
+        self._fields: dict[str, float | str] = {}
+        self._returns: deque[float] = deque(maxlen=_EPISODES)
+        self._samples: dict[str, deque[tuple[float, float]]] = {}  # of each count: (time, count), oldest first
+        self._due: float | None = None  # when to draw next; None before the first update
+        self._drawn = self._closed = False
+        self._lock = threading.RLock()
+
+    def update(self, **fields: float | str) -> None:
+        """Takes the fields that changed and draws the line if it is time to."""
+        with self._lock:
+            if self._closed:
+                return
+            self._fields.update(fields)
+            if "episode_return" in fields:
+                self._returns.append(float(fields["episode_return"]))
+            now = self._clock()
+            if self._due is None:
+                self._sample(now)
+                self._due = now if self._live else now + self._interval_s
+            elif any(name not in self._samples for name in fields if name.endswith("_steps")):
+                self._sample(now)
+            if now >= self._due:
+                self._due = now + self._interval_s
+                self._sample(now)
+                self._draw()
+
+    def print(self, message: str) -> None:
+        """Prints a message on lines of its own, above the live line."""
+        with self._lock:
+            self._write(f"\r\x1b[K{message}\n" if self._drawn else f"{message}\n")
+            if self._drawn and not self._closed:
+                self._draw()
+
+    def close(self) -> None:
+        """Draws the line a last time and leaves it standing."""
+        with self._lock:
+            if self._closed:
+                return
+            if self._fields:
+                self._sample(self._clock())
+                self._draw()
+            if self._drawn:
+                self._write("\n")
+            self._drawn, self._closed = False, True
+
+    def __enter__(self) -> "ProgressLine":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _sample(self, now: float) -> None:
+        for name, value in self._fields.items():
+            if name.endswith("_steps"):
+                samples = self._samples.setdefault(name, deque())
+                samples.append((now, float(value)))
+                # The oldest sample is kept until the one after it is as old as the window.
+                while len(samples) > 2 and samples[1][0] <= now - self._window_s:
+                    samples.popleft()
+
+    def _rate(self, name: str) -> float | None:
+        (start, before), (end, after) = self._samples[name][0], self._samples[name][-1]
+        return (after - before) / (end - start) if end > start else None
+
+    def _parts(self) -> list[str]:
+        parts = []
+        if "environment_steps" in self._fields:
+            steps, rate = int(float(self._fields["environment_steps"])), self._rate("environment_steps")
+            parts.append(f"{100 * steps / max(1, self._total):3.0f}%  {steps:,}/{self._total:,} steps")
+            if rate is not None:
+                parts.append(f"{_number(rate)}/s")
+                if rate > 0 and steps < self._total:
+                    parts.append(f"{_duration((self._total - steps) / rate)} left")
+        for name, value in self._fields.items():
+            if name == "episode_return":
+                parts.append(f"return {_number(sum(self._returns) / len(self._returns))}")
+            elif name.endswith("_steps"):
+                if name != "environment_steps" and (rate := self._rate(name)) is not None:
+                    parts.append(f"{name.removesuffix('_steps').replace('_', ' ')} {_number(rate)}/s")
+            else:
+                parts.append(f"{name.replace('_', ' ')} {value if isinstance(value, str) else _number(value)}")
+        return parts
+
+    def _draw(self) -> None:
+        parts = self._parts()
+        if not self._live:
+            self._write("  ".join(parts) + "\n")
+            return
+        room = self._columns() - 1  # a full line would make the terminal wrap
+        while len(parts) > 1 and len("  ".join(parts)) > room:
+            parts.pop()
+        self._write("\r\x1b[K" + "  ".join(parts)[:room])
+        self._drawn = True
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # closed, or its terminal is gone: the run is worth more than the sight of it
+            pass
+
+
+def _number(value: float) -> str:
+    value = float(value)
+    if value.is_integer() or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(min(seconds, 359_999_999)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

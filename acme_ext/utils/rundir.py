@@ -1,0 +1,163 @@
+"""The folder a run leaves behind, the same for every way of running."""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from acme_ext.errors import UsageError, nearest
+from acme_ext.utils import files
+
+_held: set[int] = set()  # descriptors of the locks this process holds
+
+
+class _Absent:
+    """Stands for the value of a field that one of two configs hasn't got."""
+
+    def __repr__(self) -> str:
+        return "(absent)"
+
+
+ABSENT = _Absent()
+
+
+class RunDirectory:
+    """Paths and small files of one run; loggers, checkpoints and plots write theirs under its paths.
+
+    `RunDirectory(path)` makes the folder, `RunDirectory.open(path)` takes one that a run has left. It becomes a run's
+    when `write_config` is called, which also makes the folders below it. UsageError where it can't be made or written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True):
+        self.path = Path(path).expanduser()
+        if create:
+            files.make_writable_folder(self.path)
+        elif not self.exists_run():
+            raise UsageError(f"{self.path} is no run directory: {self._missing()}")
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "RunDirectory":
+        """Opens what a run has left and makes nothing; UsageError says what was looked for."""
+        return cls(path, create=False)
+
+    def __repr__(self) -> str:
+        return f"RunDirectory({str(self.path)!r})"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def replay(self) -> Path:
+        return self.path / "replay"
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def curve(self) -> Path:
+        return self.path / "curve.png"
+
+    @property
+    def evaluation(self) -> Path:
+        return self.path / "evaluation.json"
+
+    def exists_run(self) -> bool:
+        """Whether a run has been started here."""
+        return self.config.is_file()
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Writes the run's config and makes the folders a run writes to."""
+        with files.disk_errors(self.path):
+            for folder in (self.logs, self.tensorboard, self.checkpoints, self.replay):
+                folder.mkdir(exist_ok=True)
+        files.write_json(self.config, dict(config))
+
+    def read_config(self) -> dict[str, Any]:
+        """Returns the config as JSON gives it back: lists where there were tuples."""
+        config = files.read_json(self.config)
+        if not isinstance(config, dict):
+            raise UsageError(f"{self.config} is damaged: it holds no mapping of fields.")
+        return config
+
+    def compare(self, config: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Returns the fields, by dotted name, in which the run's config and `config` differ, as (there, here)."""
+        there, here = flatten(self.read_config()), flatten(json.loads(files.json_text(dict(config))))
+        pairs = {field: (there.get(field, ABSENT), here.get(field, ABSENT)) for field in {**there, **here}}
+        # The texts are compared too, since NaN equals nothing.
+        return {field: (a, b) for field, (a, b) in pairs.items() if not (a == b or repr(a) == repr(b))}
+
+    def write_evaluation(self, results: Any) -> None:
+        """Writes evaluation.json, atomically."""
+        files.write_json(self.evaluation, results)
+
+    def read_evaluation(self) -> Any:
+        """Returns what evaluation.json holds; UsageError if the run hasn't been evaluated."""
+        return files.read_json(self.evaluation)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Holds the directory for one run; UsageError if another does. It is released when the process dies."""
+        path = self.path / "lock"
+        with files.disk_errors(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+                raise UsageError(
+                    f"another run holds {self.path}{f' ({holder})' if holder else ''}: wait for its end, or choose "
+                    "another directory."
+                ) from None
+            except OSError as error:  # some network disks have no locks
+                raise UsageError(f"{path} can't be locked: {error.strerror}; choose another disk.") from error
+            _held.add(descriptor)
+            with contextlib.suppress(OSError):  # the holder's name only makes the other's message better
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            yield
+        finally:
+            _held.discard(descriptor)
+            os.close(descriptor)
+
+    def _missing(self) -> str:
+        if self.path.is_dir():
+            return "there is no config.json in it."
+        siblings = [p.name for p in self.path.parent.glob("*") if (p / "config.json").is_file()]
+        hint = f" {nearest(self.path.name, siblings)}" if siblings else ""
+        return f"there is no such folder.{hint}"
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns a nested mapping as {dotted name: value}; a list, or an empty mapping, is a value."""
+    fields = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping) and value:
+            fields.update(flatten(value, f"{prefix}{name}."))
+        else:
+            fields[f"{prefix}{name}"] = value
+    return fields
+
+
+def _forget_locks_in_child() -> None:
+    # A forked child shares its parent's locks and would keep them alive after it.
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget_locks_in_child)
