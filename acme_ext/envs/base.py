@@ -1,0 +1,65 @@
+"""A batch of environments behind one interface: dm_env with a leading axis."""
+
+import abc
+from typing import Any
+
+import dm_env
+from dm_env import specs
+
+from acme_ext.envs.specs import DISCOUNT, REWARD
+from acme_ext.types import Tree
+
+FIRST, MID, LAST = (int(kind) for kind in (dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST))
+
+
+class BatchedEnvironment(abc.ABC):
+    """B environments stepped together. `reset` and `step` return one `dm_env.TimeStep` of arrays:
+
+    - `step_type` uint8 [B], values of `dm_env.StepType`;
+    - `reward` float32 [B], 0 at FIRST;
+    - `discount` float32 [B]: 1 at FIRST and as long as the environment goes on, 0 at a termination, 1 at a truncation
+      (a row that is LAST with discount 1 was cut short, so its value is still bootstrapped);
+    - `observation`, the nest of `observation_spec` with [B, ...] arrays.
+
+    Floats and integers are single precision (float32, int32); smaller types stay as they are. The arrays may be buffers
+    that the next `reset` or `step` overwrites: copy what has to last longer.
+    """
+
+    num_envs: int
+
+    @abc.abstractmethod
+    def reset(self) -> dm_env.TimeStep:
+        """Starts a new episode in every row (called once, before the first `step`); every row is FIRST."""
+
+    @abc.abstractmethod
+    def step(self, actions: Any) -> dm_env.TimeStep:
+        """Steps every row by its action [B, ...], and resets instead the rows that were LAST.
+
+        A row that is reset ignores its action and comes back FIRST: dm_env's own rule.
+        """
+
+    @abc.abstractmethod
+    def observation_spec(self) -> Tree:
+        """Specs of one environment's observation, unbatched."""
+
+    @abc.abstractmethod
+    def action_spec(self) -> specs.Array:
+        """Spec of one environment's action, unbatched."""
+
+    def reward_spec(self) -> specs.Array:
+        """Spec of one environment's reward, unbatched."""
+        return REWARD
+
+    def discount_spec(self) -> specs.BoundedArray:
+        """Spec of one environment's discount, unbatched."""
+        return DISCOUNT
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Frees what the environments hold; the batch can't be used after it."""
+
+    def __enter__(self) -> "BatchedEnvironment":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -1,0 +1,82 @@
+"""The DeepMind control suite, with each observation as one flat vector by default.
+
+Episodes end at the suite's time limit with discount 1, which is a truncation; the few tasks that terminate say so by 0.
+"""
+
+import warnings
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from acme_ext.envs.backend import Backend
+from acme_ext.envs.specs import DISCOUNT, REWARD, action_spec
+
+with warnings.catch_warnings():
+    # Looking for a way to render, it warns where there is no display; nothing is rendered here.
+    warnings.filterwarnings("ignore", message=".*DISPLAY")
+    from dm_control import suite
+
+
+class Dmc(Backend):
+    """`dmc:DOMAIN/TASK`."""
+
+    def names(self) -> Collection[str]:
+        return [f"{domain}/{task}" for domain, task in suite.ALL_TASKS]
+
+    def options(self, name: str) -> Mapping[str, Any]:
+        return {"flatten": True}
+
+    def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
+        domain, task = name.split("/")
+        environment = suite.load(domain, task, task_kwargs={"random": seed})
+        return FlatObservation(environment) if options.get("flatten", True) else environment
+
+
+class FlatObservation(dm_env.Environment):
+    """Another environment's flat dict of observations as one float32 vector, in the order of its spec."""
+
+    def __init__(self, environment: dm_env.Environment):
+        self.environment = environment
+        self._action_spec, _ = action_spec(environment)
+        self._slices = []
+        start = 0
+        stated: Any = environment.observation_spec()  # An OrderedDict.
+        for key, spec in stated.items():
+            stop = start + int(np.prod(spec.shape))
+            self._slices.append((key, slice(start, stop)))
+            start = stop
+        self._observation_spec = specs.Array((start,), np.float32, "observation")
+
+    def _convert(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+        observation = np.empty(self._observation_spec.shape, np.float32)
+        for key, where in self._slices:
+            observation[where] = np.ravel(timestep.observation[key])
+        if timestep.first():
+            return dm_env.restart(observation)
+        return dm_env.TimeStep(
+            timestep.step_type, np.float32(timestep.reward), np.float32(timestep.discount), observation
+        )
+
+    def reset(self) -> dm_env.TimeStep:
+        return self._convert(self.environment.reset())
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        return self._convert(self.environment.step(action))
+
+    def observation_spec(self) -> specs.Array:
+        return self._observation_spec
+
+    def action_spec(self) -> specs.Array:
+        return self._action_spec
+
+    def reward_spec(self) -> specs.Array:
+        return REWARD
+
+    def discount_spec(self) -> specs.BoundedArray:
+        return DISCOUNT
+
+    def close(self) -> None:
+        self.environment.close()

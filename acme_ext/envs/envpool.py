@@ -1,0 +1,155 @@
+"""EnvPool's environments: batched natively, in C++ threads.
+
+EnvPool resets a row in the step after it ended, as dm_env wants it. It gives discount 0 at a time limit too, but marks
+it, and where it is marked the discount is 1 here. One case can't be told apart: an episode that terminates in the very
+step its time runs out counts as truncated, except in Atari, which says more.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from acme_ext.envs import base
+from acme_ext.envs.backend import Backend
+from acme_ext.envs.single import Unbatched
+from acme_ext.envs.specs import single_spec
+from acme_ext.errors import UsageError
+from acme_ext.types import Tree
+
+try:  # EnvPool imports gym, which prints that it is no longer maintained; nobody here can help it.
+    from gym_notices import notices
+
+    notices.notices.clear()
+except ImportError:
+    pass
+import envpool
+from envpool.registration import registry
+
+_OURS = {"num_envs", "batch_size", "seed", "max_num_players", "base_path", "gym_reset_return_info", "reward_threshold"}
+
+
+class EnvPool(Backend):
+    """`envpool:NAME`."""
+
+    def names(self) -> Collection[str]:
+        # ViZDoom's are left out: their actions are unbounded floats, one for each button.
+        return [name for name, (module, *_) in registry.specs.items() if "vizdoom" not in module]
+
+    def options(self, name: str) -> Mapping[str, Any]:
+        """The fields of EnvPool's own config, and `flatten`; in training on Atari a lost life gives discount 0."""
+        config = envpool.make_spec(name).config._asdict()
+        defaults = {key: value for key, value in config.items() if key not in _OURS}
+        if "zero_discount_on_life_loss" in defaults:
+            defaults["zero_discount_on_life_loss"] = True
+        return {**defaults, "flatten": True}
+
+    def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
+        return Unbatched(self.load_batch(name, 1, seed, evaluation, **options))
+
+    def load_batch(self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any) -> "EnvPoolEnvironment":
+        flatten = options.pop("flatten", True)
+        if "zero_discount_on_life_loss" in envpool.make_spec(name).config._fields:
+            if evaluation:  # Whole games and the game's own rewards.
+                options.update(zero_discount_on_life_loss=False, episodic_life=False, reward_clip=False)
+            else:
+                options.setdefault("zero_discount_on_life_loss", True)
+        pool = envpool.make_dm(name, num_envs=num_envs, batch_size=num_envs, seed=seed, **options)
+        return EnvPoolEnvironment(pool, flatten=flatten)
+
+
+class EnvPoolEnvironment(base.BatchedEnvironment):
+    """A synchronous pool made by `envpool.make_dm`.
+
+    Pictures (uint8 of three dimensions) come with their channels last, as everywhere else; with `flatten` a dict of
+    floats is one vector, in EnvPool's order. What EnvPool calls `info` is no part of the observation.
+    """
+
+    def __init__(self, pool: Any, *, flatten: bool = True):
+        self._pool = pool
+        self.num_envs = len(pool)
+        self._keys = list(pool._state_keys)  # The public `recv` leaves out which rows were truncated.
+        stated = {key: spec for key, spec in pool.spec.state_array_spec.items() if key.split(":")[0] == "obs"}
+        self._leaves = {key: _observation(key.removeprefix("obs:"), spec) for key, spec in stated.items()}
+        shapes = [spec.shape for spec in self._leaves.values()]
+        floats = all(spec.dtype == np.float32 for spec in self._leaves.values())
+        self._flat = flatten and floats and len(shapes) > 1
+        if self._flat:
+            self._observation_spec = specs.Array((int(sum(map(np.prod, shapes))),), np.float32, "observation")
+        elif len(self._leaves) == 1:
+            (self._observation_spec,) = self._leaves.values()
+        else:
+            self._observation_spec = {spec.name: spec for spec in self._leaves.values()}
+        action = pool.action_spec()
+        if not isinstance(action, specs.Array):
+            raise UsageError(
+                f"an environment of EnvPool with several actions ({', '.join(action._fields)}) is not supported."
+            )
+        self._action_spec = single_spec(action)
+
+    def reset(self) -> dm_env.TimeStep:
+        self._pool.async_reset()
+        return self._receive()
+
+    def step(self, actions: Any) -> dm_env.TimeStep:
+        self._pool.send(np.asarray(actions))
+        return self._receive()
+
+    def _receive(self) -> dm_env.TimeStep:
+        state = dict(zip(self._keys, self._pool._recv(), strict=True))
+        step_type = state["step_type"].astype(np.uint8)
+        reward = state["reward"].astype(np.float32)
+        reward[step_type == base.FIRST] = 0.0
+        discount = state["discount"].astype(np.float32)
+        truncated = state["trunc"]
+        if "info:terminated" in state:
+            truncated = truncated & (state["info:terminated"] == 0)
+        discount[truncated] = 1.0
+        return dm_env.TimeStep(step_type, reward, discount, self._observe(state))
+
+    def _observe(self, state: Mapping[str, np.ndarray]) -> Tree:
+        if self._flat:
+            return np.concatenate(
+                [np.asarray(state[key], np.float32).reshape(self.num_envs, -1) for key in self._leaves], axis=1
+            )
+        values = {spec.name: _picture(np.asarray(state[key], spec.dtype)) for key, spec in self._leaves.items()}
+        return next(iter(values.values())) if len(values) == 1 else values
+
+    def observation_spec(self) -> Tree:
+        return self._observation_spec
+
+    def action_spec(self) -> specs.Array:
+        return self._action_spec
+
+    def close(self) -> None:
+        del self._pool  # Its threads end with it; it has no close of its own.
+
+
+def _picture(values: np.ndarray) -> np.ndarray:
+    """Pictures [B, C, H, W] with their channels last; other arrays as they are."""
+    if values.dtype == np.uint8 and _channels_first(values.shape[1:]):
+        return np.ascontiguousarray(values.transpose(0, 2, 3, 1))
+    return values
+
+
+def _channels_first(shape: tuple[int, ...]) -> bool:
+    """Whether a shape is a picture's with fewer channels, first, than pixels in a row; CarRacing's have them last."""
+    return len(shape) == 3 and shape[0] < shape[2]
+
+
+def _observation(name: str, stated: Any) -> specs.Array:
+    """The spec of one array of EnvPool's observations.
+
+    Bounds of floats are left out, because EnvPool states the smallest positive number where it means no lower bound.
+    """
+    shape = tuple(n for n in stated.shape if n != -1)
+    dtype = np.dtype(stated.dtype)
+    if np.issubdtype(dtype, np.floating):
+        return single_spec(specs.Array(shape, dtype, name))
+    if shape == () and np.all(np.equal(stated.minimum, 0)) and stated.maximum < 2**20:
+        return single_spec(specs.DiscreteArray(int(stated.maximum) + 1, np.int32, name))
+    if dtype == np.uint8 and _channels_first(shape):
+        shape = (*shape[1:], shape[0])
+    return single_spec(specs.BoundedArray(shape, dtype, stated.minimum, stated.maximum, name))

@@ -1,0 +1,127 @@
+"""MinAtar's games: small binary pictures, one channel for each kind of object.
+
+MinAtar's package imports seaborn and pandas to draw; only its games are loaded here, by file, and what its own wrapper
+adds to them (sticky actions, Young & Tian 2019) is done here.
+"""
+
+import functools
+import importlib.util
+from collections.abc import Collection, Mapping
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from acme_ext.envs.backend import Backend
+from acme_ext.envs.specs import DISCOUNT, REWARD
+from acme_ext.errors import UsageError
+
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+
+class MinAtar(Backend):
+    """`minatar:NAME`."""
+
+    def names(self) -> Collection[str]:
+        return sorted(path.stem for path in _folder().glob("*.py") if path.stem != "__init__")
+
+    def options(self, name: str) -> Mapping[str, Any]:
+        return {
+            "sticky_action_prob": 0.1,
+            "difficulty_ramping": True,
+            "minimal_action_set": False,
+            "time_limit": 10_000,
+        }
+
+    def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
+        return MinAtarEnvironment(name, seed=seed, **options)
+
+
+def _folder() -> Path:
+    """The folder of the games' modules, found without importing the package."""
+    package = importlib.util.find_spec("minatar")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("minatar is not installed.")
+    return Path(package.origin).parent / "environments"
+
+
+@functools.cache
+def _game(name: str) -> ModuleType:
+    module = ModuleType(f"{__name__}.{name}")
+    SourceFileLoader(module.__name__, str(_folder() / f"{name}.py")).exec_module(module)
+    return module
+
+
+class MinAtarEnvironment(dm_env.Environment):
+    """One game; observations are float32 [10, 10, C] of zeros and ones, which a network takes without scaling."""
+
+    def __init__(
+        self,
+        game: str,
+        *,
+        seed: int,
+        sticky_action_prob: float = 0.1,
+        difficulty_ramping: bool = True,
+        minimal_action_set: bool = False,
+        time_limit: int = 10_000,
+    ):
+        """Makes a game.
+
+        Args:
+          game: MinAtar's name of it.
+          seed: of the game and of the sticky actions.
+          sticky_action_prob: probability with which the last action is repeated instead.
+          difficulty_ramping: whether the game gets faster as it goes on, where it knows that.
+          minimal_action_set: only the actions that differ in this game, instead of all 6.
+          time_limit: steps after which an episode is truncated. The games have none themselves, but for Freeway, which
+            ends after 2,500 steps and, as MinAtar has it, terminates.
+        """
+        if not 0.0 <= sticky_action_prob <= 1.0:
+            raise UsageError(f"sticky_action_prob is a probability, so {sticky_action_prob} must be in [0, 1].")
+        if time_limit < 1:
+            raise UsageError(f"time_limit counts steps, so {time_limit} must be at least 1.")
+        self._game = _game(game).Env(ramping=difficulty_ramping)
+        self._rng = self._game.random = np.random.RandomState(seed)
+        self._actions = self._game.minimal_action_set() if minimal_action_set else list(range(6))
+        self._sticky = sticky_action_prob
+        self._limit = time_limit
+        self._last_action = 0
+        self._length = 0
+        self._ended = True
+
+    def _observe(self) -> np.ndarray:
+        return self._game.state().astype(np.float32)
+
+    def reset(self) -> dm_env.TimeStep:
+        self._game.reset()
+        self._last_action = 0
+        self._length = 0
+        self._ended = False
+        return dm_env.restart(self._observe())
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        if self._ended:
+            return self.reset()
+        if self._sticky == 0.0 or self._rng.random_sample() >= self._sticky:
+            self._last_action = self._actions[int(action)]
+        reward, terminal = self._game.act(self._last_action)
+        self._length += 1
+        self._ended = terminal or self._length == self._limit
+        kind = dm_env.StepType.LAST if self._ended else dm_env.StepType.MID
+        return dm_env.TimeStep(kind, np.float32(reward), _ZERO if terminal else _ONE, self._observe())
+
+    def observation_spec(self) -> specs.BoundedArray:
+        return specs.BoundedArray(self._game.state_shape(), np.float32, 0.0, 1.0, "observation")
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(len(self._actions), np.int32, "action")
+
+    def reward_spec(self) -> specs.Array:
+        return REWARD
+
+    def discount_spec(self) -> specs.BoundedArray:
+        return DISCOUNT

@@ -1,0 +1,216 @@
+"""Environments by name: `family:rest`. A family's backend is imported when one of its environments is asked for."""
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from acme_ext.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    import acme.specs
+    import dm_env
+
+    from acme_ext.envs.backend import Backend
+    from acme_ext.envs.base import BatchedEnvironment
+
+Factory = Callable[[int, bool], "dm_env.Environment"]
+"""Makes one environment of a seed in [0, 2**31) and of whether it is for evaluation."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of environments: what `list` shows, and what has to be installed for it."""
+
+    name: str
+    pattern: str
+    example: str
+    summary: str
+    backend: str  # the class, in acme_ext.envs.NAME
+    needs: tuple[str, ...]  # top-level modules
+    extra: str | None  # of acme_ext that installs them; None where the package itself does
+
+
+_FAMILIES = (
+    Family(
+        "gym",
+        "gym:NAME",
+        "gym:CartPole-v1",
+        "Gymnasium's environments, and those a module registers (gym:MODULE:NAME)",
+        "Gym",
+        ("gymnasium",),
+        None,
+    ),
+    Family(
+        "atari",
+        "atari:GAME",
+        "atari:Pong",
+        "Atari 2600 games, preprocessed as for the Nature DQN; raw rewards",
+        "Atari",
+        ("ale_py", "cv2"),
+        "atari",
+    ),
+    Family(
+        "dmc",
+        "dmc:DOMAIN/TASK",
+        "dmc:cartpole/swingup",
+        "The DeepMind control suite, from its state as one vector",
+        "Dmc",
+        ("dm_control",),
+        "dmc",
+    ),
+    Family(
+        "bsuite",
+        "bsuite:ID",
+        "bsuite:catch/0",
+        "The experiments of the behaviour suite",
+        "Bsuite",
+        ("bsuite",),
+        "bsuite",
+    ),
+    Family(
+        "minatar",
+        "minatar:GAME",
+        "minatar:breakout",
+        "MinAtar's games, 10x10 pictures of zeros and ones",
+        "MinAtar",
+        ("minatar",),
+        "minatar",
+    ),
+    Family(
+        "envpool",
+        "envpool:NAME",
+        "envpool:Pong-v5",
+        "EnvPool's environments, batched natively in threads",
+        "EnvPool",
+        ("envpool",),
+        "envpool",
+    ),
+)
+
+
+def families() -> tuple[Family, ...]:
+    """The families of environments; their backends are not imported."""
+    return _FAMILIES
+
+
+def check(environment: str, **options: Any) -> None:
+    """Raises UsageError unless `environment` is a name that can be made with these options; makes nothing.
+
+    The message says what is wrong: no such family, a family whose backend is not installed, no such environment, an
+    option it doesn't take, or a value of another type; with the nearest valid names.
+    """
+    _resolve(environment, options)
+
+
+def make(
+    environment: str | Factory, *, num_envs: int = 1, seed: int = 0, evaluation: bool = False, **options: Any
+) -> "BatchedEnvironment":
+    """Makes a batch of environments.
+
+    Args:
+      environment: a name, `family:rest`, or a function `factory(seed, evaluation)` that makes a dm_env.
+      num_envs: environments in the batch.
+      seed: fixes all of them, each with a random stream of its own.
+      evaluation: whether they are for evaluation: their seeds are none of training's, and episodes are whole games.
+      **options: the family's, for a name only.
+    """
+    from acme_ext.envs.backend import environment_seed
+    from acme_ext.envs.vector import VectorEnvironment
+
+    if num_envs < 1:
+        raise UsageError(f"a batch needs at least 1 environment, not {num_envs}.")
+    _check_seed(seed)
+    if isinstance(environment, str):
+        backend, name = _resolve(environment, options)
+        batch = backend.load_batch(name, num_envs, environment_seed(seed, evaluation), evaluation, **options)
+        if batch is not None:
+            return batch
+        load = _loader(backend, name, options)
+    else:
+        load = _factory(environment, options)
+    return VectorEnvironment([load(environment_seed(seed, evaluation, i), evaluation) for i in range(num_envs)])
+
+
+def make_single(
+    environment: str | Factory, *, seed: int = 0, evaluation: bool = False, **options: Any
+) -> "dm_env.Environment":
+    """Makes one ordinary dm_env, in single precision; the arguments are those of `make`."""
+    from acme_ext.envs.backend import environment_seed
+    from acme_ext.envs.single import single_precision
+
+    _check_seed(seed)
+    if isinstance(environment, str):
+        load = _loader(*_resolve(environment, options), options)
+    else:
+        load = _factory(environment, options)
+    return single_precision(load(environment_seed(seed, evaluation), evaluation))
+
+
+def make_spec(environment: "dm_env.Environment | BatchedEnvironment") -> "acme.specs.EnvironmentSpec":
+    """The specs of one environment, unbatched: of an ordinary dm_env or of a batch."""
+    import acme.specs
+
+    return acme.specs.EnvironmentSpec(
+        observations=environment.observation_spec(),
+        actions=environment.action_spec(),
+        rewards=environment.reward_spec(),
+        discounts=environment.discount_spec(),
+    )
+
+
+def _check_seed(seed: int) -> None:
+    if seed < 0:
+        raise UsageError(f"a seed is a whole number from 0, not {seed}.")
+
+
+def _loader(backend: "Backend", name: str, options: Mapping[str, Any]) -> Factory:
+    return lambda seed, evaluation: backend.load(name, seed, evaluation, **options)
+
+
+def _factory(factory: Factory, options: Mapping[str, Any]) -> Factory:
+    if options:
+        raise UsageError(f"an environment given as a function takes no options, so {', '.join(options)} can't be set.")
+    return factory
+
+
+def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, str]":
+    """The backend and the canonical name of a checked environment."""
+    prefix, colon, rest = environment.partition(":")
+    by_name = {family.name: family for family in _FAMILIES}
+    if not colon or prefix not in by_name:
+        what = f"no family of environments {prefix!r}" if colon else f"{environment!r} names no family of environments"
+        raise UsageError(f"{what}; a name is like {_FAMILIES[0].example!r}: {nearest(prefix, by_name)}")
+    family = by_name[prefix]
+    missing = [module for module in family.needs if importlib.util.find_spec(module) is None]
+    if missing:
+        install = f"acme_ext[{family.extra}]" if family.extra else "acme_ext"
+        raise UsageError(f'{environment!r} needs {", ".join(missing)}, not installed here: pip install "{install}".')
+    backend: Backend = getattr(importlib.import_module(f"acme_ext.envs.{family.name}"), family.backend)()
+    name = backend.canonical(rest)
+    names = backend.names()
+    if name not in names:
+        raise UsageError(f"no environment {environment!r}; {nearest(environment, [f'{prefix}:{n}' for n in names])}")
+    valid = backend.options(name)
+    for key, value in options.items():
+        if key not in valid:
+            hint = nearest(key, valid) if valid else "it takes none."
+            raise UsageError(f"{environment!r} has no option {key!r}; {hint}")
+        if not _fits(value, valid[key]):
+            kind = type(valid[key]).__name__
+            raise UsageError(
+                f"the option {key!r} of {environment!r} must be of type {kind}, as {valid[key]!r} is, not {value!r}."
+            )
+    return backend, name
+
+
+def _fits(value: Any, default: Any) -> bool:
+    """Whether an option's value is of its default's type; None leaves that open, and an int is a float too."""
+    if default is None:
+        return True
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    if isinstance(default, float):
+        return isinstance(value, int | float)
+    return isinstance(value, type(default))

@@ -1,0 +1,99 @@
+"""A list of ordinary dm_envs as one batch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dm_env
+import numpy as np
+import tree
+from dm_env import specs
+
+from acme_ext.envs import base
+from acme_ext.envs.specs import action_spec, check_delivery, row_writer, scalar_reward, single_specs
+from acme_ext.errors import UsageError
+from acme_ext.specs import zeros
+from acme_ext.types import Tree
+
+
+class VectorEnvironment(base.BatchedEnvironment):
+    """Steps dm_envs one after the other and writes what they deliver into one set of buffers, reused at each step.
+
+    The environments must have equal specs, of any precision; their observations are checked against them at `reset`.
+    """
+
+    def __init__(self, environments: Sequence[dm_env.Environment]):
+        if not environments:
+            raise ValueError("a batch needs at least one environment.")
+        self.environments = tuple(environments)
+        self.num_envs = len(self.environments)
+        first = self.environments[0]
+        self._observation_spec = single_specs(first.observation_spec())
+        self._action_spec, self._action_dtype = action_spec(first)
+        for environment in self.environments:
+            scalar_reward(environment)
+            same_observation = _same(self._observation_spec, single_specs(environment.observation_spec()))
+            if not same_observation or environment.action_spec() != first.action_spec():
+                raise UsageError("the environments of a batch must have equal observation and action specs.")
+        observation = zeros(self._observation_spec, self.num_envs)
+        self._write = row_writer(observation)
+        self._ended = [False] * self.num_envs
+        self._steps = [environment.step for environment in self.environments]
+        self._timestep = dm_env.TimeStep(
+            step_type=np.zeros(self.num_envs, np.uint8),
+            reward=np.zeros(self.num_envs, np.float32),
+            discount=np.ones(self.num_envs, np.float32),
+            observation=observation,
+        )
+
+    def reset(self) -> dm_env.TimeStep:
+        for row, environment in enumerate(self.environments):
+            timestep = environment.reset()
+            check_delivery(self._observation_spec, timestep.observation)
+            self._begin(row, timestep.observation)
+        return self._timestep
+
+    def _begin(self, row: int, observation: Tree) -> None:
+        self._write(row, observation)
+        self._timestep.step_type[row] = base.FIRST
+        self._timestep.reward[row] = 0.0
+        self._timestep.discount[row] = 1.0
+        self._ended[row] = False
+
+    def step(self, actions: Any) -> dm_env.TimeStep:
+        step_type, reward, discount, _ = self._timestep
+        write, ended = self._write, self._ended
+        step_type.fill(base.MID)
+        actions = np.asarray(actions, self._action_dtype)
+        for row, (step, action) in enumerate(zip(self._steps, actions, strict=True)):
+            if ended[row]:  # Not left to the environment: some don't restart by themselves.
+                self._begin(row, self.environments[row].reset().observation)
+            else:
+                kind, reward[row], discount[row], observation = step(action)
+                if kind == base.MID:
+                    write(row, observation)
+                elif kind == base.LAST:
+                    write(row, observation)
+                    step_type[row] = base.LAST
+                    ended[row] = True
+                else:  # It began another episode by itself.
+                    self._begin(row, observation)
+        return self._timestep
+
+    def observation_spec(self) -> Tree:
+        return self._observation_spec
+
+    def action_spec(self) -> specs.Array:
+        return self._action_spec
+
+    def close(self) -> None:
+        for environment in self.environments:
+            environment.close()
+
+
+def _same(a: Tree, b: Tree) -> bool:
+    """Whether two nests of specs are equal."""
+    try:
+        tree.assert_same_structure(a, b)
+    except (TypeError, ValueError):
+        return False
+    return all(x == y for x, y in zip(tree.flatten(a), tree.flatten(b), strict=True))
