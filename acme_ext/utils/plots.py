@@ -1,6 +1,7 @@
 """Learning curves of runs, as a figure to publish."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ Curve = tuple[np.ndarray, np.ndarray]  # x and y, [points]
 # Okabe and Ito's colours, told apart by every kind of colour sight; their yellow is too light for a line.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", "-.", ":")  # of the first, second, ... seven lines
+_NAMED = ("agent", "environment")  # fields of a config that need no name beside their value
+_CROWDED = 4  # with more lines the legend stands beside the axes, and no training returns lie behind
 _GRID = 256  # the most points of a mean
 _MARKED = 30  # a line with no more points than this shows where they are
 _BOOTSTRAP_SEEDS = 5  # below, an interval of the mean would promise more than it knows
@@ -40,7 +43,7 @@ def learning_curves(
     interpolated on the range of `x` that all of them cover; if one has no evaluations, of the training returns. Several
     runs have a band: the 95% bootstrap interval of the mean if every label of several runs has at least five, else from
     the least to the greatest run; the figure says which. The training returns (logs/actor.csv, `episode_return`) lie
-    smoothed behind.
+    smoothed behind, unless there are many lines.
 
     Raises UsageError for a run without logs, an unknown `x` or format, and where `out` can't be written.
     """
@@ -52,7 +55,8 @@ def learning_curves(
     if not opened or not all(opened.values()):
         raise UsageError("a plot needs at least one run for each line.")
     out = Path(out)
-    figure = Figure(figsize=(6.8, 4.2), dpi=200, layout="constrained")
+    crowded = len(opened) > _CROWDED
+    figure = Figure(figsize=(9.6 if crowded else 6.8, 4.2), dpi=200, layout="constrained")
     known = FigureCanvasAgg(figure).get_supported_filetypes()
     if out.suffix.lower().removeprefix(".") not in known:
         raise UsageError(f"{out} names no format of a figure by its ending; {', '.join(sorted(known))} are known.")
@@ -63,10 +67,14 @@ def learning_curves(
     notes = []
     for i, (label, members) in enumerate(opened.items()):
         style = {"color": _COLOURS[i % len(_COLOURS)], "linestyle": _DASHES[i // len(_COLOURS) % len(_DASHES)]}
-        notes += _draw(axes, label, members, x, style, bootstrap)
+        notes += _draw(axes, label, members, x, style, bootstrap=bootstrap, behind=not crowded)
     if several:
         notes.append("band: 95% bootstrap interval of the mean" if bootstrap else "band: least to greatest seed")
     _dress(axes, opened, x, "; ".join(dict.fromkeys(notes)))
+    if crowded:
+        figure.legend(loc="outside right upper", frameon=False, fontsize=9, handlelength=2.8)
+    else:
+        axes.legend(frameon=False, fontsize=9)
 
     files.make_writable_folder(out.parent)
     with files.replacing(out) as temporary:
@@ -94,30 +102,29 @@ def group_runs(paths: Iterable[Run]) -> dict[str, list[RunDirectory]]:
 def _labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns a label for each config: agent and environment if they are enough, else what differs, or enough of it."""
     if len(configs) == 1:
-        named = [str(configs[0][name]) for name in ("agent", "environment") if name in configs[0]]
-        return [", ".join(named) or "run"]
+        return [", ".join(str(configs[0][name]) for name in _NAMED if name in configs[0]) or "run"]
     fields = dict.fromkeys(field for config in configs for field in config)
     differing = [f for f in fields if any(c.get(f, ABSENT) != configs[0].get(f, ABSENT) for c in configs)]
-    named = [field for field in ("agent", "environment") if field in differing]
-    others = [field for field in differing if field not in named]
+    ends = Counter(field.rpartition(".")[2] for field in differing)
 
-    def texts(chosen: Sequence[str]) -> list[str]:
-        last = [field.rpartition(".")[2] for field in differing]
-        short = {f: f if last.count(f.rpartition(".")[2]) > 1 else f.rpartition(".")[2] for f in chosen}
-        return [
-            ", ".join(str(c.get(f, ABSENT)) if f in named else f"{short[f]}={c.get(f, ABSENT)}" for f in chosen)
-            for c in configs
-        ]
+    def text(config: Mapping[str, Any], field: str) -> str:
+        value, end = config.get(field, ABSENT), field.rpartition(".")[2]
+        shown = f"{value:.6g}" if isinstance(value, float) else str(value)
+        return shown if field in _NAMED else f"{end if ends[end] == 1 else field}={shown}"
 
-    if named and len(set(texts(named))) == len(configs):
-        return texts(named)
-    if len(others) <= 3:
-        return texts([*named, *others])
-    chosen = named
-    for field in others:
-        if len(set(texts([*chosen, field]))) > len(set(texts(chosen))):
-            chosen = [*chosen, field]
-    return texts(chosen)
+    def labels(chosen: Sequence[str]) -> list[str]:
+        return [", ".join(text(config, field) for field in chosen) for config in configs]
+
+    chosen = [field for field in _NAMED if field in differing]
+    others = [field for field in differing if field not in _NAMED]
+    if len(set(labels(chosen))) < len(configs):
+        for field in others:
+            if len(others) <= 3 or len(set(labels([*chosen, field]))) > len(set(labels(chosen))):
+                chosen.append(field)
+    made = labels(chosen)
+    if len(set(made)) < len(made):  # values that look alike
+        made = [f"{label} #{i}" for i, label in enumerate(made, 1)]
+    return made
 
 
 def _opened(run: Run) -> RunDirectory:
@@ -125,9 +132,16 @@ def _opened(run: Run) -> RunDirectory:
 
 
 def _draw(
-    axes: "Axes", label: str, members: Sequence[RunDirectory], x: str, style: dict[str, Any], bootstrap: bool
+    axes: "Axes",
+    label: str,
+    members: Sequence[RunDirectory],
+    x: str,
+    style: dict[str, Any],
+    *,
+    bootstrap: bool,
+    behind: bool,
 ) -> list[str]:
-    """Draws one label and returns what the figure's note must say of it."""
+    """Draws one label, `behind` it its training returns, and returns what the figure's note must say of it."""
     evaluations = [_curve(run, "evaluator", x, "episode_return_mean") for run in members]
     episodes = [_curve(run, "actor", x, "episode_return") for run in members]
     for run, evaluation, episode in zip(members, evaluations, episodes, strict=True):
@@ -135,24 +149,23 @@ def _draw(
             raise UsageError(
                 f"{run.path} has nothing to plot: there are neither evaluations nor episodes in {run.logs}."
             )
-    training = [_smooth(*curve) for curve in episodes if curve is not None]
     evaluated = [curve for curve in evaluations if curve is not None]
-    notes = []
+    training = [_smooth(*curve) for curve in episodes if curve is not None]
     if len(evaluated) == len(members):
-        curves = evaluated
-        if len(training) == len(members):
+        curves, notes = evaluated, ["lines: evaluation"]
+        if behind and len(training) == len(members):
             grid, values = _on_one_grid(training, label, x)
             axes.plot(grid, values.mean(0), **style, alpha=0.35, linewidth=1.0, zorder=2)
-            notes = ["lines: evaluation", "thin: training, smoothed"]
+            notes.append("thin: training, smoothed")
     elif len(training) == len(members):
-        curves = training
-        notes = [f"{label}: training, smoothed"]
+        curves, notes = training, [f"{label}: training, smoothed"]
     else:
         raise UsageError(f"the runs of {label!r} have no curve in common: some only evaluations, others only episodes.")
+
     grid, values = _on_one_grid(curves, label, x)
     name = f"{label} ({len(members)} seeds)" if len(members) > 1 else label
     marker = "o" if len(grid) <= _MARKED else None
-    axes.plot(grid, values.mean(0), **style, linewidth=2.0, marker=marker, markersize=4, label=name, zorder=4)
+    axes.plot(grid, values.mean(0), **style, linewidth=2.0, marker=marker, markersize=3.5, label=name, zorder=4)
     if len(members) > 1:
         low, high = _interval(values) if bootstrap else (values.min(0), values.max(0))
         axes.fill_between(grid, low, high, color=style["color"], alpha=0.18, linewidth=0, zorder=3)
@@ -175,7 +188,6 @@ def _dress(axes: "Axes", opened: Mapping[str, Sequence[RunDirectory]], x: str, n
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#777777")
     axes.tick_params(color="#777777", labelsize=9)
-    axes.legend(frameon=False, fontsize=9)
     if note:
         axes.annotate(note, (1.0, -0.15), xycoords="axes fraction", ha="right", va="top", fontsize=7, color="#666666")
 
@@ -196,12 +208,12 @@ def _curve(run: RunDirectory, label: str, x: str, y: str) -> Curve | None:
 
 
 def _smooth(x: np.ndarray, y: np.ndarray) -> Curve:
-    """Returns the mean over a window centred on each episode: a fiftieth of all, at least 5, shorter at the ends."""
+    """Returns the mean over the episodes around each, a fiftieth of all and at least 5; half of that at the ends."""
     half = max(5, len(y) // 50) // 2
     sums = np.concatenate([[0.0], np.cumsum(y)])
     centre = np.arange(len(y))
-    reach = np.minimum(half, np.minimum(centre, len(y) - 1 - centre))  # the same on both sides, or the ends would lag
-    return x, (sums[centre + reach + 1] - sums[centre - reach]) / (2 * reach + 1)
+    first, last = np.maximum(centre - half, 0), np.minimum(centre + half, len(y) - 1)
+    return x, (sums[last + 1] - sums[first]) / (last + 1 - first)
 
 
 def _on_one_grid(curves: Sequence[Curve], label: str, x: str) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,173 @@
+"""Loggers: rows on disk, exactly those that count after a resume."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from acme_ext.errors import RunError, UsageError
+from acme_ext.utils import loggers
+from acme_ext.utils.rundir import RunDirectory
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    return RunDirectory(tmp_path)
+
+
+def _logger(run: RunDirectory, **kwargs):
+    return loggers.make_logger(run, "actor", step_key="steps", **kwargs)
+
+
+def _write(run: RunDirectory, *rows: dict) -> None:
+    logger = _logger(run)
+    for row in rows:
+        logger.write(row)
+    logger.close()
+
+
+def _scalars(run: RunDirectory, tag: str) -> list[tuple[int, float]]:
+    events = EventAccumulator(str(run.tensorboard / "actor"))
+    events.Reload()
+    return [(event.step, event.value) for event in events.Scalars(tag)]
+
+
+def test_rows_come_back_as_numbers_from_csv_and_tensorboard(run):
+    seen = []
+    logger = _logger(run, on_row=seen.append)
+    logger.write({"steps": jnp.int32(1), "loss": jnp.float32(0.5), "done": np.bool_(True), "norm": np.ones((1, 1))})
+    logger.write({"steps": np.int64(2**53 + 1), "loss": jnp.bfloat16(1.5), "done": False, "norm": 0.1})
+    logger.close()
+    logger.close()
+    assert seen[0] == {"steps": 1, "loss": 0.5, "done": 1, "norm": 1.0}
+    assert [type(value) for value in seen[0].values()] == [int, float, int, float]
+    columns = loggers.read_csv(loggers.csv_path(run, "actor"))
+    assert {name: values.tolist() for name, values in columns.items()} == {
+        "steps": [1, 2**53 + 1],
+        "loss": [0.5, 1.5],
+        "done": [1, 0],
+        "norm": [1.0, 0.1],
+    }
+    assert columns["steps"].dtype == np.int64
+    assert columns["norm"].dtype == np.float64
+    assert _scalars(run, "actor/loss") == [(1, 0.5), (2**53 + 1, 1.5)]
+
+
+def test_an_unknown_key_is_an_error_and_a_missing_one_is_nan(run):
+    logger = _logger(run)
+    logger.write({"steps": 1, "loss": 1.0})
+    with pytest.raises(ValueError, match=r"no column for \['q'\]: its first row fixed \['loss', 'steps'\]"):
+        logger.write({"steps": 2, "loss": 1.0, "q": 3.0})
+    logger.write({"steps": 3})
+    with pytest.raises(ValueError, match="needs 'steps'"):
+        logger.write({"loss": 1.0})
+    logger.close()
+    columns = loggers.read_csv(loggers.csv_path(run, "actor"))
+    np.testing.assert_array_equal(columns["steps"], [1, 3])
+    np.testing.assert_array_equal(columns["loss"], [1.0, np.nan])
+    with pytest.raises(ValueError, match="fixed"):  # nor after a resume
+        _write(run, {"steps": 4, "q": 1.0})
+
+
+@pytest.mark.parametrize("value", ["text", None, np.ones(2), {}])
+def test_what_is_no_number_is_named(run, value):
+    with pytest.raises(TypeError, match="'loss'"):
+        _write(run, {"steps": 1, "loss": value})
+
+
+@pytest.mark.parametrize("key", ["", "a,b", 'a"b', "a\nb"])
+def test_names_that_csv_would_have_to_quote_are_refused(run, key):
+    with pytest.raises(ValueError, match="can't name columns"):
+        _write(run, {"steps": 1, key: 2.0})
+
+
+def test_a_kill_loses_no_row(run):
+    code = (
+        "import os, signal, sys\n"
+        "from acme_ext.utils import loggers\n"
+        "from acme_ext.utils.rundir import RunDirectory\n"
+        "logger = loggers.make_logger(RunDirectory(sys.argv[1]), 'actor', step_key='steps')\n"
+        "for step in range(100): logger.write({'steps': step, 'loss': 1.0})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(run.path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert loggers.read_csv(loggers.csv_path(run, "actor"))["steps"].tolist() == list(range(100))
+    assert _scalars(run, "actor/loss")[0] == (0, 1.0)
+
+
+def test_a_resume_forgets_the_rows_after_its_checkpoint(run, monkeypatch):
+    monkeypatch.setattr(loggers, "_TENSORBOARD_INTERVAL_S", 0.0)
+    _write(run, *({"steps": step, "loss": float(step)} for step in range(5)))
+    path = loggers.csv_path(run, "actor")
+    with path.open("a") as file:
+        file.write("5.0")  # torn
+    assert loggers.truncate(run, "actor", "steps", 2) == 2
+    assert loggers.truncate(run, "actor", "steps", 2) == 0
+    _write(run, {"steps": 3, "loss": 30.0}, {"steps": 4, "loss": 40.0})
+    assert path.read_text().count("steps") == 1
+    assert loggers.read_csv(path)["steps"].tolist() == [0, 1, 2, 3, 4]
+    assert loggers.read_csv(path)["loss"].tolist() == [0.0, 1.0, 2.0, 30.0, 40.0]
+    assert _scalars(run, "actor/loss") == [(0, 0.0), (1, 1.0), (2, 2.0), (3, 30.0), (4, 40.0)]
+
+
+@pytest.mark.parametrize("torn", ["5.0", "5.0,", "5.0,5", "\n", "5.0\r\n"])
+def test_a_torn_end_is_cut_before_rows_are_appended(run, torn):
+    _write(run, {"steps": 1, "loss": 1.0})
+    path = loggers.csv_path(run, "actor")
+    with path.open("a") as file:
+        file.write(torn)
+    assert loggers.read_csv(path)["steps"].tolist() == [1]
+    _write(run, {"steps": 2, "loss": 2.0})
+    assert loggers.read_csv(path)["steps"].tolist() == [1, 2]
+
+
+def test_a_torn_header_starts_the_file_anew(run):
+    path = loggers.csv_path(run, "actor")
+    path.parent.mkdir()
+    path.write_text("los")
+    assert loggers.truncate(run, "actor", "steps", 0) == 0
+    _write(run, {"steps": 2, "loss": 2.0})
+    assert loggers.read_csv(path)["loss"].tolist() == [2.0]
+
+
+def test_loggers_closed_and_opened_in_one_second_keep_each_others_curves(run):
+    for step in range(3):
+        _write(run, {"steps": step, "loss": float(step)})
+    assert _scalars(run, "actor/loss") == [(0, 0.0), (1, 1.0), (2, 2.0)]
+
+
+def test_tensorboard_gets_the_first_and_the_last_of_a_burst(run, monkeypatch):
+    monkeypatch.setattr(loggers, "_TENSORBOARD_INTERVAL_S", 1000.0)
+    _write(run, *({"steps": step, "loss": float(step)} for step in range(50)))
+    assert _scalars(run, "actor/loss") == [(0, 0.0), (49, 49.0)]
+    assert len(loggers.read_csv(loggers.csv_path(run, "actor"))["steps"]) == 50
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's always-full device")
+def test_a_full_disk_is_a_run_error(run):
+    path = loggers.csv_path(run, "actor")
+    path.parent.mkdir()
+    path.symlink_to("/dev/full")
+    logger = _logger(run)
+    with pytest.raises(RunError, match=r"the disk that holds .*actor\.csv is full"):
+        logger.write({"steps": 1, "loss": 1.0})
+    with pytest.raises(RunError, match="is full"):
+        logger.close()
+    logger.close()
+
+
+def test_missing_files_and_columns_are_told(run):
+    assert loggers.truncate(run, "actor", "steps", 3) == 0
+    with pytest.raises(UsageError, match=r"actor\.csv doesn't exist"):
+        loggers.read_csv(loggers.csv_path(run, "actor"))
+    _write(run, {"steps": 1, "loss": 1.0})
+    with pytest.raises(UsageError, match=r"has no column 'learner_steps'; it has \['loss', 'steps'\]"):
+        loggers.truncate(run, "actor", "learner_steps", 3)
+    (empty := run.path / "empty.csv").touch()
+    assert loggers.read_csv(empty) == {}

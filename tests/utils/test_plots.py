@@ -1,0 +1,171 @@
+"""Learning curves: which runs make a line, and what is drawn."""
+
+import matplotlib.image
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from acme_ext.errors import UsageError
+from acme_ext.utils import plots
+from acme_ext.utils.rundir import RunDirectory
+
+
+def _run(path, evaluations=None, episodes=None, **config) -> RunDirectory:
+    run = RunDirectory(path)
+    run.write_config({"agent": "dqn", "environment": "gym:CartPole-v1", "run_dir": str(path), **config})
+    for label, key, points in (
+        ("evaluator", "episode_return_mean", evaluations),
+        ("actor", "episode_return", episodes),
+    ):
+        if points is not None:
+            rows = [f"environment_steps,{key}", *(f"{x},{y}" for x, y in points)]
+            (run.logs / f"{label}.csv").write_text("".join(f"{row}\n" for row in rows))
+    return run
+
+
+@pytest.fixture
+def figure(monkeypatch) -> list[Figure]:
+    """Gets the figures that are saved."""
+    saved = []
+    original = Figure.savefig
+
+    def savefig(self, *args, **kwargs):
+        saved.append(self)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    return saved
+
+
+def _bands(axes) -> list[np.ndarray]:
+    return [collection.get_paths()[0].vertices for collection in axes.collections]
+
+
+def _texts(axes) -> str:
+    return " ".join(text.get_text() for text in axes.texts)
+
+
+def test_one_run_is_a_line_with_its_training_returns_behind(tmp_path, figure):
+    run = _run(tmp_path / "a", [(0, 1.0), (100, 5.0), (200, 9.0)], [(x, x / 20) for x in range(0, 201, 10)])
+    out = plots.learning_curves({"dqn": [run.path]}, run.curve)
+    assert out == run.curve
+    assert matplotlib.image.imread(out).shape[2] == 4
+    (axes,) = figure[0].axes
+    behind, line = axes.lines
+    np.testing.assert_allclose(line.get_xydata(), [(0, 1), (100, 5), (200, 9)])
+    np.testing.assert_allclose(behind.get_ydata()[5:-5], np.arange(0, 10.1, 0.5)[5:-5])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("environment steps", "episode return")
+    assert axes.get_title() == "gym:CartPole-v1"
+    assert [text.get_text() for text in axes.get_legend().texts] == ["dqn"]
+    assert "evaluation" in _texts(axes)
+    assert _bands(axes) == []
+
+
+def test_few_seeds_have_a_mean_and_a_band_from_least_to_greatest_on_their_common_range(tmp_path, figure):
+    runs = [
+        _run(tmp_path / "a", [(0, 0.0), (100, 10.0), (200, 20.0)]),
+        _run(tmp_path / "b", [(50, 9.0), (150, 9.0)]),
+    ]
+    plots.learning_curves({"dqn": runs}, tmp_path / "x.svg")
+    (axes,) = figure[0].axes
+    (line,) = axes.lines
+    np.testing.assert_allclose(line.get_xydata(), [(50, 7.0), (100, 9.5), (150, 12.0)])
+    (band,) = _bands(axes)
+    assert {(50, 5), (50, 9), (100, 9), (100, 10), (150, 9), (150, 15)} <= {tuple(v) for v in band}
+    assert "band: least to greatest seed" in _texts(axes)
+    assert "dqn (2 seeds)" in axes.get_legend().texts[0].get_text()
+
+
+def test_five_seeds_have_a_bootstrap_interval_that_repeats(tmp_path, figure):
+    rng = np.random.default_rng(1)
+    runs = [_run(tmp_path / str(i), [(0, rng.normal()), (10, 100 + rng.normal())]) for i in range(8)]
+    for _ in range(2):
+        plots.learning_curves({"dqn": runs}, tmp_path / "x.png")
+    first, second = (_bands(f.axes[0])[0] for f in figure)
+    np.testing.assert_array_equal(first, second)
+    at_end = first[first[:, 0] == 10, 1]
+    mean = figure[0].axes[0].lines[0].get_ydata()[-1]
+    assert at_end.min() < mean < at_end.max()
+    assert 0.5 < at_end.max() - at_end.min() < 3.0  # about four standard errors: 4 / sqrt(8)
+    assert "95% bootstrap" in _texts(figure[0].axes[0])
+
+
+def test_runs_without_evaluations_show_their_training(tmp_path, figure):
+    run = _run(tmp_path / "a", None, [(x, 3.0) for x in range(50)])
+    plots.learning_curves({"dqn": [run]}, tmp_path / "x.png")
+    (axes,) = figure[0].axes
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), 3.0)
+    assert "dqn: training, smoothed" in _texts(axes)
+
+
+def test_many_lines_have_their_legend_beside_the_axes(tmp_path, figure):
+    runs = {f"lr={i}": [_run(tmp_path / str(i), [(0, i), (1, i)], [(0, i), (1, i)])] for i in range(9)}
+    plots.learning_curves(runs, tmp_path / "x.png")
+    (axes,) = figure[0].axes
+    assert axes.get_legend() is None
+    assert [text.get_text() for text in figure[0].legends[0].texts] == list(runs)
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
+    assert len(looks) == len(axes.lines) == 9
+
+
+@pytest.mark.parametrize(
+    ("runs", "out", "x", "message"),
+    [
+        ({"a": ["nothing"]}, "x.png", "environment_steps", "nothing has nothing to plot"),
+        ({"a": ["far", "near"]}, "x.png", "environment_steps", "no range of 'environment_steps' in common"),
+        ({"a": ["near", "training"]}, "x.png", "environment_steps", "no curve in common"),
+        ({"a": ["near"]}, "x.png", "hours", "no column 'hours'; it has environment_steps, episode_return_mean"),
+        ({"a": ["near"]}, "x.jpegg", "environment_steps", "names no format"),
+        ({"a": ["near"]}, "near/config.json/x.png", "environment_steps", r"config\.json is a file"),
+        ({"a": ["missing"]}, "x.png", "environment_steps", "missing is no run directory"),
+        ({}, "x.png", "environment_steps", "at least one run"),
+    ],
+)
+def test_what_cannot_be_plotted_is_told_and_writes_nothing(tmp_path, runs, out, x, message):
+    _run(tmp_path / "nothing", [])
+    _run(tmp_path / "near", [(0, 1.0), (1, 2.0)])
+    _run(tmp_path / "far", [(5, 1.0), (6, 2.0)])
+    _run(tmp_path / "training", None, [(0, 1.0), (1, 2.0)])
+    with pytest.raises(UsageError, match=message):
+        plots.learning_curves({k: [tmp_path / name for name in names] for k, names in runs.items()}, tmp_path / out, x)
+    assert not (tmp_path / out).exists()
+
+
+def _labels(tmp_path, *configs: dict) -> list[str]:
+    paths = [_run(tmp_path / str(i), **config).path for i, config in enumerate(configs)]
+    return list(plots.group_runs(paths))
+
+
+def test_seeds_of_one_config_are_a_group_and_a_run_counts_once(tmp_path):
+    runs = [_run(tmp_path / str(seed), seed=seed, config={"lr": 1e-3}) for seed in range(3)]
+    groups = plots.group_runs([*[run.path for run in runs], runs[0]])
+    assert {label: [r.path for r in members] for label, members in groups.items()} == {
+        "dqn, gym:CartPole-v1": [run.path for run in runs]
+    }
+
+
+def test_labels_are_made_of_what_differs(tmp_path):
+    assert _labels(tmp_path / "a", {"agent": "dqn", "config": {"lr": 1}}, {"agent": "ppo", "config": {}}) == [
+        "dqn",
+        "ppo",
+    ]
+    assert _labels(tmp_path / "b", {"config": {"lr": 0.1 + 0.2}}, {"config": {"lr": 0.1}}, {}) == [
+        "lr=0.3",
+        "lr=0.1",
+        "lr=(absent)",
+    ]
+    assert _labels(tmp_path / "c", {"a": {"lr": 1}, "b": {"lr": 2}}, {"a": {"lr": 1.5}, "b": {"lr": 3}}) == [
+        "a.lr=1, b.lr=2",
+        "a.lr=1.5, b.lr=3",
+    ]
+
+
+def test_labels_are_short_when_much_differs_and_differ_when_values_look_alike(tmp_path):
+    much = [{f"f{i}": i + j for i in range(6)} for j in range(2)]
+    assert _labels(tmp_path / "a", *much) == ["f0=0", "f0=1"]
+    assert _labels(tmp_path / "b", {"lr": 0.10000001}, {"lr": 0.10000002}) == ["lr=0.1 #1", "lr=0.1 #2"]
+
+
+def test_a_path_that_is_no_run_is_told(tmp_path):
+    with pytest.raises(UsageError, match="no run directory"):
+        plots.group_runs([tmp_path])

@@ -1,0 +1,134 @@
+"""The run directory: config, lock, paths."""
+
+import errno
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from acme_ext.errors import RunError, UsageError
+from acme_ext.utils import files
+from acme_ext.utils.rundir import ABSENT, RunDirectory
+
+_CONFIG = {"agent": "dqn", "seed": 0, "config": {"learning_rate": 3e-4, "sizes": (64, 64), "schedule": {}}}
+
+
+def test_config_is_read_back_and_the_folders_stand(tmp_path):
+    run = RunDirectory(tmp_path / "a" / "b")
+    assert not run.exists_run()
+    assert list(run.path.iterdir()) == []
+    run.write_config(_CONFIG)
+    assert run.exists_run()
+    assert run.read_config() == {**_CONFIG, "config": {"learning_rate": 3e-4, "sizes": [64, 64], "schedule": {}}}
+    assert all(folder.is_dir() for folder in (run.logs, run.tensorboard, run.checkpoints, run.replay))
+    assert (run.curve.name, run.evaluation.name) == ("curve.png", "evaluation.json")
+    assert RunDirectory.open(run.path).read_config() == run.read_config()
+
+
+def test_compare_names_the_differing_fields(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.write_config({**_CONFIG, "old": math.nan, "gone": 1})
+    assert run.compare({**_CONFIG, "old": math.nan, "gone": 1.0}) == {}
+    here = {"agent": "dqn", "seed": 1, "old": math.nan, "new": [1], "config": {**_CONFIG["config"], "sizes": (64,)}}
+    assert run.compare(here) == {
+        "seed": (0, 1),
+        "config.sizes": ([64, 64], [64]),
+        "gone": (1, ABSENT),
+        "new": (ABSENT, [1]),
+    }
+
+
+def test_evaluation_round_trip(tmp_path):
+    run = RunDirectory(tmp_path)
+    with pytest.raises(UsageError, match=r"evaluation\.json can't be read"):
+        run.read_evaluation()
+    run.write_evaluation({"episode_return_mean": 475.5, "episode_returns": [500.0, 451.0]})
+    assert run.read_evaluation() == {"episode_return_mean": 475.5, "episode_returns": [500.0, 451.0]}
+
+
+def test_open_says_what_was_looked_for_and_makes_nothing(tmp_path):
+    RunDirectory(tmp_path / "cartpole").write_config(_CONFIG)
+    with pytest.raises(UsageError, match="there is no such folder. did you mean 'cartpole'?"):
+        RunDirectory.open(tmp_path / "cartpol")
+    with pytest.raises(UsageError, match=r"no run directory: there is no config\.json in it"):
+        RunDirectory.open(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["cartpole"]
+
+
+def test_an_unwritable_place_is_a_usage_error(tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(UsageError, match="is a file"):
+        RunDirectory(file)
+    with pytest.raises(UsageError, match="can't be written: Not a directory"):
+        RunDirectory(file / "run")
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(UsageError, match="can't be written: Permission denied"):
+        RunDirectory(tmp_path / "run")
+
+
+def test_a_full_disk_is_a_run_error_and_keeps_the_config(tmp_path, monkeypatch):
+    run = RunDirectory(tmp_path)
+    run.write_config(_CONFIG)
+    before = run.read_config()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "fsync", full)
+    with pytest.raises(RunError, match="is full"):
+        run.write_config({"agent": "other"})
+    assert run.read_config() == before
+
+
+def test_a_second_holder_is_refused_until_the_first_lets_go(tmp_path):
+    run = RunDirectory(tmp_path)
+    with run.lock():
+        with pytest.raises(UsageError, match=f"another run holds .* \\(process {os.getpid()} on "):
+            RunDirectory(tmp_path).lock().__enter__()
+        with pytest.raises(UsageError, match="another run holds"), run.lock():
+            pass
+    with run.lock():
+        pass
+
+
+def test_the_lock_dies_with_its_process_even_if_a_forked_child_lives(tmp_path):
+    code = (
+        "import os, sys, time\n"
+        "from acme_ext.utils.rundir import RunDirectory\n"
+        "with RunDirectory(sys.argv[1]).lock():\n"
+        "    child = os.fork()\n"
+        "    if child: print(child, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    child = int(holder.stdout.readline())
+    try:
+        with pytest.raises(UsageError, match=f"process {holder.pid} on "), RunDirectory(tmp_path).lock():
+            pass
+        holder.kill()
+        holder.wait()
+        deadline = time.monotonic() + 5  # the child may not have run yet since it was forked
+        while True:
+            try:
+                with RunDirectory(tmp_path).lock():
+                    break
+            except UsageError:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        os.kill(child, 0)  # it still lives
+    finally:
+        os.kill(child, signal.SIGKILL)
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
