@@ -1,0 +1,312 @@
+"""`acme-ext doctor`: says what is wrong with this machine and this environment, and how to mend it.
+
+It imports only the standard library, so it runs where half of the stack is missing or broken; what has to be
+imported to be judged is imported in a process of its own.
+"""
+
+import dataclasses
+import glob
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent import futures
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+DISTRIBUTION = "acme-ext"
+IMPORT_SECONDS = 120.0
+"""How long one import may take; Reverb's takes 10 s on a slow disk."""
+
+GIB = 2**30
+MIB = 2**20
+
+VersionOf = Callable[[str], str | None]
+"""Tells the installed version of a distribution, or None; `installed_version` is the real one."""
+
+_WHY = {
+    "tensorflow-cpu": "Courier and Reverb are compiled against TensorFlow 2.8",
+    "dm-reverb": "0.7.3 is the Reverb that is compiled against TensorFlow 2.8",
+    "dm-launchpad": "0.5.0 is the Launchpad that dm-acme 0.4.0 is built on",
+    "numpy": "TensorFlow 2.8 and Reverb are compiled against NumPy 1",
+    "protobuf": "the generated code of TensorFlow 2.8 fails with later runtimes",
+    "setuptools": "TensorBoard 2.8 imports pkg_resources, which setuptools dropped in 82",
+}
+
+# Distributions that install into the same folder: with two of one row, the files are a mixture.
+_RIVALS = {
+    "tensorflow-cpu": ("tensorflow", "tensorflow-gpu", "tf-nightly"),
+    "dm-reverb": ("dm-reverb-nightly",),
+    "dm-launchpad": ("dm-launchpad-nightly",),
+}
+
+# What has to be of one build.
+_ABI = ("tensorflow-cpu", "dm-reverb", "dm-launchpad")
+
+_ANEW = "install the locked set anew: `make clean venv` in the project"
+
+# Extras that are tools rather than abilities, or sums of the others.
+_UNREPORTED_EXTRAS = {"all", "test", "dev"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    `what` and `mend` are one line each; `mend` is empty where nothing needs mending. A `problem` stops the toolkit or a
+    part of it from working, a `warning` may.
+    """
+
+    level: Literal["ok", "warning", "problem"]
+    what: str
+    mend: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """How a line of Python ended in a process of its own: `code` is None where it was stopped at the time limit."""
+
+    code: int | None
+    output: str
+    error: str
+
+
+def diagnose() -> list[Finding]:
+    """Looks at everything; takes about as long as importing Reverb."""
+    unread: list[Finding] = []
+    try:
+        requirements = own_requirements()
+    except ImportError as error:
+        requirements = []
+        unread = [Finding("problem", f"no version could be checked: {error}", _ANEW)]
+    modules = ("reverb", "courier", "acme")
+    with futures.ThreadPoolExecutor(2) as pool:  # each only waits for a process
+        imports = pool.map(run_line, [f"import {module}" for module in modules])
+        jax = pool.submit(run_line, _JAX_LINE)
+        return [
+            *check_platform(sys.version_info[:3], platform.system(), platform.machine()),
+            *unread,
+            *check_versions(requirements, installed_version),
+            *check_rivals(installed_version),
+            *check_extras(requirements, installed_version),
+            *(check_import(module, probe, requirements) for module, probe in zip(modules, imports, strict=True)),
+            check_jax(jax.result(), nvidia=bool(glob.glob("/dev/nvidia[0-9]*"))),
+            check_proxies(os.environ),
+            *check_folders(),
+            check_cores(len(os.sched_getaffinity(0))),
+        ]
+
+
+def run_doctor(write: Callable[[str], object] = print) -> int:
+    """Writes every finding, line by line, and returns the exit code: 1 if there is a problem."""
+    findings = diagnose()
+    for finding in findings:
+        write(f"{finding.level:<8} {finding.what}")
+        if finding.mend:
+            write(f"{'':<8}   -> {finding.mend}")
+    problems, warnings = (sum(f.level == level for f in findings) for level in ("problem", "warning"))
+    write(f"{_count(problems, 'problem')}, {_count(warnings, 'warning')}")
+    return 1 if problems else 0
+
+
+def check_platform(version: tuple[int, ...], system: str, machine: str) -> Iterator[Finding]:
+    """The interpreter and the machine that the compiled parts have wheels for."""
+    python = ".".join(map(str, version))
+    if tuple(version[:2]) == (3, 10) and platform.python_implementation() == "CPython":
+        yield Finding("ok", f"Python {python}")
+    else:
+        yield Finding(
+            "problem",
+            f"this is {platform.python_implementation()} {python}; dm-launchpad has no wheel past CPython 3.10",
+            "make the environment with CPython 3.10, for example `uv venv --python 3.10`",
+        )
+    if (system, machine) == ("Linux", "x86_64"):
+        yield Finding("ok", f"{system} on {machine}")
+    else:
+        mend = "run on an x86-64 Linux machine, a container or a virtual machine"
+        yield Finding("problem", f"{system} on {machine}: Reverb and Launchpad have wheels for x86-64 Linux only", mend)
+
+
+def installed_version(distribution: str) -> str | None:
+    """The version that is installed here, or None."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def own_requirements() -> list["Requirement"]:
+    """The requirements of setup.cfg as they were installed, those of extras included.
+
+    Raises:
+        ImportError: acme_ext is not installed, or packaging, which reads them, isn't.
+    """
+    from packaging.requirements import Requirement
+
+    return [Requirement(line) for line in importlib.metadata.requires(DISTRIBUTION) or []]
+
+
+def check_versions(requirements: Iterable["Requirement"], version_of: VersionOf) -> Iterator[Finding]:
+    """Each required distribution against its range."""
+    for requirement in requirements:
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        name, wanted, version = requirement.name, requirement.specifier, version_of(requirement.name)
+        if version and wanted.contains(version, prereleases=True):
+            yield Finding("ok", f"{name} {version}")
+            continue
+        state = f"{version} is installed" if version else "is not installed"
+        why = f": {_WHY[name]}" if name in _WHY else ""
+        yield Finding("problem", f"{name} {state}, {wanted} is needed{why}", f"pip install '{name}{wanted}'")
+
+
+def check_rivals(version_of: VersionOf) -> Iterator[Finding]:
+    """Two distributions that own the same files."""
+    for ours, others in _RIVALS.items():
+        for other in others:
+            if version_of(other) is not None:
+                yield Finding(
+                    "problem",
+                    f"{other} {version_of(other)} is installed; it overwrites files of {ours}",
+                    f"pip uninstall -y {other} {ours}, then install {ours} again",
+                )
+
+
+def check_extras(requirements: Iterable["Requirement"], version_of: VersionOf) -> Iterator[Finding]:
+    """What of the optional parts is there; a part that isn't is no fault."""
+    extras: dict[str, list[Requirement]] = {}
+    for requirement in requirements:
+        for extra in re.findall(r"""extra == ["']([\w-]+)""", str(requirement.marker)):
+            extras.setdefault(extra, []).append(requirement)
+    for extra in sorted(extras.keys() - _UNREPORTED_EXTRAS):
+        parts = [(r, version_of(r.name)) for r in extras[extra]]
+        missing = [r.name for r, version in parts if version is None]
+        wrong = [f"{r.name} {v} ({r.specifier} is needed)" for r, v in parts if v and not r.specifier.contains(v, True)]
+        mend = f"pip install '{DISTRIBUTION}[{extra}]'"
+        if missing:
+            yield Finding("ok", f"optional {extra}: not installed ({', '.join(missing)})", mend)
+        elif wrong:
+            yield Finding("warning", f"optional {extra}: {', '.join(wrong)}", mend)
+        else:
+            yield Finding("ok", f"optional {extra}: " + ", ".join(f"{r.name} {version}" for r, version in parts))
+
+
+def run_line(line: str) -> Probe:
+    """Runs a line of Python in a process of its own, for at most `IMPORT_SECONDS`."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", line],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=IMPORT_SECONDS,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return Probe(None, "", "")
+    return Probe(done.returncode, done.stdout.strip(), done.stderr.strip())
+
+
+def check_import(module: str, probe: Probe, requirements: Iterable["Requirement"]) -> Finding:
+    """Whether a compiled module loads; versions that fit on paper may still not fit in their symbols."""
+    if probe.code == 0:
+        return Finding("ok", f"import {module}")
+    if "undefined symbol" in probe.error:
+        abi = [f"'{r.name}{r.specifier}'" for r in requirements if r.name in _ABI]
+        return Finding(
+            "problem",
+            f"import {module} fails on an undefined symbol: TensorFlow, Reverb and Courier are not of one build",
+            f"pip install --force-reinstall --no-deps {' '.join(abi)}",
+        )
+    return Finding("problem", f"import {module} fails: {_reason(probe)}", f"mend what is named above, or {_ANEW}")
+
+
+def _reason(probe: Probe) -> str:
+    """Why a probe failed: the line of the exception, where there is one."""
+    if probe.code is None:
+        return f"it had not ended after {IMPORT_SECONDS:.0f} s"
+    if probe.code < 0:
+        return f"it died of signal {-probe.code}" + (", lacking AVX" if -probe.code == signal.SIGILL else "")
+    lines = probe.error.splitlines() or ["no message"]
+    return next((line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[-1])
+
+
+_JAX_LINE = (
+    "import jax; d = jax.devices(); "
+    "print(f'JAX {jax.__version__} on {jax.default_backend()}: {len(d)} x {d[0].device_kind}')"
+)
+
+
+def check_jax(probe: Probe, *, nvidia: bool) -> Finding:
+    """The devices JAX sees, beside whether the machine has an NVIDIA card."""
+    if probe.code != 0:
+        platforms = os.environ.get("JAX_PLATFORMS")
+        mend = f"unset JAX_PLATFORMS, which is {platforms!r}" if platforms else f"mend what is named above, or {_ANEW}"
+        return Finding("problem", f"JAX gives no device: {_reason(probe)}", mend)
+    seen = probe.output.splitlines()[-1]
+    if nvidia and " on cpu:" in seen:
+        return Finding(
+            "warning", f"{seen}; the NVIDIA card here is not used", "pip install 'jax[cuda12]' of JAX's version"
+        )
+    return Finding("ok", seen)
+
+
+def check_proxies(environ: Mapping[str, str]) -> Finding:
+    """The variables by which gRPC, inside Courier and Reverb, sends even calls to localhost to a proxy.
+
+    gRPC reads them in lower case only, and no `*` exempts a host.
+    """
+    set_here = [name for name in ("grpc_proxy", "https_proxy", "http_proxy") if environ.get(name)]
+    exempt = environ.get("no_grpc_proxy") or environ.get("no_proxy") or ""
+    if not set_here:
+        return Finding("ok", "no proxy variable stands between the nodes")
+    if any(entry and "localhost".endswith(entry) for entry in map(str.strip, exempt.split(","))):
+        return Finding("ok", f"{set_here[0]} is set and localhost is exempt from it")
+    what = f"{set_here[0]} is set: Reverb and Courier send even calls to localhost there, and fail or wait for ever"
+    return Finding("problem", what, "export no_proxy=localhost,127.0.0.1 (in lower case)")
+
+
+def check_folders() -> Iterator[Finding]:
+    """Room for run directories and temporary files, and the shared memory that locks between processes need."""
+    for role, path in (("current folder", os.getcwd()), ("temporary folder", tempfile.gettempdir())):
+        yield check_room(role, path, shutil.disk_usage(path).free, os.access(path, os.W_OK))
+    shared = "/dev/shm"
+    if os.path.isdir(shared) and os.access(shared, os.W_OK):
+        yield Finding("ok", f"{shared}: {shutil.disk_usage(shared).free / GIB:.1f} GiB free")
+    else:
+        mend = "mount a tmpfs there, which may be written"
+        yield Finding("warning", f"{shared} can't be written, so locks between processes fail", mend)
+
+
+def check_room(role: str, path: str, free: int, writable: bool) -> Finding:
+    """One folder, with its free bytes."""
+    what = f"{role} {path}: {free / GIB:.1f} GiB free"
+    mend = (
+        "make room, or choose another folder by --run-dir" if role == "current folder" else "make room, or set TMPDIR"
+    )
+    if not writable:
+        return Finding("warning", f"{role} {path} can't be written", mend)
+    if free < 100 * MIB:
+        return Finding("problem", what, mend)
+    if free < GIB:
+        return Finding("warning", f"{what}, a replay checkpoint may not fit", mend)
+    return Finding("ok", what)
+
+
+def check_cores(cores: int) -> Finding:
+    """How many cores this process may use."""
+    if cores < 2:
+        return Finding("warning", "1 core: acting, learning and Reverb share it", "allow the process 2 cores or more")
+    return Finding("ok", f"{cores} cores")
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
