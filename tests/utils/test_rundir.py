@@ -53,7 +53,7 @@ def test_evaluation_round_trip(tmp_path):
 
 def test_open_says_what_was_looked_for_and_makes_nothing(tmp_path):
     RunDirectory(tmp_path / "cartpole").write_config(_CONFIG)
-    with pytest.raises(UsageError, match="there is no such folder. did you mean 'cartpole'?"):
+    with pytest.raises(UsageError, match=r"there is no such folder\. did you mean 'cartpole'\?"):
         RunDirectory.open(tmp_path / "cartpol")
     with pytest.raises(UsageError, match=r"no run directory: there is no config\.json in it"):
         RunDirectory.open(tmp_path)
