@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import shutil
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,7 +96,7 @@ class CheckpointStore:
         target = self._directory / f"{steps:012d}"
         with files.disk_errors(target), self._unfinished(target.name) as folder:
             for name, by_path in arrays.items():
-                np.savez(folder / f"{name}.npz", **by_path)
+                _write_npz(folder / f"{name}.npz", by_path)
             for name, value in info.items():
                 (folder / f"{name}.json").write_text(files.json_text(value), encoding="utf-8")
             if extra is not None:
@@ -157,6 +158,14 @@ class CheckpointStore:
                 doomed = folder.with_name(f"{_UNFINISHED}{folder.name}")  # half deleted, it would else look damaged
                 os.rename(folder, doomed)
                 shutil.rmtree(doomed)
+
+
+def _write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Does as np.savez, which on a full disk leaves its archive open, which prints a second error at its end."""
+    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _write_manifest(folder: Path, steps: int, info: list[str], leaves: Mapping[str, Mapping[str, str]]) -> None:

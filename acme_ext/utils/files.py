@@ -17,16 +17,20 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 @contextlib.contextmanager
 def disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turns the system's refusal while `path` is written into a RunError of one sentence."""
+    full = f"the disk that holds {os.fspath(path)} is full: free some space, then give the same command to resume."
     try:
         yield
     except (ConnectionError, TimeoutError):  # these are OSErrors too, but of a peer
         raise
     except OSError as error:
         if error.errno in _FULL:
-            raise RunError(
-                f"the disk that holds {os.fspath(path)} is full: free some space, then give the same command to resume."
-            ) from error
+            raise RunError(full) from error
         raise RunError(f"{os.fspath(path)} can't be written: {error.strerror or error}.") from error
+    except Exception as error:
+        # Reverb's C++ says it in an IndexError.
+        if os.strerror(errno.ENOSPC) in str(error) and not isinstance(error, RunError):
+            raise RunError(full) from error
+        raise
 
 
 def make_writable_folder(path: Path) -> None:
@@ -36,9 +40,11 @@ def make_writable_folder(path: Path) -> None:
     probe = path / f".probe.{os.getpid()}"
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe.touch()  # permission bits tell little: root passes them all, and a disk may be mounted read-only
+        probe.write_bytes(b"x")  # permissions tell little: root passes them all, and a disk may be full or read-only
         probe.unlink()
     except OSError as error:
+        with contextlib.suppress(OSError):
+            probe.unlink()
         if error.errno in _FULL:
             with disk_errors(path):
                 raise

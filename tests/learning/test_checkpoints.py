@@ -324,6 +324,15 @@ def test_a_write_that_the_system_refuses_half_way_leaves_the_older_checkpoint(tm
     assert CheckpointStore(tmp_path, report=pytest.fail).restore({"x": np.arange(4)}) is not None
 
 
+def test_a_full_disk_is_known_by_reverbs_words_for_it_too(tmp_path):
+    def fails(folder: Path) -> None:
+        raise IndexError(f"{folder}/chunks.tfrecord; No space left on device")
+
+    with pytest.raises(RunError, match="is full: free some space"):
+        CheckpointStore(tmp_path).save(1, {}, {}, fails)
+    assert _names(tmp_path) == []
+
+
 @pytest.mark.parametrize("where", ["fsync", "rename", "extra"])
 def test_a_full_disk_is_a_run_error_and_the_older_checkpoints_stay(tmp_path, monkeypatch, where):
     store = CheckpointStore(tmp_path, keep=1, report=pytest.fail)
