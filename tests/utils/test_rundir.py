@@ -84,9 +84,10 @@ def test_a_full_disk_is_a_run_error_and_keeps_the_config(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as patch, pytest.raises(RunError, match="is full"):
+    with monkeypatch.context() as patch:
         patch.setattr(Path, "write_bytes", full)
-        RunDirectory(tmp_path / "other")
+        with pytest.raises(RunError, match="is full"):
+            RunDirectory(tmp_path / "other")
     monkeypatch.setattr(files, "fsync", full)
     with pytest.raises(RunError, match="is full"):
         run.write_config({"agent": "other"})
