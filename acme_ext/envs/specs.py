@@ -85,16 +85,16 @@ def row_writer(buffers: Tree) -> Callable[[int, Tree], None]:
 
 def check_delivery(spec: Tree, observation: Tree) -> None:
     """Raises UsageError if an observation's structure or shapes are not its spec's: assignments would broadcast."""
+    leaves = tree.flatten_with_path(spec)
     try:
-        pairs = [
-            (path, leaf, np.shape(value))
-            for (path, leaf), value in zip(
-                tree.flatten_with_path(spec), tree.flatten_up_to(spec, observation, check_types=False), strict=True
-            )
-        ]
+        values = tree.flatten_up_to(spec, observation, check_types=False)
     except (TypeError, ValueError):
-        raise UsageError("an environment delivers an observation of another structure than its spec's.") from None
-    for path, leaf, shape in pairs:
-        if shape != leaf.shape:
+        values = []
+    if len(values) != len(leaves) or any(isinstance(value, Mapping) for value in values):
+        raise UsageError("an environment delivers an observation of another structure than its spec's.")
+    for (path, leaf), value in zip(leaves, values, strict=True):
+        if np.shape(value) != leaf.shape:
             name = "an observation" if not path else "observation " + "/".join(map(str, path))
-            raise UsageError(f"an environment delivers {name} of shape {shape}, but its spec says {leaf.shape}.")
+            raise UsageError(
+                f"an environment delivers {name} of shape {np.shape(value)}, but its spec says {leaf.shape}."
+            )

@@ -1,0 +1,188 @@
+import gymnasium
+import numpy as np
+import pytest
+from dm_env import specs
+from gymnasium import spaces
+
+from acme_ext import envs
+from acme_ext.envs.base import FIRST, LAST, MID
+from acme_ext.envs.gym import GymEnvironment, GymVectorEnvironment
+from acme_ext.envs.vector import VectorEnvironment
+from acme_ext.errors import UsageError
+
+
+def test_cartpole_of_many_is_gymnasiums_own():
+    assert isinstance(envs.make("gym:CartPole-v1", num_envs=2), GymVectorEnvironment)
+    assert isinstance(envs.make("gym:CartPole-v1", num_envs=1), VectorEnvironment)
+    assert isinstance(envs.make("gym:Acrobot-v1", num_envs=2), VectorEnvironment)
+
+
+def test_native_rows_follow_the_single_environments_dynamics():
+    batch = envs.make("gym:CartPole-v1", num_envs=6, seed=0)
+    assert isinstance(batch, GymVectorEnvironment)
+    single = gymnasium.make("CartPole-v1").unwrapped
+    rng = np.random.default_rng(0)
+    timestep = batch.reset()
+    stepped = 0
+    for _ in range(120):
+        states = batch.environments.unwrapped.state.copy()
+        before, actions = timestep, rng.integers(0, 2, 6)
+        timestep = batch.step(actions)
+        for row in np.flatnonzero(before.step_type != LAST):
+            single.reset()
+            single.state = states[:, row]
+            observation, reward, terminated, _, _ = single.step(int(actions[row]))
+            np.testing.assert_allclose(timestep.observation[row], observation, rtol=1e-6)
+            assert timestep.reward[row] == reward
+            assert timestep.discount[row] == 1.0 - terminated
+            assert timestep.step_type[row] == (LAST if terminated else MID)
+            stepped += 1
+    assert 600 < stepped < 720  # Some rows were reset on the way.
+
+
+def test_vector_environments_that_reset_otherwise_are_refused():
+    sync = gymnasium.make_vec(
+        "CartPole-v1",
+        2,
+        vectorization_mode="sync",
+        vector_kwargs={"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP},
+    )
+    with pytest.raises(ValueError, match="NEXT_STEP"):
+        GymVectorEnvironment(sync)
+
+
+@pytest.mark.parametrize("num_envs", [1, 4])
+def test_a_time_limit_truncates_and_a_fall_terminates(num_envs, rollout):
+    kwargs = {"num_envs": num_envs, "seed": 0}
+    with envs.make("gym:CartPole-v1", max_episode_steps=5, **kwargs) as environment:
+        timesteps = rollout(environment, 12)
+    for t in (5, 11):  # The sixth step resets.
+        assert (timesteps[t].step_type == LAST).all()
+        assert (timesteps[t].discount == 1.0).all()
+        assert (timesteps[t].reward == 1.0).all()
+        assert (timesteps[t - 1].step_type == MID).all()
+    assert (timesteps[6].step_type == FIRST).all()
+
+    with envs.make("gym:CartPole-v1", **kwargs) as environment:
+        timesteps = rollout(environment, 30, actions=lambda t: np.zeros(num_envs, np.int32))
+    ends = [(t.discount[row], t.reward[row]) for t in timesteps for row in np.flatnonzero(t.step_type == LAST)]
+    assert len(ends) >= 2 * num_envs
+    assert set(ends) == {(0.0, 1.0)}
+
+
+def test_the_registered_time_limit_is_kept(rollout):
+    with envs.make("gym:Pendulum-v1") as environment:
+        timesteps = rollout(environment, 200)
+    assert [t.step_type[0] for t in timesteps[1:]] == [MID] * 199 + [LAST]
+    assert timesteps[-1].discount[0] == 1.0
+
+
+def test_nothing_that_only_checks_is_wrapped_around():
+    environment = envs.make_single("gym:CartPole-v1")
+    assert isinstance(environment, GymEnvironment)
+    assert environment.environment is environment.environment.unwrapped
+
+
+def test_constructor_arguments_are_options(rollout):
+    for num_envs in (1, 2):
+        with envs.make("gym:CartPole-v1", num_envs=num_envs, sutton_barto_reward=True) as environment:
+            timesteps = rollout(environment, 30, actions=lambda t, n=num_envs: np.zeros(n, np.int32))
+        for timestep in timesteps:
+            np.testing.assert_array_equal(timestep.reward, np.where(timestep.discount == 0.0, -1.0, 0.0))
+
+
+class Everything(gymnasium.Env):
+    """All supported spaces; echoes its action, in the dtypes of its spaces."""
+
+    observation_space = spaces.Dict(
+        {
+            "box": spaces.Box(-1.0, 1.0, (2,), np.float64),
+            "picture": spaces.Box(0, 255, (3, 3), np.uint8),
+            "pair": spaces.Tuple((spaces.Discrete(3, start=5), spaces.MultiBinary(4))),
+            "many": spaces.MultiDiscrete([2, 7]),
+        }
+    )
+
+    def __init__(self, action_space: spaces.Space):
+        self.action_space = action_space
+        self.action = None
+
+    def _observation(self):
+        return {
+            "box": np.array([0.25, -1.0]),
+            "picture": np.full((3, 3), 255, np.uint8),
+            "pair": (np.int64(7), np.ones(4, np.int8)),
+            "many": np.array([1, 6]),
+        }
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._observation(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.action = action
+        return self._observation(), 1, False, False, {}
+
+
+def test_nests_of_spaces_become_nests_of_specs(rollout):
+    batch = VectorEnvironment([GymEnvironment(Everything(spaces.Discrete(2))) for _ in range(2)])
+    timesteps = rollout(batch, 3)
+    assert batch.observation_spec() == {
+        "box": specs.BoundedArray((2,), np.float32, -1.0, 1.0),
+        "picture": specs.BoundedArray((3, 3), np.uint8, 0, 255),
+        "pair": (specs.DiscreteArray(3, np.int32), specs.BoundedArray((4,), np.int32, 0, 1)),
+        "many": specs.BoundedArray((2,), np.int32, 0, [1, 6]),
+    }
+    assert timesteps[-1].observation["pair"][0].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("space", "action", "received"),
+    [
+        (spaces.Discrete(3, start=-1), np.int32(0), -1),
+        (spaces.Box(-2.0, 2.0, (2,), np.float64), np.array([1.5, -2.0], np.float32), [1.5, -2.0]),
+        (spaces.MultiDiscrete([2, 3], start=[4, 0]), np.array([1, 2], np.int32), [5, 2]),
+        (spaces.MultiBinary(2), np.array([0, 1], np.int32), [0, 1]),
+    ],
+)
+def test_actions_arrive_in_their_space(space, action, received):
+    inner = Everything(space)
+    environment = GymEnvironment(inner)
+    environment.action_spec().validate(action)
+    environment.reset()
+    environment.step(action)
+    np.testing.assert_array_equal(inner.action, received)
+
+
+def test_unsupported_spaces_are_told():
+    with pytest.raises(UsageError, match="action space Dict is not supported; Box, Discrete"):
+        GymEnvironment(Everything(spaces.Dict({"a": spaces.Discrete(2)})))
+    inner = Everything(spaces.Discrete(2))
+    inner.observation_space = spaces.Dict({"words": spaces.Text(5)})
+    with pytest.raises(UsageError, match="words space Text is not supported"):
+        GymEnvironment(inner)
+
+
+def test_a_module_can_register_environments_of_its_own(tmp_path, monkeypatch, rollout):
+    (tmp_path / "registers_itself.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Short-v0', 'gymnasium.envs.classic_control:CartPoleEnv', max_episode_steps=4)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        with envs.make("gym:registers_itself:Short-v0", num_envs=2) as environment:
+            timesteps = rollout(environment, 4)
+    finally:
+        gymnasium.registry.pop("Short-v0", None)
+    assert (timesteps[-1].step_type == LAST).all()
+    assert (timesteps[-1].discount == 1.0).all()
+
+
+def test_a_missing_backend_of_gymnasiums_is_one_sentence(monkeypatch):
+    def fail(*_, **__):
+        raise gymnasium.error.DependencyNotInstalled("Box2D is not installed.")
+
+    monkeypatch.setattr(gymnasium, "make", fail)
+    with pytest.raises(UsageError, match=r"gymnasium can't make 'CartPole-v1': Box2D is not installed\."):
+        envs.make("gym:CartPole-v1")
