@@ -1,0 +1,127 @@
+"""The one acting class."""
+
+from typing import Any, Protocol
+
+import acme.core
+import dm_env
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tree
+
+from acme_ext.acting.policy import Context, Policy
+from acme_ext.acting.variables import VariableClient
+from acme_ext.types import Array, Tree
+
+_FIRST = int(dm_env.StepType.FIRST)
+
+
+class Writer(Protocol):
+    """What an actor tells of its timesteps and actions; a replay's writer is one."""
+
+    def add_first(self, timestep: dm_env.TimeStep) -> None: ...
+    def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = ()) -> None: ...
+
+
+class Actor(acme.core.Actor):
+    """Acts in B environments at once by one compiled call for a step of all of them, and writes what happens to replay.
+
+    With `num_envs=None` it acts in one environment and takes unbatched timesteps: then it is an `acme.core.Actor` like any
+    other and `acme.EnvironmentLoop` can drive it. With a number, every argument has a leading axis of that many
+    environments and follows the rule of `envs.BatchedEnvironment`: a row that was LAST comes back FIRST.
+
+    Args:
+        policy: how to act.
+        variables: gives the policy's parameters.
+        key: the base of all randomness; each environment and each step folds its own number into it.
+        num_envs: B, or None for one unbatched environment.
+        writer: takes the experience, or None to keep none.
+        rank: `[B]` which of the run's exploring environments these are, see `Context`; None spreads [0, 1] over them.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        variables: VariableClient,
+        key: Array,
+        *,
+        num_envs: int | None = None,
+        writer: Writer | None = None,
+        rank: np.ndarray | None = None,
+    ):
+        self._variables, self._writer = variables, writer
+        self._batched = num_envs is not None
+        batch = num_envs or 1
+        self._rank = np.linspace(0, 1, batch, dtype=np.float32) if rank is None else rank
+        self._keys = jax.vmap(lambda slot: jax.random.fold_in(key, slot))(jnp.arange(batch))
+        self._initial_state = policy.init_state(batch)
+        self._state = self._initial_state
+        self._first = np.ones(batch, np.bool_)
+        self._extras: Tree = ()
+        self._ticks = 0
+        self._steps = 0
+
+        def act(params, keys, ticks, steps, rank, first, observation, state):
+            keys = jax.vmap(jax.random.fold_in, (0, None))(keys, ticks)
+            state = jax.tree.map(lambda new, old: jnp.where(_columns(first, old), new, old), self._initial_state, state)
+            return policy.apply(params, Context(keys, steps, rank), observation, state)
+
+        self._act = jax.jit(act)
+
+    def select_action(self, observation: Tree) -> Any:
+        if not self._batched:
+            observation = tree.map_structure(lambda x: np.asarray(x)[None], observation)
+        action, self._state, extras = self._act(
+            self._variables.params,
+            self._keys,
+            np.int32(self._ticks),
+            np.int32(self._steps),
+            self._rank,
+            self._first,
+            observation,
+            self._state,
+        )
+        self._ticks += 1
+        self._extras = jax.tree.map(np.asarray, extras) if extras else ()
+        action = np.asarray(action)
+        return action if self._batched else action[0]
+
+    def observe_first(self, timestep: dm_env.TimeStep) -> None:
+        timestep = self._batch(timestep)
+        self._first = np.ones_like(self._first)
+        if self._writer is not None:
+            self._writer.add_first(timestep)
+
+    def observe(self, action: Any, next_timestep: dm_env.TimeStep) -> None:
+        timestep = self._batch(next_timestep)
+        self._first = timestep.step_type == _FIRST
+        self._steps += len(self._first) - int(np.count_nonzero(self._first))
+        if self._writer is not None:
+            self._writer.add(action if self._batched else np.asarray(action)[None], timestep, self._extras)
+
+    def update(self, wait: bool = False) -> None:
+        self._variables.update(wait)
+
+    def save(self) -> dict[str, int]:
+        """Returns what a resumed actor needs to go on with fresh randomness and the schedule where it was."""
+        return {"ticks": self._ticks, "steps": self._steps}
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Takes up what `save` returned."""
+        self._ticks, self._steps = state["ticks"], state["steps"]
+
+    def _batch(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+        if self._batched:
+            return timestep
+        # dm_env leaves reward and discount of a FIRST timestep out.
+        return dm_env.TimeStep(
+            step_type=np.full(1, int(timestep.step_type), np.uint8),
+            reward=np.full(1, timestep.reward or 0.0, np.float32),
+            discount=np.full(1, 1.0 if timestep.discount is None else timestep.discount, np.float32),
+            observation=tree.map_structure(lambda x: np.asarray(x)[None], timestep.observation),
+        )
+
+
+def _columns(rows: Array, like: Array) -> Array:
+    """Reshapes `[B]` to broadcast against `[B, ...]`."""
+    return rows.reshape(rows.shape + (1,) * (like.ndim - 1))

@@ -1,0 +1,135 @@
+"""Stepping environments with an actor."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import acme.core
+import dm_env
+import numpy as np
+from acme.utils import counting
+from acme.utils.observers import EnvLoopObserver
+
+from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.types import Tree
+
+_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
+
+
+class Episode(NamedTuple):
+    """A finished episode."""
+
+    env: int  # which of the batch
+    episode_return: float  # sum of rewards as the environment gave them
+    length: int  # steps
+    metrics: dict[str, float]  # from observers
+
+
+class SingleActor(acme.core.Actor):
+    """Lets any `acme.core.Actor` of one environment act in a batch of one."""
+
+    def __init__(self, actor: acme.core.Actor):
+        self._actor = actor
+
+    def select_action(self, observation: Tree):
+        import tree
+
+        action = self._actor.select_action(tree.map_structure(lambda x: x[0], observation))
+        return np.asarray(action)[None]
+
+    def observe_first(self, timestep: dm_env.TimeStep) -> None:
+        self._actor.observe_first(_row(timestep, 0))
+
+    def observe(self, action, next_timestep: dm_env.TimeStep) -> None:
+        row = _row(next_timestep, 0)
+        if row.first():
+            self._actor.observe_first(row)
+        else:
+            self._actor.observe(action[0], row)
+
+    def update(self, wait: bool = False) -> None:
+        self._actor.update(wait)
+
+
+class EnvironmentLoop:
+    """Steps a batch of environments with an actor, one step of all of them a call.
+
+    Args:
+        environment: the environments.
+        actor: `acting.Actor` with as many environments, or any `acme.core.Actor` in a `SingleActor`.
+        counter: counts `steps` (those the environments took, resets not counted) and `episodes`.
+        on_episode: called with every finished episode.
+        observers: Acme's, one list for each environment; an observer sees the timesteps of its own environment, unbatched.
+            `environment.environments[i]` is what it is given as the environment.
+        should_update: whether the actor renews its parameters as it goes.
+    """
+
+    def __init__(
+        self,
+        environment: BatchedEnvironment,
+        actor: acme.core.Actor,
+        *,
+        counter: counting.Counter | None = None,
+        on_episode: Callable[[Episode], None] | None = None,
+        observers: Sequence[Sequence[EnvLoopObserver]] = (),
+        should_update: bool = True,
+    ):
+        self._environment, self._actor = environment, actor
+        self._counter, self._on_episode, self._observers = counter, on_episode, observers
+        self._should_update = should_update
+        self._timestep: dm_env.TimeStep | None = None
+        self._returns = np.zeros(environment.num_envs)
+        self._lengths = np.zeros(environment.num_envs, np.int64)
+
+    def step(self) -> int:
+        """Steps all environments once (and resets them before the first time); returns the environment steps taken."""
+        if self._timestep is None:
+            self._timestep = self._environment.reset()
+            self._actor.observe_first(self._timestep)
+            self._observe(None, self._timestep)
+        action = self._actor.select_action(self._timestep.observation)
+        timestep = self._timestep = self._environment.step(action)
+        self._actor.observe(action, timestep)
+        if self._should_update:
+            self._actor.update()
+        self._observe(action, timestep)
+        moved = timestep.step_type != _FIRST
+        self._returns += timestep.reward  # zero in a row that was reset
+        self._lengths += moved
+        taken = int(np.count_nonzero(moved))
+        ended = np.nonzero(timestep.step_type == _LAST)[0]
+        if self._counter is not None:
+            self._counter.increment(steps=taken, episodes=len(ended))
+        for env in ended:
+            self._finish(int(env))
+        return taken
+
+    def _finish(self, env: int) -> None:
+        if self._on_episode is not None:
+            metrics: dict[str, float] = {}
+            for observer in self._observers[env] if self._observers else ():
+                metrics |= {name: float(value) for name, value in observer.get_metrics().items()}  # type: ignore[arg-type]
+            self._on_episode(Episode(env, float(self._returns[env]), int(self._lengths[env]), metrics))
+        self._returns[env] = self._lengths[env] = 0
+
+    def _observe(self, action, timestep: dm_env.TimeStep) -> None:
+        for env, observers in enumerate(self._observers):
+            row = _row(timestep, env)
+            inner = getattr(self._environment, "environments", [self._environment] * len(self._observers))[env]
+            for observer in observers:
+                if row.first():
+                    observer.observe_first(inner, row)
+                else:
+                    observer.observe(inner, row, action[env])
+
+
+def _row(timestep: dm_env.TimeStep, env: int) -> dm_env.TimeStep:
+    """Takes one environment's timestep out of a batch; dm_env's own FIRST has neither reward nor discount."""
+    import tree
+
+    first = timestep.step_type[env] == _FIRST
+    return dm_env.TimeStep(
+        step_type=dm_env.StepType(int(timestep.step_type[env])),
+        reward=None if first else timestep.reward[env],
+        discount=None if first else timestep.discount[env],
+        observation=tree.map_structure(lambda x: x[env], timestep.observation),
+    )

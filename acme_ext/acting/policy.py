@@ -1,0 +1,35 @@
+"""The contract of acting: a pure function, batched over environments."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from acme_ext.types import Array, Params, Tree
+
+
+class Context(NamedTuple):
+    """What a policy may know of an environment's place in the run, apart from its observation."""
+
+    key: Array  # [B] a random key for each environment, fresh for this step
+    steps: Array  # [] int32: environment steps the run has taken so far, of all its actors
+    rank: Array  # [B] float32: which of the run's exploring environments this is, i / (N - 1) in [0, 1]; 0 if alone
+
+
+def _no_state(batch: int) -> Tree:
+    del batch
+    return ()
+
+
+class Policy(NamedTuple):
+    """How an agent acts, always for a batch of environments `[B, ...]`; one environment is B = 1.
+
+    The same two functions serve one process, an actor with many environments and an inference server. They are pure and
+    are compiled by whoever calls them. All randomness comes from `context.key`, a key for each environment, so that an
+    environment's actions never depend on who else is in the batch.
+    """
+
+    apply: Callable[[Params, Context, Tree, Tree], tuple[Array, Tree, Tree]]
+    """`(params, context, observation [B, ...], state [B, ...]) -> (action [B, ...], state, extras [B, ...])`; the extras go into
+    replay with the action."""
+
+    init_state: Callable[[int], Tree] = _no_state
+    """`batch -> state [B, ...]`: the recurrent state at the start of an episode."""

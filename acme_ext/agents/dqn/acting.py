@@ -1,0 +1,54 @@
+"""How DQN acts."""
+
+from collections.abc import Callable
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import optax
+
+from acme_ext.acting.policy import Context, Policy
+from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.agents.dqn.learning import PolicyVariables
+from acme_ext.types import Array, Tree
+
+
+def epsilon_schedule(config: DQNConfig) -> Callable[[Context], Array]:
+    """Returns `context -> epsilon`, linear in the run's environment steps."""
+    schedule = optax.linear_schedule(config.epsilon_start, config.epsilon_end, config.epsilon_decay_steps)
+    return lambda context: jnp.asarray(schedule(context.steps))
+
+
+def epsilon_greedy(keys: Array, q: Array, epsilon: Array) -> Array:
+    """Returns actions `[B]`: uniformly random with probability epsilon, else greedy; ties are broken at random.
+
+    Args:
+        keys: `[B]` random keys.
+        q: `[B, A]` action values.
+        epsilon: `[B]` or `[]`.
+    """
+
+    def choose(key, q, epsilon):
+        explore_key, action_key = jax.random.split(key)
+        allowed = (q == jnp.max(q)) | (jax.random.uniform(explore_key) < epsilon)
+        return jax.random.categorical(action_key, jnp.where(allowed, 0.0, -jnp.inf))
+
+    return jax.vmap(choose)(keys, q, jnp.broadcast_to(epsilon, q.shape[:1])).astype(jnp.int32)
+
+
+def make_policy(network: hk.Transformed, epsilon: Callable[[Context], Array], *, with_priority: bool) -> Policy:
+    """Returns the epsilon-greedy policy.
+
+    Args:
+        network: see `networks.make_network`.
+        epsilon: of a context; `[]` or `[B]`.
+        with_priority: whether each action comes with a first priority for replay, the largest any transition has had.
+    """
+
+    def apply(params: PolicyVariables, context: Context, observation: Tree, state: Tree):
+        q = network.apply(params.network, None, observation)
+        action = epsilon_greedy(context.key, q, epsilon(context))
+        extras = {"priority": jnp.broadcast_to(params.max_priority, action.shape)} if with_priority else ()
+        return action, state, extras
+
+    return Policy(apply)

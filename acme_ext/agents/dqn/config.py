@@ -1,0 +1,68 @@
+"""What can be chosen of DQN."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class DQNConfig:
+    """DQN (Mnih et al. 2015) with the extensions that became its standard, each of which can be switched off.
+
+    The defaults are for small problems on a CPU; `ATARI` holds the published ones. Where a field names no source, it is ours,
+    chosen on CartPole and bsuite.
+    """
+
+    # The problem
+    discount: float = 0.99  # gamma of one step; Mnih et al. 2015, table 1
+    n_step: int = 1  # steps; 1 in Mnih et al. 2015, 3 in Hessel et al. 2018
+    max_abs_reward: float | None = None  # rewards are clipped to it; 1 on Atari, Mnih et al. 2015, Methods
+
+    # The network
+    hidden_sizes: tuple[int, ...] = (64, 64)  # units of the MLP for observations that are not images
+    image_features: int = 512  # units after a convolutional torso; Mnih et al. 2015, Methods
+    dueling: bool = False  # Wang et al. 2016, eq. 9
+
+    # Learning
+    batch_size: int = 128  # transitions
+    learning_rate: float = 1e-3  # Adam
+    adam_epsilon: float = 1e-8  # Adam's default
+    max_gradient_norm: float | None = 10.0  # global norm; Wang et al. 2016, section 4.2
+    double: bool = True  # van Hasselt et al. 2016, eq. 4
+    huber_delta: float | None = 1.0  # TD error where the loss turns linear; 1: the clipped error of Mnih et al. 2015; None: squared
+    target_period: int = 250  # learner steps between target updates
+    target_rate: float = 1.0  # share of the online network that a target update takes; below 1 with period 1: Polyak averaging
+    sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
+
+    # Replay
+    samples_per_insert: float = 32.0  # transitions sampled for each inserted: batch_size over environment steps an update
+    min_replay_size: int = 1_000  # transitions before learning starts
+    max_replay_size: int = 100_000  # transitions
+    write_burst: int = 16  # transitions written to replay together
+    prioritized: bool = False  # proportional prioritization; Schaul et al. 2016
+    priority_exponent: float = 0.6  # alpha; Schaul et al. 2016, table 3
+    priority_offset: float = 1e-3  # epsilon of p = |TD error| + epsilon; Schaul et al. 2016, section 3.3
+    importance_exponent: float = 0.4  # beta at first; Schaul et al. 2016, table 3
+    importance_exponent_end: float = 1.0  # beta in the end; Schaul et al. 2016, section 3.4
+    importance_anneal_steps: int = 10_000  # learner steps over which beta goes from one to the other
+
+    # Exploration
+    epsilon_start: float = 1.0  # probability of a random action; Mnih et al. 2015, table 1
+    epsilon_end: float = 0.05
+    epsilon_decay_steps: int = 10_000  # environment steps
+    evaluation_epsilon: float = 0.0  # probability of a random action in evaluation; 0 is greedy
+
+
+ATARI = DQNConfig(
+    max_abs_reward=1.0,
+    batch_size=32,  # Mnih et al. 2015, table 1
+    learning_rate=6.25e-5,  # Hessel et al. 2018, table 1
+    adam_epsilon=1.5e-4,  # Hessel et al. 2018, table 1
+    target_period=2_500,  # learner steps: 10,000 agent steps, Mnih et al. 2015, table 1
+    sgd_steps_per_call=1,
+    samples_per_insert=8.0,  # an update every 4 agent steps; Mnih et al. 2015, table 1
+    min_replay_size=50_000,  # Mnih et al. 2015, table 1
+    max_replay_size=1_000_000,  # Mnih et al. 2015, table 1
+    importance_anneal_steps=12_500_000,
+    epsilon_end=0.1,  # Mnih et al. 2015, table 1
+    epsilon_decay_steps=1_000_000,  # Mnih et al. 2015, table 1
+)
+"""The Nature agent with double Q-learning (the learning rate is Rainbow's, as Mnih's is RMSProp's)."""

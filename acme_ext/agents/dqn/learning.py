@@ -1,0 +1,65 @@
+"""DQN's learning: the Q-loss in the shared core of agents with one loss."""
+
+from typing import Any, NamedTuple
+
+import haiku as hk
+import jax.numpy as jnp
+import optax
+
+from acme_ext.agents.dqn import losses
+from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.learning.core import LearnerCore, LossOutput, State, TargetUpdate, single_loss_core
+from acme_ext.types import Array, Params, Transition, Tree
+
+
+class PolicyVariables(NamedTuple):
+    """What DQN's actors are given."""
+
+    network: Params
+    max_priority: Array  # [] the first priority of a new transition; Schaul et al. 2016, algorithm 1, line 6
+
+
+def make_optimizer(config: DQNConfig) -> optax.GradientTransformation:
+    """Returns Adam behind a bound on the gradient's global norm."""
+    adam = optax.adam(config.learning_rate, eps=config.adam_epsilon)
+    if config.max_gradient_norm is None:
+        return adam
+    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), adam)
+
+
+def policy_variables(state: State) -> dict[str, Any]:
+    """Returns what DQN's actors may ask for."""
+    return {"policy": PolicyVariables(state.params, state.max_priority)}
+
+
+def make_core(network: hk.Transformed, config: DQNConfig, observation: Tree) -> LearnerCore:
+    """Returns DQN's learner core.
+
+    Args:
+        network: see `networks.make_network`.
+        config: the agent's.
+        observation: an example `[1, ...]`, for the parameters' shapes.
+    """
+
+    def loss(
+        params: Params, target_params: Params, batch: Transition, weight: Array, key: Array
+    ) -> tuple[Array, LossOutput]:
+        q_tm1 = network.apply(params, key, batch.observation)
+        q_t_value = network.apply(target_params, key, batch.next_observation)
+        q_t_selector = network.apply(params, key, batch.next_observation) if config.double else q_t_value
+        error = losses.td_error(q_tm1, batch.action, batch.reward, batch.discount, q_t_value, q_t_selector)
+        metrics = {"q_mean": jnp.mean(q_tm1), "td_error_abs": jnp.mean(jnp.abs(error))}
+        priority = jnp.abs(error) + config.priority_offset if config.prioritized else None
+        return losses.q_loss(error, weight, config.huber_delta), LossOutput(metrics, priority)
+
+    beta = optax.linear_schedule(
+        config.importance_exponent, config.importance_exponent_end, config.importance_anneal_steps
+    )
+    return single_loss_core(
+        loss,
+        lambda key: network.init(key, observation),
+        make_optimizer(config),
+        target_update=TargetUpdate(config.target_period, config.target_rate),
+        importance_exponent=beta if config.prioritized else None,
+        variables=policy_variables,
+    )

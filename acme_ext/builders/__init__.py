@@ -1,0 +1,32 @@
+"""The agents, composed. `acme_ext.builders.DQN` and its siblings are imported when first asked for."""
+
+import importlib
+from typing import Any
+
+from acme_ext.errors import UsageError, nearest
+
+AGENTS: dict[str, tuple[str, str]] = {
+    "dqn": ("DQN", "double DQN; dueling, n-step and prioritized replay as choices; discrete actions"),
+}
+"""Name on the command line -> (class in `acme_ext.builders.NAME`, one line)."""
+
+
+def check(name: str) -> None:
+    """Raises UsageError if there is no agent of that name."""
+    if name not in AGENTS:
+        raise UsageError(f"there is no agent {name!r}: {nearest(name, AGENTS)}")
+
+
+def load(name: str) -> type:
+    """Returns the builder class of an agent by its name on the command line; raises UsageError if there is none."""
+    check(name)
+    return getattr(importlib.import_module(f"acme_ext.builders.{name}"), AGENTS[name][0])
+
+
+def __getattr__(attribute: str) -> Any:
+    for name, (cls, _) in AGENTS.items():
+        if cls == attribute:
+            return load(name)
+    if attribute == "Builder":
+        return importlib.import_module("acme_ext.builders.base").Builder
+    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")

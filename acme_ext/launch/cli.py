@@ -1,0 +1,179 @@
+"""The command line, `acme-ext`. What is heavy is imported by the command that needs it."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from acme_ext.errors import RunError, UsageError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; returns its exit code.
+
+    0: done; 1: it failed; 2: it was asked for something that can't be; 128 + n: signal n stopped it, after a last save.
+    """
+    options = _parser().parse_args(arguments)
+    # TensorFlow is only Reverb's means of transport here: its notes on CPU features and CUDA would bury ours.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        return options.command(options)
+    except (UsageError, RunError) as error:
+        print(f"acme-ext: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="acme-ext", description="Reinforcement-learning agents on Acme, Reverb, Launchpad and JAX."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    train = commands.add_parser(
+        "train",
+        help="train an agent, or go on with a run that was stopped",
+        description="Train an agent. The same command on the same run directory goes on where it was.",
+    )
+    train.add_argument("agent", metavar="AGENT", help="see `acme-ext list`")
+    train.add_argument("environment", metavar="ENVIRONMENT", help="FAMILY:NAME, such as gym:CartPole-v1")
+    train.add_argument("--steps", type=_count, default=50_000, metavar="N", help="environment steps (%(default)s)")
+    train.add_argument("--seed", type=int, default=0, metavar="N", help="of all that can be seeded (%(default)s)")
+    train.add_argument("--num-envs", type=_count, default=1, metavar="N", help="stepped together (%(default)s)")
+    train.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent's config")
+    train.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
+    train.add_argument("--eval-every", type=int, metavar="N", help="environment steps between evaluations; 0: at the end")
+    train.add_argument("--eval-episodes", type=_count, metavar="N", help="of the evaluation at the end")
+    train.add_argument("--checkpoint-every", type=float, metavar="S", help="seconds between checkpoints")
+    train.add_argument("--run-dir", metavar="DIR", help="(runs/AGENT-ENVIRONMENT-sSEED)")
+    train.add_argument("--fresh", action="store_true", help="start anew: delete what an earlier run left in the directory")
+    train.add_argument("--quiet", action="store_true", help="no progress line")
+    train.set_defaults(command=_train)
+
+    evaluate = commands.add_parser("evaluate", help="evaluate the agent of a run", description="Evaluate a run's agent.")
+    evaluate.add_argument("run", metavar="RUN", help="a run directory")
+    evaluate.add_argument("--episodes", type=_count, metavar="N", help="(those of the run's own last evaluation)")
+    evaluate.set_defaults(command=_evaluate)
+
+    plot = commands.add_parser(
+        "plot",
+        help="plot the learning curves of runs",
+        description="Plot learning curves; runs that differ in their seed alone become one mean with a band.",
+    )
+    plot.add_argument("runs", nargs="+", metavar="RUN", help="run directories")
+    plot.add_argument("-o", "--output", default="curves.png", metavar="FILE", help="(%(default)s)")
+    plot.add_argument("--x", default="environment_steps", metavar="COLUMN", help="environment_steps, learner_steps or wall_time_s")
+    plot.set_defaults(command=_plot)
+
+    commands.add_parser("list", help="agents, and environments by family").set_defaults(command=_list)
+    commands.add_parser("doctor", help="check this installation, and say how to mend it").set_defaults(command=_doctor)
+    return parser
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text.replace("_", ""))
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return value
+
+
+def experiment_from(options: argparse.Namespace) -> Any:
+    """Returns the `Experiment` that the options of `train` describe; raises UsageError before anything heavy is imported."""
+    import dataclasses
+
+    from acme_ext import builders, envs
+    from acme_ext.launch import settings
+
+    environment_options = {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
+    fields = settings.split(options.set)
+    builders.check(options.agent)
+    envs.check(options.environment, **environment_options)
+
+    builder = builders.load(options.agent).for_environment(options.environment)
+    builder = dataclasses.replace(builder, config=settings.replace(builder.config, fields))
+
+    from acme_ext.launch.experiment import Checkpoints, Evaluation, Experiment
+
+    def given(**values: Any) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if value is not None}
+
+    return Experiment(
+        builder,
+        options.environment,
+        steps=options.steps,
+        seed=options.seed,
+        num_envs=options.num_envs,
+        environment_options=environment_options,
+        evaluation=Evaluation(**given(every=options.eval_every, final_episodes=options.eval_episodes)),
+        checkpoints=Checkpoints(**given(every_s=options.checkpoint_every)),
+        run_dir=options.run_dir,
+    )
+
+
+def _train(options: argparse.Namespace) -> int:
+    experiment = experiment_from(options)
+    from acme_ext.launch import local
+    from acme_ext.utils.native import native_stderr
+
+    with native_stderr():
+        result = local.run(experiment, fresh=options.fresh, quiet=options.quiet)
+    if result.stopped_by is not None:
+        print(f"stopped at step {result.environment_steps:,}; the same command goes on. {result.run_dir}")
+        return 128 + result.stopped_by
+    assert result.score is not None
+    print(f"steps       {result.environment_steps:,} of the environment, {result.learner_steps:,} of the learner")
+    print(f"evaluation  {_say_score(result.score)}")
+    print(f"curve       {result.curve}")
+    print(f"everything  {result.run_dir}")
+    return 0
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from acme_ext.launch.evaluation import evaluate_run
+
+    score = evaluate_run(options.run, options.episodes)
+    print(f"evaluation  {_say_score(score)}")
+    return 0
+
+
+def _say_score(score: Any) -> str:
+    row = score.row()
+    return (
+        f"return {row['episode_return_mean']:.4g} (std {row['episode_return_std']:.3g}, "
+        f"{row['episode_return_min']:.4g} to {row['episode_return_max']:.4g}) over {row['episodes']} episodes"
+    )
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from acme_ext.utils import plots
+
+    print(plots.learning_curves(plots.group_runs(options.runs), options.output, options.x))
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    from acme_ext import builders, envs
+
+    print("Agents")
+    for name, (_, summary) in builders.AGENTS.items():
+        print(f"  {name:<10} {summary}")
+    print("\nEnvironments")
+    for family in envs.families():
+        print(f"  {family.pattern:<24} {family.summary}  (e.g. {family.example})")
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from acme_ext.launch.doctor import run_doctor
+
+    return run_doctor(print)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Evaluating a policy on environments of its own."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import acme.core
+import numpy as np
+
+from acme_ext import builders, envs
+from acme_ext.acting.loop import Episode, EnvironmentLoop
+from acme_ext.acting.variables import VariableClient
+from acme_ext.errors import UsageError
+from acme_ext.launch import settings
+from acme_ext.launch.experiment import Evaluation, Experiment
+from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.types import EnvironmentSpec
+from acme_ext.utils.rundir import RunDirectory
+
+
+class Score(NamedTuple):
+    """An evaluation's result."""
+
+    returns: np.ndarray  # [episodes] sums of rewards as the environment gave them
+    lengths: np.ndarray  # [episodes] steps
+
+    def row(self) -> dict[str, float]:
+        """Returns the result as a row of metrics."""
+        return {
+            "episode_return_mean": float(self.returns.mean()),
+            "episode_return_std": float(self.returns.std()),
+            "episode_return_min": float(self.returns.min()),
+            "episode_return_max": float(self.returns.max()),
+            "episode_length_mean": float(self.lengths.mean()),
+            "episodes": len(self.returns),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns everything, for the run directory."""
+        return {**self.row(), "returns": self.returns.tolist(), "lengths": self.lengths.tolist()}
+
+
+class Evaluator:
+    """Evaluates whatever parameters a source has.
+
+    Every evaluation starts from the same seeds, which are not training's, and fetches fresh parameters: it is a function of the
+    parameters and the experiment's seed, and repeats to the last digit.
+    """
+
+    def __init__(self, experiment: Experiment, spec: EnvironmentSpec, source: acme.core.VariableSource):
+        self._experiment = experiment
+        self._variables = VariableClient(source)
+        self._policy = experiment.builder.make_policy(spec, evaluation=True)
+        self.steps = 0
+        """Steps taken in all evaluations so far, which shows that one is alive."""
+        self._actors: dict[int, Any] = {}  # by number of environments, so that each is compiled once
+
+    def evaluate(self, episodes: int) -> Score:
+        """Runs `episodes` episodes, as many in each environment, so that short ones are not favoured."""
+        num_envs = min(episodes, self._experiment.evaluation.num_envs)
+        environment = self._experiment.make_environment(num_envs, evaluation=True)
+        actor = self._actors.get(num_envs)
+        if actor is None:
+            key = self._experiment.key("evaluator")
+            actor = self._experiment.builder.make_actor(self._policy, self._variables, key, num_envs=num_envs)
+            self._actors[num_envs] = actor
+        actor.restore({"ticks": 0, "steps": 0})
+        actor.update(wait=True)
+        quota = [len(part) for part in np.array_split(np.arange(episodes), num_envs)]
+        finished: list[list[Episode]] = [[] for _ in range(num_envs)]
+        loop = EnvironmentLoop(
+            environment, actor, on_episode=lambda episode: finished[episode.env].append(episode), should_update=False
+        )
+        try:
+            while any(len(done) < q for done, q in zip(finished, quota, strict=True)):
+                self.steps += loop.step()
+        finally:
+            environment.close()
+        kept = [episode for done, q in zip(finished, quota, strict=True) for episode in done[:q]]
+        return Score(np.array([e.episode_return for e in kept]), np.array([e.length for e in kept]))
+
+
+class _Saved(acme.core.VariableSource):
+    """The variables of a saved learner state."""
+
+    def __init__(self, variables: dict[str, Any]):
+        self._variables = variables
+
+    def get_variables(self, names: Sequence[str]) -> list[Any]:
+        return [self._variables[name] for name in names]
+
+
+def evaluate_run(path: str | os.PathLike[str], episodes: int | None = None) -> Score:
+    """Evaluates the agent of a run's latest good checkpoint, on the seeds of the run's own evaluations; writes nothing.
+
+    Args:
+        path: the run directory.
+        episodes: None takes as many as the run's last evaluation.
+
+    Raises:
+        UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own script knows.
+    """
+    rundir = RunDirectory.open(path)
+    described = rundir.read_config()
+    evaluation = settings.from_json(Evaluation, described["run"]["evaluation"])
+    if described["agent"] not in builders.AGENTS or ":" not in described["environment"]:
+        raise UsageError(
+            f"{path} was made by a script, with agent {described['agent']!r} on {described['environment']!r}: "
+            "evaluate it there, with launch.Evaluator."
+        )
+    builder_class = builders.load(described["agent"])
+    builder = builder_class()
+    builder = builder_class(settings.from_json(type(builder.config), described["config"]))
+    experiment = Experiment(
+        builder,
+        described["environment"],
+        seed=described["seed"],
+        environment_options=described["environment_options"],
+        evaluation=evaluation,
+    )
+    environment = experiment.make_environment(1, evaluation=True)
+    spec = envs.make_spec(environment)
+    environment.close()
+    core = builder.make_core(spec)
+    restored = CheckpointStore(rundir.checkpoints).restore({"learner": core.abstract_state()})
+    if restored is None:
+        raise UsageError(f"{path} has no checkpoint yet.")
+    source = _Saved(core.variables(restored.trees["learner"]))
+    return Evaluator(experiment, spec, source).evaluate(episodes or evaluation.final_episodes)

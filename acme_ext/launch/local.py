@@ -1,0 +1,225 @@
+"""A run in one process: acting and learning in turn, as the replay's rate limit has it."""
+
+import contextlib
+import dataclasses
+import pathlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from acme.utils import counting
+from acme.utils.observers import EnvLoopObserver
+
+from acme_ext import envs
+from acme_ext.acting.loop import Episode, EnvironmentLoop
+from acme_ext.acting.variables import VariableClient
+from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.launch.evaluation import Evaluator, Score
+from acme_ext.launch.experiment import Experiment, check
+from acme_ext.launch.interrupt import graceful
+from acme_ext.launch.meter import SampleMeter
+from acme_ext.launch.store import RunStore, open_run
+from acme_ext.replay.server import ReplayServer
+from acme_ext.utils.progress import ProgressLine
+from acme_ext.utils.watchdog import Watchdog
+
+_LOG_EVERY_S = 1.0  # between rows of learner metrics, for which the device is waited for
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run came to."""
+
+    run_dir: pathlib.Path
+    environment_steps: int
+    learner_steps: int
+    score: Score | None  # of the evaluation at the end; None if the run was stopped before
+    curve: pathlib.Path | None  # the learning curve's PNG; likewise
+    stopped_by: int | None = None  # the signal that stopped the run before its budget
+
+
+def run(
+    experiment: Experiment,
+    *,
+    fresh: bool = False,
+    quiet: bool = False,
+    observers: Callable[[int], Sequence[EnvLoopObserver]] | None = None,
+) -> Result:
+    """Runs an experiment in this process, from where its run directory stands to its budget.
+
+    Args:
+        experiment: what to run.
+        fresh: starts anew even if the directory holds a part of this run.
+        quiet: shows no progress line.
+        observers: makes Acme's observers of the i-th training environment; their metrics go into the actor's log.
+
+    Raises:
+        UsageError: nothing was started or written; the message says why.
+        RunError: the run had to stop (its loss was not finite, the disk is full, ...); the last good checkpoint stands.
+    """
+    with contextlib.ExitStack() as stack:
+        environment = experiment.make_environment(experiment.num_envs)
+        stack.callback(environment.close)
+        check(experiment, envs.make_spec(environment))
+        progress = ProgressLine(experiment.steps) if not quiet else None
+        report = progress.print if progress else print
+        if progress:
+            stack.enter_context(progress)
+        store = stack.enter_context(open_run(experiment, report, fresh=fresh))
+        return _Run(experiment, environment, store, progress, report, observers, stack).run()
+
+
+class _Run:
+    """The parts of a run, and the loop over them."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        environment: BatchedEnvironment,
+        store: RunStore,
+        progress: ProgressLine | None,
+        report: Callable[[str], None],
+        observers: Callable[[int], Sequence[EnvLoopObserver]] | None,
+        stack: contextlib.ExitStack,
+    ):
+        self.experiment, self.store, self.progress, self.report = experiment, store, progress, report
+        builder, spec = experiment.builder, envs.make_spec(environment)
+        self.counter = counting.Counter()
+        core = builder.make_core(spec)
+        template = core.abstract_state()
+        restored = store.restore({"learner": template})
+        state: dict[str, Any] = restored.info["state"] if restored else {}
+        # A resumed run's environments begin new episodes, with seeds that no earlier part of the run has used.
+        self.part = state.get("part", -1) + 1
+        if self.part:
+            environment.close()
+            environment = experiment.make_environment(experiment.num_envs, part=self.part)
+            stack.callback(environment.close)
+
+        replay = builder.make_replay(spec)
+        self.replay = ReplayServer(replay.tables(), scratch=store.rundir.replay, restore=store.replay_folder(restored))
+        dataset = replay.dataset(self.replay.client, builder.sgd_steps_per_call)
+        stack.callback(self.replay.close)
+        stack.callback(dataset.close, wake=True)
+        self.learner = builder.make_learner(core, replay, dataset, self.replay.client, experiment.key("learner"))
+        stack.callback(self.learner.close)
+        self.writer = replay.writer(self.replay.client, experiment.num_envs)
+        stack.callback(self.writer.close)
+        self.actor = builder.make_actor(
+            builder.make_policy(spec),
+            VariableClient(self.learner),
+            experiment.key("actor"),
+            num_envs=experiment.num_envs,
+            writer=self.writer,
+        )
+        self.loop = EnvironmentLoop(
+            environment,
+            self.actor,
+            counter=counting.Counter(self.counter, "environment", time_delta=0.0),
+            on_episode=self._on_episode,
+            observers=[observers(i) for i in range(experiment.num_envs)] if observers else (),
+        )
+        self.meter = SampleMeter(
+            replay, replay.batch_size * builder.sgd_steps_per_call, *self.replay.counts(replay.table)
+        )
+        self.evaluator = Evaluator(experiment, spec, self.learner)
+        self.next_evaluation = state.get("next_evaluation", experiment.evaluation.every)
+        if restored:
+            self.counter.restore(state["counts"])
+            self.actor.restore(state["actor"])
+            self.learner.restore(restored.trees["learner"])
+            self.learner.steps = state["learner_steps"]
+            report(f"resuming {store.rundir.path} at step {self.steps:,}.")
+        self.logged_at = time.monotonic()
+
+    @property
+    def steps(self) -> int:
+        return self.counter.get_counts().get("environment_steps", 0)
+
+    def run(self) -> Result:
+        watchdog = Watchdog(
+            lambda: (self.steps, self.learner.steps, self.evaluator.steps),
+            lambda: f"nothing has moved for a while: {self.replay.describe()}",
+            self.report,
+        )
+        with graceful(self.report) as interrupt, watchdog:
+            try:
+                while self.steps < self.experiment.steps and not interrupt.requested:
+                    self.loop.step()
+                    self._learn()
+                    self._look_after()
+                self.writer.flush()
+                self._learn()
+            except Exception:
+                # Whatever raised, an environment say: what was learned before is good, unless the learner itself says no.
+                self._save(confirmed=False)
+                raise
+            self._log_learner()
+            self._save()
+            if interrupt.requested:
+                return self._result(stopped_by=interrupt.signal)
+            score = self._evaluate(self.experiment.evaluation.final_episodes)
+        self.store.rundir.write_evaluation({"environment_steps": self.steps, **score.to_json()})
+        from acme_ext.utils import plots
+
+        label = f"{self.experiment.builder.name} on {self.experiment.environment_name}"
+        curve = plots.learning_curves({label: [self.store.rundir]}, self.store.rundir.curve)
+        return self._result(score=score, curve=curve)
+
+    def _learn(self) -> None:
+        for _ in range(self.meter.due(self.writer.inserted)):
+            self.learner.step()
+
+    def _look_after(self) -> None:
+        """Does what is due: evaluates, logs, saves."""
+        steps = self.steps
+        if self.progress:
+            self.progress.update(environment_steps=steps, learner_steps=self.learner.steps)
+        if self.experiment.evaluation.every and self.next_evaluation <= steps < self.experiment.steps:
+            while self.next_evaluation <= steps:
+                self.next_evaluation += self.experiment.evaluation.every
+            self._evaluate(self.experiment.evaluation.episodes)
+        if time.monotonic() - self.logged_at >= _LOG_EVERY_S:
+            self._log_learner()
+        if self.store.save_due():
+            self._save()
+
+    def _evaluate(self, episodes: int) -> Score:
+        score = self.evaluator.evaluate(episodes)
+        row = {"environment_steps": self.steps, "learner_steps": self.learner.steps, **score.row()}
+        self.store.log("evaluator", row)
+        if self.progress:
+            self.progress.update(evaluation=float(score.returns.mean()))
+        return score
+
+    def _on_episode(self, episode: Episode) -> None:
+        row = {"episode_return": episode.episode_return, "episode_length": episode.length, **episode.metrics}
+        self.store.log("actor", {"environment_steps": self.steps, **row})
+        if self.progress:
+            self.progress.update(episode_return=episode.episode_return)
+
+    def _log_learner(self) -> None:
+        if self.learner.calls:
+            row = {"environment_steps": self.steps, "learner_steps": self.learner.steps, **self.learner.metrics()}
+            self.store.log("learner", row)
+        self.logged_at = time.monotonic()
+
+    def _save(self, *, confirmed: bool = True) -> None:
+        """Saves everything that the run goes on from; refuses (RunError) if learning has gone wrong.
+
+        With `confirmed` the replay holds all that was written, for which no learner call may be due.
+        """
+        self.learner.check()
+        if confirmed:
+            self.writer.wait()
+        state = {
+            "counts": self.counter.save(),
+            "actor": self.actor.save(),
+            "learner_steps": self.learner.steps,
+            "next_evaluation": self.next_evaluation,
+            "part": self.part,
+        }
+        self.store.save(self.steps, {"learner": self.learner.save()}, state, self.replay)
+
+    def _result(self, *, score: Score | None = None, curve: Any = None, stopped_by: int | None = None) -> Result:
+        return Result(self.store.rundir.path, self.steps, self.learner.steps, score, curve, stopped_by)

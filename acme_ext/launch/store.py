@@ -1,0 +1,128 @@
+"""A run's directory at work: refused, resumed, logged to and saved to. The same for every way of running."""
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from acme_ext.errors import UsageError
+from acme_ext.launch.experiment import Experiment
+from acme_ext.learning.checkpoints import CheckpointStore, Restored
+from acme_ext.replay.server import ReplayServer
+from acme_ext.utils import loggers
+from acme_ext.utils.rundir import RunDirectory
+
+LABELS = ("actor", "learner", "evaluator")
+"""The logs of a run; the x axis of each is `environment_steps`."""
+
+_REPLAY = "replay"  # the folder of a checkpoint that holds Reverb's own
+
+
+class RunStore:
+    """What a run keeps, in its directory.
+
+    Args:
+        rundir: locked by the caller, with the experiment's config written.
+        experiment: the run's.
+        report: told of what the user should know.
+    """
+
+    def __init__(self, rundir: RunDirectory, experiment: Experiment, report: Callable[[str], None]):
+        self.rundir = rundir
+        self._checkpoints = experiment.checkpoints
+        self._store = CheckpointStore(rundir.checkpoints, experiment.checkpoints.keep, report=report)
+        self._loggers: dict[str, Any] = {}
+        self._elapsed, self._started = 0.0, time.monotonic()
+        self._saved_at = time.monotonic()
+
+    @property
+    def wall_time_s(self) -> float:
+        """Seconds that the run has been running, all its parts together."""
+        return self._elapsed + time.monotonic() - self._started
+
+    def log(self, label: str, row: Mapping[str, Any]) -> None:
+        """Appends a row to a log; the run's time is added to it."""
+        if label not in self._loggers:
+            self._loggers[label] = loggers.make_logger(self.rundir, label, step_key="environment_steps")
+        self._loggers[label].write({**row, "wall_time_s": round(self.wall_time_s, 3)})
+
+    def save_due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        return time.monotonic() - self._saved_at >= self._checkpoints.every_s
+
+    def save(self, steps: int, trees: Mapping[str, Any], state: Mapping[str, Any], replay: ReplayServer) -> None:
+        """Saves a checkpoint at environment step `steps`: trees of arrays, a state of plain JSON, and the replay if asked for."""
+        extra = None
+        if self._checkpoints.replay:
+            extra = lambda folder: replay.checkpoint(folder / _REPLAY)  # noqa: E731
+        self._store.save(steps, trees, {"state": {**state, "wall_time_s": self.wall_time_s}}, extra)
+        self._saved_at = time.monotonic()
+
+    def restore(self, templates: Mapping[str, Any]) -> Restored | None:
+        """Returns the latest good checkpoint, and makes the logs end where it was saved; None for a run that has none."""
+        restored = self._store.restore(templates)
+        for label in LABELS:
+            if loggers.csv_path(self.rundir, label).exists():
+                loggers.truncate(self.rundir, label, "environment_steps", restored.steps if restored else -1)
+        if restored is not None:
+            self._elapsed = restored.info["state"]["wall_time_s"]
+        return restored
+
+    def replay_folder(self, restored: Restored | None) -> Any:
+        """Returns the folder of a checkpoint that holds the replay, or None."""
+        if restored is None or not (restored.path / _REPLAY).is_dir():
+            return None
+        return restored.path / _REPLAY
+
+    def close(self) -> None:
+        """Closes the logs."""
+        for logger in self._loggers.values():
+            logger.close()
+
+
+@contextlib.contextmanager
+def open_run(experiment: Experiment, report: Callable[[str], None], *, fresh: bool = False) -> Iterator[RunStore]:
+    """Holds an experiment's directory for one run; what an earlier part of the run left there is gone on with.
+
+    Args:
+        experiment: what is to be run.
+        report: told of what the user should know.
+        fresh: deletes what an earlier run left in the directory and starts anew.
+
+    Raises:
+        UsageError: the directory holds another experiment (the fields that differ are named), or is in use, or can't be written,
+            or holds files that are no run's.
+    """
+    description = experiment.describe()
+    path = experiment.directory
+    if path.is_dir() and any(path.iterdir()):
+        there = RunDirectory.open(path) if (path / "config.json").is_file() else None
+        if there is None and not _only_remains(path):
+            raise UsageError(f"{path} is neither empty nor a run directory: choose another.")
+        if there is not None and not fresh:
+            differences = {
+                name: pair for name, pair in there.compare(description).items() if not name.startswith("run.")
+            }
+            if differences:
+                fields = "; ".join(f"{name} is {a!r} there and {b!r} here" for name, (a, b) in differences.items())
+                raise UsageError(f"{path} holds another run: {fields}; choose another directory, or start anew (--fresh).")
+    rundir = RunDirectory(path)
+    with rundir.lock():
+        if fresh:
+            for entry in path.iterdir():
+                if entry.name != "lock":
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        rundir.write_config(description)
+        # Replay scratch of a killed part of the run.
+        shutil.rmtree(rundir.replay, ignore_errors=True)
+        rundir.replay.mkdir()
+        store = RunStore(rundir, experiment, report)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+def _only_remains(path: Any) -> bool:
+    return all(entry.name == "lock" for entry in path.iterdir())

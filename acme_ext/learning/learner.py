@@ -1,0 +1,162 @@
+"""The one learner."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, Protocol
+
+import acme.core
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from acme_ext.errors import RunError, UsageError
+from acme_ext.learning.core import LearnerCore
+from acme_ext.learning.priorities import PriorityUpdater
+from acme_ext.types import Array, Params, Sample
+
+
+class Raw(Protocol):
+    """A batch as replay gives it, see `replay.dataset.RawBatch`."""
+
+    @property
+    def rows(self) -> np.ndarray: ...
+    @property
+    def keys(self) -> np.ndarray: ...
+    @property
+    def probability(self) -> np.ndarray: ...
+
+
+class Learner(acme.core.Learner):
+    """Drives any `LearnerCore`: several SGD steps per compiled call, on one device or data parallel over several.
+
+    A call of `step` takes one raw batch of `steps_per_call * batch_size` items, moves it to the device as bytes, and there
+    unpacks it and makes `steps_per_call` SGD steps. Nothing waits for the device: metrics stay there until `metrics()` asks,
+    priorities leave in a thread, and a loss that is not finite is noted there and raised when next looked at.
+
+    Args:
+        core: the algorithm.
+        batches: raw batches of `steps_per_call * batch_size` items.
+        decode: takes the bytes of `batch_size` items apart, inside the compiled step.
+        key: starts the core.
+        steps_per_call: SGD steps fused in one call.
+        fuse: `scan` or `unroll`; `auto` unrolls convolutional networks on the CPU, where XLA runs a loop's body on one thread.
+        priorities: where new priorities go, for cores that give them.
+        devices: the batch is split over them, parameters are on each; None is JAX's default device alone.
+    """
+
+    def __init__(
+        self,
+        core: LearnerCore,
+        batches: Iterator[Raw],
+        decode: Callable[[Array], Any],
+        key: Array,
+        *,
+        batch_size: int,
+        steps_per_call: int = 1,
+        fuse: Literal["auto", "scan", "unroll"] = "auto",
+        priorities: PriorityUpdater | None = None,
+        devices: Sequence[jax.Device] | None = None,
+    ):
+        if devices and batch_size % len(devices):
+            raise UsageError(f"batch_size {batch_size} does not divide over {len(devices)} devices.")
+        self._core, self._batches, self._decode = core, batches, decode
+        self._steps_per_call, self._batch_size = steps_per_call, batch_size
+        self._priorities = priorities
+        self._replicated: Any = None
+        self._sharded: Any = devices[0] if devices else None
+        if devices and len(devices) > 1:
+            mesh = Mesh(np.asarray(devices), ("data",))
+            self._replicated = NamedSharding(mesh, PartitionSpec())
+            self._sharded = NamedSharding(mesh, PartitionSpec(None, "data"))
+        state = jax.jit(core.init)(key)
+        self._state = jax.device_put(state, self._replicated or self._sharded)
+        self._scan = fuse == "scan" or (fuse == "auto" and not _convolutional_on_cpu(state))
+        # The first SGD step of this learner whose loss or gradient was not finite; -1: none. Kept on the device.
+        self._bad_step: Array = jax.device_put(jnp.full((), -1, jnp.int32), self._replicated or self._sharded)
+        self._metrics: dict[str, Array] = {}
+        self._update = jax.jit(self._make_update())
+        self.steps = 0
+        """SGD steps taken, those before a resume included."""
+        self.calls = 0
+        """Calls of `step` made by this object."""
+
+    def step(self) -> None:
+        """Makes `steps_per_call` SGD steps on the next raw batch, for which it waits."""
+        raw = next(self._batches)
+        lead = (self._steps_per_call, self._batch_size)
+        rows = raw.rows.reshape(lead + raw.rows.shape[1:])
+        probability = raw.probability.reshape(lead)
+        if self._sharded is not None:
+            rows, probability = jax.device_put((rows, probability), self._sharded)
+        self._state, self._bad_step, self._metrics, priorities = self._update(
+            self._state, self._bad_step, np.int32(self.steps), rows, probability
+        )
+        self.steps += self._steps_per_call
+        self.calls += 1
+        if self._priorities is not None:
+            self._priorities.put(raw.keys, priorities)
+
+    def metrics(self) -> dict[str, float]:
+        """Returns the newest call's metrics, means over its steps, as numbers; waits for the device.
+
+        Raises:
+            RunError: a loss or gradient was not finite, naming the SGD step.
+        """
+        self.check()
+        return {name: float(value) for name, value in jax.device_get(self._metrics).items()}
+
+    def check(self) -> None:
+        """Raises RunError if the loss or the gradient of any step so far was not finite; waits for the device."""
+        if (bad := int(self._bad_step)) >= 0:
+            raise RunError(
+                f"the loss or its gradient was not finite at learner step {bad}: the run stops, and its last good checkpoint stays."
+            )
+
+    def get_variables(self, names: Sequence[str]) -> list[Params]:
+        variables = self._core.variables(self._state)
+        return [variables[name] for name in names]
+
+    def save(self) -> Any:
+        """Returns the core's state."""
+        return self._state
+
+    def restore(self, state: Any) -> None:
+        """Takes up a state of the same core; `steps` is the caller's to restore."""
+        self._state = jax.device_put(state, self._replicated or self._sharded)
+
+    def close(self) -> None:
+        """Sends the last priorities."""
+        if self._priorities is not None:
+            self._priorities.close()
+
+    def _make_update(self) -> Callable:
+        core, decode, count = self._core, self._decode, self._steps_per_call
+
+        def sgd(carry, packed):
+            state, bad_step, steps = carry
+            rows, probability = packed
+            state, metrics, priorities = core.step(state, Sample(decode(rows), probability))
+            finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics.get("gradient_norm", 0.0))
+            steps = steps + 1
+            bad_step = jnp.where((bad_step < 0) & ~finite, steps, bad_step)
+            return (state, bad_step, steps), (metrics, priorities)
+
+        def update(state, bad_step, steps, rows, probability):
+            carry = (state, bad_step, steps)
+            if self._scan and count > 1:
+                carry, out = jax.lax.scan(sgd, carry, (rows, probability))
+            else:
+                outs = []
+                for i in range(count):
+                    carry, one = sgd(carry, (rows[i], probability[i]))
+                    outs.append(one)
+                out = jax.tree.map(lambda *leaves: jnp.stack(leaves), *outs)
+            metrics, priorities = out
+            state, bad_step, _ = carry
+            return state, bad_step, jax.tree.map(jnp.mean, metrics), priorities
+
+        return update
+
+
+def _convolutional_on_cpu(state: Any) -> bool:
+    return jax.default_backend() == "cpu" and any(jnp.ndim(leaf) >= 4 for leaf in jax.tree.leaves(state))

@@ -1,0 +1,55 @@
+"""Writing priorities back, off the learner's path."""
+
+import queue
+import threading
+from typing import Any
+
+import numpy as np
+
+from acme_ext.types import Array
+
+
+class PriorityUpdater:
+    """Sends a learner's new priorities to their table from a thread of its own.
+
+    A key that comes twice in a batch takes the later priority. When the server can't follow, `put` waits, so that priorities
+    are never older than a few learner calls.
+
+    Args:
+        client: a Reverb client.
+        table: the table that the items came from.
+    """
+
+    def __init__(self, client: Any, table: str):
+        self._client, self._table = client, table
+        self._queue: queue.Queue[tuple[np.ndarray, Array] | None] = queue.Queue(maxsize=4)
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="priorities", daemon=True)
+        self._thread.start()
+
+    def put(self, keys: np.ndarray, priorities: Array) -> None:
+        """Queues priorities `[N]` (they may still be under computation) of the items `keys` `[N]`."""
+        self._raise()
+        self._queue.put((keys, priorities))
+
+    def close(self) -> None:
+        """Sends what is queued and ends the thread."""
+        self._queue.put(None)
+        self._thread.join()
+        self._raise()
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise RuntimeError(f"priorities could not be written to table {self._table!r}") from self._error
+
+    def _run(self) -> None:
+        while (job := self._queue.get()) is not None:
+            if self._error is not None:
+                continue  # keep the queue moving, so that `put` gets to raise
+            try:
+                keys, priorities = job
+                self._client.mutate_priorities(
+                    self._table, dict(zip(keys.tolist(), np.asarray(priorities).ravel().tolist(), strict=True))
+                )
+            except Exception as error:
+                self._error = error

@@ -1,0 +1,103 @@
+"""Batches of packed rows out of a Reverb table."""
+
+import contextlib
+import queue
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class RawBatch(NamedTuple):
+    """What comes out of a table: packed rows, taken apart by the replay's `decode` inside the compiled step."""
+
+    rows: np.ndarray  # uint8 [N, nbytes], or [N, T, nbytes]
+    keys: np.ndarray  # uint64 [N] Reverb's names for the items
+    probability: np.ndarray  # float32 [N] with which each was drawn
+
+
+class Dataset:
+    """Iterates over batches of a table's items, fetched ahead by a thread of its own from the moment this is made.
+
+    The thread never holds more than about three batches, and always fetches until it holds one: a reader that waits for a
+    batch which the table's rate limit allows will get it.
+
+    Args:
+        client: a Reverb client.
+        table: the table.
+        shape: of an item's one column, uint8.
+        size: items in a batch.
+        fifo: keeps the table's order.
+    """
+
+    def __init__(self, client: Any, table: str, shape: tuple[int, ...], size: int, *, fifo: bool):
+        from tensorflow.python.eager import cancellation
+
+        self._client, self._table, self._shape, self._size, self._fifo = client, table, shape, size, fifo
+        self._queue: queue.Queue[RawBatch | Exception] = queue.Queue(maxsize=1)
+        self._closed = False
+        self._cancellation = cancellation.CancellationManager()
+        self._thread = threading.Thread(target=self._fetch, name=f"dataset-{table}", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> "Dataset":
+        return self
+
+    def __next__(self) -> RawBatch:
+        batch = self._queue.get()
+        if isinstance(batch, Exception):
+            self._queue.put(batch)
+            raise RuntimeError(f"table {self._table!r} could not be sampled") from batch
+        return batch
+
+    def close(self, *, wake: bool = False) -> None:
+        """Ends the thread.
+
+        Args:
+            wake: a reader in the server's own process looks up from its wait for samples every 3 seconds only, or when one
+                comes; this inserts items of zeros until it does, into a table that nobody will use or save again.
+        """
+        self._closed = True
+        self._cancellation.start_cancel()
+        writer = self._client.trajectory_writer(num_keep_alive_refs=1) if wake else None
+        while self._thread.is_alive():
+            if writer is not None:
+                writer.append(np.zeros(self._shape, np.uint8))
+                writer.create_item(self._table, 1.0, writer.history[-1])
+            with contextlib.suppress(queue.Empty):
+                self._queue.get_nowait()
+            self._thread.join(0.001)
+
+    def _fetch(self) -> None:
+        import reverb
+        import tensorflow as tf
+
+        try:
+            dataset = reverb.TrajectoryDataset(
+                server_address=self._client.server_address,
+                table=self._table,
+                dtypes=tf.uint8,
+                shapes=tf.TensorShape(self._shape),
+                # A worker that asked for more than a batch at a time would draw it from one moment of the table.
+                max_in_flight_samples_per_worker=self._size,
+                num_workers_per_iterator=1 if self._fifo else 2 if self._size >= 256 else 1,
+            )
+            options = tf.data.Options()
+            options.threading.private_threadpool_size = 1
+            options.experimental_optimization.apply_default_optimizations = False
+            iterator = iter(dataset.batch(self._size, drop_remainder=True).with_options(options))
+            # A function, because only a function's call can be cancelled while it waits.
+            fetch = tf.function(lambda: next(iterator)).get_concrete_function()
+            fetch = self._cancellation.get_cancelable_function(fetch)
+            while not self._closed:
+                sample = fetch()
+                self._queue.put(
+                    RawBatch(
+                        rows=np.asarray(memoryview(sample.data)),
+                        keys=np.asarray(memoryview(sample.info.key)),
+                        probability=np.asarray(memoryview(sample.info.probability)).astype(np.float32),
+                    )
+                )
+        except Exception as error:
+            if not self._closed:
+                self._queue.put(error)

@@ -1,0 +1,73 @@
+"""Rate limits: how many samples each insert pays for, refused when they are built if they could block for ever."""
+
+import dataclasses
+import math
+from typing import Any
+
+from acme_ext.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class RateLimit:
+    """The promise a table keeps between its writers and its readers.
+
+    After `min_size` inserts the table keeps `inserts * samples_per_insert - samples` within `tolerance` of where it stood
+    then: it blocks readers below and writers above (Reverb's SampleToInsertRatio).
+
+    Attributes:
+        samples_per_insert: items sampled for each item inserted; a learner that makes one update with batches of B every k
+            environment steps has B / k. None: readers and writers never wait for each other once `min_size` is reached.
+        min_size: items in the table before the first sample.
+        tolerance: samples by which readers may run ahead or fall behind; at least max(1, samples_per_insert). None takes
+            `32 * max(1, samples_per_insert)`.
+    """
+
+    samples_per_insert: float | None = None
+    min_size: int = 1
+    tolerance: float | None = None
+
+    def __post_init__(self):
+        ratio = self.samples_per_insert
+        if ratio is not None and not (math.isfinite(ratio) and ratio > 0):
+            raise UsageError(f"samples_per_insert is {ratio}: it must be a positive number, or None for no limit.")
+        if self.min_size < 1:
+            raise UsageError(f"min_size is {self.min_size}: a table needs at least 1 item before it can be sampled.")
+        if self.tolerance is None:
+            return
+        if ratio is None:
+            raise UsageError("tolerance has no meaning without samples_per_insert: give both or neither.")
+        if not self.tolerance >= max(1.0, ratio):
+            raise UsageError(
+                f"tolerance is {self.tolerance}: below max(1, samples_per_insert) = {max(1.0, ratio):g} readers and writers "
+                f"could block each other for ever; give at least {max(1.0, ratio):g}."
+            )
+
+    @property
+    def error_buffer(self) -> float:
+        """The tolerance in force, in samples."""
+        ratio = self.samples_per_insert or 1.0
+        return self.tolerance if self.tolerance is not None else 32 * max(1.0, ratio)
+
+    def check_table(self, max_size: int) -> None:
+        """Raises UsageError if a table of `max_size` items could never be sampled under this limit."""
+        if max_size < self.min_size:
+            raise UsageError(
+                f"the table holds at most {max_size} items but may be sampled only from min_size = {self.min_size} on: "
+                f"give min_size <= {max_size} or a larger max_size."
+            )
+
+    def samples_allowed(self, inserts: int) -> float:
+        """The number of samples that may have been drawn in all once `inserts` items were inserted in all."""
+        if inserts < self.min_size:
+            return 0
+        if self.samples_per_insert is None:
+            return math.inf
+        return max(0, math.floor((inserts - self.min_size) * self.samples_per_insert + self.error_buffer))
+
+    def make(self) -> Any:
+        """Returns the `reverb.rate_limiters.RateLimiter`."""
+        import reverb
+
+        if self.samples_per_insert is None:
+            return reverb.rate_limiters.MinSize(self.min_size)
+        return reverb.rate_limiters.SampleToInsertRatio(self.samples_per_insert, self.min_size, float(self.error_buffer))

@@ -1,0 +1,177 @@
+"""From timesteps to packed n-step transitions, for B environments at once."""
+
+from collections.abc import Callable
+
+import dm_env
+import numpy as np
+import tree
+
+from acme_ext.replay.layout import Layout
+from acme_ext.replay.sinks import Sink
+from acme_ext.types import Transition, Tree
+
+PriorityFn = Callable[[np.ndarray, np.ndarray, Tree, Tree], np.ndarray]
+"""`(reward [M], discount [M], extras_tm1 [M, ...], extras_t [M, ...]) -> priority [M]`, the first priority of new transitions
+from what the policy gave with the actions at both ends."""
+
+_LAST = int(dm_env.StepType.LAST)
+
+
+class NStepWriter:
+    """Writes the n-step transitions of B environments that step together.
+
+    The n-step return starts at every step and ends after n, or where the episode ends:
+    `R = sum_{k<m} (prod_{j<k} gamma d_j) r_k`, `discount = prod_{j<m} gamma d_j`, `m <= n`, so that an episode of T steps gives T
+    transitions. A termination has d = 0, a truncation d = 1: the discount tells them apart and nothing else has to.
+
+    Steps are kept in plain NumPy rings, and rows are built for many steps at once. The rows of a burst leave together.
+
+    Args:
+        layout: of a row, for a Transition.
+        sink: where rows go.
+        num_envs: B.
+        n_step: n.
+        discount: gamma.
+        burst: rows to gather, about, before they are sent.
+        max_abs_reward: rewards are clipped to this before they are summed; None leaves them.
+        priority: computes first priorities; the sink must take them.
+        keep_extras: whether the transition's rows hold the extras (`layout` says which).
+        max_pending: rows that may wait for the server before the writer blocks; None never blocks, for a process whose own
+            learner has to make room.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        sink: Sink,
+        *,
+        num_envs: int,
+        n_step: int,
+        discount: float,
+        burst: int,
+        max_abs_reward: float | None = None,
+        priority: PriorityFn | None = None,
+        keep_extras: bool = False,
+        max_pending: int | None = None,
+    ):
+        self._layout, self._sink, self._n, self._gamma = layout, sink, n_step, discount
+        self._clip, self._priority, self._keep_extras = max_abs_reward, priority, keep_extras
+        self._max_pending = max_pending
+        self._starts = max(1, burst // num_envs)  # steps whose transitions leave together
+        # Ticks 0..ticks of a timeline: a timestep each, and the action taken at it for all but the newest.
+        self._ticks = self._starts + n_step
+        shape = (self._ticks + 1, num_envs)
+        self._reward = np.zeros(shape, np.float32)
+        self._discount = np.zeros(shape, np.float32)
+        self._step_type = np.zeros(shape, np.uint8)
+        self._observation: list[np.ndarray] | None = None  # made with the first timestep
+        self._taken: list[np.ndarray] | None = None  # actions and extras, made with the first action
+        self._taken_structure: Tree = None
+        self._now = -1
+        self.inserted = 0
+        """Rows handed to the table so far."""
+
+    def add_first(self, timestep: dm_env.TimeStep) -> None:
+        """Starts a timeline with a batched timestep `[B, ...]`; what an earlier one left unfinished is written."""
+        self.flush()
+        self._now = 0
+        self._record(timestep)
+
+    def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = ()) -> None:
+        """Adds the actions `[B, ...]` taken at the newest timestep, what the policy gave with them, and what came of them.
+
+        Rows whose newest timestep was LAST took no action: `next_timestep` is the FIRST of their next episode.
+        """
+        taken = tree.flatten((action, extras))
+        if self._taken is None:
+            self._taken = [np.zeros((self._ticks, *np.shape(x)), np.asarray(x).dtype) for x in taken]
+            self._taken_structure = tree.map_structure(lambda _: None, (action, extras))
+        for ring, value in zip(self._taken, taken, strict=True):
+            ring[self._now] = value
+        self._now += 1
+        self._record(next_timestep)
+        if self._now == self._ticks:
+            self._write(self._starts, self._ticks - 1)
+            self._keep_from(self._starts)
+
+    def flush(self) -> None:
+        """Sends everything that is complete; steps nearer than n to the newest give shorter transitions. Then starts anew."""
+        if self._now > 0:
+            # First priorities want the extras at both ends, and the newest timestep has none yet.
+            limit = self._now if self._priority is None else self._now - 1
+            if limit > 0:
+                self._write(limit, limit)
+        self._now = -1
+
+    def wait(self) -> None:
+        """Blocks until the server has confirmed every row sent."""
+        self._sink.flush(0)
+
+    def close(self) -> None:
+        """Ends the connection; what the server hasn't confirmed is dropped."""
+        self._sink.close()
+
+    def _record(self, timestep: dm_env.TimeStep) -> None:
+        now, observation = self._now, tree.flatten(timestep.observation)
+        if self._observation is None:
+            self._observation = [np.zeros((self._ticks + 1, *x.shape), x.dtype) for x in observation]
+        for ring, value in zip(self._observation, observation, strict=True):
+            ring[now] = value
+        self._step_type[now] = timestep.step_type
+        self._reward[now] = timestep.reward
+        self._discount[now] = timestep.discount
+
+    def _keep_from(self, first: int) -> None:
+        kept = self._now + 1 - first
+        assert self._observation is not None and self._taken is not None
+        for ring in (self._reward, self._discount, self._step_type, *self._observation):
+            ring[:kept] = ring[first : first + kept].copy()
+        for ring in self._taken:
+            ring[: kept - 1] = ring[first : first + kept - 1].copy()
+        self._now = kept - 1
+
+    def _write(self, starts: int, limit: int) -> None:
+        """Writes the transitions that start at ticks [0, starts) and end at tick `limit` at the latest."""
+        begin = np.arange(starts)
+        reward, step_type = self._reward, self._step_type
+        if self._clip is not None:
+            reward = np.clip(reward, -self._clip, self._clip)
+        # [S, B] each: the return and discount so far, the tick reached, and whether the episode still goes on there.
+        returns = np.zeros((starts, reward.shape[1]), np.float32)
+        discounts = np.ones_like(returns)
+        end = np.repeat(begin[:, None], reward.shape[1], axis=1)
+        running = started = step_type[:starts] != _LAST
+        for k in range(1, self._n + 1):
+            tick = np.minimum(begin + k, limit)
+            running = running & (begin + k <= limit)[:, None]
+            returns += np.where(running, discounts * reward[tick], 0)
+            discounts = np.where(running, discounts * (self._gamma * self._discount[tick]), discounts)
+            end += running
+            running = running & (step_type[tick] != _LAST)
+        time, env = np.nonzero(started & (end > begin[:, None]))
+        if not len(time):
+            return
+        stop = end[time, env]
+        observations, (actions, extras) = self._observation, tree.unflatten_as(self._taken_structure, self._taken)
+        assert observations is not None
+        leaves = [ring[time, env] for ring in observations]
+        leaves += [ring[time, env] for ring in tree.flatten(actions)]
+        leaves += [returns[time, env], discounts[time, env]]
+        leaves += [ring[stop, env] for ring in observations]
+        if self._keep_extras:
+            leaves += [ring[time, env] for ring in tree.flatten(extras)]
+        priorities = None
+        if self._priority is not None:
+            at_start = tree.map_structure(lambda ring: ring[time, env], extras)
+            at_end = tree.map_structure(lambda ring: ring[stop, env], extras)
+            priorities = self._priority(returns[time, env], discounts[time, env], at_start, at_end)
+        self._sink.append(self._layout.pack(leaves), priorities)
+        self.inserted += len(time)
+        if self._max_pending is not None:
+            self._sink.flush(self._max_pending)
+
+
+def transition_spec(spec, extras: Tree = ()) -> Transition:
+    """Returns the Transition of specs that the rows of an environment hold."""
+    scalar = np.zeros((), np.float32)
+    return Transition(spec.observations, spec.actions, scalar, scalar, spec.observations, extras)

@@ -1,0 +1,76 @@
+"""The Reverb server of a run, with its checkpoints in places that the run chooses."""
+
+import pathlib
+import shutil
+import tempfile
+from typing import Any
+
+from acme_ext.errors import RunError
+
+
+class ReplayServer:
+    """Holds tables in this process.
+
+    Args:
+        tables: `reverb.Table`s.
+        scratch: an existing folder, best on the file system that checkpoints go to; None takes the system's.
+        restore: a folder that `checkpoint` wrote, whose contents the tables (the same ones) start with.
+    """
+
+    def __init__(
+        self, tables: list, *, scratch: pathlib.Path | None = None, restore: pathlib.Path | None = None
+    ):
+        import reverb
+
+        # Reverb names its checkpoints itself: it writes into a scratch folder, and each is then moved to where it belongs.
+        self._scratch = tempfile.mkdtemp(prefix="reverb-", dir=scratch)
+        checkpointer = reverb.checkpointers.DefaultCheckpointer(
+            path=self._scratch, fallback_checkpoint_path=str(restore) if restore else None
+        )
+        try:
+            self._server = reverb.Server(tables, checkpointer=checkpointer)
+        except Exception as error:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            raise RunError(f"the replay server did not start: {error}") from error
+        self.client: Any = reverb.Client(f"localhost:{self._server.port}")
+        """A `reverb.Client`, which reaches the tables without the network."""
+
+    @property
+    def port(self) -> int:
+        """Where the server listens."""
+        return self._server.port
+
+    def counts(self, table: str) -> tuple[int, int]:
+        """Returns how many items were inserted and sampled in all, before a restore included."""
+        limiter = self.client.server_info()[table].rate_limiter_info
+        return limiter.insert_stats.completed, limiter.sample_stats.completed
+
+    def describe(self) -> str:
+        """Returns the state of every table's rate limiter, to explain why nothing moves."""
+        return "; ".join(_describe(name, info) for name, info in self.client.server_info().items())
+
+    def checkpoint(self, folder: pathlib.Path) -> None:
+        """Writes the tables' contents to a folder that doesn't exist yet."""
+        shutil.move(self.client.checkpoint(), folder)
+
+    def close(self) -> None:
+        """Stops the server; readers and writers of it fail from now on."""
+        self._server.stop()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _describe(name: str, info: Any) -> str:
+    limiter = info.rate_limiter_info
+    inserts, samples = limiter.insert_stats.completed, limiter.sample_stats.completed
+    parts = [
+        f"table {name!r} holds {info.current_size} of {info.max_size} items, {inserts} inserted and {samples} sampled",
+    ]
+    if info.current_size < limiter.min_size_to_sample:
+        parts.append(f"sampling waits for {limiter.min_size_to_sample} items")
+    else:
+        difference = inserts * limiter.samples_per_insert - samples
+        parts.append(
+            f"inserts * {limiter.samples_per_insert:g} - samples = {difference:g}: "
+            f"sampling waits below {limiter.min_diff:g}, inserting above {limiter.max_diff:g}"
+        )
+    return ", ".join(parts)

@@ -1,0 +1,41 @@
+"""What compiled code prints."""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+_CHATTER = (b"[reverb/", b"I0000", b"W0000")
+
+
+@contextlib.contextmanager
+def native_stderr() -> Iterator[None]:
+    """Keeps the notes that Reverb's C++ prints for itself off the terminal; all else on stderr still comes through.
+
+    Python's own stderr is untouched: only what is written to file descriptor 2 behind Python's back is filtered, by line.
+    """
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    reader, writer = os.pipe()
+    os.dup2(writer, 2)
+    os.close(writer)
+    python_stderr = sys.stderr
+    sys.stderr = os.fdopen(os.dup(terminal), "w", buffering=1)
+
+    def pump() -> None:
+        with os.fdopen(reader, "rb") as lines:
+            for line in lines:
+                if not line.lstrip().startswith(_CHATTER):
+                    os.write(terminal, line)
+
+    thread = threading.Thread(target=pump, name="native-stderr", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        sys.stderr = python_stderr
+        os.dup2(terminal, 2)  # closes the pipe's last writer, so that the thread ends
+        thread.join(1.0)
+        os.close(terminal)
