@@ -224,7 +224,7 @@ def check_import(module: str, probe: Probe, requirements: Iterable["Requirement"
         return Finding(
             "problem",
             f"import {module} fails on an undefined symbol: TensorFlow, Reverb and Courier are not of one build",
-            f"pip install --force-reinstall --no-deps {' '.join(abi)}",
+            f"pip install --force-reinstall --no-deps {' '.join(abi)}" if abi else _ANEW,
         )
     return Finding("problem", f"import {module} fails: {_reason(probe)}", f"mend what is named above, or {_ANEW}")
 

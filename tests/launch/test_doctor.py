@@ -105,6 +105,7 @@ def test_an_undefined_symbol_is_explained_with_the_three_parts_that_must_be_of_o
     for part in ("'dm-launchpad==0.5.0'", "'dm-reverb==0.7.3'", "'tensorflow-cpu<2.9,>=2.8.4'"):
         assert part in finding.mend
     assert "ale-py" not in finding.mend
+    assert "make clean venv" in doctor.check_import("courier", probe, []).mend  # where the versions couldn't be read
 
 
 @pytest.mark.parametrize(
