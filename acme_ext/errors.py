@@ -5,7 +5,9 @@ from collections.abc import Iterable
 
 
 class UsageError(ValueError):
-    """The user asked for something that can't be done; nothing was written. The command line prints it and exits with 2."""
+    """The user asked for something that can't be done; nothing was written. The command line prints it and exits with
+    2.
+    """
 
 
 class RunError(RuntimeError):

@@ -15,7 +15,9 @@ Array = Any
 
 
 class EnvironmentSpec(Protocol):
-    """What an agent knows of its environment; `acme.specs.EnvironmentSpec` is one. All specs are of one environment, unbatched."""
+    """What an agent knows of its environment; `acme.specs.EnvironmentSpec` is one. All specs are of one environment,
+    unbatched.
+    """
 
     @property
     def observations(self) -> Tree: ...
@@ -31,8 +33,8 @@ class Transition(NamedTuple):
     """A batch of n-step transitions; the time names are rlax's.
 
     `reward` is the discounted sum of the n rewards between the two observations, `discount` the product of everything
-    that multiplies a bootstrapped value: gamma**n and the environment's discounts. It is zero after a termination, and is
-    not after a truncation.
+    that multiplies a bootstrapped value: gamma**n and the environment's discounts. It is zero after a termination, and
+    is not after a truncation.
     """
 
     observation: Tree  # [B, ...] o_{t-1}

@@ -12,6 +12,7 @@ import tree
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.acting.variables import VariableClient
 from acme_ext.types import Array, Tree
+from acme_ext.utils import compiling
 
 _FIRST = int(dm_env.StepType.FIRST)
 
@@ -26,8 +27,8 @@ class Writer(Protocol):
 class Actor(acme.core.Actor):
     """Acts in B environments at once by one compiled call for a step of all of them, and writes what happens to replay.
 
-    With `num_envs=None` it acts in one environment and takes unbatched timesteps: then it is an `acme.core.Actor` like any
-    other and `acme.EnvironmentLoop` can drive it. With a number, every argument has a leading axis of that many
+    With `num_envs=None` it acts in one environment and takes unbatched timesteps: then it is an `acme.core.Actor` like
+    any other and `acme.EnvironmentLoop` can drive it. With a number, every argument has a leading axis of that many
     environments and follows the rule of `envs.BatchedEnvironment`: a row that was LAST comes back FIRST.
 
     Args:
@@ -66,13 +67,16 @@ class Actor(acme.core.Actor):
             state = jax.tree.map(lambda new, old: jnp.where(_columns(first, old), new, old), self._initial_state, state)
             return policy.apply(params, Context(keys, steps, rank), observation, state)
 
-        self._act = jax.jit(act)
+        self._uncompiled, self._act = act, None
 
     def select_action(self, observation: Tree) -> Any:
+        params = self._variables.params
+        if self._act is None:
+            self._act = compiling.jit(self._uncompiled, convolutional=compiling.is_convolutional(params))
         if not self._batched:
             observation = tree.map_structure(lambda x: np.asarray(x)[None], observation)
         action, self._state, extras = self._act(
-            self._variables.params,
+            params,
             self._keys,
             np.int32(self._ticks),
             np.int32(self._steps),

@@ -58,8 +58,8 @@ class EnvironmentLoop:
         actor: `acting.Actor` with as many environments, or any `acme.core.Actor` in a `SingleActor`.
         counter: counts `steps` (those the environments took, resets not counted) and `episodes`.
         on_episode: called with every finished episode.
-        observers: Acme's, one list for each environment; an observer sees the timesteps of its own environment, unbatched.
-            `environment.environments[i]` is what it is given as the environment.
+        observers: Acme's, one list for each environment; an observer sees the timesteps of its own environment,
+            unbatched. `environment.environments[i]` is what it is given as the environment.
         should_update: whether the actor renews its parameters as it goes.
     """
 
@@ -107,7 +107,7 @@ class EnvironmentLoop:
         if self._on_episode is not None:
             metrics: dict[str, float] = {}
             for observer in self._observers[env] if self._observers else ():
-                metrics |= {name: float(value) for name, value in observer.get_metrics().items()}  # type: ignore[arg-type]
+                metrics |= {name: float(value) for name, value in observer.get_metrics().items()}
             self._on_episode(Episode(env, float(self._returns[env]), int(self._lengths[env]), metrics))
         self._returns[env] = self._lengths[env] = 0
 

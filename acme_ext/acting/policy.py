@@ -28,8 +28,8 @@ class Policy(NamedTuple):
     """
 
     apply: Callable[[Params, Context, Tree, Tree], tuple[Array, Tree, Tree]]
-    """`(params, context, observation [B, ...], state [B, ...]) -> (action [B, ...], state, extras [B, ...])`; the extras go into
-    replay with the action."""
+    """`(params, context, observation [B, ...], state [B, ...]) -> (action [B, ...], state, extras [B, ...])`; the
+    extras go into replay with the action."""
 
     init_state: Callable[[int], Tree] = _no_state
     """`batch -> state [B, ...]`: the recurrent state at the start of an episode."""

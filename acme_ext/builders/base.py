@@ -26,6 +26,8 @@ class Replay(Protocol):
     def batch_size(self) -> int: ...
     @property
     def prioritized(self) -> bool: ...
+    @property
+    def in_order(self) -> bool: ...
     def tables(self) -> list: ...
     def writer(self, client: Any, num_envs: int, *, max_pending: int | None = None) -> Any: ...
     def dataset(self, client: Any, num_batches: int = 1) -> Any: ...
@@ -37,8 +39,8 @@ class Replay(Protocol):
 class Builder(abc.ABC):
     """An agent: its config, and how its replay, policy and learner core are made from it.
 
-    A new agent writes the three abstract methods; the rest is the same for all. Builders are frozen, and picklable where
-    their fields are, so that the parts can be made in any process.
+    A new agent writes the three abstract methods; the rest is the same for all. Builders are frozen, and picklable
+    where their fields are, so that the parts can be made in any process.
     """
 
     name: ClassVar[str]
@@ -80,7 +82,9 @@ class Builder(abc.ABC):
         *,
         devices: Sequence[jax.Device] | None = None,
     ) -> Learner:
-        """Returns the learner, which reads `dataset` (of `sgd_steps_per_call` batches) and sends priorities to `client`."""
+        """Returns the learner, which reads `dataset` (of `sgd_steps_per_call` batches) and sends priorities to
+        `client`.
+        """
         return Learner(
             core,
             dataset,

@@ -43,17 +43,25 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--steps", type=_count, default=50_000, metavar="N", help="environment steps (%(default)s)")
     train.add_argument("--seed", type=int, default=0, metavar="N", help="of all that can be seeded (%(default)s)")
     train.add_argument("--num-envs", type=_count, default=1, metavar="N", help="stepped together (%(default)s)")
-    train.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent's config")
+    train.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent's config"
+    )
     train.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
-    train.add_argument("--eval-every", type=int, metavar="N", help="environment steps between evaluations; 0: at the end")
+    train.add_argument(
+        "--eval-every", type=int, metavar="N", help="environment steps between evaluations; 0: at the end"
+    )
     train.add_argument("--eval-episodes", type=_count, metavar="N", help="of the evaluation at the end")
     train.add_argument("--checkpoint-every", type=float, metavar="S", help="seconds between checkpoints")
     train.add_argument("--run-dir", metavar="DIR", help="(runs/AGENT-ENVIRONMENT-sSEED)")
-    train.add_argument("--fresh", action="store_true", help="start anew: delete what an earlier run left in the directory")
+    train.add_argument(
+        "--fresh", action="store_true", help="start anew: delete what an earlier run left in the directory"
+    )
     train.add_argument("--quiet", action="store_true", help="no progress line")
     train.set_defaults(command=_train)
 
-    evaluate = commands.add_parser("evaluate", help="evaluate the agent of a run", description="Evaluate a run's agent.")
+    evaluate = commands.add_parser(
+        "evaluate", help="evaluate the agent of a run", description="Evaluate a run's agent."
+    )
     evaluate.add_argument("run", metavar="RUN", help="a run directory")
     evaluate.add_argument("--episodes", type=_count, metavar="N", help="(those of the run's own last evaluation)")
     evaluate.set_defaults(command=_evaluate)
@@ -65,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     plot.add_argument("runs", nargs="+", metavar="RUN", help="run directories")
     plot.add_argument("-o", "--output", default="curves.png", metavar="FILE", help="(%(default)s)")
-    plot.add_argument("--x", default="environment_steps", metavar="COLUMN", help="environment_steps, learner_steps or wall_time_s")
+    plot.add_argument(
+        "--x", default="environment_steps", metavar="COLUMN", help="environment_steps, learner_steps or wall_time_s"
+    )
     plot.set_defaults(command=_plot)
 
     commands.add_parser("list", help="agents, and environments by family").set_defaults(command=_list)
@@ -84,7 +94,9 @@ def _count(text: str) -> int:
 
 
 def experiment_from(options: argparse.Namespace) -> Any:
-    """Returns the `Experiment` that the options of `train` describe; raises UsageError before anything heavy is imported."""
+    """Returns the `Experiment` that the options of `train` describe; raises UsageError before anything heavy is
+    imported.
+    """
     import dataclasses
 
     from acme_ext import builders, envs

@@ -8,7 +8,7 @@ import acme.core
 import numpy as np
 
 from acme_ext import builders, envs
-from acme_ext.acting.loop import Episode, EnvironmentLoop
+from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.variables import VariableClient
 from acme_ext.errors import UsageError
 from acme_ext.launch import settings
@@ -43,8 +43,8 @@ class Score(NamedTuple):
 class Evaluator:
     """Evaluates whatever parameters a source has.
 
-    Every evaluation starts from the same seeds, which are not training's, and fetches fresh parameters: it is a function of the
-    parameters and the experiment's seed, and repeats to the last digit.
+    Every evaluation starts from the same seeds, which are not training's, and fetches fresh parameters: it is a
+    function of the parameters and the experiment's seed, and repeats to the last digit.
     """
 
     def __init__(self, experiment: Experiment, spec: EnvironmentSpec, source: acme.core.VariableSource):
@@ -98,7 +98,8 @@ def evaluate_run(path: str | os.PathLike[str], episodes: int | None = None) -> S
         episodes: None takes as many as the run's last evaluation.
 
     Raises:
-        UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own script knows.
+        UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own
+            script knows.
     """
     rundir = RunDirectory.open(path)
     described = rundir.read_config()

@@ -11,7 +11,7 @@ from acme.utils import counting
 from acme.utils.observers import EnvLoopObserver
 
 from acme_ext import envs
-from acme_ext.acting.loop import Episode, EnvironmentLoop
+from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.variables import VariableClient
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.launch.evaluation import Evaluator, Score
@@ -120,7 +120,10 @@ class _Run:
             observers=[observers(i) for i in range(experiment.num_envs)] if observers else (),
         )
         self.meter = SampleMeter(
-            replay, replay.batch_size * builder.sgd_steps_per_call, *self.replay.counts(replay.table)
+            replay,
+            replay.batch_size * builder.sgd_steps_per_call,
+            *self.replay.counts(replay.table),
+            ahead=0 if replay.in_order else 1,
         )
         self.evaluator = Evaluator(experiment, spec, self.learner)
         self.next_evaluation = state.get("next_evaluation", experiment.evaluation.every)
@@ -134,7 +137,7 @@ class _Run:
 
     @property
     def steps(self) -> int:
-        return self.counter.get_counts().get("environment_steps", 0)
+        return int(self.counter.get_counts().get("environment_steps", 0))
 
     def run(self) -> Result:
         watchdog = Watchdog(
@@ -149,9 +152,9 @@ class _Run:
                     self._learn()
                     self._look_after()
                 self.writer.flush()
-                self._learn()
+                self._learn(last=True)
             except Exception:
-                # Whatever raised, an environment say: what was learned before is good, unless the learner itself says no.
+                # Whatever raised, an environment say: what was learned is good, unless the learner itself says no.
                 self._save(confirmed=False)
                 raise
             self._log_learner()
@@ -166,8 +169,8 @@ class _Run:
         curve = plots.learning_curves({label: [self.store.rundir]}, self.store.rundir.curve)
         return self._result(score=score, curve=curve)
 
-    def _learn(self) -> None:
-        for _ in range(self.meter.due(self.writer.inserted)):
+    def _learn(self, *, last: bool = False) -> None:
+        for _ in range(self.meter.due(self.writer.inserted, last=last)):
             self.learner.step()
 
     def _look_after(self) -> None:

@@ -52,7 +52,9 @@ class RunStore:
         return time.monotonic() - self._saved_at >= self._checkpoints.every_s
 
     def save(self, steps: int, trees: Mapping[str, Any], state: Mapping[str, Any], replay: ReplayServer) -> None:
-        """Saves a checkpoint at environment step `steps`: trees of arrays, a state of plain JSON, and the replay if asked for."""
+        """Saves a checkpoint at environment step `steps`: trees of arrays, a state of plain JSON, and the replay if
+        asked for.
+        """
         extra = None
         if self._checkpoints.replay:
             extra = lambda folder: replay.checkpoint(folder / _REPLAY)  # noqa: E731
@@ -60,7 +62,9 @@ class RunStore:
         self._saved_at = time.monotonic()
 
     def restore(self, templates: Mapping[str, Any]) -> Restored | None:
-        """Returns the latest good checkpoint, and makes the logs end where it was saved; None for a run that has none."""
+        """Returns the latest good checkpoint, and makes the logs end where it was saved; None for a run that has
+        none.
+        """
         restored = self._store.restore(templates)
         for label in LABELS:
             if loggers.csv_path(self.rundir, label).exists():
@@ -91,8 +95,8 @@ def open_run(experiment: Experiment, report: Callable[[str], None], *, fresh: bo
         fresh: deletes what an earlier run left in the directory and starts anew.
 
     Raises:
-        UsageError: the directory holds another experiment (the fields that differ are named), or is in use, or can't be written,
-            or holds files that are no run's.
+        UsageError: the directory holds another experiment (the fields that differ are named), or is in use, or can't be
+            written, or holds files that are no run's.
     """
     description = experiment.describe()
     path = experiment.directory
@@ -106,7 +110,9 @@ def open_run(experiment: Experiment, report: Callable[[str], None], *, fresh: bo
             }
             if differences:
                 fields = "; ".join(f"{name} is {a!r} there and {b!r} here" for name, (a, b) in differences.items())
-                raise UsageError(f"{path} holds another run: {fields}; choose another directory, or start anew (--fresh).")
+                raise UsageError(
+                    f"{path} holds another run: {fields}; choose another directory, or start anew (--fresh)."
+                )
     rundir = RunDirectory(path)
     with rundir.lock():
         if fresh:

@@ -17,7 +17,9 @@ class LearnerCore(NamedTuple):
     """`key -> state`, a NamedTuple of everything a resume needs."""
 
     step: Callable[[Any, Sample], tuple[Any, dict[str, Array], Array | None]]
-    """`(state, sample) -> (state, metrics, priorities [B] or None)`: one SGD step. `metrics["loss"]` is always there."""
+    """`(state, sample) -> (state, metrics, priorities [B] or None)`: one SGD step. `metrics["loss"]` is always
+    there.
+    """
 
     variables: Callable[[Any], dict[str, Params]]
     """`state -> {name: params}`: what actors may ask for."""
@@ -46,9 +48,8 @@ class TargetUpdate(NamedTuple):
 
     def __call__(self, online: Params, target: Params, steps: Array) -> Params:
         """Returns the target parameters after learner step `steps`."""
-        due = steps % self.period == 0
-        return jax.tree.map(lambda o, t: jnp.where(due, t + self.rate * (o - t), t) if self.rate < 1 else jnp.where(due, o, t),
-                            online, target)  # fmt: skip
+        moved = online if self.rate == 1 else optax.incremental_update(online, target, self.rate)
+        return moved if self.period == 1 else optax.periodic_update(moved, target, steps, self.period)
 
 
 class State(NamedTuple):
@@ -91,7 +92,8 @@ def single_loss_core(
         init_params: `key -> params`.
         optimizer: from Optax.
         target_update: None keeps no target: the loss is given the online parameters twice.
-        importance_exponent: `learner steps -> beta`, for replay that is sampled unevenly; None weighs all items the same.
+        importance_exponent: `learner steps -> beta`, for replay that is sampled unevenly; None weighs all items the
+            same.
         variables: what actors may ask for.
     """
 

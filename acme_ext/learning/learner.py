@@ -13,6 +13,7 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.priorities import PriorityUpdater
 from acme_ext.types import Array, Params, Sample
+from acme_ext.utils import compiling
 
 
 class Raw(Protocol):
@@ -29,9 +30,10 @@ class Raw(Protocol):
 class Learner(acme.core.Learner):
     """Drives any `LearnerCore`: several SGD steps per compiled call, on one device or data parallel over several.
 
-    A call of `step` takes one raw batch of `steps_per_call * batch_size` items, moves it to the device as bytes, and there
-    unpacks it and makes `steps_per_call` SGD steps. Nothing waits for the device: metrics stay there until `metrics()` asks,
-    priorities leave in a thread, and a loss that is not finite is noted there and raised when next looked at.
+    A call of `step` takes one raw batch of `steps_per_call * batch_size` items, moves it to the device as bytes, and
+    there unpacks it and makes `steps_per_call` SGD steps. Nothing waits for the device: metrics stay there until
+    `metrics()` asks, priorities leave in a thread, and a loss that is not finite is noted there and raised when next
+    looked at.
 
     Args:
         core: the algorithm.
@@ -39,7 +41,8 @@ class Learner(acme.core.Learner):
         decode: takes the bytes of `batch_size` items apart, inside the compiled step.
         key: starts the core.
         steps_per_call: SGD steps fused in one call.
-        fuse: `scan` or `unroll`; `auto` unrolls convolutional networks on the CPU, where XLA runs a loop's body on one thread.
+        fuse: `scan` or `unroll`; `auto` unrolls convolutional networks on the CPU, where XLA runs a loop's body on one
+            thread.
         priorities: where new priorities go, for cores that give them.
         devices: the batch is split over them, parameters are on each; None is JAX's default device alone.
     """
@@ -74,7 +77,7 @@ class Learner(acme.core.Learner):
         # The first SGD step of this learner whose loss or gradient was not finite; -1: none. Kept on the device.
         self._bad_step: Array = jax.device_put(jnp.full((), -1, jnp.int32), self._replicated or self._sharded)
         self._metrics: dict[str, Array] = {}
-        self._update = jax.jit(self._make_update())
+        self._update = compiling.jit(self._make_update())
         self.steps = 0
         """SGD steps taken, those before a resume included."""
         self.calls = 0
@@ -109,7 +112,8 @@ class Learner(acme.core.Learner):
         """Raises RunError if the loss or the gradient of any step so far was not finite; waits for the device."""
         if (bad := int(self._bad_step)) >= 0:
             raise RunError(
-                f"the loss or its gradient was not finite at learner step {bad}: the run stops, and its last good checkpoint stays."
+                f"the loss or its gradient was not finite at learner step {bad}: "
+                "the run stops, and its last good checkpoint stays."
             )
 
     def get_variables(self, names: Sequence[str]) -> list[Params]:

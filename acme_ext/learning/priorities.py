@@ -12,8 +12,8 @@ from acme_ext.types import Array
 class PriorityUpdater:
     """Sends a learner's new priorities to their table from a thread of its own.
 
-    A key that comes twice in a batch takes the later priority. When the server can't follow, `put` waits, so that priorities
-    are never older than a few learner calls.
+    A key that comes twice in a batch takes the later priority. When the server can't follow, `put` waits, so that
+    priorities are never older than a few learner calls.
 
     Args:
         client: a Reverb client.

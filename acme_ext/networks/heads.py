@@ -19,7 +19,9 @@ class LinearQHead(hk.Module):
 
 
 class DuelingQHead(hk.Module):
-    """Action values as value plus centred advantage, Q = V + A - mean_a A (Wang et al. 2016, eq. 9): `[B, F] -> [B, A]`."""
+    """Action values as value plus centred advantage, Q = V + A - mean_a A (Wang et al. 2016, eq. 9): `[B, F] -> [B,
+    A]`.
+    """
 
     def __init__(self, num_actions: int, hidden_size: int, name: str | None = None):
         super().__init__(name)

@@ -10,7 +10,9 @@ from acme_ext.types import Array, Tree
 
 
 class NatureTorso(hk.Module):
-    """The convolutional torso of Mnih et al. 2015 (Methods, 'Model architecture'): `[B, H, W, C]` uint8 -> `[B, F]`, pixels / 255."""
+    """The convolutional torso of Mnih et al. 2015 (Methods, 'Model architecture'): `[B, H, W, C]` uint8 -> `[B, F]`,
+    pixels / 255.
+    """
 
     def __call__(self, pixels: Array) -> Array:
         x = pixels.astype(jnp.float32) / 255.0
@@ -36,8 +38,9 @@ def flatten_observation(observation: Tree) -> Array:
 def default_torso(observation: Tree, hidden_sizes: Sequence[int], image_features: int) -> Array:
     """Returns features `[B, F]` by what the observation is.
 
-    Images of 32 pixels or more go through the Nature torso and one layer of `image_features`, grids with channels through
-    MinAtar's and the same layer, everything else is flattened and goes through an MLP of `hidden_sizes`; ReLU throughout.
+    Images of 32 pixels or more go through the Nature torso and one layer of `image_features`, grids with channels
+    through MinAtar's and the same layer, everything else is flattened and goes through an MLP of `hidden_sizes`; ReLU
+    throughout.
     """
     if hasattr(observation, "ndim") and observation.ndim == 4 and observation.shape[-1] > 1:
         torso = NatureTorso() if min(observation.shape[1:3]) >= 32 else SmallGridTorso()

@@ -19,8 +19,8 @@ class RawBatch(NamedTuple):
 class Dataset:
     """Iterates over batches of a table's items, fetched ahead by a thread of its own from the moment this is made.
 
-    The thread never holds more than about three batches, and always fetches until it holds one: a reader that waits for a
-    batch which the table's rate limit allows will get it.
+    The thread never holds more than about three batches, and always fetches until it holds one: a reader that waits for
+    a batch which the table's rate limit allows will get it.
 
     Args:
         client: a Reverb client.
@@ -54,8 +54,8 @@ class Dataset:
         """Ends the thread.
 
         Args:
-            wake: a reader in the server's own process looks up from its wait for samples every 3 seconds only, or when one
-                comes; this inserts items of zeros until it does, into a table that nobody will use or save again.
+            wake: a reader in the server's own process looks up from its wait for samples every 3 seconds only, or when
+                one comes; this inserts items of zeros until it does, into a table that nobody will use or save again.
         """
         self._closed = True
         self._cancellation.start_cancel()
@@ -80,7 +80,7 @@ class Dataset:
                 shapes=tf.TensorShape(self._shape),
                 # A worker that asked for more than a batch at a time would draw it from one moment of the table.
                 max_in_flight_samples_per_worker=self._size,
-                num_workers_per_iterator=1 if self._fifo else 2 if self._size >= 256 else 1,
+                num_workers_per_iterator=1 if self._fifo else 1,
             )
             options = tf.data.Options()
             options.threading.private_threadpool_size = 1

@@ -1,8 +1,8 @@
 """How one item's fields lie in one flat row of bytes.
 
-Reverb's cost is per column and per item, not per byte: an item whose fields are packed into a single column is written and
-sampled several times faster than one with a column a field. A `Layout` is the one place that knows where a field lies:
-writers fill rows through it (NumPy), learners take them apart with it (JAX, inside the compiled step).
+Reverb's cost is per column and per item, not per byte: an item whose fields are packed into a single column is written
+and sampled several times faster than one with a column a field. A `Layout` is the one place that knows where a field
+lies: writers fill rows through it (NumPy), learners take them apart with it (JAX, inside the compiled step).
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,9 @@ class Layout:
         return rows.view(np.uint8).reshape(len(rows), self.nbytes)
 
     def unpack(self, rows: Array) -> Tree:
-        """Takes rows of bytes, uint8 `[..., nbytes]`, apart into a nest of `[..., *shape]`; NumPy rows or JAX arrays."""
+        """Takes rows of bytes, uint8 `[..., nbytes]`, apart into a nest of `[..., *shape]`; NumPy rows or JAX
+        arrays.
+        """
         leaves = [
             self._leaf(rows[..., offset : offset + dtype.itemsize * int(np.prod(shape))], shape, dtype)
             for offset, shape, dtype in zip(self._offsets, self._shapes, self._dtypes, strict=True)

@@ -11,15 +11,16 @@ from acme_ext.errors import UsageError
 class RateLimit:
     """The promise a table keeps between its writers and its readers.
 
-    After `min_size` inserts the table keeps `inserts * samples_per_insert - samples` within `tolerance` of where it stood
-    then: it blocks readers below and writers above (Reverb's SampleToInsertRatio).
+    After `min_size` inserts the table keeps `inserts * samples_per_insert - samples` within `tolerance` of where it
+    stood then: it blocks readers below and writers above (Reverb's SampleToInsertRatio).
 
     Attributes:
-        samples_per_insert: items sampled for each item inserted; a learner that makes one update with batches of B every k
-            environment steps has B / k. None: readers and writers never wait for each other once `min_size` is reached.
+        samples_per_insert: items sampled for each item inserted; a learner that makes one update with batches of B
+            every k environment steps has B / k. None: readers and writers never wait for each other once `min_size` is
+            reached.
         min_size: items in the table before the first sample.
-        tolerance: samples by which readers may run ahead or fall behind; at least max(1, samples_per_insert). None takes
-            `32 * max(1, samples_per_insert)`.
+        tolerance: samples by which readers may run ahead or fall behind; at least max(1, samples_per_insert). None
+            takes `32 * max(1, samples_per_insert)`.
     """
 
     samples_per_insert: float | None = None
@@ -38,8 +39,8 @@ class RateLimit:
             raise UsageError("tolerance has no meaning without samples_per_insert: give both or neither.")
         if not self.tolerance >= max(1.0, ratio):
             raise UsageError(
-                f"tolerance is {self.tolerance}: below max(1, samples_per_insert) = {max(1.0, ratio):g} readers and writers "
-                f"could block each other for ever; give at least {max(1.0, ratio):g}."
+                f"tolerance is {self.tolerance}: below max(1, samples_per_insert) = {max(1.0, ratio):g} readers and "
+                f"writers could block each other for ever; give at least {max(1.0, ratio):g}."
             )
 
     @property
@@ -70,4 +71,6 @@ class RateLimit:
 
         if self.samples_per_insert is None:
             return reverb.rate_limiters.MinSize(self.min_size)
-        return reverb.rate_limiters.SampleToInsertRatio(self.samples_per_insert, self.min_size, float(self.error_buffer))
+        return reverb.rate_limiters.SampleToInsertRatio(
+            self.samples_per_insert, self.min_size, float(self.error_buffer)
+        )

@@ -11,8 +11,8 @@ from acme_ext.replay.sinks import Sink
 from acme_ext.types import Transition, Tree
 
 PriorityFn = Callable[[np.ndarray, np.ndarray, Tree, Tree], np.ndarray]
-"""`(reward [M], discount [M], extras_tm1 [M, ...], extras_t [M, ...]) -> priority [M]`, the first priority of new transitions
-from what the policy gave with the actions at both ends."""
+"""`(reward [M], discount [M], extras_tm1 [M, ...], extras_t [M, ...]) -> priority [M]`, the first priority of new
+transitions from what the policy gave with the actions at both ends."""
 
 _LAST = int(dm_env.StepType.LAST)
 
@@ -21,8 +21,9 @@ class NStepWriter:
     """Writes the n-step transitions of B environments that step together.
 
     The n-step return starts at every step and ends after n, or where the episode ends:
-    `R = sum_{k<m} (prod_{j<k} gamma d_j) r_k`, `discount = prod_{j<m} gamma d_j`, `m <= n`, so that an episode of T steps gives T
-    transitions. A termination has d = 0, a truncation d = 1: the discount tells them apart and nothing else has to.
+    `R = sum_{k<m} (prod_{j<k} gamma d_j) r_k`, `discount = prod_{j<m} gamma d_j`, `m <= n`, so that an episode of T
+    steps gives T transitions. A termination has d = 0, a truncation d = 1: the discount tells them apart and nothing
+    else has to.
 
     Steps are kept in plain NumPy rings, and rows are built for many steps at once. The rows of a burst leave together.
 
@@ -36,8 +37,8 @@ class NStepWriter:
         max_abs_reward: rewards are clipped to this before they are summed; None leaves them.
         priority: computes first priorities; the sink must take them.
         keep_extras: whether the transition's rows hold the extras (`layout` says which).
-        max_pending: rows that may wait for the server before the writer blocks; None never blocks, for a process whose own
-            learner has to make room.
+        max_pending: rows that may wait for the server before the writer blocks; None never blocks, for a process whose
+            own learner has to make room.
     """
 
     def __init__(
@@ -78,7 +79,8 @@ class NStepWriter:
         self._record(timestep)
 
     def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = ()) -> None:
-        """Adds the actions `[B, ...]` taken at the newest timestep, what the policy gave with them, and what came of them.
+        """Adds the actions `[B, ...]` taken at the newest timestep, what the policy gave with them, and what came of
+        them.
 
         Rows whose newest timestep was LAST took no action: `next_timestep` is the FIRST of their next episode.
         """
@@ -95,7 +97,9 @@ class NStepWriter:
             self._keep_from(self._starts)
 
     def flush(self) -> None:
-        """Sends everything that is complete; steps nearer than n to the newest give shorter transitions. Then starts anew."""
+        """Sends everything that is complete; steps nearer than n to the newest give shorter transitions. Then starts
+        anew.
+        """
         if self._now > 0:
             # First priorities want the extras at both ends, and the newest timestep has none yet.
             limit = self._now if self._priority is None else self._now - 1
@@ -152,8 +156,9 @@ class NStepWriter:
         if not len(time):
             return
         stop = end[time, env]
-        observations, (actions, extras) = self._observation, tree.unflatten_as(self._taken_structure, self._taken)
-        assert observations is not None
+        assert self._observation is not None and self._taken is not None
+        observations = self._observation
+        actions, extras = tree.unflatten_as(self._taken_structure, self._taken)  # type: ignore[misc]
         leaves = [ring[time, env] for ring in observations]
         leaves += [ring[time, env] for ring in tree.flatten(actions)]
         leaves += [returns[time, env], discounts[time, env]]

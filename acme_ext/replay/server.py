@@ -17,12 +17,10 @@ class ReplayServer:
         restore: a folder that `checkpoint` wrote, whose contents the tables (the same ones) start with.
     """
 
-    def __init__(
-        self, tables: list, *, scratch: pathlib.Path | None = None, restore: pathlib.Path | None = None
-    ):
+    def __init__(self, tables: list, *, scratch: pathlib.Path | None = None, restore: pathlib.Path | None = None):
         import reverb
 
-        # Reverb names its checkpoints itself: it writes into a scratch folder, and each is then moved to where it belongs.
+        # Reverb names its checkpoints itself: it writes into a scratch folder, and each is then moved to its place.
         self._scratch = tempfile.mkdtemp(prefix="reverb-", dir=scratch)
         checkpointer = reverb.checkpointers.DefaultCheckpointer(
             path=self._scratch, fallback_checkpoint_path=str(restore) if restore else None

@@ -1,6 +1,6 @@
 """Where packed rows leave for a Reverb table."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -9,7 +9,9 @@ class Sink(Protocol):
     """Sends rows of bytes to one table, one item a row, in the background."""
 
     def append(self, rows: np.ndarray, priorities: np.ndarray | None) -> None:
-        """Sends rows, uint8 `[M, ...]`, with priorities `[M]` where the table uses them; doesn't wait for the server."""
+        """Sends rows, uint8 `[M, ...]`, with priorities `[M]` where the table uses them; doesn't wait for the
+        server.
+        """
 
     def flush(self, pending: int) -> None:
         """Waits until at most `pending` rows are not yet confirmed by the server, which its rate limit may delay."""
@@ -26,7 +28,7 @@ class StructuredSink:
         from reverb import structured_writer
 
         pattern = structured_writer.pattern_from_transform(tf.TensorSpec(shape, tf.uint8), lambda column: column[-1])
-        self._writer = client.structured_writer([structured_writer.create_config(pattern=pattern, table=table)])
+        self._writer: Any = client.structured_writer([structured_writer.create_config(pattern=pattern, table=table)])
 
     def append(self, rows: np.ndarray, priorities: np.ndarray | None) -> None:
         assert priorities is None

@@ -22,8 +22,8 @@ class TransitionReplay:
         discount: gamma of one step; `batch.discount` arrives complete.
         max_size: transitions; the oldest leave first.
         limit: how many samples each insert pays for; a queue has its own and takes None.
-        order: `uniform`; `prioritized`, p_i**priority_exponent / sum; or `queue`, each transition once, in the order of insertion,
-            writers waiting while it is full.
+        order: `uniform`; `prioritized`, p_i**priority_exponent / sum; or `queue`, each transition once, in the order of
+            insertion, writers waiting while it is full.
         priority_exponent: alpha of prioritized sampling (Schaul et al. 2016, eq. 1).
         priority: first priorities of new transitions, needed by and only by a prioritized order.
         extras: specs of the policy's extras, where the learner wants them stored.
@@ -53,9 +53,13 @@ class TransitionReplay:
         if not 0 <= self.discount <= 1:
             raise UsageError(f"discount is {self.discount}: it must lie in [0, 1].")
         if (self.order == "prioritized") != (self.priority is not None):
-            raise UsageError("a prioritized replay needs the first priority of new transitions, and no other takes one.")
+            raise UsageError(
+                "a prioritized replay needs the first priority of new transitions, and no other takes one."
+            )
         if (self.order == "queue") != (self.limit is None):
-            raise UsageError("a queue has its own rate limit (each transition is sampled once); every other replay needs one.")
+            raise UsageError(
+                "a queue has its own rate limit (each transition is sampled once); every other replay needs one."
+            )
         if self.limit is not None:
             self.limit.check_table(self.max_size)
 
@@ -68,6 +72,11 @@ class TransitionReplay:
         """Whether the learner's priorities go back to the table."""
         return self.order == "prioritized"
 
+    @property
+    def in_order(self) -> bool:
+        """Whether every item is sampled once, in the order of insertion."""
+        return self.order == "queue"
+
     def samples_allowed(self, inserts: int) -> float:
         """The number of samples that may have been drawn in all once `inserts` transitions were inserted in all."""
         return inserts if self.limit is None else self.limit.samples_allowed(inserts)
@@ -78,7 +87,7 @@ class TransitionReplay:
         import tensorflow as tf
 
         signature = tf.TensorSpec((self._layout.nbytes,), tf.uint8)
-        if self.limit is None:
+        if self.in_order or self.limit is None:
             return [reverb.Table.queue(self.table, self.max_size, signature=signature)]
         if self.prioritized:
             sampler = reverb.selectors.Prioritized(self.priority_exponent)
@@ -116,10 +125,12 @@ class TransitionReplay:
         )
 
     def dataset(self, client, num_batches: int = 1) -> Dataset:
-        """Iterates over `num_batches` batches at a time, end to end in one RawBatch of `num_batches * batch_size` rows."""
+        """Iterates over `num_batches` batches at a time, end to end in one RawBatch of `num_batches * batch_size`
+        rows.
+        """
         shape = (self._layout.nbytes,)
         size = self.batch_size * num_batches
-        return Dataset(client, self.table, shape, size, fifo=self.limit is None)
+        return Dataset(client, self.table, shape, size, fifo=self.in_order)
 
     def decode(self, rows: Array) -> Transition:
         """Takes rows of bytes `[B, nbytes]` apart; pure, for use inside a compiled step."""

@@ -13,7 +13,8 @@ _CHATTER = (b"[reverb/", b"I0000", b"W0000")
 def native_stderr() -> Iterator[None]:
     """Keeps the notes that Reverb's C++ prints for itself off the terminal; all else on stderr still comes through.
 
-    Python's own stderr is untouched: only what is written to file descriptor 2 behind Python's back is filtered, by line.
+    Python's own stderr is untouched: only what is written to file descriptor 2 behind Python's back is filtered, by
+    line.
     """
     sys.stderr.flush()
     terminal = os.dup(2)

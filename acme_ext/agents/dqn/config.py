@@ -7,8 +7,8 @@ import dataclasses
 class DQNConfig:
     """DQN (Mnih et al. 2015) with the extensions that became its standard, each of which can be switched off.
 
-    The defaults are for small problems on a CPU; `ATARI` holds the published ones. Where a field names no source, it is ours,
-    chosen on CartPole and bsuite.
+    The defaults are for small problems on a CPU; `ATARI` holds the published ones. Where a field names no source, it is
+    ours, chosen on CartPole and bsuite.
     """
 
     # The problem
@@ -27,13 +27,19 @@ class DQNConfig:
     adam_epsilon: float = 1e-8  # Adam's default
     max_gradient_norm: float | None = 10.0  # global norm; Wang et al. 2016, section 4.2
     double: bool = True  # van Hasselt et al. 2016, eq. 4
-    huber_delta: float | None = 1.0  # TD error where the loss turns linear; 1: the clipped error of Mnih et al. 2015; None: squared
+    huber_delta: float | None = (
+        1.0  # TD error where the loss turns linear; 1: the clipped error of Mnih et al. 2015; None: squared
+    )
     target_period: int = 250  # learner steps between target updates
-    target_rate: float = 1.0  # share of the online network that a target update takes; below 1 with period 1: Polyak averaging
+    target_rate: float = (
+        1.0  # share of the online network that a target update takes; below 1 with period 1: Polyak averaging
+    )
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     # Replay
-    samples_per_insert: float = 32.0  # transitions sampled for each inserted: batch_size over environment steps an update
+    samples_per_insert: float = (
+        32.0  # transitions sampled for each inserted: batch_size over environment steps an update
+    )
     min_replay_size: int = 1_000  # transitions before learning starts
     max_replay_size: int = 100_000  # transitions
     write_burst: int = 16  # transitions written to replay together

@@ -7,9 +7,7 @@ from acme_ext.ops import value
 from acme_ext.types import Array
 
 
-def td_error(
-    q_tm1: Array, a_tm1: Array, r_t: Array, discount_t: Array, q_t_value: Array, q_t_selector: Array
-) -> Array:
+def td_error(q_tm1: Array, a_tm1: Array, r_t: Array, discount_t: Array, q_t_value: Array, q_t_selector: Array) -> Array:
     """Returns the (double) Q-learning error `[B]`; its gradient flows through `q_tm1` alone.
 
     delta = R_t + gamma_t * q_t_value[argmax_a q_t_selector[a]] - q_tm1[a_tm1]   (van Hasselt et al. 2016, eq. 4)
@@ -29,8 +27,8 @@ def td_error(
 def q_loss(error: Array, weight: Array, huber_delta: float | None) -> Array:
     """Returns the weighted mean loss `[]` of TD errors.
 
-    mean_i w_i * loss(delta_i), with the Huber loss, or delta**2 / 2 if `huber_delta` is None. The weight scales the loss, not the
-    error inside it (Schaul et al. 2016, algorithm 1, line 13).
+    mean_i w_i * loss(delta_i), with the Huber loss, or delta**2 / 2 if `huber_delta` is None. The weight scales the
+    loss, not the error inside it (Schaul et al. 2016, algorithm 1, line 13).
 
     Args:
         error: `[B]` TD errors.

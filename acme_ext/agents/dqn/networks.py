@@ -8,7 +8,9 @@ from acme_ext.types import Array, Tree
 
 
 def make_network(num_actions: int, config: DQNConfig) -> hk.Transformed:
-    """Returns the network `apply(params, key, observation [B, ...]) -> q [B, A]`, its torso chosen by the observation."""
+    """Returns the network `apply(params, key, observation [B, ...]) -> q [B, A]`, its torso chosen by the
+    observation.
+    """
 
     def q_values(observation: Tree) -> Array:
         features = torsos.default_torso(observation, config.hidden_sizes, config.image_features)
