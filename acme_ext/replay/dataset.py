@@ -27,13 +27,12 @@ class Dataset:
         table: the table.
         shape: of an item's one column, uint8.
         size: items in a batch.
-        fifo: keeps the table's order.
     """
 
-    def __init__(self, client: Any, table: str, shape: tuple[int, ...], size: int, *, fifo: bool):
+    def __init__(self, client: Any, table: str, shape: tuple[int, ...], size: int):
         from tensorflow.python.eager import cancellation
 
-        self._client, self._table, self._shape, self._size, self._fifo = client, table, shape, size, fifo
+        self._client, self._table, self._shape, self._size = client, table, shape, size
         self._queue: queue.Queue[RawBatch | Exception] = queue.Queue(maxsize=1)
         self._closed = False
         self._cancellation = cancellation.CancellationManager()
@@ -80,7 +79,8 @@ class Dataset:
                 shapes=tf.TensorShape(self._shape),
                 # A worker that asked for more than a batch at a time would draw it from one moment of the table.
                 max_in_flight_samples_per_worker=self._size,
-                num_workers_per_iterator=1 if self._fifo else 1,
+                # More would be faster only where a core is free for each, and would mix up a queue's order.
+                num_workers_per_iterator=1,
             )
             options = tf.data.Options()
             options.threading.private_threadpool_size = 1

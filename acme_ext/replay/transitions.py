@@ -130,7 +130,7 @@ class TransitionReplay:
         """
         shape = (self._layout.nbytes,)
         size = self.batch_size * num_batches
-        return Dataset(client, self.table, shape, size, fifo=self.in_order)
+        return Dataset(client, self.table, shape, size)
 
     def decode(self, rows: Array) -> Transition:
         """Takes rows of bytes `[B, nbytes]` apart; pure, for use inside a compiled step."""

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 def jit(function: Callable, *, convolutional: bool = False) -> Callable:
     """Returns `jax.jit(function)`, on the CPU with the runtime that suits small networks and loops.
 
-    XLA's newer CPU runtime hands every operation to a pool of threads, which costs small networks half of their speed and
-    runs the body of a loop on one thread. Measured with jaxlib 0.5.3 on 2 cores, old against new runtime: a DQN step of an
-    MLP 15.8k against 9.1k steps/s, of the Nature network 67 against 42; acting with an MLP 30 against 74 us a call.
+    XLA's newer CPU runtime hands every operation to a pool of threads, which costs small networks half of their speed
+    and runs the body of a loop on one thread. Measured with jaxlib 0.5.3 on 2 cores, old against new runtime: a DQN
+    step of an MLP 15.8k against 9.1k steps/s, of the Nature network 67 against 42; acting with an MLP 30 against 74 us
+    a call.
 
     Args:
         function: to compile.
