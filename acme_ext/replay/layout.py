@@ -57,11 +57,11 @@ class Layout:
     def _leaf(flat: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
         batch = flat.shape[:-1]
         if isinstance(flat, np.ndarray):
-            return np.ascontiguousarray(flat).view(dtype).reshape(*batch, *shape)
+            return np.ascontiguousarray(flat).view(dtype).reshape(batch + shape)
         from jax import lax
 
         if dtype == np.bool_:
-            return (flat != 0).reshape(*batch, *shape)
+            return (flat != 0).reshape(batch + shape)
         if dtype.itemsize > 1:
             flat = flat.reshape(*batch, -1, dtype.itemsize)
-        return lax.bitcast_convert_type(flat, dtype).reshape(*batch, *shape)
+        return lax.bitcast_convert_type(flat, dtype).reshape(batch + shape)
