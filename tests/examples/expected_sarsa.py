@@ -1,0 +1,60 @@
+"""n-step expected SARSA (van Seijen et al. 2009): an agent of one's own, from a loss, a config and parts."""
+
+import dataclasses
+
+import haiku as hk
+import jax.numpy as jnp
+import optax
+
+from acme_ext import specs
+from acme_ext.acting.policy import Policy
+from acme_ext.agents.dqn.acting import epsilon_greedy
+from acme_ext.builders import Builder
+from acme_ext.learning.core import LossOutput, TargetUpdate, single_loss_core
+from acme_ext.replay.limits import RateLimit
+from acme_ext.replay.transitions import TransitionReplay
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    n_step: int = 3  # steps
+    epsilon: float = 0.1  # probability of a random action, in acting and in the target
+    learning_rate: float = 1e-3  # Adam
+
+
+def td_error(q_tm1, a_tm1, r_t, discount_t, q_t, epsilon):
+    """R_t + gamma_t * sum_a pi(a) q_t[a] - q_tm1[a_tm1], `[B]`, with pi epsilon-greedy in q_t."""
+    expected = epsilon * q_t.mean(axis=-1) + (1 - epsilon) * q_t.max(axis=-1)
+    return r_t + discount_t * expected - q_tm1[jnp.arange(len(a_tm1)), a_tm1]
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpectedSarsa(Builder):
+    name = "expected_sarsa"
+    config: Config = Config()
+
+    def make_replay(self, spec):
+        return TransitionReplay(spec, batch_size=64, n_step=self.config.n_step, limit=RateLimit(samples_per_insert=16))
+
+    def make_policy(self, spec, *, evaluation=False):
+        network, epsilon = self._network(spec), 0.0 if evaluation else self.config.epsilon
+
+        def apply(params, context, observation, state):
+            return epsilon_greedy(context.key, network.apply(params, None, observation), epsilon), state, ()
+
+        return Policy(apply)
+
+    def make_core(self, spec):
+        network, observation = self._network(spec), specs.zeros(spec.observations, 1)
+
+        def loss(params, target_params, batch, weight, key):
+            q_tm1 = network.apply(params, key, batch.observation)
+            q_t = network.apply(target_params, key, batch.next_observation)
+            error = td_error(q_tm1, batch.action, batch.reward, batch.discount, q_t, self.config.epsilon)
+            return jnp.mean(weight * error**2), LossOutput({"q_mean": q_tm1.mean()})
+
+        adam = optax.adam(self.config.learning_rate)
+        return single_loss_core(loss, lambda key: network.init(key, observation), adam, target_update=TargetUpdate(100))
+
+    def _network(self, spec):
+        return hk.transform(lambda x: hk.nets.MLP((64, 64, specs.num_actions(spec, self.name)))(hk.Flatten()(x)))
