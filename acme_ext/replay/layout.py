@@ -39,8 +39,8 @@ class Layout:
     def pack(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
         """Packs leaves `[M, ...]`, in the order of `tree.flatten(spec)`, into rows of bytes, uint8 `[M, nbytes]`."""
         rows = np.zeros(len(leaves[0]), self.dtype)
-        for i, leaf in enumerate(leaves):
-            rows[f"f{i}"] = leaf
+        for name, leaf in zip(self.dtype.names or (), leaves, strict=True):
+            rows[name] = leaf
         return rows.view(np.uint8).reshape(len(rows), self.nbytes)
 
     def unpack(self, rows: Array) -> Tree:

@@ -101,10 +101,11 @@ class NStepWriter:
         anew.
         """
         if self._now > 0:
-            # First priorities want the extras at both ends, and the newest timestep has none yet.
-            limit = self._now if self._priority is None else self._now - 1
-            if limit > 0:
-                self._write(limit, limit)
+            assert self._taken is not None
+            for ring in self._taken:
+                # First priorities want the extras at both ends, and the newest timestep has none: those before it serve.
+                ring[self._now] = ring[self._now - 1]
+            self._write(self._now, self._now)
         self._now = -1
 
     def wait(self) -> None:
