@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,9 @@ from typing import Any, TypeVar
 from acme_ext.errors import UsageError, nearest
 
 Config = TypeVar("Config")
+
+_UNIONS = (types.UnionType, typing.Union)  # `Literal[...] | None` is still of the second in Python 3.10
+_MISFIT = object()
 
 
 def split(assignments: Iterable[str]) -> dict[str, str]:
@@ -58,37 +62,40 @@ def literal(text: str) -> Any:
 
 
 def _convert(name: str, text: str, hint: Any) -> Any:
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    options = typing.get_args(hint) if typing.get_origin(hint) in _UNIONS else (hint,)
     value = None if text.lower() == "none" else literal(text)
     for option in options:
-        if option is type(None) and value is None:
-            return None
-        if option is bool and isinstance(value, bool):
-            return value
-        if option is int and isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
-            return int(value)
-        if option is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        if option is str:
-            return text
-        if typing.get_origin(option) is tuple:
-            items = value if isinstance(value, tuple | list) else (value,)
-            kind = typing.get_args(option)[0]
-            if all(isinstance(item, kind) and not isinstance(item, bool) for item in items):
-                return tuple(items)
-        if typing.get_origin(option) is typing.Literal and text in typing.get_args(option):
-            return text
-    raise UsageError(f"{name} is {text!r}: it must be {_say(options)}.")
+        if (fitted := _fit(option, text, value)) is not _MISFIT:
+            return fitted
+    raise UsageError(f"{name} is {text!r}: it must be {' or '.join(map(_say, options))}.")
 
 
-def _say(options: Iterable[Any]) -> str:
+def _fit(option: Any, text: str, value: Any) -> Any:
+    """Returns what a text, or the literal it writes, is as a value of a type; `_MISFIT` if it is none."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if option is type(None) and value is None:
+        return None
+    if option is bool and isinstance(value, bool):
+        return value
+    if option is int and number and (isinstance(value, int) or value.is_integer()):
+        return int(value)
+    if option is float and number and abs(value) <= sys.float_info.max:
+        return float(value)
+    if option is str:
+        return text
+    if typing.get_origin(option) is tuple:
+        kind = typing.get_args(option)[0]
+        items = [_fit(kind, str(item), item) for item in (value if isinstance(value, tuple | list) else (value,))]
+        return _MISFIT if _MISFIT in items else tuple(items)
+    if typing.get_origin(option) is typing.Literal and text in typing.get_args(option):
+        return text
+    return _MISFIT
+
+
+def _say(option: Any) -> str:
+    if typing.get_origin(option) is tuple:
+        return "whole numbers such as 64,64" if typing.get_args(option)[0] is int else "numbers such as 0.5,0.5"
+    if typing.get_origin(option) is typing.Literal:
+        return "one of " + ", ".join(typing.get_args(option))
     words = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
-
-    def one(option: Any) -> str:
-        if typing.get_origin(option) is tuple:
-            return "whole numbers such as 64,64"
-        if typing.get_origin(option) is typing.Literal:
-            return "one of " + ", ".join(typing.get_args(option))
-        return words.get(option, getattr(option, "__name__", str(option)))
-
-    return " or ".join(one(option) for option in options)
+    return words.get(option, getattr(option, "__name__", str(option)))
