@@ -16,8 +16,8 @@ from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.errors import UsageError
 from acme_ext.types import Array, EnvironmentSpec
 
-EnvironmentFactory = Callable[..., dm_env.Environment]
-"""`factory(seed=..., evaluation=...) -> dm_env.Environment`."""
+EnvironmentFactory = Callable[[int, bool], dm_env.Environment]
+"""`factory(seed, evaluation) -> dm_env.Environment`, called with both by position."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +29,11 @@ class Evaluation:
     final_episodes: int = 20  # of the one at the end
     num_envs: int = 10  # environments stepped together; no more than episodes are made
 
+    def __post_init__(self):
+        for name, least in (("every", 0), ("episodes", 1), ("final_episodes", 1), ("num_envs", 1)):
+            if getattr(self, name) < least:
+                raise UsageError(f"evaluation.{name} is {getattr(self, name)}: it must be at least {least}.")
+
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoints:
@@ -37,6 +42,12 @@ class Checkpoints:
     every_s: float = 60.0  # seconds
     keep: int = 2  # checkpoints kept
     replay: bool = True  # whether the replay's contents are part of it
+
+    def __post_init__(self):
+        if not self.every_s >= 0:
+            raise UsageError(f"checkpoints.every_s is {self.every_s}: it must be a number of seconds, at least 0.")
+        if self.keep < 1:
+            raise UsageError(f"checkpoints.keep is {self.keep}: at least 1 must be kept.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +78,6 @@ class Experiment:
     def __post_init__(self):
         if self.num_envs < 1 or self.steps < 1:
             raise UsageError(f"steps and num_envs must be at least 1, not {self.steps} and {self.num_envs}.")
-        if self.evaluation.final_episodes < 1 or self.evaluation.num_envs < 1:
-            raise UsageError("an evaluation needs at least 1 episode and 1 environment.")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed is {self.seed}: it must lie in [0, 2**31).")
 
@@ -122,6 +131,8 @@ def check(experiment: Experiment, spec: EnvironmentSpec) -> None:
     """Raises UsageError if the agent can't act in the environment or its replay could never work; makes nothing."""
     experiment.builder.make_replay(spec)
     experiment.builder.make_policy(spec)
+    if (fused := experiment.builder.sgd_steps_per_call) < 1:
+        raise UsageError(f"sgd_steps_per_call is {fused}: it must be at least 1.")
 
 
 def _plain(config: Any) -> Any:

@@ -158,6 +158,8 @@ class _Run:
                 self._save(confirmed=False)
                 raise
             self._log_learner()
+            if self.steps >= self.experiment.steps:
+                self._pass_evaluations()  # the one at the end stands for what was due with it
             self._save()
             if interrupt.requested:
                 return self._result(stopped_by=interrupt.signal)
@@ -178,14 +180,20 @@ class _Run:
         steps = self.steps
         if self.progress:
             self.progress.update(environment_steps=steps, learner_steps=self.learner.steps)
-        if self.experiment.evaluation.every and self.next_evaluation <= steps < self.experiment.steps:
-            while self.next_evaluation <= steps:
-                self.next_evaluation += self.experiment.evaluation.every
+        if steps < self.experiment.steps and self._pass_evaluations():
             self._evaluate(self.experiment.evaluation.episodes)
         if time.monotonic() - self.logged_at >= _LOG_EVERY_S:
             self._log_learner()
         if self.store.save_due():
             self._save()
+
+    def _pass_evaluations(self) -> bool:
+        """Moves the schedule past the present step; returns whether an evaluation was due."""
+        every, due = self.experiment.evaluation.every, False
+        while every and self.next_evaluation <= self.steps:
+            self.next_evaluation += every
+            due = True
+        return due
 
     def _evaluate(self, episodes: int) -> Score:
         score = self.evaluator.evaluate(episodes)

@@ -30,7 +30,7 @@ class RunStore:
 
     def __init__(self, rundir: RunDirectory, experiment: Experiment, report: Callable[[str], None]):
         self.rundir = rundir
-        self._checkpoints = experiment.checkpoints
+        self._checkpoints, self._budget = experiment.checkpoints, experiment.steps
         self._store = CheckpointStore(rundir.checkpoints, experiment.checkpoints.keep, report=report)
         self._loggers: dict[str, Any] = {}
         self._elapsed, self._started = 0.0, time.monotonic()
@@ -67,8 +67,11 @@ class RunStore:
         """
         restored = self._store.restore(templates)
         for label in LABELS:
+            last = restored.steps if restored else -1
+            if label == "evaluator" and last >= self._budget:
+                last -= 1  # the evaluation at the end is made again
             if loggers.csv_path(self.rundir, label).exists():
-                loggers.truncate(self.rundir, label, "environment_steps", restored.steps if restored else -1)
+                loggers.truncate(self.rundir, label, "environment_steps", last)
         if restored is not None:
             self._elapsed = restored.info["state"]["wall_time_s"]
         return restored
@@ -102,7 +105,9 @@ def open_run(experiment: Experiment, report: Callable[[str], None], *, fresh: bo
     path = experiment.directory
     if path.is_dir() and any(path.iterdir()):
         there = RunDirectory.open(path) if (path / "config.json").is_file() else None
-        if there is None and not _only_remains(path):
+        # Others too call a file config.json, and theirs isn't ours to delete.
+        ours = _only_remains(path) if there is None else description.keys() <= there.read_config().keys()
+        if not ours:
             raise UsageError(f"{path} is neither empty nor a run directory: choose another.")
         if there is not None and not fresh:
             differences = {
