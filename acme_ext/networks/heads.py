@@ -4,6 +4,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from acme_ext.networks import layers
 from acme_ext.types import Array
 
 
@@ -15,7 +16,7 @@ class LinearQHead(hk.Module):
         self._num_actions = num_actions
 
     def __call__(self, features: Array) -> Array:
-        return hk.Linear(self._num_actions)(features)
+        return layers.Linear(self._num_actions)(features)
 
 
 class DuelingQHead(hk.Module):
@@ -28,6 +29,6 @@ class DuelingQHead(hk.Module):
         self._num_actions, self._hidden_size = num_actions, hidden_size
 
     def __call__(self, features: Array) -> Array:
-        value = hk.Linear(1)(jax.nn.relu(hk.Linear(self._hidden_size)(features)))
-        advantage = hk.Linear(self._num_actions)(jax.nn.relu(hk.Linear(self._hidden_size)(features)))
+        value = layers.Linear(1)(jax.nn.relu(layers.Linear(self._hidden_size)(features)))
+        advantage = layers.Linear(self._num_actions)(jax.nn.relu(layers.Linear(self._hidden_size)(features)))
         return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True)

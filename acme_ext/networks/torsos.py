@@ -6,6 +6,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from acme_ext.networks import layers
 from acme_ext.types import Array, Tree
 
 
@@ -17,7 +18,7 @@ class NatureTorso(hk.Module):
     def __call__(self, pixels: Array) -> Array:
         x = pixels.astype(jnp.float32) / 255.0
         for channels, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
-            x = jax.nn.relu(hk.Conv2D(channels, kernel, stride, padding="VALID")(x))
+            x = jax.nn.relu(layers.Conv2D(channels, kernel, stride)(x))
         return hk.Flatten()(x)
 
 
@@ -25,7 +26,7 @@ class SmallGridTorso(hk.Module):
     """The convolutional torso of MinAtar (Young and Tian 2019, section 4): `[B, 10, 10, C]` -> `[B, F]`."""
 
     def __call__(self, grid: Array) -> Array:
-        x = jax.nn.relu(hk.Conv2D(16, 3, padding="VALID")(grid.astype(jnp.float32)))
+        x = jax.nn.relu(layers.Conv2D(16, 3)(grid.astype(jnp.float32)))
         return hk.Flatten()(x)
 
 
@@ -44,5 +45,5 @@ def default_torso(observation: Tree, hidden_sizes: Sequence[int], image_features
     """
     if hasattr(observation, "ndim") and observation.ndim == 4 and observation.shape[-1] > 1:
         torso = NatureTorso() if min(observation.shape[1:3]) >= 32 else SmallGridTorso()
-        return jax.nn.relu(hk.Linear(image_features)(torso(observation)))
-    return hk.nets.MLP(hidden_sizes, activate_final=True)(flatten_observation(observation))
+        return jax.nn.relu(layers.Linear(image_features)(torso(observation)))
+    return layers.MLP(hidden_sizes)(flatten_observation(observation))

@@ -57,15 +57,17 @@ class Dataset:
                 one comes; this inserts items of zeros until it does, into a table that nobody will use or save again.
         """
         self._closed = True
-        self._cancellation.start_cancel()
+        # It returns when the reader has looked up.
+        cancel = threading.Thread(target=self._cancellation.start_cancel, name="cancel", daemon=True)
+        cancel.start()
         writer = self._client.trajectory_writer(num_keep_alive_refs=1) if wake else None
-        while self._thread.is_alive():
+        while self._thread.is_alive() or cancel.is_alive():
             if writer is not None:
                 writer.append(np.zeros(self._shape, np.uint8))
                 writer.create_item(self._table, 1.0, writer.history[-1])
             with contextlib.suppress(queue.Empty):
                 self._queue.get_nowait()
-            self._thread.join(0.001)
+            (self._thread if self._thread.is_alive() else cancel).join(0.001)
 
     def _fetch(self) -> None:
         import reverb
@@ -86,11 +88,12 @@ class Dataset:
             options.threading.private_threadpool_size = 1
             options.experimental_optimization.apply_default_optimizations = False
             iterator = iter(dataset.batch(self._size, drop_remainder=True).with_options(options))
-            # A function, because only a function's call can be cancelled while it waits.
-            fetch = tf.function(lambda: next(iterator)).get_concrete_function()
+            # A function: only a function's call can be cancelled while it waits. The iterator is its argument, so
+            # that it dies with this thread: one that lives on in a closure until the interpreter ends, hangs there.
+            fetch = tf.function(lambda iterator: next(iterator)).get_concrete_function(iterator)
             fetch = self._cancellation.get_cancelable_function(fetch)
             while not self._closed:
-                sample = fetch()
+                sample = fetch(iterator)
                 self._queue.put(
                     RawBatch(
                         rows=np.asarray(memoryview(sample.data)),

@@ -37,7 +37,11 @@ class RateLimit:
             return
         if ratio is None:
             raise UsageError("tolerance has no meaning without samples_per_insert: give both or neither.")
-        if not self.tolerance >= max(1.0, ratio):
+        if not math.isfinite(self.tolerance):
+            raise UsageError(
+                f"tolerance is {self.tolerance}: for no limit, leave samples_per_insert and tolerance out."
+            )
+        if self.tolerance < max(1.0, ratio):
             raise UsageError(
                 f"tolerance is {self.tolerance}: below max(1, samples_per_insert) = {max(1.0, ratio):g} readers and "
                 f"writers could block each other for ever; give at least {max(1.0, ratio):g}."
@@ -63,14 +67,30 @@ class RateLimit:
             return 0
         if self.samples_per_insert is None:
             return math.inf
-        return max(0, math.floor((inserts - self.min_size) * self.samples_per_insert + self.error_buffer))
+        low, _ = self._bounds(self.samples_per_insert)
+        balance = inserts * self.samples_per_insert
+        allowed = math.floor(balance - low)
+        # Reverb allows the last sample if `balance - samples >= low`. Rounding can make this differ by one from the
+        # difference above, and whoever waits for a sample too many waits for ever.
+        while balance - allowed < low:
+            allowed -= 1
+        while balance - (allowed + 1) >= low:
+            allowed += 1
+        return max(0, allowed)
 
     def make(self) -> Any:
         """Returns the `reverb.rate_limiters.RateLimiter`."""
         import reverb
 
-        if self.samples_per_insert is None:
+        ratio = self.samples_per_insert
+        if ratio is None:
             return reverb.rate_limiters.MinSize(self.min_size)
-        return reverb.rate_limiters.SampleToInsertRatio(
-            self.samples_per_insert, self.min_size, float(self.error_buffer)
-        )
+        return reverb.rate_limiters.SampleToInsertRatio(ratio, self.min_size, self._bounds(ratio))
+
+    def _bounds(self, ratio: float) -> tuple[float, float]:
+        """Returns the `inserts * ratio - samples` below which readers wait, and above which writers do."""
+        middle = ratio * self.min_size
+        low, high = middle - self.error_buffer, middle + self.error_buffer
+        while high - low < 2 * max(1.0, ratio):  # Reverb refuses this, which the smallest tolerance may be rounded to.
+            high = math.nextafter(high, math.inf)
+        return low, high

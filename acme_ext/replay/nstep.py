@@ -103,7 +103,7 @@ class NStepWriter:
         if self._now > 0:
             assert self._taken is not None
             for ring in self._taken:
-                # First priorities want the extras at both ends, and the newest timestep has none: those before it serve.
+                # First priorities want the extras at both ends; the newest timestep has none, so those before it serve.
                 ring[self._now] = ring[self._now - 1]
             self._write(self._now, self._now)
         self._now = -1

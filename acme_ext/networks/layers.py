@@ -1,0 +1,57 @@
+"""Layers whose start matters.
+
+Haiku starts biases at zero, so that every unit's kink lies at the origin, which is where observations such as CartPole's
+live: a Q-network then starts almost linear there and DQN does not learn. These start weights and biases uniformly in
++-1/sqrt(inputs), as the agents of Mnih et al. 2015 did (Torch's default).
+"""
+
+from collections.abc import Sequence
+
+import haiku as hk
+import jax
+import numpy as np
+
+from acme_ext.types import Array
+
+
+class Linear(hk.Module):
+    """An affine layer, `[B, F] -> [B, size]`."""
+
+    def __init__(self, size: int, name: str | None = None):
+        super().__init__(name)
+        self._size = size
+
+    def __call__(self, x: Array) -> Array:
+        start = _uniform(x.shape[-1])
+        return hk.Linear(self._size, w_init=start, b_init=start)(x)
+
+
+class Conv2D(hk.Module):
+    """A convolution without padding, `[B, H, W, C] -> [B, H', W', channels]`."""
+
+    def __init__(self, channels: int, kernel: int, stride: int = 1, name: str | None = None):
+        super().__init__(name)
+        self._channels, self._kernel, self._stride = channels, kernel, stride
+
+    def __call__(self, x: Array) -> Array:
+        start = _uniform(x.shape[-1] * self._kernel**2)
+        layer = hk.Conv2D(self._channels, self._kernel, self._stride, padding="VALID", w_init=start, b_init=start)
+        return layer(x)
+
+
+class MLP(hk.Module):
+    """Affine layers with a ReLU after each, `[B, F] -> [B, sizes[-1]]`."""
+
+    def __init__(self, sizes: Sequence[int], name: str | None = None):
+        super().__init__(name)
+        self._sizes = sizes
+
+    def __call__(self, x: Array) -> Array:
+        for size in self._sizes:
+            x = jax.nn.relu(Linear(size)(x))
+        return x
+
+
+def _uniform(inputs: int) -> hk.initializers.Initializer:
+    bound = 1 / np.sqrt(inputs)
+    return hk.initializers.RandomUniform(-bound, bound)
