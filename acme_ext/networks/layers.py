@@ -1,6 +1,7 @@
 """Layers whose start matters.
 
-Haiku starts biases at zero, so that every unit's kink lies at the origin, which is where observations such as CartPole's
+Haiku starts biases at zero, so that every unit's kink lies at the origin, which is where observations such as
+CartPole's
 live: a Q-network then starts almost linear there and DQN does not learn. These start weights and biases uniformly in
 +-1/sqrt(inputs), as the agents of Mnih et al. 2015 did (Torch's default).
 """
