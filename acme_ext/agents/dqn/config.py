@@ -13,7 +13,7 @@ class DQNConfig:
 
     # The problem
     discount: float = 0.99  # gamma of one step; Mnih et al. 2015, table 1
-    n_step: int = 1  # steps; 1 in Mnih et al. 2015, 3 in Hessel et al. 2018
+    n_step: int = 3  # steps; 3 in Hessel et al. 2018, table 1; 1 in Mnih et al. 2015
     max_abs_reward: float | None = None  # rewards are clipped to it; 1 on Atari, Mnih et al. 2015, Methods
 
     # The network
@@ -27,19 +27,16 @@ class DQNConfig:
     adam_epsilon: float = 1e-8  # Adam's default
     max_gradient_norm: float | None = 10.0  # global norm; Wang et al. 2016, section 4.2
     double: bool = True  # van Hasselt et al. 2016, eq. 4
-    huber_delta: float | None = (
-        1.0  # TD error where the loss turns linear; 1: the clipped error of Mnih et al. 2015; None: squared
-    )
-    target_period: int = 250  # learner steps between target updates
-    target_rate: float = (
-        1.0  # share of the online network that a target update takes; below 1 with period 1: Polyak averaging
-    )
+    # TD error where the loss turns linear; 1 is the clipped error of Mnih et al. 2015, None the squared loss.
+    huber_delta: float | None = 1.0
+    target_period: int = 1  # learner steps between target updates
+    # Share of the online network that a target update takes: 1 copies it, below 1 the target is its moving average
+    # (Polyak; Lillicrap et al. 2016, algorithm 1).
+    target_rate: float = 0.01
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     # Replay
-    samples_per_insert: float = (
-        32.0  # transitions sampled for each inserted: batch_size over environment steps an update
-    )
+    samples_per_insert: float = 32.0  # transitions sampled for each inserted: batch_size / environment steps an update
     min_replay_size: int = 1_000  # transitions before learning starts
     max_replay_size: int = 100_000  # transitions
     write_burst: int = 16  # transitions written to replay together
@@ -58,11 +55,13 @@ class DQNConfig:
 
 
 ATARI = DQNConfig(
+    n_step=1,  # Mnih et al. 2015, algorithm 1
     max_abs_reward=1.0,
     batch_size=32,  # Mnih et al. 2015, table 1
     learning_rate=6.25e-5,  # Hessel et al. 2018, table 1
     adam_epsilon=1.5e-4,  # Hessel et al. 2018, table 1
     target_period=2_500,  # learner steps: 10,000 agent steps, Mnih et al. 2015, table 1
+    target_rate=1.0,
     sgd_steps_per_call=1,
     samples_per_insert=8.0,  # an update every 4 agent steps; Mnih et al. 2015, table 1
     min_replay_size=50_000,  # Mnih et al. 2015, table 1
