@@ -1,0 +1,223 @@
+import dataclasses
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import acme.core
+import dm_env
+import jax
+import numpy as np
+import pytest
+from toys import Walk, make_walk, toy
+
+from acme_ext import envs
+from acme_ext.builders import DQN
+from acme_ext.errors import UsageError
+from acme_ext.launch import Evaluation, Experiment
+from acme_ext.launch.evaluation import Evaluator, Score, evaluate_run
+from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.utils.rundir import RunDirectory
+
+_SPEC = envs.make_spec(Walk(0))
+
+
+class Source(acme.core.VariableSource):
+    """Gives the parameters that it was last told, and counts how often it was asked."""
+
+    def __init__(self, preference: float):
+        self.tell(preference)
+        self.asked = 0
+
+    def tell(self, preference: float) -> None:
+        self.params = {"w": np.tile(np.float32([0, preference]), (11, 1))}
+
+    def get_variables(self, names: Sequence[str]) -> list[Any]:
+        assert list(names) == ["policy"]
+        self.asked += 1
+        return [self.params]
+
+
+@dataclasses.dataclass
+class Recorder:
+    """A factory of walks that remembers those it made."""
+
+    made: list[tuple[bool, Walk]] = dataclasses.field(default_factory=list)
+
+    def __call__(self, seed: int, evaluation: bool) -> Walk:
+        self.made.append((evaluation, Walk(seed)))
+        return self.made[-1][1]
+
+
+def experiment(factory: Any = make_walk, **fields: Any) -> Experiment:
+    return Experiment(toy(), factory, **fields)
+
+
+def test_repeats_to_the_last_digit_and_follows_the_seed():
+    scores = {}
+    for name, seed in (("a", 0), ("b", 0), ("other", 1)):
+        evaluator = Evaluator(experiment(seed=seed), _SPEC, Source(0.5))
+        scores[name] = evaluator.evaluate(7)
+        # The second and the third of one evaluator, whatever came between.
+        evaluator.evaluate(2)
+        np.testing.assert_array_equal(evaluator.evaluate(7).returns, scores[name].returns)
+    np.testing.assert_array_equal(scores["a"].returns, scores["b"].returns)
+    assert len(set(scores["a"].returns)) == 7
+    assert not np.any(scores["a"].returns == scores["other"].returns)
+
+
+def test_asks_for_fresh_parameters_each_time():
+    source = Source(-30.0)
+    evaluator = Evaluator(experiment(), _SPEC, source)
+    worst = evaluator.evaluate(5).returns
+    source.tell(30.0)
+    np.testing.assert_allclose(evaluator.evaluate(5).returns, 3 * worst, rtol=1e-5)
+    assert source.asked == 2
+
+
+def test_has_environments_and_seeds_of_its_own():
+    recorder = Recorder()
+    tried = experiment(recorder, num_envs=4, evaluation=Evaluation(num_envs=3))
+    tried.make_environment(4).reset()
+    training = list(recorder.made)
+    for _ in range(2):
+        Evaluator(tried, _SPEC, Source(0.0)).evaluate(6)
+    evaluations = recorder.made[4:]
+    assert [evaluation for evaluation, _ in training] == [False] * 4
+    assert [evaluation for evaluation, _ in evaluations] == [True] * 6
+    seeds = [walk.seed for _, walk in recorder.made]
+    assert len(set(seeds[:7])) == 7
+    assert seeds[4:7] == seeds[7:10]
+    assert all(walk.taken == 0 for _, walk in training)
+
+
+def test_parts_of_a_run_have_seeds_of_their_own_and_share_those_of_evaluation():
+    recorder = Recorder()
+    tried = experiment(recorder)
+    for part, evaluation in itertools.product(range(3), (False, True)):
+        tried.make_environment(2, evaluation=evaluation, part=part if not evaluation else 0)
+    seeds = {evaluation: [w.seed for e, w in recorder.made if e == evaluation] for evaluation in (False, True)}
+    assert len(set(seeds[False])) == 6
+    assert len(set(seeds[True])) == 2
+
+
+@dataclasses.dataclass
+class Uneven:
+    """Makes environments whose episodes have 1, 2, 3, ... steps, each of another environment."""
+
+    made: int = 0
+
+    def __call__(self, seed: int, evaluation: bool) -> Walk:
+        self.made += 1
+        return Counting(self.made)
+
+
+class Counting(Walk):
+    """A walk of its number of steps, each of which gives that number."""
+
+    def __init__(self, number: int):
+        super().__init__(0, 10)
+        self.number = number
+
+    def step(self, action: Any) -> Any:
+        timestep = super().step(action)
+        if self.position == self.number:
+            self.position = self.length
+            timestep = timestep._replace(step_type=dm_env.StepType.LAST)
+        return timestep
+
+    def reward(self, action: int) -> float:
+        return float(self.number)
+
+
+def test_every_environment_gives_its_share_of_episodes():
+    evaluator = Evaluator(experiment(Uneven(), evaluation=Evaluation(num_envs=3)), _SPEC, Source(0.0))
+    score = evaluator.evaluate(8)
+    # Environments of 1, 2 and 3 steps give 3, 3 and 2 episodes, though the first could have given all before.
+    assert score.lengths.tolist() == [1, 1, 1, 2, 2, 2, 3, 3]
+    assert score.returns.tolist() == [1, 1, 1, 4, 4, 4, 9, 9]
+    assert evaluator.steps > 0
+
+
+def test_makes_no_more_environments_than_episodes():
+    recorder = Recorder()
+    score = Evaluator(experiment(recorder, evaluation=Evaluation(num_envs=10)), _SPEC, Source(0.0)).evaluate(2)
+    assert len(score.returns) == len(recorder.made) == 2
+
+
+def test_the_environments_are_closed_even_if_one_raises():
+    closed = []
+
+    class Raises(Walk):
+        def reward(self, action: int) -> float:
+            raise ZeroDivisionError
+
+        def close(self) -> None:
+            closed.append(True)
+
+    evaluator = Evaluator(experiment(lambda seed, evaluation: Raises(seed)), _SPEC, Source(0.0))
+    with pytest.raises(ZeroDivisionError):
+        evaluator.evaluate(3)
+    assert closed == [True] * 3
+
+
+def test_a_score_as_a_row_and_as_json():
+    score = Score(np.array([1.0, 3.0]), np.array([5, 7]))
+    assert score.row() == {
+        "episode_return_mean": 2.0,
+        "episode_return_std": 1.0,
+        "episode_return_min": 1.0,
+        "episode_return_max": 3.0,
+        "episode_length_mean": 6.0,
+        "episodes": 2,
+    }
+    assert json.loads(json.dumps(score.to_json()))["returns"] == [1.0, 3.0]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A run directory as a run of DQN on CartPole leaves it, with random parameters."""
+    tried = Experiment(DQN(), "gym:CartPole-v1", seed=3, evaluation=Evaluation(final_episodes=4))
+    rundir = RunDirectory(tmp_path / "run")
+    rundir.write_config(tried.describe())
+    with tried.make_environment(1) as environment:
+        core = tried.builder.make_core(envs.make_spec(environment))
+    state = core.init(jax.random.key(5))
+    CheckpointStore(rundir.checkpoints).save(100, {"learner": state}, {"state": {}})
+    return tried, rundir, core.variables(state)
+
+
+def test_a_run_is_evaluated_as_it_evaluates_itself_and_nothing_is_written(saved):
+    tried, rundir, variables = saved
+    before = {path: path.stat().st_mtime_ns for path in rundir.path.rglob("*")}
+
+    class Fixed(acme.core.VariableSource):
+        def get_variables(self, names: Sequence[str]) -> list[Any]:
+            return [variables[name] for name in names]
+
+    with tried.make_environment(1) as environment:
+        own = Evaluator(tried, envs.make_spec(environment), Fixed())
+    np.testing.assert_array_equal(evaluate_run(rundir.path).returns, own.evaluate(4).returns)
+    np.testing.assert_array_equal(evaluate_run(rundir.path, 6).returns, own.evaluate(6).returns)
+    assert {path: path.stat().st_mtime_ns for path in rundir.path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("change", [{"agent": "mine"}, {"environment": "make_walk"}])
+def test_a_run_that_only_its_script_knows_is_refused(saved, change):
+    _, rundir, _ = saved
+    rundir.write_config({**rundir.read_config(), **change})
+    with pytest.raises(UsageError, match=rf"was made by a script, with agent .*{next(iter(change.values()))}"):
+        evaluate_run(rundir.path)
+
+
+def test_a_run_without_a_checkpoint_is_refused(tmp_path):
+    rundir = RunDirectory(tmp_path / "run")
+    rundir.write_config(Experiment(DQN(), "gym:CartPole-v1").describe())
+    with pytest.raises(UsageError, match="has no checkpoint yet"):
+        evaluate_run(rundir.path)
+
+
+def test_what_is_no_run_is_refused_with_the_nearest(saved):
+    _, rundir, _ = saved
+    with pytest.raises(UsageError, match=r"there is no such folder\. did you mean 'run'\?"):
+        evaluate_run(rundir.path.with_name("rn"))

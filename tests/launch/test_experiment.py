@@ -1,0 +1,152 @@
+import dataclasses
+import json
+import pickle
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from toys import Toy, ToyConfig, Walk, make_walk, toy
+
+from acme_ext import envs
+from acme_ext.agents.dqn.config import ATARI, DQNConfig
+from acme_ext.builders import DQN
+from acme_ext.errors import UsageError
+from acme_ext.launch import Checkpoints, Evaluation, Experiment, settings
+from acme_ext.launch.experiment import check
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A factory with a setting."""
+
+    length: int
+
+    def __call__(self, seed: int, evaluation: bool) -> Walk:
+        return Walk(seed, self.length)
+
+
+def full() -> Experiment:
+    return Experiment(
+        Toy(ToyConfig(order="queue")),
+        Task(5),
+        steps=7,
+        seed=3,
+        num_envs=2,
+        evaluation=Evaluation(every=4),
+        checkpoints=Checkpoints(every_s=0.5),
+        run_dir="somewhere",
+    )
+
+
+def test_it_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        full().seed = 4  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("tried", [full(), Experiment(DQN(), "gym:CartPole-v1", environment_options={"a": (1, 2)})])
+def test_a_copy_through_pickle_is_equal_and_makes_the_same(tried):
+    copy = pickle.loads(pickle.dumps(tried))
+    assert copy == tried
+    assert copy.describe() == tried.describe()
+
+
+def test_the_copy_makes_the_same_environments():
+    tried = full()
+    for one, other in zip(
+        tried.make_environment(2).environments,  # type: ignore[attr-defined]
+        pickle.loads(pickle.dumps(tried)).make_environment(2).environments,
+        strict=True,
+    ):
+        assert (one.seed, one.length) == (other.seed, other.length) == (one.seed, 5)
+
+
+def test_its_description_is_json_from_which_the_config_comes_back():
+    config = dataclasses.replace(ATARI, hidden_sizes=(5, 6), huber_delta=None)
+    tried = Experiment(DQN(config), "atari:Pong", environment_options={"sticky": 0.25, "shape": (84, 84)})
+    described = json.loads(json.dumps(tried.describe()))
+    assert described["agent"] == "dqn"
+    assert described["environment"] == "atari:Pong"
+    assert described["environment_options"] == {"sticky": 0.25, "shape": [84, 84]}
+    assert described["run"]["steps"] == 50_000
+    assert settings.from_json(DQNConfig, described["config"]) == config
+    assert settings.from_json(Evaluation, described["run"]["evaluation"]) == tried.evaluation
+    assert settings.from_json(Checkpoints, described["run"]["checkpoints"]) == tried.checkpoints
+
+
+def test_how_far_and_how_closely_watched_is_no_part_of_what_is_run():
+    one = Experiment(DQN(), "gym:CartPole-v1").describe()
+    longer = Experiment(DQN(), "gym:CartPole-v1", steps=9, evaluation=Evaluation(every=0), run_dir="x").describe()
+    assert {**one, "run": None} == {**longer, "run": None}
+    for other in ({"seed": 1}, {"num_envs": 2}, {"environment_options": {"a": 1}}):
+        assert Experiment(DQN(), "gym:CartPole-v1", **other).describe() != one
+
+
+@pytest.mark.parametrize(
+    ("environment", "name", "folder"),
+    [
+        ("gym:CartPole-v1", "gym:CartPole-v1", "toy-gym-CartPole-v1-s7"),
+        ("dmc:cartpole/swingup", "dmc:cartpole/swingup", "toy-dmc-cartpole-swingup-s7"),
+        (make_walk, "make_walk", "toy-make_walk-s7"),
+        (Task(3), "Task", "toy-Task-s7"),
+        (partial(Walk, length=3), "partial", "toy-partial-s7"),
+    ],
+)
+def test_the_default_directory_is_named_by_what_is_run(environment, name, folder):
+    tried = Experiment(toy(), environment, seed=7)
+    assert tried.environment_name == name
+    assert tried.directory == Path("runs") / folder
+
+
+def test_a_directory_that_is_given_is_taken():
+    assert Experiment(toy(), make_walk, run_dir="a/b").directory == Path("a/b")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Experiment(toy(), make_walk, steps=0), "at least 1, not 0 and 1"),
+        (lambda: Experiment(toy(), make_walk, num_envs=0), "at least 1, not 50000 and 0"),
+        (lambda: Experiment(toy(), make_walk, seed=-1), r"seed is -1: it must lie in \[0, 2\*\*31\)"),
+        (lambda: Experiment(toy(), make_walk, seed=2**31), "seed is 2147483648"),
+        (lambda: Evaluation(every=-1), "evaluation.every is -1: it must be at least 0"),
+        (lambda: Evaluation(episodes=0), "evaluation.episodes is 0"),
+        (lambda: Evaluation(final_episodes=0), "evaluation.final_episodes is 0"),
+        (lambda: Evaluation(num_envs=0), "evaluation.num_envs is 0"),
+        (lambda: Checkpoints(every_s=-1), "checkpoints.every_s is -1"),
+        (lambda: Checkpoints(every_s=float("nan")), "checkpoints.every_s is nan"),
+        (lambda: Checkpoints(keep=0), "at least 1 must be kept"),
+    ],
+)
+def test_nonsense_is_refused_when_it_is_written_down(make, message):
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+def test_the_agent_is_checked_against_the_environment():
+    spec = envs.make_spec(envs.make("gym:Pendulum-v1"))
+    with pytest.raises(UsageError, match=r"DQN needs an environment with one discrete action"):
+        check(Experiment(DQN(), "gym:Pendulum-v1"), spec)
+    with pytest.raises(UsageError, match=r"min_size <= 10 or a larger max_size"):
+        check(Experiment(toy(max_size=10, min_size=11), make_walk), envs.make_spec(Walk(0)))
+
+
+def test_the_keys_of_the_parts_and_of_the_seeds_differ():
+    keys = [
+        jax.random.key_data(Experiment(toy(), make_walk, seed=seed).key(part)).tolist()
+        for seed in (0, 1)
+        for part in ("learner", "actor", "evaluator")
+    ]
+    assert len({tuple(key) for key in keys}) == 6
+
+
+def test_environments_of_one_seed_are_the_same_and_of_another_are_not():
+    def first(seed: int, part: int) -> np.ndarray:
+        with Experiment(toy(), "gym:CartPole-v1", seed=seed).make_environment(2, part=part) as environment:
+            return environment.reset().observation.copy()
+
+    np.testing.assert_array_equal(first(1, 0), first(1, 0))
+    np.testing.assert_array_equal(first(1, 2), first(1, 2))
+    for seed, part in ((2, 0), (1, 1), (1, 2)):
+        assert not np.any(first(1, 0) == first(seed, part))
