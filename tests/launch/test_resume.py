@@ -1,0 +1,334 @@
+"""A run that stopped, in whatever way, goes on where it was; what can't go on is refused and left as it is."""
+
+import dataclasses
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toys import Walk, make_walk, toy
+
+from acme_ext import envs
+from acme_ext.acting.variables import POLICY
+from acme_ext.errors import RunError, UsageError
+from acme_ext.launch import Checkpoints, Evaluation, Experiment, Result, local
+from acme_ext.learning import checkpoints
+from acme_ext.utils import loggers
+from acme_ext.utils.rundir import RunDirectory
+
+pytestmark = pytest.mark.usefixtures("no_figures")
+
+_SHORT = Evaluation(every=0, final_episodes=1, num_envs=1)
+_ALWAYS = Checkpoints(every_s=0)  # after every step
+_NEVER = Checkpoints(every_s=1e9)  # but at the end
+
+
+def run(folder: Path, builder: Any = None, *, fresh: bool = False, **fields: Any) -> Result:
+    fields = {"environment": make_walk, "evaluation": _SHORT, "checkpoints": _NEVER, **fields}
+    experiment = Experiment(builder or toy(), run_dir=str(folder), **fields)
+    return local.run(experiment, fresh=fresh, quiet=True)
+
+
+def latest(folder: Path, builder: Any = None) -> checkpoints.Restored:
+    """Returns a run's latest good checkpoint."""
+    core = (builder or toy()).make_core(envs.make_spec(Walk(0)))
+    store = checkpoints.CheckpointStore(folder / "checkpoints", report=print)
+    restored = store.restore({"learner": core.abstract_state()})
+    assert restored is not None
+    return restored
+
+
+def column(folder: Path, label: str, name: str = "environment_steps") -> list[float]:
+    return loggers.read_csv(folder / f"logs/{label}.csv")[name].tolist()
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Returns everything below a folder, without the lock, which is taken to be refused."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+        if path.name != "lock"
+    }
+
+
+# By the limit: one sample an insert from 4 inserts on and 32 ahead, in batches of 4.
+def learner_steps(inserts: int) -> int:
+    return (inserts - 4 + 32) // 4
+
+
+def test_a_finished_run_given_again_is_evaluated_and_not_trained(tmp_path, counts):
+    evaluation = Evaluation(every=20, episodes=1, final_episodes=2, num_envs=1)
+    first = run(tmp_path, steps=40, evaluation=evaluation)
+    before = contents(tmp_path)
+    again = run(tmp_path, steps=40, evaluation=evaluation)
+    assert (again.environment_steps, again.learner_steps) == (40, first.learner_steps) == (40, learner_steps(40))
+    np.testing.assert_array_equal(again.score.returns, first.score.returns)
+    assert column(tmp_path, "evaluator") == [20, 40]
+    assert counts.saved[0] == counts.saved[1]
+    after = contents(tmp_path)
+    assert {name for name in after if name.startswith("logs")} == {name for name in before if name.startswith("logs")}
+    assert after["logs/actor.csv"] == before["logs/actor.csv"]
+    assert after["logs/learner.csv"] == before["logs/learner.csv"]
+    assert after["config.json"] == before["config.json"]
+
+
+def test_a_finished_run_given_more_steps_goes_on(tmp_path, counts):
+    evaluation = Evaluation(every=20, episodes=1, final_episodes=2, num_envs=1)
+    run(tmp_path, steps=40, evaluation=evaluation)
+    more = run(tmp_path, steps=90, evaluation=evaluation)
+    assert more.environment_steps == 90
+    # At most one call's batch was fetched before the end and is lost to the part after it.
+    assert learner_steps(90) - 1 <= more.learner_steps <= learner_steps(90)
+    assert [inserted for inserted, _ in counts.saved] == [40, 90]
+    assert column(tmp_path, "evaluator") == [20, 40, 60, 80, 90]
+    # Four episodes of 10 steps in the first part, and then five.
+    assert column(tmp_path, "actor") == [10, 20, 30, 40, 50, 60, 70, 80, 90]
+    wall = column(tmp_path, "actor", "wall_time_s")
+    assert wall == sorted(wall)
+    assert json.loads((tmp_path / "config.json").read_text())["run"]["steps"] == 90
+    # Other episodes than the first part's.
+    assert len(set(column(tmp_path, "actor", "episode_return"))) == 9
+
+
+def test_a_run_may_leave_its_replay_out_of_its_checkpoints(tmp_path, counts):
+    saving = Checkpoints(every_s=1e9, replay=False)
+    run(tmp_path, steps=20, checkpoints=saving)
+    assert not (tmp_path / "checkpoints/000000000020/replay").exists()
+    result = run(tmp_path, steps=60, checkpoints=saving)
+    # The table begins anew, and its limit with it.
+    assert (result.environment_steps, result.learner_steps) == (60, learner_steps(20) + learner_steps(40))
+    assert counts.saved == []
+
+
+def test_the_time_of_all_parts_adds_up(tmp_path, monkeypatch):
+    run(tmp_path, steps=20)
+    first = latest(tmp_path).info["state"]["wall_time_s"]
+    run(tmp_path, steps=40)
+    second = latest(tmp_path).info["state"]["wall_time_s"]
+    assert 0 < first < min(column(tmp_path, "actor", "wall_time_s")[2:]) <= second
+
+
+def test_fresh_starts_anew(tmp_path):
+    run(tmp_path, steps=40)
+    (tmp_path / "checkpoints/notes").mkdir()
+    result = run(tmp_path, steps=20, seed=5, fresh=True)
+    assert (result.environment_steps, result.learner_steps) == (20, learner_steps(20))
+    assert column(tmp_path, "actor") == [10, 20]
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000000000020"]
+    assert json.loads((tmp_path / "config.json").read_text())["seed"] == 5
+
+
+class FaultError(Exception):
+    """An environment's own."""
+
+
+@dataclasses.dataclass
+class Breaks:
+    """Makes walks that raise at a training step, until they are mended."""
+
+    at: int
+    mended: bool = False
+
+    def __call__(self, seed: int, evaluation: bool) -> Walk:
+        walk, at = Walk(seed), self.at
+
+        class Broken(Walk):
+            def reward(self, action: int) -> float:
+                if self.taken == at:
+                    raise FaultError("the arm fell off")
+                return super().reward(action)
+
+        return walk if evaluation or self.mended else Broken(seed)
+
+
+def test_an_environment_that_raises_costs_nothing_that_was_learned(tmp_path, counts):
+    factory = Breaks(26)
+    with pytest.raises(FaultError, match="the arm fell off"):
+        run(tmp_path, steps=60, environment=factory)
+    saved = latest(tmp_path)
+    assert saved.steps == 25
+    assert saved.info["state"]["counts"]["counts"] == {"environment_steps": 25, "environment_episodes": 2}
+    factory.mended = True
+    result = run(tmp_path, steps=60, environment=factory)
+    assert result.environment_steps == 60
+    inserted, _ = counts.saved[-1]
+    # A step is written when the next is there, and those on their way to the table are not waited for.
+    assert 50 <= inserted <= 59
+    assert learner_steps(inserted) - 2 <= result.learner_steps <= learner_steps(inserted)
+    assert column(tmp_path, "actor") == [10, 20, 35, 45, 55]
+
+
+def test_an_environment_that_raises_in_its_first_step_leaves_a_run_that_begins(tmp_path):
+    factory = Breaks(1)
+    with pytest.raises(FaultError):
+        run(tmp_path, steps=10, environment=factory)
+    factory.mended = True
+    assert run(tmp_path, steps=10, environment=factory).environment_steps == 10
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_is_not_saved(tmp_path):
+    builder = toy(nan_at=14)
+    with pytest.raises(RunError) as stop:
+        run(tmp_path, builder, steps=100, checkpoints=_ALWAYS)
+    assert str(stop.value) == (
+        "the loss or its gradient was not finite at learner step 14: the run stops, and its last good checkpoint stays."
+    )
+    saved = latest(tmp_path, builder)
+    assert 0 < saved.info["state"]["learner_steps"] < 14
+    assert np.all(np.isfinite(saved.trees["learner"].params["w"]))
+
+    class Saved(local.Evaluator.__mro__[-1]):  # any source will do
+        def get_variables(self, names: Any) -> list[Any]:
+            assert names == [POLICY]
+            return [saved.trees["learner"].params]
+
+    score = local.Evaluator(Experiment(builder, make_walk), envs.make_spec(Walk(0)), Saved()).evaluate(3)
+    assert np.all(np.isfinite(score.returns))
+    # Nothing else comes of it when it is tried again, and the good checkpoint still stands.
+    with pytest.raises(RunError, match="learner step 14"):
+        run(tmp_path, builder, steps=100)
+    assert latest(tmp_path, builder).steps >= saved.steps
+
+
+def test_a_disk_that_fills_up_keeps_the_older_checkpoint(tmp_path, monkeypatch):
+    run(tmp_path, steps=20)
+    write = checkpoints._write_npz
+
+    def full(path: Path, arrays: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(checkpoints, "_write_npz", full)
+    with pytest.raises(RunError) as stop:
+        run(tmp_path, steps=40)
+    assert str(stop.value).endswith("is full: free some space, then give the same command to resume.")
+    assert latest(tmp_path).steps == 20
+
+    monkeypatch.setattr(checkpoints, "_write_npz", write)
+    assert run(tmp_path, steps=40).environment_steps == 40
+    assert column(tmp_path, "actor") == [10, 20, 30, 40]
+    assert column(tmp_path, "evaluator") == [20, 40]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "altered", "missing"])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path, capsys, damage):
+    run(tmp_path, steps=20)
+    run(tmp_path, steps=40)
+    file = tmp_path / "checkpoints/000000000040/learner.npz"
+    if damage == "truncated":
+        file.write_bytes(file.read_bytes()[:-20])
+    elif damage == "altered":
+        file.write_bytes(file.read_bytes()[:-1] + b"x")
+    else:
+        file.unlink()
+    capsys.readouterr()
+    result = run(tmp_path, steps=60)
+    told = capsys.readouterr().out
+    assert "000000000040 is damaged, so the one before it is tried: " in told
+    assert f"resuming {tmp_path} at step 20." in told
+    assert result.environment_steps == 60
+    assert column(tmp_path, "actor") == [10, 20, 30, 40, 50, 60]
+    assert column(tmp_path, "evaluator") == [20, 60]
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_left_alone(tmp_path):
+    run(tmp_path, steps=20)
+    (tmp_path / "checkpoints/000000000020/learner.npz").write_bytes(b"")
+    before = contents(tmp_path)
+    with pytest.raises(RunError, match=r"every checkpoint in .* is damaged: start anew in another directory"):
+        run(tmp_path, steps=20)
+    assert contents(tmp_path) == before
+
+
+def test_priorities_come_back(tmp_path, monkeypatch):
+    seen = []
+
+    class Recorded(local.ReplayServer):
+        def __init__(self, *args: Any, **kwargs: Any):
+            super().__init__(*args, **kwargs)
+            seen.append(self.priorities())
+
+        def checkpoint(self, folder: Path) -> None:
+            super().checkpoint(folder)
+            seen.append(self.priorities())
+
+        def priorities(self) -> dict[int, float]:
+            if not self.client.server_info()["transitions"].current_size:
+                return {}
+            return {s[0].info.key: s[0].info.priority for s in self.client.sample("transitions", 500)}
+
+    monkeypatch.setattr(local, "ReplayServer", Recorded)
+    builder = toy(order="prioritized", samples_per_insert=None)
+    run(tmp_path, builder, steps=30)
+    run(tmp_path, builder, steps=30)
+    empty, saved, restored, _ = seen
+    assert not empty
+    # The learner's are 2 and more, by the place; those it has not seen keep their first, 1.
+    assert len(restored) == len(saved) == 30
+    assert set(restored.values()) >= {1.0, 2.0, 5.0}
+    # What the learner had said at last may have reached the table after it was saved.
+    late = {key for key, priority in restored.items() if priority != saved[key]}
+    assert all(restored[key] == 1.0 for key in late)
+    assert len(late) <= 16
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"seed": 1}, "seed is 0 there and 1 here"),
+        ({"num_envs": 2}, "num_envs is 1 there and 2 here"),
+        ({"builder": toy(batch_size=8, max_size=50)}, "config.batch_size is 4 there and 8 here; config.max_size is"),
+        ({"environment": Breaks(9)}, "environment is 'make_walk' there and 'Breaks' here"),
+        ({"environment": "gym:CartPole-v1"}, "environment is 'make_walk' there and 'gym:CartPole-v1' here"),
+    ],
+)
+def test_another_run_in_the_same_directory_is_refused_by_the_fields(tmp_path, change, told):
+    _as_if_run(tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(UsageError) as refusal:
+        run(tmp_path, **change)
+    assert f"{tmp_path} holds another run: {told}" in str(refusal.value)
+    assert str(refusal.value).endswith("choose another directory, or start anew (--fresh).")
+    assert contents(tmp_path) == before
+
+
+def _as_if_run(folder: Path) -> None:
+    rundir = RunDirectory(folder)
+    rundir.write_config(Experiment(toy(), make_walk).describe())
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("name", ["thesis.tex", "config.json"])
+def test_a_folder_of_something_else_is_refused_and_not_emptied(tmp_path, name, fresh):
+    (tmp_path / name).write_text('{"model_type": "bert"}')
+    before = contents(tmp_path)
+    with pytest.raises(UsageError, match="is neither empty nor a run directory: choose another"):
+        run(tmp_path, fresh=fresh)
+    assert contents(tmp_path) == before
+    assert not (tmp_path / "lock").exists()
+
+
+def test_a_config_that_cannot_be_read_is_refused_and_not_emptied(tmp_path):
+    (tmp_path / "config.json").write_text('{"agent": ')
+    for fresh in (False, True):
+        with pytest.raises(UsageError, match=r"config\.json is damaged"):
+            run(tmp_path, fresh=fresh)
+    assert contents(tmp_path) == {"config.json": b'{"agent": '}
+
+
+def test_a_directory_that_another_run_holds_is_refused(tmp_path):
+    _as_if_run(tmp_path)
+    with RunDirectory.open(tmp_path).lock():
+        before = contents(tmp_path)
+        with pytest.raises(UsageError, match=r"another run holds .* \(process \d+ on .*\): wait for its end"):
+            run(tmp_path, fresh=True)
+        assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("folder", ["file/run", "file", "/proc/nowhere/run"])
+def test_where_nothing_can_be_written_is_refused(tmp_path, folder):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError, match=r"can't be written|is a file; a folder"):
+        run(tmp_path / folder)
+    assert contents(tmp_path) == {"file": b"x"}
