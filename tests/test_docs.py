@@ -1,0 +1,270 @@
+"""What the README and the pages of docs/ say is so: their code runs, their commands parse, their names exist."""
+
+import ast
+import dataclasses
+import pathlib
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from acme_ext import builders, envs
+from acme_ext.launch import cli
+
+ROOT = pathlib.Path(__file__).parents[1]
+README = ROOT / "README.md"
+ARCHITECTURE = ROOT / "docs/architecture.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"^ {4}.*$", re.MULTILINE)
+INLINE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"""\]\(([^)\s]+)\)|src="([^"]+)\"""")
+FILE = re.compile(r"[\w./-]+\.(py|md|cfg|toml|txt|ipynb|png)")
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def read(page: pathlib.Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def blocks(page: pathlib.Path, language: str) -> list[str]:
+    """The fenced blocks of a language."""
+    return [body for name, body in FENCE.findall(read(page)) if name == language]
+
+
+def prose(page: pathlib.Path) -> str:
+    """A page without its blocks of code."""
+    return INDENTED.sub("", FENCE.sub("", read(page)))
+
+
+def commands(page: pathlib.Path) -> Iterator[list[str]]:
+    """The words of every command in a page's shell blocks."""
+    for block in blocks(page, "sh"):
+        yield from filter(None, (shlex.split(line, comments=True) for line in block.splitlines()))
+
+
+def rows(text: str) -> Iterator[list[str]]:
+    """The cells of every table row but headers, of tables whose first column is code."""
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            yield [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+
+
+def code(cell: str) -> str:
+    match = INLINE.match(cell)
+    assert match, f"{cell!r} is no code"
+    return match[1]
+
+
+@every_page
+def test_every_shell_command_is_one_that_exists(page):
+    parser = cli._parser()
+    targets = set(re.findall(r"^(\w+):", read(ROOT / "Makefile"), re.MULTILINE))
+    for words in commands(page):
+        match words:
+            case ["make", target, *_]:
+                assert target in targets
+            case ["python", "-m", module]:
+                assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file(), module
+            case ["acme-ext", *arguments]:
+                options = parser.parse_args(arguments)
+                if arguments[0] == "train":
+                    cli.experiment_from(options)  # checks agent, environment, fields, values and options
+            case _:
+                pytest.fail(f"{shlex.join(words)}: what it does is not known here")
+
+
+@every_page
+def test_every_link_leads_somewhere(page):
+    text = FENCE.sub("", read(page))
+    for target in filter(None, (a or b for a, b in LINK.findall(text))):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{page.name} links to {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", FENCE.sub("", read(there)), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+            assert anchor in slugs, f"{page.name} links to {target}"
+
+
+@every_page
+def test_every_file_and_folder_that_is_named_exists(page):
+    named = {name.split("::")[0] for name in INLINE.findall(prose(page))}
+    paths = {name for name in named if FILE.fullmatch(name) or re.fullmatch(r"[a-z_/]+/", name)}
+    missing = [name for name in sorted(paths - RUN_FILES) if not (ROOT / name).exists()]
+    assert not missing, f"{page.name} names {missing}"
+
+
+RUN_FILES = {"config.json"}
+
+
+def python_blocks() -> list[str]:
+    return blocks(README, "python")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """What is left where the README's first block of Python was run, with a small budget, and its names."""
+    first = python_blocks()[0]
+    assert "steps=50_000" in first
+    folder = tmp_path_factory.mktemp("readme")
+    names: dict[str, object] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        exec(compile(first.replace("steps=50_000", "steps=1_200"), "README.md", "exec"), names)
+    return folder, names
+
+
+def test_the_readme_trains_an_agent_in_ten_lines(trained):
+    folder, names = trained
+    assert len([line for line in python_blocks()[0].splitlines() if line]) <= 10
+    result = names["result"]
+    assert result.environment_steps >= 1_200
+    assert result.learner_steps > 0
+    # What it is said to print.
+    promised = blocks(README, "text")[0]
+    assert f"learning curve: {result.curve}" in promised
+    assert (folder / result.curve).is_file()
+    assert len(result.score.returns) == int(re.search(r"# of (\d+) greedy episodes", python_blocks()[0])[1])
+
+
+def test_a_run_leaves_what_the_readme_says(trained):
+    folder, names = trained
+    run = folder / names["result"].run_dir
+    (listing,) = (text for text in blocks(README, "text") if text.startswith("config.json"))
+    listed = [line.split()[0] for line in listing.splitlines()]
+    for name in listed:
+        assert (run / name).exists(), name
+        assert (run / name).is_dir() == name.endswith("/"), name
+    assert {path.name for path in run.iterdir()} == {name.split("/")[0] for name in listed}
+    assert {path.name for path in (run / "logs").iterdir()} == {
+        name.removeprefix("logs/") for name in listed if name.startswith("logs/")
+    }
+
+
+def test_the_agent_that_the_readme_shows_is_the_one_that_is_tested(tmp_path, monkeypatch):
+    _, shown, use = python_blocks()
+    example = ROOT / "tests/examples/expected_sarsa.py"
+    assert shown == read(example)
+
+    monkeypatch.syspath_prepend(example.parent)
+    monkeypatch.chdir(tmp_path)
+    assert "steps=12_000" in use
+    names: dict[str, object] = {}
+    exec(compile(use.replace("steps=12_000", "steps=200"), "README.md", "exec"), names)
+    assert names["result"].environment_steps >= 200
+
+
+def test_what_the_readme_says_of_the_agents_test_is_what_it_asks():
+    claim = re.search(r"mean return of ([\d.]+) on catch after ([\d,]+) steps", read(README))
+    test = read(ROOT / "tests/examples/test_expected_sarsa.py")
+    assert f".mean() >= {claim[1]}" in test
+    assert f"steps={claim[2].replace(',', '_')}," in test
+
+
+def test_the_readme_lists_every_agent_and_environment():
+    listed = {code(row[0]): row for row in rows(prose(README))}
+    assert [name for name in listed if name in builders.AGENTS] == list(builders.AGENTS)
+    families = {family.pattern: family for family in envs.families()}
+    assert [name for name in listed if ":" in name] == list(families)
+    for name, family in families.items():
+        _, example, summary, extra = listed[name]
+        assert code(example) == family.example
+        assert summary.replace("`", "") == family.summary
+        assert (code(extra) if extra else None) == family.extra
+
+
+def test_every_agent_has_a_page_that_the_readme_links_to():
+    for name, (cls, _) in builders.AGENTS.items():
+        assert f"[{cls}](docs/agents/{name}.md)" in read(README)
+
+
+@pytest.mark.parametrize("name", builders.AGENTS)
+def test_an_agents_page_gives_every_field_its_value(name):
+    builder = builders.load(name)
+    default = builder().config
+    page = read(ROOT / f"docs/agents/{name}.md").partition("## The config")[2]
+    listed = {code(field): values for field, *values in rows(page)}
+    assert list(listed) == [field.name for field in dataclasses.fields(default)]
+    for field, (value, *of_presets, _) in listed.items():
+        usual = getattr(default, field)
+        assert ast.literal_eval(code(value)) == usual, field
+        for preset, given in zip(builder.presets.values(), of_presets, strict=True):
+            assert getattr(preset, field) == (ast.literal_eval(code(given)) if given else usual), field
+
+
+def definitions(source: str) -> dict[str, ast.ClassDef]:
+    return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+
+
+def fields(node: ast.ClassDef) -> dict[str, str]:
+    """The annotated public names of a class, but for those of the class alone, in their order."""
+    annotated = (n for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name))
+    texts = {n.target.id: ast.unparse(n.annotation) for n in annotated}  # type: ignore[union-attr]
+    return {name: text for name, text in texts.items() if not text.startswith("ClassVar")}
+
+
+def methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    return {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
+
+
+def contracts() -> list[tuple[str, ast.ClassDef]]:
+    """Every class that docs/architecture.md writes down, with the file it is said to be in."""
+    found = []
+    for block in blocks(ARCHITECTURE, "python"):
+        path = re.match(r"# (\S+\.py)\n", block)
+        assert path, "a contract begins with the file it is in"
+        found += [(path[1], node) for node in definitions(block).values()]
+    return found
+
+
+@pytest.mark.parametrize(("path", "said"), contracts(), ids=lambda value: getattr(value, "name", ""))
+def test_contracts_are_as_written_down(path, said):
+    """All fields of a class; of its methods those that are listed, but for parameters that may be left out."""
+    stands = definitions(read(ROOT / path))[said.name]
+    assert [ast.unparse(base) for base in said.bases] == [ast.unparse(base) for base in stands.bases]
+    assert fields(said) == fields(stands)
+    for name, method in methods(said).items():
+        there = methods(stands)[name]
+        assert ast.unparse(method.returns) == ast.unparse(there.returns), name  # type: ignore[arg-type]
+        listed = parameters(method)
+        assert listed == {key: value for key, value in parameters(there).items() if key in listed}, name
+        assert required(there) <= listed.keys(), name
+
+
+def parameters(method: ast.FunctionDef) -> dict[str, str]:
+    every = [*method.args.args, *method.args.kwonlyargs]
+    return {arg.arg: ast.unparse(arg.annotation) for arg in every if arg.annotation}
+
+
+def required(method: ast.FunctionDef) -> set[str]:
+    """The parameters that have no default."""
+    arguments = method.args
+    positional = arguments.args[1 : len(arguments.args) - len(arguments.defaults)]
+    keyword = [a for a, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is None]
+    return {argument.arg for argument in [*positional, *keyword]}
+
+
+def test_the_count_of_what_a_reader_opens_is_honest():
+    text = read(ARCHITECTURE)
+    listed = [
+        [code(row[0]) for row in rows(part.partition("<!-- count: end -->")[0])]
+        for part in re.split(r"<!-- count: (?:path|beside) -->", text)[1:]
+    ]
+    said = re.findall(r"(\d+) files of about ([\d,]+) lines", text)
+    for files, (count, lines) in zip((listed[0], listed[0] + listed[1]), said, strict=True):
+        assert len(set(files)) == len(files) == int(count)
+        actual = sum(len(read(ROOT / file).splitlines()) for file in files)
+        assert int(lines.replace(",", "")) == pytest.approx(actual, rel=0.1)
+
+
+def test_every_file_that_the_readmes_ring_names_is_of_the_ring():
+    links = [row for row in prose(README).splitlines() if row.startswith("| ") and "`acme_ext/" in row]
+    ring = re.search(r"^    (environment -> .*)$", read(README), re.MULTILINE)[1].split(" -> ")
+    assert [row.split("|")[1].strip() for row in links] == ring[:-1]
+    assert ring[-1] == "actor"
