@@ -6,6 +6,7 @@ import pathlib
 import re
 import shlex
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -53,10 +54,14 @@ def rows(text: str) -> Iterator[list[str]]:
             yield [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
 
 
+def search(pattern: str, text: str) -> re.Match[str]:
+    match = re.search(pattern, text, re.MULTILINE)
+    assert match, f"nothing there is as {pattern!r}"
+    return match
+
+
 def code(cell: str) -> str:
-    match = INLINE.match(cell)
-    assert match, f"{cell!r} is no code"
-    return match[1]
+    return search(r"^`([^`]+)`", cell)[1]
 
 
 @every_page
@@ -113,7 +118,7 @@ def trained(tmp_path_factory):
     first = python_blocks()[0]
     assert "steps=50_000" in first
     folder = tmp_path_factory.mktemp("readme")
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         exec(compile(first.replace("steps=50_000", "steps=1_200"), "README.md", "exec"), names)
@@ -130,7 +135,7 @@ def test_the_readme_trains_an_agent_in_ten_lines(trained):
     promised = blocks(README, "text")[0]
     assert f"learning curve: {result.curve}" in promised
     assert (folder / result.curve).is_file()
-    assert len(result.score.returns) == int(re.search(r"# of (\d+) greedy episodes", python_blocks()[0])[1])
+    assert len(result.score.returns) == int(search(r"# of (\d+) greedy episodes", python_blocks()[0])[1])
 
 
 def test_a_run_leaves_what_the_readme_says(trained):
@@ -155,13 +160,13 @@ def test_the_agent_that_the_readme_shows_is_the_one_that_is_tested(tmp_path, mon
     monkeypatch.syspath_prepend(example.parent)
     monkeypatch.chdir(tmp_path)
     assert "steps=12_000" in use
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     exec(compile(use.replace("steps=12_000", "steps=200"), "README.md", "exec"), names)
     assert names["result"].environment_steps >= 200
 
 
 def test_what_the_readme_says_of_the_agents_test_is_what_it_asks():
-    claim = re.search(r"mean return of ([\d.]+) on catch after ([\d,]+) steps", read(README))
+    claim = search(r"mean\s+return\s+of\s+([\d.]+)\s+on\s+catch\s+after\s+([\d,]+)\s+steps", read(README))
     test = read(ROOT / "tests/examples/test_expected_sarsa.py")
     assert f".mean() >= {claim[1]}" in test
     assert f"steps={claim[2].replace(',', '_')}," in test
@@ -265,6 +270,6 @@ def test_the_count_of_what_a_reader_opens_is_honest():
 
 def test_every_file_that_the_readmes_ring_names_is_of_the_ring():
     links = [row for row in prose(README).splitlines() if row.startswith("| ") and "`acme_ext/" in row]
-    ring = re.search(r"^    (environment -> .*)$", read(README), re.MULTILINE)[1].split(" -> ")
+    ring = search(r"^    (environment -> .*)$", read(README))[1].split(" -> ")
     assert [row.split("|")[1].strip() for row in links] == ring[:-1]
     assert ring[-1] == "actor"
