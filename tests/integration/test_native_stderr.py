@@ -1,0 +1,59 @@
+"""Reverb's notes on the terminal, which bypass Python."""
+
+import os
+import sys
+
+import pytest
+
+from acme_ext.replay.server import ReplayServer
+from acme_ext.utils.native import native_stderr
+
+
+def test_notes_are_filtered_by_line_and_all_else_comes_through(capfd):
+    with native_stderr():
+        os.write(2, b"[reverb/cc/platform/default/server.cc:71] Started replay server on port 1\n")
+        os.write(2, b"terminate called ")
+        os.write(2, b"without an active exception\n  [reverb/cc/client.cc:165] Sampler\n")
+        os.write(2, b"W0000 00:00:1 cpu.cc:1] a warning\nI0000 00:00:1 cpu.cc:2] a note\n\n")
+        os.write(2, b"an end without a line's")
+    assert capfd.readouterr().err == "terminate called without an active exception\n\nan end without a line's"
+
+
+def test_python_writes_past_the_filter(capfd):
+    with native_stderr():
+        print("[reverb/ is what a message may begin with", file=sys.stderr)
+    assert capfd.readouterr().err == "[reverb/ is what a message may begin with\n"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_descriptor_and_the_stream_are_restored(capfd, fails):
+    stream, terminal = sys.stderr, os.fstat(2)
+    descriptors = set(os.listdir("/proc/self/fd"))
+    try:
+        with native_stderr():
+            assert os.fstat(2).st_ino != terminal.st_ino
+            if fails:
+                raise ArithmeticError
+    except ArithmeticError:
+        assert fails
+    assert sys.stderr is stream
+    assert (os.fstat(2).st_dev, os.fstat(2).st_ino) == (terminal.st_dev, terminal.st_ino)
+    assert set(os.listdir("/proc/self/fd")) <= descriptors
+    os.write(2, b"[reverb/ again\n")
+    assert capfd.readouterr().err == "[reverb/ again\n"
+
+
+def test_it_nests_and_can_be_used_again(capfd):
+    for _ in range(2):
+        with native_stderr(), native_stderr():
+            os.write(2, b"I0000 a note\nkept\n")
+    assert capfd.readouterr().err == "kept\nkept\n"
+
+
+def test_a_server_of_reverbs_starts_and_ends_silently(capfd):
+    import reverb
+
+    with native_stderr():
+        server = ReplayServer([reverb.Table.queue("table", 3)])
+        server.close()
+    assert capfd.readouterr().err == ""
