@@ -60,7 +60,8 @@ class Actor(acme.core.Actor):
         self._first = np.ones(batch, np.bool_)
         self._extras: Tree = ()
         self._ticks = 0
-        self._steps = 0
+        self.environment_steps = 0
+        """Steps that the run has taken: this actor's own, unless whoever knows of all actors sets it now and then."""
 
         def act(params, keys, ticks, steps, rank, first, observation, state):
             keys = jax.vmap(jax.random.fold_in, (0, None))(keys, ticks)
@@ -79,7 +80,7 @@ class Actor(acme.core.Actor):
             params,
             self._keys,
             np.int32(self._ticks),
-            np.int32(self._steps),
+            np.int32(self.environment_steps),
             self._rank,
             self._first,
             observation,
@@ -99,7 +100,7 @@ class Actor(acme.core.Actor):
     def observe(self, action: Any, next_timestep: dm_env.TimeStep) -> None:
         timestep = self._batch(next_timestep)
         self._first = timestep.step_type == _FIRST
-        self._steps += len(self._first) - int(np.count_nonzero(self._first))
+        self.environment_steps += len(self._first) - int(np.count_nonzero(self._first))
         if self._writer is not None:
             self._writer.add(action if self._batched else np.asarray(action)[None], timestep, self._extras)
 
@@ -108,11 +109,11 @@ class Actor(acme.core.Actor):
 
     def save(self) -> dict[str, int]:
         """Returns what a resumed actor needs to go on with fresh randomness and the schedule where it was."""
-        return {"ticks": self._ticks, "steps": self._steps}
+        return {"ticks": self._ticks, "steps": self.environment_steps}
 
     def restore(self, state: dict[str, int]) -> None:
         """Takes up what `save` returned."""
-        self._ticks, self._steps = state["ticks"], state["steps"]
+        self._ticks, self.environment_steps = state["ticks"], state["steps"]
 
     def _batch(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
         if self._batched:

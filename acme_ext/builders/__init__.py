@@ -17,7 +17,7 @@ def check(name: str) -> None:
         raise UsageError(f"there is no agent {name!r}: {nearest(name, AGENTS)}")
 
 
-def load(name: str) -> type:
+def load(name: str) -> Any:
     """Returns the builder class of an agent by its name on the command line; raises UsageError if there is none."""
     check(name)
     return getattr(importlib.import_module(f"acme_ext.builders.{name}"), AGENTS[name][0])

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import jax
@@ -29,8 +29,11 @@ class Replay(Protocol):
     @property
     def in_order(self) -> bool: ...
     def tables(self) -> list: ...
-    def writer(self, client: Any, num_envs: int, *, max_pending: int | None = None) -> Any: ...
-    def dataset(self, client: Any, num_batches: int = 1) -> Any: ...
+    def writer(
+        self, client: Any, num_envs: int, *, max_pending: int | None = ..., on_wait: Callable[[], None] = ...
+    ) -> Any: ...
+    def dataset(self, client: Any, num_batches: int = 1, *, on_wait: Callable[[], None] = ...) -> Any: ...
+    def split(self, shards: int) -> "Replay": ...
     def decode(self, rows: Array) -> Any: ...
     def samples_allowed(self, inserts: int) -> float: ...
 
@@ -77,13 +80,13 @@ class Builder(abc.ABC):
         core: LearnerCore,
         replay: Replay,
         dataset: Iterator[Any],
-        client: Any,
+        clients: Sequence[Any],
         key: Array,
         *,
         devices: Sequence[jax.Device] | None = None,
     ) -> Learner:
-        """Returns the learner, which reads `dataset` (of `sgd_steps_per_call` batches) and sends priorities to
-        `client`.
+        """Returns the learner, which reads `dataset` (of `sgd_steps_per_call` batches) and sends priorities to the
+        Reverb `clients`, one for each shard of the replay.
         """
         return Learner(
             core,
@@ -92,7 +95,7 @@ class Builder(abc.ABC):
             key,
             batch_size=replay.batch_size,
             steps_per_call=self.sgd_steps_per_call,
-            priorities=PriorityUpdater(client, replay.table) if replay.prioritized else None,
+            priorities=PriorityUpdater(clients, replay.table) if replay.prioritized else None,
             devices=devices,
         )
 

@@ -185,8 +185,8 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
     family = by_name[prefix]
     missing = [module for module in family.needs if importlib.util.find_spec(module) is None]
     if missing:
-        install = f"acme_ext[{family.extra}]" if family.extra else "acme_ext"
-        raise UsageError(f'{environment!r} needs {", ".join(missing)}, not installed here: pip install "{install}".')
+        install = f'-e ".[{family.extra}]"' if family.extra else "-e ."
+        raise UsageError(f"{environment!r} needs {', '.join(missing)}, not installed here: pip install {install}")
     backend: Backend = getattr(importlib.import_module(f"acme_ext.envs.{family.name}"), family.backend)()
     name = backend.canonical(rest)
     names = backend.names()

@@ -1,4 +1,4 @@
-"""Running an experiment: in one process (`run`), or from the command line (`launch.cli`)."""
+"""Running an experiment: in one process (`run`), as a program (`run_program`), or from the command line."""
 
 import importlib
 from typing import Any
@@ -9,6 +9,9 @@ _WHERE = {
     "Checkpoints": "experiment",
     "run": "local",
     "Result": "local",
+    "evaluate_run": "evaluation",
+    "Topology": "program",
+    "run_program": "distributed",
 }
 
 

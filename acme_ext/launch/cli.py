@@ -44,6 +44,9 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--seed", type=int, default=0, metavar="N", help="of all that can be seeded (%(default)s)")
     train.add_argument("--num-envs", type=_count, default=1, metavar="N", help="stepped together (%(default)s)")
     train.add_argument(
+        "--devices", type=_count, default=1, metavar="N", help="that the learner's batch is split over (%(default)s)"
+    )
+    train.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent's config"
     )
     train.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
@@ -55,6 +58,23 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--run-dir", metavar="DIR", help="(runs/AGENT-ENVIRONMENT-sSEED)")
     train.add_argument(
         "--fresh", action="store_true", help="start anew: delete what an earlier run left in the directory"
+    )
+    train.add_argument("--actors", type=_count, metavar="N", help="run as a program with so many actors")
+    train.add_argument(
+        "--on",
+        choices=("processes", "threads"),
+        help="where the nodes of a program run (processes); implies --actors 1",
+    )
+    train.add_argument("--replay-shards", type=_count, default=1, metavar="N", help="of a program (%(default)s)")
+    train.add_argument(
+        "--restart",
+        type=int,
+        default=0,
+        metavar="N",
+        help="times that a program's actors and evaluator are started again",
+    )
+    train.add_argument(
+        "--open-ports", action="store_true", help="let the network reach a program's ports: whoever does can run code"
     )
     train.add_argument("--quiet", action="store_true", help="no progress line")
     train.set_defaults(command=_train)
@@ -121,6 +141,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
         steps=options.steps,
         seed=options.seed,
         num_envs=options.num_envs,
+        num_devices=options.devices,
         environment_options=environment_options,
         evaluation=Evaluation(**given(every=options.eval_every, final_episodes=options.eval_episodes)),
         checkpoints=Checkpoints(**given(every_s=options.checkpoint_every)),
@@ -130,10 +151,11 @@ def experiment_from(options: argparse.Namespace) -> Any:
 
 def _train(options: argparse.Namespace) -> int:
     experiment = experiment_from(options)
-    from acme_ext.launch import local
-    from acme_ext.utils.native import native_stderr
+    if options.actors or options.on:
+        result = _run_program(experiment, options)
+    else:
+        from acme_ext.launch import local
 
-    with native_stderr():
         result = local.run(experiment, fresh=options.fresh, quiet=options.quiet)
     if result.stopped_by is not None:
         print(f"stopped at step {result.environment_steps:,}; the same command goes on. {result.run_dir}")
@@ -144,6 +166,20 @@ def _train(options: argparse.Namespace) -> int:
     print(f"curve       {result.curve}")
     print(f"everything  {result.run_dir}")
     return 0
+
+
+def _run_program(experiment: Any, options: argparse.Namespace) -> Any:
+    from acme_ext.launch import distributed
+    from acme_ext.launch.program import Topology
+
+    return distributed.run_program(
+        experiment,
+        Topology(options.actors or 1, options.replay_shards),
+        fresh=options.fresh,
+        on=options.on or "processes",
+        restarts=options.restart,
+        private=not options.open_ports,
+    )
 
 
 def _evaluate(options: argparse.Namespace) -> int:

@@ -190,7 +190,7 @@ def check_extras(requirements: Iterable["Requirement"], version_of: VersionOf) -
         parts = [(r, version_of(r.name)) for r in extras[extra]]
         missing = [r.name for r, version in parts if version is None]
         wrong = [f"{r.name} {v} ({r.specifier} is needed)" for r, v in parts if v and not r.specifier.contains(v, True)]
-        mend = f"pip install '{DISTRIBUTION}[{extra}]'"
+        mend = f"pip install -e '.[{extra}]'"
         if missing:
             yield Finding("ok", f"optional {extra}: not installed ({', '.join(missing)})", mend)
         elif wrong:

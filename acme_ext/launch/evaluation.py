@@ -10,9 +10,10 @@ import numpy as np
 from acme_ext import builders, envs
 from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.variables import VariableClient
+from acme_ext.builders.base import Builder
 from acme_ext.errors import UsageError
 from acme_ext.launch import settings
-from acme_ext.launch.experiment import Evaluation, Experiment
+from acme_ext.launch.experiment import EnvironmentFactory, Evaluation, Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.rundir import RunDirectory
@@ -90,12 +91,20 @@ class _Saved(acme.core.VariableSource):
         return [self._variables[name] for name in names]
 
 
-def evaluate_run(path: str | os.PathLike[str], episodes: int | None = None) -> Score:
+def evaluate_run(
+    path: str | os.PathLike[str],
+    episodes: int | None = None,
+    *,
+    builder: Builder | None = None,
+    environment: EnvironmentFactory | None = None,
+) -> Score:
     """Evaluates the agent of a run's latest good checkpoint, on the seeds of the run's own evaluations; writes nothing.
 
     Args:
         path: the run directory.
         episodes: None takes as many as the run's last evaluation.
+        builder: the run's agent, where it is not one of `acme-ext list`.
+        environment: the run's environment, where it has no name.
 
     Raises:
         UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own
@@ -104,24 +113,25 @@ def evaluate_run(path: str | os.PathLike[str], episodes: int | None = None) -> S
     rundir = RunDirectory.open(path)
     described = rundir.read_config()
     evaluation = settings.from_json(Evaluation, described["run"]["evaluation"])
-    if described["agent"] not in builders.AGENTS or ":" not in described["environment"]:
+    known = described["agent"] in builders.AGENTS and ":" in described["environment"]
+    if not known and (builder is None or environment is None):
         raise UsageError(
             f"{path} was made by a script, with agent {described['agent']!r} on {described['environment']!r}: "
-            "evaluate it there, with launch.Evaluator."
+            "evaluate it there, by launch.evaluate_run with its builder and its environment."
         )
-    builder_class = builders.load(described["agent"])
-    builder = builder_class()
-    builder = builder_class(settings.from_json(type(builder.config), described["config"]))
+    if builder is None:
+        builder_class = builders.load(described["agent"])
+        builder = builder_class(settings.from_json(type(builder_class().config), described["config"]))
     experiment = Experiment(
         builder,
-        described["environment"],
+        environment or described["environment"],
         seed=described["seed"],
         environment_options=described["environment_options"],
         evaluation=evaluation,
     )
-    environment = experiment.make_environment(1, evaluation=True)
-    spec = envs.make_spec(environment)
-    environment.close()
+    instance = experiment.make_environment(1, evaluation=True)
+    spec = envs.make_spec(instance)
+    instance.close()
     core = builder.make_core(spec)
     restored = CheckpointStore(rundir.checkpoints).restore({"learner": core.abstract_state()})
     if restored is None:

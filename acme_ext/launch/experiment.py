@@ -60,7 +60,8 @@ class Experiment:
         steps: the run's budget, environment steps of all its actors. A finished run given more goes on.
         seed: of everything that can be seeded.
         num_envs: environments that an actor steps together.
-        environment_options: the family's own, see `acme-ext list`.
+        num_devices: devices that the learner's batch is split over.
+        environment_options: the family's own, see its module in `acme_ext.envs`.
         evaluation, checkpoints: see there.
         run_dir: where everything is left; by default `runs/AGENT-ENVIRONMENT-sSEED` under the current folder.
     """
@@ -70,14 +71,16 @@ class Experiment:
     steps: int = 50_000
     seed: int = 0
     num_envs: int = 1
+    num_devices: int = 1
     environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
     run_dir: str | None = None
 
     def __post_init__(self):
-        if self.num_envs < 1 or self.steps < 1:
-            raise UsageError(f"steps and num_envs must be at least 1, not {self.steps} and {self.num_envs}.")
+        for name in ("steps", "num_envs", "num_devices"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}: it must be at least 1.")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed is {self.seed}: it must lie in [0, 2**31).")
 
@@ -121,6 +124,15 @@ class Experiment:
             evaluation=evaluation,
             **self.environment_options,
         )
+
+    def devices(self) -> list[jax.Device] | None:
+        """Returns the learner's devices, or None for JAX's default; raises UsageError if there are fewer."""
+        if self.num_devices == 1:
+            return None
+        devices = jax.local_devices()
+        if len(devices) < self.num_devices:
+            raise UsageError(f"num_devices is {self.num_devices}, and JAX sees {len(devices)} here.")
+        return devices[: self.num_devices]
 
     def key(self, part: str) -> Array:
         """Returns the random key of a part of the run: `learner`, `actor` or `evaluator`."""

@@ -18,8 +18,9 @@ from acme_ext.launch.evaluation import Evaluator, Score
 from acme_ext.launch.experiment import Experiment, check
 from acme_ext.launch.interrupt import graceful
 from acme_ext.launch.meter import SampleMeter
-from acme_ext.launch.store import RunStore, open_run
+from acme_ext.launch.store import RunStore, hold, prepare, replay_folder
 from acme_ext.replay.server import ReplayServer
+from acme_ext.utils.native import native_stderr
 from acme_ext.utils.progress import ProgressLine
 from acme_ext.utils.watchdog import Watchdog
 
@@ -58,6 +59,7 @@ def run(
         RunError: the run had to stop (its loss was not finite, the disk is full, ...); the last good checkpoint stands.
     """
     with contextlib.ExitStack() as stack:
+        stack.enter_context(native_stderr())
         environment = experiment.make_environment(experiment.num_envs)
         stack.callback(environment.close)
         check(experiment, envs.make_spec(environment))
@@ -65,7 +67,7 @@ def run(
         report = progress.print if progress else print
         if progress:
             stack.enter_context(progress)
-        store = stack.enter_context(open_run(experiment, report, fresh=fresh))
+        store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
         return _Run(experiment, environment, store, progress, report, observers, stack).run()
 
 
@@ -97,11 +99,13 @@ class _Run:
             stack.callback(environment.close)
 
         replay = builder.make_replay(spec)
-        self.replay = ReplayServer(replay.tables(), scratch=store.rundir.replay, restore=store.replay_folder(restored))
+        self.replay = ReplayServer(replay.tables(), scratch=store.rundir.replay, restore=replay_folder(restored))
         dataset = replay.dataset(self.replay.client, builder.sgd_steps_per_call)
         stack.callback(self.replay.close)
         stack.callback(dataset.close, wake=True)
-        self.learner = builder.make_learner(core, replay, dataset, self.replay.client, experiment.key("learner"))
+        self.learner = builder.make_learner(
+            core, replay, dataset, [self.replay.client], experiment.key("learner"), devices=experiment.devices()
+        )
         stack.callback(self.learner.close)
         self.writer = replay.writer(self.replay.client, experiment.num_envs)
         stack.callback(self.writer.close)
@@ -184,7 +188,7 @@ class _Run:
             self._evaluate(self.experiment.evaluation.episodes)
         if time.monotonic() - self.logged_at >= _LOG_EVERY_S:
             self._log_learner()
-        if self.store.save_due():
+        if self.store.checkpoints.due():
             self._save()
 
     def _pass_evaluations(self) -> bool:
@@ -229,8 +233,9 @@ class _Run:
             "learner_steps": self.learner.steps,
             "next_evaluation": self.next_evaluation,
             "part": self.part,
+            "wall_time_s": self.store.wall_time_s,
         }
-        self.store.save(self.steps, {"learner": self.learner.save()}, state, self.replay)
+        self.store.checkpoints.save(self.steps, {"learner": self.learner.save()}, state, self.replay)
 
     def _result(self, *, score: Score | None = None, curve: Any = None, stopped_by: int | None = None) -> Result:
         return Result(self.store.rundir.path, self.steps, self.learner.steps, score, curve, stopped_by)

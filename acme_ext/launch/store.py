@@ -1,22 +1,70 @@
 """A run's directory at work: refused, resumed, logged to and saved to. The same for every way of running."""
 
 import contextlib
+import pathlib
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from acme_ext.errors import UsageError
-from acme_ext.launch.experiment import Experiment
+from acme_ext.launch.experiment import Checkpoints, Experiment
 from acme_ext.learning.checkpoints import CheckpointStore, Restored
-from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
+
+
+class SavesReplay(Protocol):
+    """Something that writes a replay's contents to a folder which doesn't exist yet."""
+
+    def checkpoint(self, folder: pathlib.Path) -> None: ...
+
 
 LABELS = ("actor", "learner", "evaluator")
 """The logs of a run; the x axis of each is `environment_steps`."""
 
 _REPLAY = "replay"  # the folder of a checkpoint that holds Reverb's own
+
+
+class RunCheckpoints:
+    """A run's checkpoints: learner, state and replay.
+
+    Args:
+        rundir: the run's directory.
+        settings: when and what to save.
+        report: told of what the user should know.
+    """
+
+    def __init__(self, rundir: RunDirectory, settings: Checkpoints, report: Callable[[str], None]):
+        self._settings = settings
+        self._store = CheckpointStore(rundir.checkpoints, settings.keep, report=report)
+        self._saved_at = time.monotonic()
+
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        return time.monotonic() - self._saved_at >= self._settings.every_s
+
+    def save(self, steps: int, trees: Mapping[str, Any], state: Mapping[str, Any], replay: SavesReplay) -> None:
+        """Saves a checkpoint at environment step `steps`: trees of arrays, a state of plain JSON, and the replay if
+        asked for.
+        """
+
+        def save_replay(folder: pathlib.Path) -> None:
+            replay.checkpoint(folder / _REPLAY)
+
+        self._store.save(steps, trees, {"state": state}, save_replay if self._settings.replay else None)
+        self._saved_at = time.monotonic()
+
+    def restore(self, templates: Mapping[str, Any]) -> Restored | None:
+        """Returns the latest good checkpoint; None for a run that has none."""
+        return self._store.restore(templates)
+
+
+def replay_folder(restored: Restored | None) -> pathlib.Path | None:
+    """Returns the folder of a checkpoint that holds the replay, or None."""
+    if restored is None or not (restored.path / _REPLAY).is_dir():
+        return None
+    return restored.path / _REPLAY
 
 
 class RunStore:
@@ -30,11 +78,9 @@ class RunStore:
 
     def __init__(self, rundir: RunDirectory, experiment: Experiment, report: Callable[[str], None]):
         self.rundir = rundir
-        self._checkpoints, self._budget = experiment.checkpoints, experiment.steps
-        self._store = CheckpointStore(rundir.checkpoints, experiment.checkpoints.keep, report=report)
+        self.checkpoints = RunCheckpoints(rundir, experiment.checkpoints, report)
         self._loggers: dict[str, Any] = {}
         self._elapsed, self._started = 0.0, time.monotonic()
-        self._saved_at = time.monotonic()
 
     @property
     def wall_time_s(self) -> float:
@@ -47,40 +93,17 @@ class RunStore:
             self._loggers[label] = loggers.make_logger(self.rundir, label, step_key="environment_steps")
         self._loggers[label].write({**row, "wall_time_s": round(self.wall_time_s, 3)})
 
-    def save_due(self) -> bool:
-        """Whether it is time for a checkpoint."""
-        return time.monotonic() - self._saved_at >= self._checkpoints.every_s
-
-    def save(self, steps: int, trees: Mapping[str, Any], state: Mapping[str, Any], replay: ReplayServer) -> None:
-        """Saves a checkpoint at environment step `steps`: trees of arrays, a state of plain JSON, and the replay if
-        asked for.
-        """
-        extra = None
-        if self._checkpoints.replay:
-            extra = lambda folder: replay.checkpoint(folder / _REPLAY)  # noqa: E731
-        self._store.save(steps, trees, {"state": {**state, "wall_time_s": self.wall_time_s}}, extra)
-        self._saved_at = time.monotonic()
-
     def restore(self, templates: Mapping[str, Any]) -> Restored | None:
         """Returns the latest good checkpoint, and makes the logs end where it was saved; None for a run that has
         none.
         """
-        restored = self._store.restore(templates)
+        restored = self.checkpoints.restore(templates)
         for label in LABELS:
-            last = restored.steps if restored else -1
-            if label == "evaluator" and last >= self._budget:
-                last -= 1  # the evaluation at the end is made again
             if loggers.csv_path(self.rundir, label).exists():
-                loggers.truncate(self.rundir, label, "environment_steps", last)
+                loggers.truncate(self.rundir, label, "environment_steps", restored.steps if restored else -1)
         if restored is not None:
             self._elapsed = restored.info["state"]["wall_time_s"]
         return restored
-
-    def replay_folder(self, restored: Restored | None) -> Any:
-        """Returns the folder of a checkpoint that holds the replay, or None."""
-        if restored is None or not (restored.path / _REPLAY).is_dir():
-            return None
-        return restored.path / _REPLAY
 
     def close(self) -> None:
         """Closes the logs."""
@@ -88,25 +111,26 @@ class RunStore:
             logger.close()
 
 
-@contextlib.contextmanager
-def open_run(experiment: Experiment, report: Callable[[str], None], *, fresh: bool = False) -> Iterator[RunStore]:
-    """Holds an experiment's directory for one run; what an earlier part of the run left there is gone on with.
+def prepare(
+    experiment: Experiment, *, fresh: bool = False, arrangement: Mapping[str, Any] | None = None
+) -> RunDirectory:
+    """Readies an experiment's directory for a run; what an earlier part of the run left there is gone on with.
 
     Args:
         experiment: what is to be run.
-        report: told of what the user should know.
+        arrangement: what else of the run must be the same to go on with it.
         fresh: deletes what an earlier run left in the directory and starts anew.
 
     Raises:
         UsageError: the directory holds another experiment (the fields that differ are named), or is in use, or can't be
             written, or holds files that are no run's.
     """
-    description = experiment.describe()
+    description = {**experiment.describe(), **(arrangement or {})}
     path = experiment.directory
     if path.is_dir() and any(path.iterdir()):
         there = RunDirectory.open(path) if (path / "config.json").is_file() else None
         # Others too call a file config.json, and theirs isn't ours to delete.
-        ours = _only_remains(path) if there is None else description.keys() <= there.read_config().keys()
+        ours = _only_remains(path) if there is None else experiment.describe().keys() <= there.read_config().keys()
         if not ours:
             raise UsageError(f"{path} is neither empty nor a run directory: choose another.")
         if there is not None and not fresh:
@@ -128,6 +152,13 @@ def open_run(experiment: Experiment, report: Callable[[str], None], *, fresh: bo
         # Replay scratch of a killed part of the run.
         shutil.rmtree(rundir.replay, ignore_errors=True)
         rundir.replay.mkdir()
+    return rundir
+
+
+@contextlib.contextmanager
+def hold(rundir: RunDirectory, experiment: Experiment, report: Callable[[str], None]) -> Iterator[RunStore]:
+    """Holds a prepared directory for one run."""
+    with rundir.lock():
         store = RunStore(rundir, experiment, report)
         try:
             yield store

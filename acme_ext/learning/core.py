@@ -63,6 +63,10 @@ class State(NamedTuple):
     max_priority: Array  # [] float32, the largest priority any item was given so far
 
 
+def _norm(tree: Tree) -> Array:
+    return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
+
+
 def importance_weights(probability: Array, exponent: Array | float) -> Array:
     """Returns importance weights `[B]`, scaled by the largest of the batch (Schaul et al. 2016, section 3.4).
 
@@ -132,7 +136,7 @@ def single_loss_core(
             steps=steps,
             max_priority=max_priority,
         )
-        metrics = {"loss": value, "gradient_norm": optax.global_norm(gradient), **output.metrics}
+        metrics = {"loss": value, "gradient_norm": _norm(gradient), **output.metrics}
         return new_state, metrics, output.priority
 
     return LearnerCore(init, step, variables)

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,12 @@ class PriorityUpdater:
     priorities are never older than a few learner calls.
 
     Args:
-        client: a Reverb client.
+        clients: Reverb clients; of several, each is a shard that gave an equal part of every batch, in this order.
         table: the table that the items came from.
     """
 
-    def __init__(self, client: Any, table: str):
-        self._client, self._table = client, table
+    def __init__(self, clients: Sequence[Any], table: str):
+        self._clients, self._table = clients, table
         self._queue: queue.Queue[tuple[np.ndarray, Array] | None] = queue.Queue(maxsize=4)
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="priorities", daemon=True)
@@ -47,9 +48,15 @@ class PriorityUpdater:
             if self._error is not None:
                 continue  # keep the queue moving, so that `put` gets to raise
             try:
-                keys, priorities = job
-                self._client.mutate_priorities(
-                    self._table, dict(zip(keys.tolist(), np.asarray(priorities).ravel().tolist(), strict=True))
-                )
+                keys, values = job
+                values = np.asarray(values)
+                # Of the B items of a batch each shard gave B / shards, side by side.
+                parts = (*values.shape[:-1], len(self._clients), -1)
+                keys, values = keys.reshape(parts), values.reshape(parts)
+                for shard, client in enumerate(self._clients):
+                    pairs = zip(
+                        keys[..., shard, :].ravel().tolist(), values[..., shard, :].ravel().tolist(), strict=True
+                    )
+                    client.mutate_priorities(self._table, dict(pairs))
             except Exception as error:
                 self._error = error

@@ -1,11 +1,17 @@
 """Batches of packed rows out of a Reverb table."""
 
 import contextlib
+import itertools
 import queue
 import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+
+_WAIT_S = 0.2
+_WAITS_A_LOOK = 50  # between looks whether the server is there, while no batch comes
+_ANSWER_S = 60  # that the server may take to answer; saving a large table keeps it busy
 
 
 class RawBatch(NamedTuple):
@@ -27,12 +33,22 @@ class Dataset:
         table: the table.
         shape: of an item's one column, uint8.
         size: items in a batch.
+        on_wait: called a few times a second while a reader waits for a batch; may raise to end the wait.
     """
 
-    def __init__(self, client: Any, table: str, shape: tuple[int, ...], size: int):
+    def __init__(
+        self,
+        client: Any,
+        table: str,
+        shape: tuple[int, ...],
+        size: int,
+        *,
+        on_wait: Callable[[], None] = lambda: None,
+    ):
         from tensorflow.python.eager import cancellation
 
         self._client, self._table, self._shape, self._size = client, table, shape, size
+        self._on_wait = on_wait
         self._queue: queue.Queue[RawBatch | Exception] = queue.Queue(maxsize=1)
         self._closed = False
         self._cancellation = cancellation.CancellationManager()
@@ -43,11 +59,24 @@ class Dataset:
         return self
 
     def __next__(self) -> RawBatch:
-        batch = self._queue.get()
+        for looks in itertools.count(1):
+            with contextlib.suppress(queue.Empty):
+                batch = self._queue.get(timeout=_WAIT_S)
+                break
+            self._on_wait()
+            if looks % _WAITS_A_LOOK == 0:
+                self._look()
         if isinstance(batch, Exception):
             self._queue.put(batch)
             raise RuntimeError(f"table {self._table!r} could not be sampled") from batch
         return batch
+
+    def _look(self) -> None:
+        """Raises RuntimeError if the server is gone: Reverb's readers would wait for it for ever."""
+        try:
+            self._client.server_info(timeout=_ANSWER_S)
+        except Exception as error:
+            raise RuntimeError(f"table {self._table!r} could not be sampled: its server does not answer") from error
 
     def close(self, *, wake: bool = False) -> None:
         """Ends the thread.
@@ -60,11 +89,12 @@ class Dataset:
         # It returns when the reader has looked up.
         cancel = threading.Thread(target=self._cancellation.start_cancel, name="cancel", daemon=True)
         cancel.start()
-        writer = self._client.trajectory_writer(num_keep_alive_refs=1) if wake else None
+        writer: Any = self._client.trajectory_writer(num_keep_alive_refs=1) if wake else None
         while self._thread.is_alive() or cancel.is_alive():
             if writer is not None:
-                writer.append(np.zeros(self._shape, np.uint8))
-                writer.create_item(self._table, 1.0, writer.history[-1])
+                for _ in range(32):
+                    writer.append(np.zeros(self._shape, np.uint8))
+                    writer.create_item(self._table, 1.0, writer.history[-1])
             with contextlib.suppress(queue.Empty):
                 self._queue.get_nowait()
             (self._thread if self._thread.is_alive() else cancel).join(0.001)

@@ -7,7 +7,7 @@ import numpy as np
 import tree
 
 from acme_ext.replay.layout import Layout
-from acme_ext.replay.sinks import Sink
+from acme_ext.replay.sinks import OnWait, Sink
 from acme_ext.types import Transition, Tree
 
 PriorityFn = Callable[[np.ndarray, np.ndarray, Tree, Tree], np.ndarray]
@@ -39,6 +39,7 @@ class NStepWriter:
         keep_extras: whether the transition's rows hold the extras (`layout` says which).
         max_pending: rows that may wait for the server before the writer blocks; None never blocks, for a process whose
             own learner has to make room.
+        on_wait: called a few times a second while the writer waits for the server; may raise to end the wait.
     """
 
     def __init__(
@@ -54,10 +55,11 @@ class NStepWriter:
         priority: PriorityFn | None = None,
         keep_extras: bool = False,
         max_pending: int | None = None,
+        on_wait: OnWait = lambda: None,
     ):
         self._layout, self._sink, self._n, self._gamma = layout, sink, n_step, discount
         self._clip, self._priority, self._keep_extras = max_abs_reward, priority, keep_extras
-        self._max_pending = max_pending
+        self._max_pending, self._on_wait = max_pending, on_wait
         self._starts = max(1, burst // num_envs)  # steps whose transitions leave together
         # Ticks 0..ticks of a timeline: a timestep each, and the action taken at it for all but the newest.
         self._ticks = self._starts + n_step
@@ -110,7 +112,7 @@ class NStepWriter:
 
     def wait(self) -> None:
         """Blocks until the server has confirmed every row sent."""
-        self._sink.flush(0)
+        self._sink.flush(0, self._on_wait)
 
     def close(self) -> None:
         """Ends the connection; what the server hasn't confirmed is dropped."""
@@ -174,7 +176,7 @@ class NStepWriter:
         self._sink.append(self._layout.pack(leaves), priorities)
         self.inserted += len(time)
         if self._max_pending is not None:
-            self._sink.flush(self._max_pending)
+            self._sink.flush(self._max_pending, self._on_wait)
 
 
 def transition_spec(spec, extras: Tree = ()) -> Transition:

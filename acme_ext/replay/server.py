@@ -15,9 +15,17 @@ class ReplayServer:
         tables: `reverb.Table`s.
         scratch: an existing folder, best on the file system that checkpoints go to; None takes the system's.
         restore: a folder that `checkpoint` wrote, whose contents the tables (the same ones) start with.
+        port: where to listen; None chooses one.
     """
 
-    def __init__(self, tables: list, *, scratch: pathlib.Path | None = None, restore: pathlib.Path | None = None):
+    def __init__(
+        self,
+        tables: list,
+        *,
+        scratch: pathlib.Path | None = None,
+        restore: pathlib.Path | None = None,
+        port: int | None = None,
+    ):
         import reverb
 
         # Reverb names its checkpoints itself: it writes into a scratch folder, and each is then moved to its place.
@@ -26,7 +34,7 @@ class ReplayServer:
             path=self._scratch, fallback_checkpoint_path=str(restore) if restore else None
         )
         try:
-            self._server = reverb.Server(tables, checkpointer=checkpointer)
+            self._server = reverb.Server(tables, port=port, checkpointer=checkpointer)
         except Exception as error:
             shutil.rmtree(self._scratch, ignore_errors=True)
             raise RunError(f"the replay server did not start: {error}") from error
@@ -45,7 +53,7 @@ class ReplayServer:
 
     def describe(self) -> str:
         """Returns the state of every table's rate limiter, to explain why nothing moves."""
-        return "; ".join(_describe(name, info) for name, info in self.client.server_info().items())
+        return describe_tables(self.client)
 
     def checkpoint(self, folder: pathlib.Path) -> None:
         """Writes the tables' contents to a folder that doesn't exist yet."""
@@ -55,6 +63,11 @@ class ReplayServer:
         """Stops the server; readers and writers of it fail from now on."""
         self._server.stop()
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def describe_tables(client: Any) -> str:
+    """Returns the state of the rate limiters of every table of a `reverb.Client`'s server."""
+    return "; ".join(_describe(name, info) for name, info in client.server_info(timeout=10).items())
 
 
 def _describe(name: str, info: Any) -> str:

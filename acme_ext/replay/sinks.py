@@ -1,8 +1,12 @@
 """Where packed rows leave for a Reverb table."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+
+OnWait = Callable[[], None]
+_WAIT_MS = 200
 
 
 class Sink(Protocol):
@@ -13,8 +17,10 @@ class Sink(Protocol):
         server.
         """
 
-    def flush(self, pending: int) -> None:
-        """Waits until at most `pending` rows are not yet confirmed by the server, which its rate limit may delay."""
+    def flush(self, pending: int, on_wait: OnWait) -> None:
+        """Waits until at most `pending` rows are not yet confirmed by the server, which its rate limit may delay;
+        `on_wait` is called a few times a second meanwhile, and may raise to end the wait.
+        """
 
     def close(self) -> None:
         """Ends the connection at once."""
@@ -36,8 +42,8 @@ class StructuredSink:
         for row in rows:
             append(row)
 
-    def flush(self, pending: int) -> None:
-        self._writer.flush(pending)
+    def flush(self, pending: int, on_wait: OnWait) -> None:
+        _flush(self._writer, pending, on_wait)
 
     def close(self) -> None:
         self._writer = None  # Reverb's writers end with their last reference
@@ -57,8 +63,19 @@ class PrioritySink:
             writer.append(row)
             writer.create_item(table, priority, writer.history[-1])
 
-    def flush(self, pending: int) -> None:
-        self._writer.flush(pending)
+    def flush(self, pending: int, on_wait: OnWait) -> None:
+        _flush(self._writer, pending, on_wait)
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _flush(writer: Any, pending: int, on_wait: OnWait) -> None:
+    from reverb import errors
+
+    while True:
+        try:
+            writer.flush(pending, timeout_ms=_WAIT_MS)
+            return
+        except errors.DeadlineExceededError:
+            on_wait()

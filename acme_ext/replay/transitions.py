@@ -104,8 +104,10 @@ class TransitionReplay:
             )
         ]
 
-    def writer(self, client, num_envs: int, *, max_pending: int | None = None) -> nstep.NStepWriter:
-        """Returns a writer for `num_envs` environments that step together (`max_pending`: see NStepWriter)."""
+    def writer(
+        self, client, num_envs: int, *, max_pending: int | None = None, on_wait: sinks.OnWait = lambda: None
+    ) -> nstep.NStepWriter:
+        """Returns a writer for `num_envs` environments that step together; see NStepWriter for the rest."""
         layout = self._layout
         if self.prioritized:
             sink: sinks.Sink = sinks.PrioritySink(client, self.table)
@@ -122,15 +124,30 @@ class TransitionReplay:
             priority=self.priority,
             keep_extras=bool(self.extras),
             max_pending=max_pending,
+            on_wait=on_wait,
         )
 
-    def dataset(self, client, num_batches: int = 1) -> Dataset:
+    def dataset(self, client, num_batches: int = 1, *, on_wait: sinks.OnWait = lambda: None) -> Dataset:
         """Iterates over `num_batches` batches at a time, end to end in one RawBatch of `num_batches * batch_size`
         rows.
         """
         shape = (self._layout.nbytes,)
         size = self.batch_size * num_batches
-        return Dataset(client, self.table, shape, size)
+        return Dataset(client, self.table, shape, size, on_wait=on_wait)
+
+    def split(self, shards: int) -> "TransitionReplay":
+        """Returns one of `shards` equal parts of this replay, on a server each, that act as one together."""
+        if self.batch_size % shards:
+            raise UsageError(f"batch_size {self.batch_size} does not divide over {shards} replay shards.")
+        limit = self.limit
+        if limit is not None:
+            tolerance = None
+            if limit.tolerance is not None:
+                tolerance = max(limit.tolerance / shards, 1.0, limit.samples_per_insert or 1.0)
+            limit = dataclasses.replace(limit, min_size=-(-limit.min_size // shards), tolerance=tolerance)
+        return dataclasses.replace(
+            self, batch_size=self.batch_size // shards, max_size=-(-self.max_size // shards), limit=limit
+        )
 
     def decode(self, rows: Array) -> Transition:
         """Takes rows of bytes `[B, nbytes]` apart; pure, for use inside a compiled step."""

@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from typing import TextIO
 
 _CHATTER = (b"[reverb/", b"I0000", b"W0000")
 
@@ -16,13 +17,14 @@ def native_stderr() -> Iterator[None]:
     Python's own stderr is untouched: only what is written to file descriptor 2 behind Python's back is filtered, by
     line.
     """
-    sys.stderr.flush()
+    python_stderr = sys.stderr
+    python_stderr.flush()
     terminal = os.dup(2)
     reader, writer = os.pipe()
     os.dup2(writer, 2)
     os.close(writer)
-    python_stderr = sys.stderr
-    sys.stderr = os.fdopen(os.dup(terminal), "w", buffering=1)
+    if _writes_to_descriptor_2(python_stderr):  # a notebook's, say, has its own way to the reader
+        sys.stderr = os.fdopen(os.dup(terminal), "w", buffering=1)
 
     def pump() -> None:
         with os.fdopen(reader, "rb") as lines:
@@ -40,3 +42,10 @@ def native_stderr() -> Iterator[None]:
         os.dup2(terminal, 2)  # closes the pipe's last writer, so that the thread ends
         thread.join(1.0)
         os.close(terminal)
+
+
+def _writes_to_descriptor_2(stream: TextIO) -> bool:
+    try:
+        return stream.fileno() == 2
+    except (OSError, ValueError):  # it has none
+        return False

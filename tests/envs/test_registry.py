@@ -204,7 +204,7 @@ def test_a_backend_that_is_not_installed_names_its_extra(family, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in family.needs else found(name))
     with pytest.raises(UsageError) as error:
         envs.check(family.example)
-    assert f'pip install "acme_ext[{family.extra}]"' in str(error.value)
+    assert f'pip install -e ".[{family.extra}]"' in str(error.value)
 
 
 @pytest.mark.parametrize("family", envs.families())

@@ -69,7 +69,7 @@ def test_optional_parts_are_told_by_their_extra():
     installed = {"ale-py": "0.11.0", "envpool": "0.6.0"}
     atari, envpool = doctor.check_extras(REQUIREMENTS, installed.get)
     assert atari == doctor.Finding(
-        "ok", "optional atari: not installed (opencv-python-headless)", "pip install 'acme-ext[atari]'"
+        "ok", "optional atari: not installed (opencv-python-headless)", "pip install -e '.[atari]'"
     )
     assert envpool.level == "warning"
     assert "envpool 0.6.0 (>=0.8.4 is needed)" in envpool.what

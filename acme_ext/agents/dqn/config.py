@@ -60,14 +60,15 @@ ATARI = DQNConfig(
     batch_size=32,  # Mnih et al. 2015, table 1
     learning_rate=6.25e-5,  # Hessel et al. 2018, table 1
     adam_epsilon=1.5e-4,  # Hessel et al. 2018, table 1
-    target_period=2_500,  # learner steps: 10,000 agent steps, Mnih et al. 2015, table 1
+    target_period=2_500,  # learner steps: 10,000 actions, as the code of Mnih et al. 2015 counts
     target_rate=1.0,
     sgd_steps_per_call=1,
     samples_per_insert=8.0,  # an update every 4 agent steps; Mnih et al. 2015, table 1
     min_replay_size=50_000,  # Mnih et al. 2015, table 1
     max_replay_size=1_000_000,  # Mnih et al. 2015, table 1
-    importance_anneal_steps=12_500_000,
+    importance_anneal_steps=12_500_000,  # learner steps of 200M frames, the length of a run in Mnih et al. 2015
+    evaluation_epsilon=0.05,  # Mnih et al. 2015, Methods
     epsilon_end=0.1,  # Mnih et al. 2015, table 1
     epsilon_decay_steps=1_000_000,  # Mnih et al. 2015, table 1
 )
-"""The Nature agent with double Q-learning (the learning rate is Rainbow's, as Mnih's is RMSProp's)."""
+"""The Nature agent with double Q-learning, Adam as in Rainbow in place of RMSProp, and a bound on the gradient."""

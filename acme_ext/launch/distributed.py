@@ -1,0 +1,117 @@
+"""Running an experiment as a program, from Python in one call."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import Any
+
+import numpy as np
+
+from acme_ext.errors import RunError, UsageError
+from acme_ext.launch.evaluation import Score
+from acme_ext.launch.experiment import Experiment
+from acme_ext.launch.local import Result
+from acme_ext.launch.program import SERVERS, Topology, make
+from acme_ext.launch.supervisor import Options
+from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.utils.rundir import RunDirectory
+
+
+def run_program(
+    experiment: Experiment,
+    topology: Topology,
+    *,
+    fresh: bool = False,
+    on: str = "processes",
+    restarts: int = 0,
+    private: bool = True,
+) -> Result:
+    """Runs an experiment as a program on this machine, from where its run directory stands to its budget.
+
+    Args:
+        experiment: what to run.
+        topology: how it is spread out.
+        fresh: starts anew even if the directory holds a part of this run.
+        on: `processes`, or `threads` of this process.
+        restarts: times that actors and evaluators that die are started again, in all.
+        private: keeps the program's ports from the network, where the kernel lets it (processes only).
+
+    Raises:
+        UsageError: nothing was started or written; the message says why.
+        RunError: a node failed; what it printed is on the terminal.
+    """
+    if on == "threads":
+        code = _run_threads(experiment, topology, fresh)
+    elif on == "processes":
+        code = _run_processes(experiment, topology, fresh, restarts, private)
+    else:
+        raise UsageError(f"a program runs on 'processes' or 'threads', not on {on!r}.")
+    if code == 2:
+        raise UsageError("the program did not start.")
+    if code not in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM):
+        raise RunError("the program failed.")
+    return _result(experiment, code)
+
+
+def _run_processes(experiment: Experiment, topology: Topology, fresh: bool, restarts: int, private: bool) -> int:
+    import cloudpickle
+
+    logs = pathlib.Path(experiment.directory).absolute() / "logs" / "nodes"
+
+    def load() -> tuple[Any, tuple[str, ...], Options]:
+        return make(experiment, topology, fresh=fresh), SERVERS, Options(logs, restarts)
+
+    with tempfile.NamedTemporaryFile(prefix="acme-ext-", suffix=".pkl") as file:
+        cloudpickle.dump((private, cloudpickle.dumps(load)), file)
+        file.flush()
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        process = subprocess.Popen([sys.executable, "-m", "acme_ext.launch.supervisor", file.name], env=environment)
+        return _wait(process)
+
+
+def _wait(process: subprocess.Popen) -> int:
+    """Waits for the supervisor, which gets the terminal's Ctrl-C itself; SIGTERM is passed on."""
+    if threading.current_thread() is not threading.main_thread():
+        return process.wait()
+    previous = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: None),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, frame: process.send_signal(number)),
+    }
+    try:
+        return process.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _run_threads(experiment: Experiment, topology: Topology, fresh: bool) -> int:
+    import launchpad as lp
+    from absl import flags
+
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS(["acme-ext"], known_only=True)
+    program = make(experiment, topology, fresh=fresh)
+    lp.launch(program, launch_type=lp.LaunchType.LOCAL_MULTI_THREADING).wait()
+    return 0
+
+
+def _result(experiment: Experiment, code: int) -> Result:
+    rundir = RunDirectory.open(experiment.directory)
+    restored = CheckpointStore(rundir.checkpoints).restore({})
+    if restored is None:
+        raise RunError("the program was stopped before its first checkpoint.")
+    steps, learner_steps = restored.steps, restored.info["state"]["learner_steps"]
+    if code:
+        return Result(rundir.path, steps, learner_steps, None, None, code - 128)
+    from acme_ext.utils import plots
+
+    found = json.loads(rundir.evaluation.read_text())
+    label = f"{experiment.builder.name} on {experiment.environment_name}"
+    curve = plots.learning_curves({label: [rundir]}, rundir.curve)
+    score = Score(np.array(found["returns"]), np.array(found["lengths"]))
+    return Result(rundir.path, steps, learner_steps, score, curve)

@@ -1,0 +1,95 @@
+"""An actor's node."""
+
+from typing import Any
+
+import jax
+import launchpad as lp
+import numpy as np
+
+from acme_ext import envs
+from acme_ext.acting.loop import EnvironmentLoop, Episode
+from acme_ext.acting.remote import RemoteVariables
+from acme_ext.acting.variables import VariableClient
+from acme_ext.launch.experiment import Experiment
+from acme_ext.launch.nodes.coordinator import Reporter, StopWaitingError, waiting
+
+_BURSTS_PENDING = 4  # that may wait for the replay before an actor does
+
+
+class ActorNode:
+    """Steps environments and writes what happens to its shard of the replay, until the coordinator says stop.
+
+    Args:
+        experiment: what is run.
+        index: which of the actors it is.
+        actors: how many there are.
+        start: counts the times an actor of this index was started, in all parts of the run.
+        replay: the Reverb client of its shard.
+        shards: how many there are.
+        learner: the learner's client.
+        coordinator: the coordinator's.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        index: int,
+        actors: int,
+        start: int,
+        replay: Any,
+        shards: int,
+        learner: Any,
+        coordinator: Any,
+    ):
+        self._reporter = Reporter(coordinator, f"actor {index}, start {start}")
+        builder, num_envs = experiment.builder, experiment.num_envs
+        # Each actor has environments and keys of its own, and others each time it is started.
+        self._environment = experiment.make_environment(num_envs, part=1 + start * actors + index)
+        spec = envs.make_spec(self._environment)
+        key = jax.random.fold_in(jax.random.fold_in(experiment.key("actor"), index), start)
+        part = builder.make_replay(spec).split(shards)
+        self._writer = part.writer(
+            replay,
+            num_envs,
+            max_pending=_BURSTS_PENDING * num_envs + 32,
+            on_wait=waiting(self._reporter, "waiting for the replay to take what it wrote"),
+        )
+        self._variables = RemoteVariables(
+            learner.variables, on_wait=waiting(self._reporter, "waiting for the learner's first parameters")
+        )
+        slots = np.arange(index * num_envs, (index + 1) * num_envs, dtype=np.float32)
+        self._actor = builder.make_actor(
+            builder.make_policy(spec),
+            VariableClient(self._variables),
+            key,
+            num_envs=num_envs,
+            writer=self._writer,
+            rank=slots / max(1, actors * num_envs - 1),
+        )
+        self._loop = EnvironmentLoop(self._environment, self._actor, on_episode=self._on_episode)
+
+    def run(self) -> None:
+        """Acts until it is told to stop; all that it did is then in the replay."""
+        counts = self._reporter.counts = {"environment_steps": 0, "environment_episodes": 0}
+        try:
+            while not lp.wait_for_stop(0):
+                counts["environment_steps"] += self._loop.step()
+                counts["parameter_version"] = self._variables.version
+                orders = self._reporter.report("acting")
+                self._actor.environment_steps = orders.environment_steps
+                if orders.stop:
+                    break
+            self._writer.flush()
+            self._writer.wait()
+        except StopWaitingError:
+            pass
+        self._reporter.report("has ended", now=True)
+        self._reporter.done()
+        self._variables.close()
+        self._writer.close()
+        self._environment.close()
+
+    def _on_episode(self, episode: Episode) -> None:
+        self._reporter.counts["environment_episodes"] += 1
+        row = {"episode_return": episode.episode_return, "episode_length": episode.length, **episode.metrics}
+        self._reporter.row("actor", row)

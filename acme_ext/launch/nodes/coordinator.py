@@ -1,0 +1,264 @@
+"""The node that knows how far a program is: it counts, logs, schedules evaluations and says when to stop.
+
+Nodes report to it a few times a second and get their orders in the answer. Reports carry totals, and rows with numbers,
+so that one which Courier delivers twice counts once.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import launchpad as lp
+
+from acme_ext.launch.experiment import Experiment
+from acme_ext.launch.store import RunStore, hold
+from acme_ext.utils.progress import ProgressLine
+from acme_ext.utils.rundir import RunDirectory
+
+_TICK_S = 0.05
+_PATIENCE_S = 30.0  # without any progress before the program says what each node waits for
+_DRAIN_S = 3.0  # that actors get to stop before the learner makes its last save without them
+
+
+class Orders(NamedTuple):
+    """What a node is told."""
+
+    stop: bool  # whether to end (an actor, an evaluator) or to make the last save (the learner)
+    environment_steps: int  # that the whole program has taken
+    evaluate: dict[str, Any] | None = None  # an evaluator's next task
+
+
+class _Report(NamedTuple):
+    time: float
+    state: str
+    counts: Mapping[str, float]
+
+
+class Coordinator:
+    """See the module.
+
+    Args:
+        experiment: what is run.
+        actors: how many there are.
+        part: counts the parts of the run, each of which goes on from a checkpoint of the one before.
+    """
+
+    def __init__(self, experiment: Experiment, actors: int, part: int):
+        self._experiment, self._num_actors, self._part = experiment, actors, part
+        self._lock = threading.RLock()
+        self._stack = contextlib.ExitStack()
+        self._progress = self._stack.enter_context(ProgressLine(experiment.steps))
+        rundir = RunDirectory.open(experiment.directory)
+        self._store: RunStore = self._stack.enter_context(hold(rundir, experiment, self._progress.print))
+        restored = self._store.restore({})
+        state = restored.info["state"] if restored else {}
+        self._base = dict(state.get("counts", {"environment_steps": 0, "environment_episodes": 0}))
+        self._learner_steps = state.get("learner_steps", 0)
+        self._next_evaluation = state.get("next_evaluation", experiment.evaluation.every)
+        self._reports: dict[str, _Report] = {}
+        self._done: dict[str, dict[str, Any]] = {}
+        self._rows_seen: dict[str, int] = {}
+        self._task: dict[str, Any] | None = None
+        self._stopping_since: float | None = None
+        self._finished = threading.Event()
+        if restored:
+            self._progress.print(f"resuming {self._store.rundir.path} at step {self._steps:,}.")
+
+    # What nodes call -----------------------------------------------------------------------------------------------
+
+    def report(
+        self, node: str, state: str, counts: Mapping[str, float], rows: Sequence[tuple[int, str, dict[str, Any]]] = ()
+    ) -> tuple:
+        """Takes a node's report; returns its Orders.
+
+        Args:
+            node: the node's name, one for each time it was started.
+            state: what it is doing or waiting for, in words.
+            counts: totals since it was started.
+            rows: of logs, as (number, label, row), numbered from 1 by the node.
+        """
+        with self._lock:
+            self._reports[node] = _Report(time.monotonic(), state, dict(counts))
+            self._learner_steps = max(self._learner_steps, int(counts.get("learner_steps", 0)))
+            for number, label, row in rows:
+                if number > self._rows_seen.get(node, 0):
+                    self._rows_seen[node] = number
+                    self._log(label, row)
+            if self._stopping_since is None and self._steps >= self._experiment.steps:
+                self._stopping_since = time.monotonic()
+            stop = self._stopping_since is not None
+            task = None
+            if node.startswith("learner"):
+                stop = stop and self._drained()
+            if node.startswith("evaluator"):
+                task = self._task
+                stop = stop and self._finished.is_set()
+            return tuple(Orders(stop, self._steps, task))
+
+    def done(self, node: str, result: Mapping[str, Any]) -> None:
+        """Takes a node's last word: an evaluator's score for its task, or that it has ended."""
+        with self._lock:
+            if not node.startswith("evaluator"):
+                self._done[node] = dict(result)
+                return
+            if self._task is None or result["task"] != self._task["task"]:
+                return  # delivered twice
+            task, self._task = self._task, None
+            row = {"environment_steps": task["environment_steps"], "learner_steps": result["version"], **result["row"]}
+            self._log("evaluator", row)
+            self._progress.update(evaluation=result["row"]["episode_return_mean"])
+            if task["final"]:
+                steps = {"environment_steps": task["environment_steps"]}
+                self._store.rundir.write_evaluation({**steps, **result["score"]})
+                self._finished.set()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Returns what a checkpoint needs to know of the whole program."""
+        with self._lock:
+            return {
+                "counts": {**self._base, **self._counts()},
+                "next_evaluation": self._next_evaluation,
+                "part": self._part,
+                "wall_time_s": self._store.wall_time_s,
+            }
+
+    def request_stop(self) -> None:
+        """Stops the program after a last save."""
+        with self._lock:
+            if self._stopping_since is None:
+                self._stopping_since = time.monotonic()
+
+    # What it does itself -------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Watches over the program until it ends, and then stops what still runs."""
+        moved, last = time.monotonic(), None
+        try:
+            while not self._finished.is_set() and not lp.wait_for_stop(_TICK_S):
+                with self._lock:
+                    self._look()
+                    progress = (self._steps, self._learner_steps, self._counts_of("evaluator_steps"), self._task)
+                if progress != last:
+                    moved, last = time.monotonic(), progress
+                elif time.monotonic() - moved > _PATIENCE_S:
+                    moved = time.monotonic()
+                    self._progress.print(self.explain())
+        finally:
+            self._stack.close()
+        lp.stop()
+
+    def explain(self) -> str:
+        """Returns what each node waits for."""
+        with self._lock:
+            now = time.monotonic()
+            lines = [
+                f"  {name}: {report.state} (last heard of {now - report.time:.0f} s ago)"
+                for name, report in sorted(self._reports.items())
+                if name not in self._done
+            ]
+        return "nothing has moved for a while:\n" + ("\n".join(lines) or "  no node has reported yet")
+
+    def _look(self) -> None:
+        """Does what is due; called with the lock held."""
+        steps, experiment = self._steps, self._experiment
+        fields = {"environment_steps": steps, "learner_steps": self._learner_steps}
+        if learner := next((r for name, r in self._reports.items() if name.startswith("learner")), None):
+            fields |= {k: v for k, v in learner.counts.items() if k in ("samples_per_insert", "replay_size")}
+        self._progress.update(**fields)
+        if self._stopping_since is None:
+            if experiment.evaluation.every and steps >= self._next_evaluation and self._task is None:
+                while self._next_evaluation <= steps:
+                    self._next_evaluation += experiment.evaluation.every
+                self._give_task(steps, experiment.evaluation.episodes, final=False)
+        elif (last := self._learner_done()) is not None:
+            if steps < experiment.steps:
+                self._finished.set()  # stopped by somebody: no evaluation
+            elif self._task is None:
+                self._learner_steps = last["learner_steps"]
+                self._give_task(steps, experiment.evaluation.final_episodes, final=True)
+
+    def _give_task(self, steps: int, episodes: int, *, final: bool) -> None:
+        self._task = {
+            "task": f"{steps}-{final}",
+            "environment_steps": steps,
+            "learner_steps": self._learner_steps,
+            "episodes": episodes,
+            "final": final,
+        }
+
+    def _drained(self) -> bool:
+        """Whether the actors have stopped, so that the last checkpoint holds all they did."""
+        ended = sum(name.startswith("actor") for name in self._done)
+        return ended >= self._num_actors or time.monotonic() - (self._stopping_since or 0) > _DRAIN_S
+
+    def _learner_done(self) -> dict[str, Any] | None:
+        return next((result for name, result in self._done.items() if name.startswith("learner")), None)
+
+    def _log(self, label: str, row: dict[str, Any]) -> None:
+        if "episode_return" in row:
+            self._progress.update(episode_return=row["episode_return"])
+        self._store.log(label, {"environment_steps": self._steps, **row})
+
+    @property
+    def _steps(self) -> int:
+        return int(self._base["environment_steps"] + self._counts_of("environment_steps"))
+
+    def _counts(self) -> dict[str, int]:
+        names = ("environment_steps", "environment_episodes")
+        return {name: int(self._base[name] + self._counts_of(name)) for name in names}
+
+    def _counts_of(self, name: str) -> float:
+        return sum(report.counts.get(name, 0) for report in self._reports.values())
+
+
+class Reporter:
+    """A node's side: reports, a few times a second at most, and keeps the latest orders.
+
+    Args:
+        call: the coordinator's client.
+        node: the node's name.
+    """
+
+    def __init__(self, coordinator: Any, node: str, period_s: float = 0.1):
+        self._coordinator, self._node, self._period_s = coordinator, node, period_s
+        self._rows: list[tuple[int, str, dict[str, Any]]] = []
+        self._numbered = 0
+        self._next = 0.0
+        self.counts: dict[str, float] = {}
+        """Totals to report."""
+        self.orders = Orders(False, 0)
+        """The latest."""
+
+    def row(self, label: str, row: dict[str, Any]) -> None:
+        """Adds a row to a log, with the next report."""
+        self._numbered += 1
+        self._rows.append((self._numbered, label, row))
+
+    def report(self, state: str, *, now: bool = False) -> Orders:
+        """Reports if it is time to, or in any case if `now`."""
+        if now or time.monotonic() >= self._next:
+            answer = self._coordinator.report(self._node, state, self.counts, self._rows)
+            self._rows = []
+            self.orders = Orders(*answer)
+            self._next = time.monotonic() + self._period_s
+        return self.orders
+
+    def done(self, **result: Any) -> None:
+        """Says the node's last word, or an evaluator's score."""
+        self._coordinator.done(self._node, result)
+
+
+def waiting(reporter: Reporter, state: str) -> Callable[[], None]:
+    """Returns an `on_wait` that reports what is waited for, and raises StopWaitingError when told to stop."""
+
+    def on_wait() -> None:
+        if reporter.report(state).stop:
+            raise StopWaitingError
+
+    return on_wait
+
+
+class StopWaitingError(Exception):
+    """A wait was given up because the node was told to stop."""

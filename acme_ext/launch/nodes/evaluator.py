@@ -1,0 +1,53 @@
+"""The evaluator's node."""
+
+from typing import Any
+
+import launchpad as lp
+
+from acme_ext import envs
+from acme_ext.acting.remote import RemoteVariables
+from acme_ext.launch.evaluation import Evaluator
+from acme_ext.launch.experiment import Experiment
+from acme_ext.launch.nodes.coordinator import Reporter, StopWaitingError, waiting
+
+_LOOK_S = 0.05
+
+
+class EvaluatorNode:
+    """Makes the evaluations that the coordinator asks for, with parameters no older than each says.
+
+    Args:
+        experiment: what is run.
+        learner: the learner's client.
+        coordinator: the coordinator's.
+    """
+
+    def __init__(self, experiment: Experiment, learner: Any, coordinator: Any):
+        self._reporter = Reporter(coordinator, "evaluator", period_s=_LOOK_S)
+        self._variables = RemoteVariables(
+            learner.variables, on_wait=waiting(self._reporter, "waiting for the learner's parameters")
+        )
+        environment = experiment.make_environment(1, evaluation=True)
+        spec = envs.make_spec(environment)
+        environment.close()
+        self._evaluator = Evaluator(experiment, spec, self._variables)
+
+    def run(self) -> None:
+        """Evaluates until it is told to stop."""
+        done = None
+        try:
+            while not lp.wait_for_stop(_LOOK_S):
+                orders = self._reporter.report("has nothing to evaluate", now=True)
+                if orders.stop:
+                    break
+                task = orders.evaluate
+                if task is None or task["task"] == done:
+                    continue
+                version = self._variables.wait_for(task["learner_steps"])
+                score = self._evaluator.evaluate(task["episodes"])
+                self._reporter.done(task=task["task"], version=version, row=score.row(), score=score.to_json())
+                self._reporter.counts["evaluator_steps"] = self._evaluator.steps
+                done = task["task"]
+        except StopWaitingError:
+            pass
+        self._variables.close()

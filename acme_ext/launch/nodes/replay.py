@@ -1,0 +1,88 @@
+"""The node that holds a part of the replay."""
+
+import pathlib
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import launchpad as lp
+from launchpad import address as lp_address
+from launchpad.nodes import base
+
+from acme_ext.replay.server import ReplayServer, describe_tables
+
+
+class ReplayHandle(base.Handle):
+    """Gives a `reverb.Client` to the nodes that use a replay node."""
+
+    def __init__(self, address: lp_address.Address):
+        self._address = address
+
+    def dereference(self) -> Any:
+        import reverb
+
+        return reverb.Client(self._address.resolve())
+
+
+class ReplayNode(lp.PyNode):
+    """A Reverb server as a node. Launchpad's own imports Reverb in the launcher, and its server can't be restored.
+
+    Args:
+        tables: makes the `reverb.Table`s, in the node.
+        scratch: folder for Reverb's own files.
+        restore: folder of a checkpoint to start with.
+    """
+
+    def __init__(self, tables: Callable[[], list], scratch: pathlib.Path, restore: pathlib.Path | None):
+        super().__init__(self.run)
+        self._tables, self._scratch, self._restore = tables, scratch, restore
+        self._address = lp_address.Address("reverb")
+        self.allocate_address(self._address)
+
+    def create_handle(self) -> ReplayHandle:
+        return self._track_handle(ReplayHandle(self._address))
+
+    def run(self) -> None:
+        port = lp_address.get_port_from_address(self._address.resolve())
+        server = ReplayServer(self._tables(), scratch=self._scratch, restore=self._restore, port=port)
+        try:
+            lp.wait_for_stop()
+        finally:
+            server.close()
+
+
+class RemoteReplay:
+    """All shards of a replay, from outside.
+
+    Args:
+        clients: a Reverb client for each.
+        table: the table's name.
+    """
+
+    def __init__(self, clients: Sequence[Any], table: str):
+        self._clients, self._table = clients, table
+
+    def checkpoint(self, folder: pathlib.Path) -> None:
+        """Writes the shards' contents to folders `0, 1, ...` in a folder that doesn't exist yet."""
+        folder.mkdir()
+        for shard, client in enumerate(self._clients):
+            shutil.move(client.checkpoint(), shard_folder(folder, shard))
+
+    def counts(self) -> dict[str, float]:
+        """Returns the replay's size, and its samples per insert since the first sample could be taken."""
+        size = inserts = samples = 0
+        for client in self._clients:
+            info = client.server_info(timeout=10)[self._table]
+            size += info.current_size
+            inserts += info.rate_limiter_info.insert_stats.completed
+            samples += info.rate_limiter_info.sample_stats.completed
+        return {"replay_size": size, "samples_per_insert": samples / max(1, inserts)}
+
+    def describe(self) -> str:
+        """Returns the state of every shard's rate limiter."""
+        return "; ".join(describe_tables(client) for client in self._clients)
+
+
+def shard_folder(folder: pathlib.Path, shard: int) -> pathlib.Path:
+    """Returns where in a checkpoint's replay folder a shard's contents lie."""
+    return folder / str(shard)

@@ -1,0 +1,96 @@
+"""An experiment as a Launchpad program.
+
+actors --rows--> replay shards --batches--> learner --parameters--> actors, evaluator
+   |                  ^----- priorities -------|                        |
+   +------------------------- reports to the coordinator ---------------+
+"""
+
+import dataclasses
+import functools
+
+import launchpad as lp
+
+from acme_ext import envs
+from acme_ext.errors import UsageError
+from acme_ext.launch.experiment import Experiment, check
+from acme_ext.launch.nodes.actor import ActorNode
+from acme_ext.launch.nodes.coordinator import Coordinator
+from acme_ext.launch.nodes.evaluator import EvaluatorNode
+from acme_ext.launch.nodes.learner import LearnerNode
+from acme_ext.launch.nodes.replay import ReplayNode, shard_folder
+from acme_ext.launch.store import RunCheckpoints, prepare, replay_folder
+
+SERVERS = ("learner", "replay", "coordinator")
+"""Groups of nodes that others dial, in the order in which they are stopped, after all others."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """How a program is spread out. The environments of an actor are the experiment's `num_envs`.
+
+    Attributes:
+        actors: processes (or threads) that step environments.
+        replay_shards: Reverb servers that the replay is split over; actors write to them in turn.
+    """
+
+    actors: int = 4
+    replay_shards: int = 1
+
+    def __post_init__(self):
+        if self.actors < 1 or self.replay_shards < 1:
+            raise UsageError("a program needs at least 1 actor and 1 replay shard.")
+        if self.replay_shards > self.actors:
+            raise UsageError(
+                f"{self.replay_shards} replay shards need as many actors to write to them, and there are {self.actors}."
+            )
+
+
+def make(experiment: Experiment, topology: Topology, *, fresh: bool = False) -> lp.Program:
+    """Returns an experiment's program, from where its run directory stands to its budget.
+
+    It is an ordinary program: any of Launchpad's launchers runs it, and nodes can be added. The directory is checked,
+    and the checkpoint to go on from chosen, here.
+
+    Args:
+        experiment: what is run.
+        topology: how it is spread out.
+        fresh: starts anew even if the directory holds a part of this run.
+
+    Raises:
+        UsageError: nothing was written; the message says why.
+    """
+    environment = experiment.make_environment(1)
+    spec = envs.make_spec(environment)
+    environment.close()
+    check(experiment, spec)
+    shards = topology.replay_shards
+    part = experiment.builder.make_replay(spec).split(shards)
+    rundir = prepare(experiment, fresh=fresh, arrangement={"program": dataclasses.asdict(topology)})
+    restored = RunCheckpoints(rundir, experiment.checkpoints, print).restore({})
+    start = restored.info["state"].get("part", -1) + 1 if restored else 0
+    stored = replay_folder(restored)
+
+    program = lp.Program("acme-ext")
+    with program.group("replay"):
+        replays = [
+            program.add_node(
+                ReplayNode(part.tables, rundir.replay.absolute(), stored and shard_folder(stored.absolute(), shard))
+            )
+            for shard in range(shards)
+        ]
+    with program.group("coordinator"):
+        coordinator = program.add_node(lp.CourierNode(Coordinator, experiment, topology.actors, start))
+    with program.group("learner"):
+        learner = program.add_node(lp.CourierNode(LearnerNode, experiment, replays, coordinator))
+    with program.group("evaluator"):
+        program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, learner, coordinator))
+    with program.group("actor"):
+        for index in range(topology.actors):
+            make_actor = functools.partial(ActorNode, experiment, index, topology.actors, start)
+            program.add_node(lp.PyNode(_run, make_actor, replays[index % shards], shards, learner, coordinator))
+    return program
+
+
+def _run(make_worker, *arguments) -> None:
+    """Makes a worker in its node, and runs it."""
+    make_worker(*arguments).run()

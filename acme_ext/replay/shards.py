@@ -1,0 +1,38 @@
+"""One replay on several servers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from acme_ext.replay.dataset import Dataset, RawBatch
+
+
+class Shards:
+    """Takes an equal part of every batch from each of several datasets, as one dataset.
+
+    Of the B items of a batch, shard i gave those from i * B / shards on: `PriorityUpdater` sends them back that way.
+
+    Args:
+        datasets: one for each shard, of `num_batches` parts of a batch.
+        num_batches: batches at a time.
+    """
+
+    def __init__(self, datasets: Sequence[Dataset], num_batches: int):
+        self._datasets, self._num_batches = datasets, num_batches
+
+    def __iter__(self) -> "Shards":
+        return self
+
+    def __next__(self) -> RawBatch:
+        parts = [next(dataset) for dataset in self._datasets]
+        return RawBatch(*(self._join([getattr(part, field) for part in parts]) for field in RawBatch._fields))
+
+    def close(self) -> None:
+        """Closes every shard's dataset."""
+        for dataset in self._datasets:
+            dataset.close()
+
+    def _join(self, parts: list[np.ndarray]) -> np.ndarray:
+        batches = [part.reshape(self._num_batches, -1, *part.shape[1:]) for part in parts]
+        joined = np.concatenate(batches, axis=1)
+        return joined.reshape(-1, *joined.shape[2:])
