@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import queue
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import numpy as np
 
 _WAIT_S = 0.2
 _WAITS_A_LOOK = 50  # between looks whether the server is there, while no batch comes
+_MAX_WAKE_BYTES = 2**25  # more would take as long as the reader does to look up by itself
 _ANSWER_S = 60  # that the server may take to answer; saving a large table keeps it busy
 
 
@@ -83,21 +85,31 @@ class Dataset:
 
         Args:
             wake: a reader in the server's own process looks up from its wait for samples every 3 seconds only, or when
-                one comes; this inserts items of zeros until it does, into a table that nobody will use or save again.
+                one comes; this inserts items of zeros for it, into a table that nobody will use or save again.
         """
         self._closed = True
-        # It returns when the reader has looked up.
-        cancel = threading.Thread(target=self._cancellation.start_cancel, name="cancel", daemon=True)
-        cancel.start()
-        writer: Any = self._client.trajectory_writer(num_keep_alive_refs=1) if wake else None
-        while self._thread.is_alive() or cancel.is_alive():
-            if writer is not None:
-                for _ in range(32):
-                    writer.append(np.zeros(self._shape, np.uint8))
-                    writer.create_item(self._table, 1.0, writer.history[-1])
+        writer = self._wake() if wake and self._thread.is_alive() else None
+        self._cancellation.start_cancel()  # returns when the reader has looked up, and lets no Python run until then
+        while self._thread.is_alive():
             with contextlib.suppress(queue.Empty):
                 self._queue.get_nowait()
-            (self._thread if self._thread.is_alive() else cancel).join(0.001)
+            self._thread.join(0.001)
+        if writer is not None:
+            writer.close()
+
+    def _wake(self) -> Any:
+        """Sends as many items as pay for many samples, and doesn't wait for them, so that some come after this has
+        returned; returns their writer.
+        """
+        writer = self._client.trajectory_writer(num_keep_alive_refs=1)
+        info = self._client.server_info()[self._table]
+        limiter = info.rate_limiter_info
+        count = max(0, limiter.min_size_to_sample - info.current_size) + math.ceil(128 / limiter.samples_per_insert)
+        row = np.zeros(self._shape, np.uint8)
+        for _ in range(min(count, _MAX_WAKE_BYTES // row.nbytes)):
+            writer.append(row)
+            writer.create_item(self._table, 1.0, writer.history[-1])
+        return writer
 
     def _fetch(self) -> None:
         import reverb
@@ -117,6 +129,8 @@ class Dataset:
             options = tf.data.Options()
             options.threading.private_threadpool_size = 1
             options.experimental_optimization.apply_default_optimizations = False
+            # There is nothing to tune, and the tuner's thread can take seconds to end.
+            options.autotune.enabled = False
             iterator = iter(dataset.batch(self._size, drop_remainder=True).with_options(options))
             # A function: only a function's call can be cancelled while it waits. The iterator is its argument, so
             # that it dies with this thread: one that lives on in a closure until the interpreter ends, hangs there.
