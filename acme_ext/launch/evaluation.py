@@ -122,6 +122,7 @@ def evaluate_run(
     if builder is None:
         builder_class = builders.load(described["agent"])
         builder = builder_class(settings.from_json(type(builder_class().config), described["config"]))
+    assert builder is not None
     experiment = Experiment(
         builder,
         environment or described["environment"],

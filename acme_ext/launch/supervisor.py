@@ -299,12 +299,11 @@ def _warm() -> None:
     flags.FLAGS(["acme-ext"], known_only=True)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import courier  # noqa: F401
-    import reverb  # noqa: F401
-    from reverb import structured_writer  # noqa: F401
-    from tensorflow.python.eager import cancellation  # noqa: F401
 
     from acme_ext.launch import local, program  # noqa: F401
+    from acme_ext.replay import server
 
+    server.import_libraries()
     gc.freeze()  # forks share what stays as it is
 
 

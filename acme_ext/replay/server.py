@@ -8,6 +8,15 @@ from typing import Any
 from acme_ext.errors import RunError
 
 
+def import_libraries() -> None:
+    """Imports Reverb, and what of it and of TensorFlow a replay uses: seconds, which a process may want to spend
+    early.
+    """
+    import reverb  # noqa: F401
+    from reverb import structured_writer  # noqa: F401
+    from tensorflow.python.eager import cancellation  # noqa: F401
+
+
 class ReplayServer:
     """Holds tables in this process.
 

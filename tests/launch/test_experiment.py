@@ -106,8 +106,8 @@ def test_a_directory_that_is_given_is_taken():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Experiment(toy(), make_walk, steps=0), "at least 1, not 0 and 1"),
-        (lambda: Experiment(toy(), make_walk, num_envs=0), "at least 1, not 50000 and 0"),
+        (lambda: Experiment(toy(), make_walk, steps=0), "steps is 0: it must be at least 1"),
+        (lambda: Experiment(toy(), make_walk, num_envs=0), "num_envs is 0: it must be at least 1"),
         (lambda: Experiment(toy(), make_walk, seed=-1), r"seed is -1: it must lie in \[0, 2\*\*31\)"),
         (lambda: Experiment(toy(), make_walk, seed=2**31), "seed is 2147483648"),
         (lambda: Evaluation(every=-1), "evaluation.every is -1: it must be at least 0"),
