@@ -79,6 +79,7 @@ class RunStore:
     def __init__(self, rundir: RunDirectory, experiment: Experiment, report: Callable[[str], None]):
         self.rundir = rundir
         self.checkpoints = RunCheckpoints(rundir, experiment.checkpoints, report)
+        self._budget = experiment.steps
         self._loggers: dict[str, Any] = {}
         self._elapsed, self._started = 0.0, time.monotonic()
 
@@ -99,8 +100,11 @@ class RunStore:
         """
         restored = self.checkpoints.restore(templates)
         for label in LABELS:
+            last = restored.steps if restored else -1
+            if label == "evaluator" and last >= self._budget:
+                last -= 1  # the evaluation at the end is made again
             if loggers.csv_path(self.rundir, label).exists():
-                loggers.truncate(self.rundir, label, "environment_steps", restored.steps if restored else -1)
+                loggers.truncate(self.rundir, label, "environment_steps", last)
         if restored is not None:
             self._elapsed = restored.info["state"]["wall_time_s"]
         return restored

@@ -256,6 +256,7 @@ def test_bootstraps_from_a_truncation_and_not_from_a_termination(tmp_path, trunc
         huber_delta=None,
         max_gradient_norm=None,
         target_period=10,
+        target_rate=1.0,
         samples_per_insert=128.0,
         min_replay_size=200,
         sgd_steps_per_call=8,
