@@ -7,6 +7,8 @@ from typing import Any
 
 from acme_ext.errors import RunError
 
+_CHECKPOINT = ("DONE", "tables.tfrecord", "chunks.tfrecord")
+
 
 def import_libraries() -> None:
     """Imports Reverb, and what of it and of TensorFlow a replay uses: seconds, which a process may want to spend
@@ -37,6 +39,9 @@ class ReplayServer:
     ):
         import reverb
 
+        if restore is not None and not all((restore / name).is_file() for name in _CHECKPOINT):
+            # Reverb would start with empty tables.
+            raise RunError(f"the replay server did not start: {restore} is not a whole checkpoint of one.")
         # Reverb names its checkpoints itself: it writes into a scratch folder, and each is then moved to its place.
         self._scratch = tempfile.mkdtemp(prefix="reverb-", dir=scratch)
         checkpointer = reverb.checkpointers.DefaultCheckpointer(
