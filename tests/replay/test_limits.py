@@ -85,7 +85,7 @@ def draw():
             table="t",
             dtypes=tf.uint8,
             shapes=tf.TensorShape((1,)),
-            max_in_flight_samples_per_worker=1,
+            max_in_flight_samples_per_worker=100,
             num_workers_per_iterator=1,
             rate_limiter_timeout_ms=30,
         )
@@ -113,7 +113,7 @@ def test_samples_allowed_is_what_a_table_allows(serve, draw, ratio, smallest):
     # run ahead of readers by more than `burst` would wait.
     burst = int((2 * limit.error_buffer - 1) / ratio)
     inserted = 0
-    for more in (6, 1, 1, burst, 1, min(burst, 40)):
+    for more in (6, 1, 1, min(burst, 20), 1, min(burst, 5)):
         insert(server, more)
         inserted += more
         assert draw(server) == limit.samples_allowed(inserted)

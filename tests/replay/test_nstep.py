@@ -24,7 +24,7 @@ class FakeSink:
         self.bursts.append(rows.copy())
         self.priorities.append(priorities)
 
-    def flush(self, pending):
+    def flush(self, pending, on_wait):
         self.flushes.append(pending)
 
     def close(self):

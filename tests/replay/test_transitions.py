@@ -1,0 +1,232 @@
+import dataclasses
+import threading
+
+import jax
+import numpy as np
+import pytest
+import tree
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from timelines import SPEC, Timeline, assert_items, read, timelines
+
+from acme_ext.errors import UsageError
+from acme_ext.replay.limits import RateLimit
+from acme_ext.replay.transitions import TransitionReplay
+
+NO_LIMIT = RateLimit()
+
+
+def first_priority(reward, discount, extras_tm1, extras_t):
+    return extras_tm1["place"]
+
+
+def steps(count, num_envs=1, seed=0):
+    """A timeline of `count` steps of each environment, without an end."""
+    return Timeline(np.full((count + 1, num_envs), "go"), seed)
+
+
+@pytest.fixture(scope="module")
+def queue():
+    """A queue of transitions with the policy's extras, and its server."""
+    from acme_ext.replay.server import ReplayServer
+
+    extras = {"place": np.zeros((), np.float32), "logits": np.zeros(2, np.float32)}
+    replay = TransitionReplay(SPEC, batch_size=1, order="queue", extras=extras)
+    server = ReplayServer(replay.tables())
+    yield replay, server
+    server.close()
+
+
+def take(replay, server, count):
+    """Samples `count` items, one after the other; returns their transitions and priorities."""
+    samples = list(server.client.sample(replay.table, count, emit_timesteps=False)) if count else []
+    rows = [np.asarray(sample.data[0]).reshape(1, -1) for sample in samples]
+    nothing = np.zeros((0, replay.writer(server.client, 1)._layout.nbytes), np.uint8)
+    return replay.decode(np.concatenate([nothing, *rows])), [sample.info.priority for sample in samples]
+
+
+@settings(max_examples=25, deadline=None)
+@given(timelines(), st.integers(1, 5), st.sampled_from([1, 3, 64]), st.sampled_from([None, 0.5]))
+def test_a_table_gets_what_a_list_would_hold(queue, lines, n, burst, clip):
+    replay, server = queue
+    replay = dataclasses.replace(replay, n_step=n, burst=burst, max_abs_reward=clip, discount=0.9)
+    writer = replay.writer(server.client, lines[0].num_envs)
+    for line in lines:
+        line.feed(writer, with_extras=True)
+    writer.flush()
+    writer.wait()
+    before = server.counts(replay.table)[1]
+    batch, _ = take(replay, server, writer.inserted)
+    writer.close()
+    items = read(batch)
+    assert_items(items, [item for line in lines for item in line.items(n, 0.9, clip)])
+    assert server.counts(replay.table) == (before + len(items), before + len(items))  # nothing is left
+    place = np.array([100.0 * item.start + item.env for item in items], np.float32)
+    np.testing.assert_array_equal(batch.extras["place"], place)
+    np.testing.assert_array_equal(batch.extras["logits"], np.stack([place, -place], axis=1))
+
+
+def test_priorities_reach_the_table(serve):
+    replay = TransitionReplay(
+        SPEC, batch_size=32, order="prioritized", priority_exponent=0.6, priority=first_priority, limit=NO_LIMIT
+    )
+    assert replay.prioritized
+    assert not replay.in_order
+    server = serve(replay.tables())
+    writer = replay.writer(server.client, 2)
+    line = steps(6, num_envs=2)
+    line.feed(writer, with_extras=True)
+    writer.flush()
+    writer.wait()
+    expected = {100.0 * item.start + item.env for item in line.items(1, 0.99)}
+    assert len(expected) == 12
+    total = sum(place**0.6 for place in expected)
+
+    batch, priorities = take(replay, server, 200)
+    assert set(priorities) <= expected
+    place = [100.0 * item.start + item.env for item in read(batch)]
+    np.testing.assert_allclose(priorities, place)  # each item has its own
+
+    dataset = replay.dataset(server.client)
+    try:
+        for _ in range(5):
+            raw = next(dataset)
+            place = np.array([100.0 * item.start + item.env for item in read(replay.decode(raw.rows))])
+            np.testing.assert_allclose(raw.probability, place**0.6 / total, rtol=1e-5)
+
+        # The learner's priorities take their place, by the items' keys.
+        new = {int(key): 1.0 + p for key, p in zip(raw.keys, place, strict=True)}
+        server.client.mutate_priorities(replay.table, new)
+        for sample in server.client.sample(replay.table, 50):
+            info = sample[0].info
+            if info.key in new:
+                assert info.priority == new[info.key]
+    finally:
+        dataset.close(wake=True)
+
+
+@pytest.mark.parametrize("num_batches", [1, 3])
+def test_uniform_batches(serve, num_batches):
+    replay = TransitionReplay(SPEC, batch_size=4, limit=NO_LIMIT, n_step=2)
+    assert not replay.prioritized
+    server = serve(replay.tables())
+    writer = replay.writer(server.client, 2)
+    line = steps(25, num_envs=2)
+    line.feed(writer)
+    writer.flush()
+    writer.wait()
+    items = {(item.env, item.start): item for item in line.items(2, 0.99)}
+    dataset = replay.dataset(server.client, num_batches)
+    key_of: dict[tuple[int, int], int] = {}
+    try:
+        for _ in range(40):
+            raw = next(dataset)
+            assert (raw.rows.dtype, raw.keys.dtype, raw.probability.dtype) == (np.uint8, np.uint64, np.float32)
+            assert raw.rows.shape == (4 * num_batches, replay.writer(server.client, 1)._layout.nbytes)
+            assert raw.keys.shape == raw.probability.shape == (4 * num_batches,)
+            np.testing.assert_allclose(raw.probability, 1 / 50)
+            got = read(replay.decode(raw.rows))
+            assert_items(got, [items[item[:2]] for item in got])
+            for item, key in zip(got, raw.keys.tolist(), strict=True):
+                assert key_of.setdefault(item[:2], key) == key
+    finally:
+        dataset.close(wake=True)
+    assert len(set(key_of.values())) == len(key_of)
+    assert len(key_of) > 25  # of 50 items, in at least 160 draws
+
+
+def test_decodes_inside_a_compiled_step_as_outside(queue):
+    replay, server = queue
+    writer = replay.writer(server.client, 2)
+    steps(5, num_envs=2).feed(writer, with_extras=True)
+    writer.flush()
+    writer.wait()
+    dataset = dataclasses.replace(replay, batch_size=10).dataset(server.client)
+    raw = next(dataset)
+    dataset.close(wake=True)
+    expected, got = replay.decode(raw.rows), jax.jit(replay.decode)(raw.rows)
+    assert expected.observation["image"].shape == (10, 2, 2)
+    for x, y in zip(tree.flatten(got), tree.flatten(expected), strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_array_equal(x, y)
+
+
+def test_the_oldest_leave_first(serve):
+    replay = TransitionReplay(SPEC, batch_size=4, limit=NO_LIMIT, max_size=10)
+    server = serve(replay.tables())
+    writer = replay.writer(server.client, 1)
+    steps(50).feed(writer)
+    writer.flush()
+    writer.wait()
+    batch, _ = take(replay, server, 300)
+    assert {item.start for item in read(batch)} == set(range(40, 50))
+
+
+def test_a_queue_gives_each_item_once_and_in_order(serve):
+    # Smaller than a batch: writers wait for the reader, and it for them.
+    replay = TransitionReplay(SPEC, batch_size=4, order="queue", max_size=3, burst=5)
+    assert replay.in_order
+    server = serve(replay.tables())
+    dataset = replay.dataset(server.client, 2)
+    writer = replay.writer(server.client, 1)
+    line = steps(80)
+    line.feed(writer)
+    writer.flush()
+    got = [item for _ in range(10) for item in read(replay.decode(next(dataset).rows))]
+    dataset.close(wake=True)
+    assert_items(got, line.items(1, 0.99))
+
+
+def test_a_queue_allows_a_sample_for_each_insert(serve):
+    replay = TransitionReplay(SPEC, batch_size=4, order="queue", max_size=100)
+    assert [replay.samples_allowed(n) for n in (0, 1, 7)] == [0, 1, 7]
+    server = serve(replay.tables())
+    writer = replay.writer(server.client, 1)
+    steps(7).feed(writer)
+    writer.flush()
+    writer.wait()
+    list(server.client.sample(replay.table, 7))
+    assert server.counts(replay.table) == (7, 7)
+
+
+def test_other_replays_allow_what_their_limit_does():
+    replay = TransitionReplay(SPEC, batch_size=4, limit=RateLimit(8.0, 10, 20.0))
+    assert [replay.samples_allowed(n) for n in (9, 10, 11)] == [0, 20, 28]
+
+
+def test_a_writer_waits_for_its_reader_if_told_to(serve):
+    replay = TransitionReplay(SPEC, batch_size=1, order="queue", max_size=3, burst=1)
+    server = serve(replay.tables())
+    writer = replay.writer(server.client, 1, max_pending=6)
+    line = steps(40)
+    thread = threading.Thread(target=line.feed, args=(writer,), daemon=True)
+    thread.start()
+    thread.join(0.5)
+    assert thread.is_alive()
+    assert writer.inserted == 10  # three in the table, six on their way, and one that it waits with
+    dataset = replay.dataset(server.client)
+    got = [item for _ in range(39) for item in read(replay.decode(next(dataset).rows))]
+    thread.join()
+    dataset.close(wake=True)
+    assert_items(got, line.items(1, 0.99)[:39])
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"batch_size": 0}, "batch_size is 0: it must be at least 1."),
+        ({"n_step": 0}, "n_step is 0: it must be at least 1."),
+        ({"max_size": -1}, "max_size is -1: it must be at least 1."),
+        ({"burst": 0}, "burst is 0: it must be at least 1."),
+        ({"discount": 1.01}, r"discount is 1.01: it must lie in \[0, 1\]."),
+        ({"discount": -0.1}, r"discount is -0.1: it must lie in \[0, 1\]."),
+        ({"order": "prioritized"}, "a prioritized replay needs the first priority of new transitions"),
+        ({"priority": first_priority}, "and no other takes one"),
+        ({"order": "queue"}, r"a queue has its own rate limit \(each transition is sampled once\)"),
+        ({"limit": None}, "every other replay needs one"),
+        ({"limit": RateLimit(min_size=11), "max_size": 10}, "at most 10 items .* min_size = 11"),
+    ],
+)
+def test_what_could_not_work_is_refused(fields, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        TransitionReplay(SPEC, **{"batch_size": 4, "limit": NO_LIMIT, **fields})
