@@ -128,7 +128,7 @@ def test_the_agent_learns_and_its_evaluations_are_shown(executed, facts):
     shown = re.match(r"return ([\d.]+), from (\d+) to (\d+) in 20 episodes", text(executed, "evaluate"))
     assert shown
     assert float(shown[1]) == pytest.approx(facts["score"], abs=0.06)  # it is rounded
-    assert facts["score"] >= 200  # a random agent has 22
+    assert facts["score"] >= 150  # mostly 500, and 265 in the worst of 13 runs; a random agent has 22
     curve = [float(value) for value in re.findall(r"return +([\d.]+)", text(executed, "logs"))]
     assert len(curve) == 10
     assert curve[-1] == pytest.approx(facts["score"], abs=0.06)  # the same checkpoint on the same seeds
