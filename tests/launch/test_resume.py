@@ -211,7 +211,7 @@ def test_a_disk_that_fills_up_keeps_the_older_checkpoint(tmp_path, monkeypatch):
     assert column(tmp_path, "evaluator") == [20, 40]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "altered", "missing"])
+@pytest.mark.parametrize("damage", ["truncated", "altered", "missing", "replay"])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path, capsys, damage):
     run(tmp_path, steps=20)
     run(tmp_path, steps=40)
@@ -220,8 +220,11 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path,
         file.write_bytes(file.read_bytes()[:-20])
     elif damage == "altered":
         file.write_bytes(file.read_bytes()[:-1] + b"x")
-    else:
+    elif damage == "missing":
         file.unlink()
+    else:
+        (largest,) = (tmp_path / "checkpoints/000000000040/replay").glob("**/chunks.tfrecord")
+        largest.write_bytes(largest.read_bytes()[:-1])
     capsys.readouterr()
     result = run(tmp_path, steps=60)
     told = capsys.readouterr().out
