@@ -1,0 +1,153 @@
+"""How well an agent learns, over several seeds: `python -m benchmarks.learning SETTING`."""
+
+import argparse
+import dataclasses
+import multiprocessing
+import os
+import pathlib
+import sys
+import threading
+from collections.abc import Sequence
+
+from acme_ext import launch
+from acme_ext.errors import UsageError, nearest
+from acme_ext.utils import files
+from acme_ext.utils.rundir import RunDirectory
+from benchmarks import outcomes
+from benchmarks.settings import SETTINGS, Setting
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+RUNS = pathlib.Path("runs") / "benchmarks"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code.
+
+    0: the bar is reached; 1: it isn't, or a run failed; 2: it was asked for what can't be; 128 + n: signal n
+    stopped it.
+    """
+    options = _parser().parse_args(arguments)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
+    try:
+        return _main(options)
+    except UsageError as error:
+        print(f"benchmarks.learning: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    described = "; ".join(f"{name}: {setting}" for name, setting in SETTINGS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.learning",
+        description=f"{__doc__} What is finished is not run again, what was stopped goes on. Settings: {described}.",
+    )
+    parser.add_argument("setting", metavar="SETTING", help=", ".join(SETTINGS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], metavar="N", help="(0 1 2 3 4)")
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="another budget than the setting's: no bar, results beside the runs"
+    )
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="seeds at a time (%(default)s)")
+    parser.add_argument("--fresh", action="store_true", help="start anew: delete what earlier runs left")
+    parser.add_argument("--runs", type=pathlib.Path, metavar="DIR", help="of the runs (runs/benchmarks/SETTING)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="of the results (benchmarks/results)")
+    return parser
+
+
+def _main(options: argparse.Namespace) -> int:
+    if options.setting not in SETTINGS:
+        raise UsageError(f"there is no setting {options.setting!r}: {nearest(options.setting, SETTINGS)}")
+    if options.jobs < 1 or (options.steps is not None and options.steps < 1):
+        raise UsageError("--jobs and --steps must be at least 1.")
+    if len(set(options.seeds)) < len(options.seeds):
+        raise UsageError("--seeds names a seed twice.")
+    setting = SETTINGS[options.setting]
+    runs = options.runs or RUNS / options.setting
+    out = options.out or (RESULTS if options.steps is None else runs)
+    if options.steps is not None:
+        setting = dataclasses.replace(setting, steps=options.steps, bar=None)
+    files.make_writable_folder(out)
+    experiments = {seed: setting.experiment(seed, setting.steps, runs / f"seed-{seed}") for seed in options.seeds}
+
+    codes = _run_all(setting, experiments, options.jobs, fresh=options.fresh)
+    if failed := {seed: code for seed, code in codes.items() if code}:
+        print(f"not finished: {', '.join(f'seed {seed} (exit code {code})' for seed, code in failed.items())}")
+        return max(failed.values())
+
+    found = [outcomes.read(experiment, setting.parts) for experiment in experiments.values()]
+    print("\n".join(outcomes.table(found)))
+    print(outcomes.verdict(setting, found))
+    print("written:", *outcomes.write(out / options.setting, setting, list(experiments.values()), found))
+    return 0 if outcomes.passed(setting, found) else 1
+
+
+def _run_all(setting: Setting, experiments: dict[int, launch.Experiment], jobs: int, *, fresh: bool) -> dict[int, int]:
+    """Runs the seeds that aren't finished, each in a process of its own; returns the exit codes."""
+    codes: dict[int, int] = {}
+    waiting = [seed for seed, experiment in experiments.items() if fresh or not finished(experiment)]
+    for seed in experiments:
+        if seed not in waiting:
+            print(f"seed {seed} is finished: {experiments[seed].directory}")
+            codes[seed] = 0
+    context = multiprocessing.get_context("spawn")
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                if not waiting or any(codes.values()):
+                    return
+                seed = waiting.pop(0)
+                print(f"seed {seed}: {experiments[seed].directory}", flush=True)
+                # Its progress line is shown where it is the only one.
+                process = context.Process(target=train, args=(experiments[seed], setting.parts, fresh, jobs > 1))
+                process.start()
+            process.join()
+            code = process.exitcode
+            assert code is not None
+            codes[seed] = 128 - code if code < 0 else code
+
+    threads = [threading.Thread(target=work) for _ in range(jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():
+            try:
+                thread.join()
+            except KeyboardInterrupt:
+                continue  # the runs have been told too: they save themselves and end, and no other is started
+    return {seed: codes[seed] for seed in experiments if seed in codes}
+
+
+def train(experiment: launch.Experiment, parts: int, fresh: bool, quiet: bool) -> None:
+    """Runs an experiment to its budget in `parts` runs, then exits with the code of `acme-ext train`."""
+    from acme_ext.errors import RunError
+
+    try:
+        for part in range(1, parts + 1):
+            budget = dataclasses.replace(experiment, steps=max(1, experiment.steps * part // parts))
+            result = launch.run(budget, fresh=fresh and part == 1, quiet=quiet)
+            if result.stopped_by is not None:
+                sys.exit(128 + result.stopped_by)
+    except (UsageError, RunError) as error:
+        print(f"benchmarks.learning: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
+
+
+def finished(experiment: launch.Experiment) -> bool:
+    """Whether an experiment's directory holds its run, to the budget and evaluated.
+
+    Raises UsageError if it holds another experiment's, by the fields that differ.
+    """
+    if not (experiment.directory / "config.json").is_file():
+        return False
+    rundir = RunDirectory.open(experiment.directory)
+    different = [name for name in rundir.compare(experiment.describe()) if not name.startswith("run.")]
+    if different:
+        raise UsageError(
+            f"{rundir.path} holds a run with other {', '.join(different)}: start anew (--fresh), or elsewhere (--runs)."
+        )
+    return rundir.evaluation.is_file() and rundir.read_evaluation()["environment_steps"] >= experiment.steps
+
+
+if __name__ == "__main__":
+    sys.exit(main())

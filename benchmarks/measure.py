@@ -1,0 +1,80 @@
+"""Rates of several contestants, measured by turns.
+
+A shared machine is fast in one second and slow in the next. So the contestants take turns in short rounds, and two of
+them are compared round by round: their ratio is the median of the rounds' ratios.
+"""
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Contestant:
+    """Something that does units of work.
+
+    Attributes:
+        work: does a little of it, milliseconds best, and returns the units done.
+        finish: waits for what `work` has left under way; its time counts.
+        prepare: brings it up to speed before a round; its time doesn't count.
+    """
+
+    work: Callable[[], int]
+    finish: Callable[[], object] = lambda: None
+    prepare: Callable[[], object] = lambda: None
+
+
+@dataclasses.dataclass(frozen=True)
+class Rate:
+    """A contestant's rates, round by round."""
+
+    rounds: tuple[float, ...]  # units a second
+    cpu_us: float | None = None  # CPU time of the whole process for a unit, us; median over the rounds
+
+    @property
+    def per_second(self) -> float:
+        """The median of the rounds, units a second."""
+        return statistics.median(self.rounds)
+
+    def over(self, other: "Rate") -> float:
+        """Returns this rate divided by another measured by turns with it: the median of the rounds' ratios."""
+        return statistics.median(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
+
+
+def rates(contestants: Mapping[str, Contestant], seconds: float, rounds: int) -> dict[str, Rate]:
+    """Lets the contestants work by turns, each for `seconds` in all, and returns their rates.
+
+    A round before the measured ones takes what happens only once: compilation, buffers, connections.
+    """
+    per_second: dict[str, list[float]] = {name: [] for name in contestants}
+    cpu_us: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(rounds + 1):
+        for name, contestant in contestants.items():
+            units, wall, cpu = _round(contestant, seconds / rounds)
+            if number:
+                per_second[name].append(units / wall)
+                cpu_us[name].append(1e6 * cpu / units)
+    return {name: Rate(tuple(per_second[name]), statistics.median(cpu_us[name])) for name in contestants}
+
+
+def best(measured: Sequence[Rate]) -> Rate:
+    """Returns the fastest of several forms of one thing."""
+    return max(measured, key=lambda rate: rate.per_second)
+
+
+def one_after_the_other(parts: Sequence[Rate]) -> Rate:
+    """Returns the rate of making each unit by all of these, one after the other."""
+    combined = tuple(1 / sum(1 / value for value in values) for values in zip(*(p.rounds for p in parts), strict=True))
+    return Rate(combined)
+
+
+def _round(contestant: Contestant, seconds: float) -> tuple[int, float, float]:
+    """Returns the units done in about `seconds`, the time they took and the CPU time, both in seconds."""
+    contestant.prepare()
+    cpu, start = time.process_time(), time.perf_counter()
+    units = contestant.work()
+    while time.perf_counter() - start < seconds:
+        units += contestant.work()
+    contestant.finish()
+    return units, time.perf_counter() - start, time.process_time() - cpu

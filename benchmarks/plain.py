@@ -1,0 +1,113 @@
+"""DQN without a toolkit: a loop over environments, a ring of NumPy arrays for replay, compiled functions.
+
+It shares the algorithm with `acme_ext` (policy and learner core) and nothing of what runs it, so that it shows what
+Reverb and the parts around it cost. No more can be saved, logged, resumed or distributed here.
+"""
+
+from typing import Any
+
+import dm_env
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from acme_ext import envs
+from acme_ext.acting.policy import Context
+from acme_ext.acting.variables import POLICY
+from acme_ext.builders.dqn import DQN
+from acme_ext.types import Sample, Transition
+from acme_ext.utils import compiling
+
+_LAST = int(dm_env.StepType.LAST)
+
+
+class PlainLoop:
+    """Acts and learns in turn.
+
+    Args:
+        builder: gives the algorithm; its replay's kind and its rate limit's tolerance are not followed, its batch size,
+            samples per insert, least and greatest size are.
+        environment: a name.
+        num_envs: environments stepped together.
+    """
+
+    def __init__(self, builder: DQN, environment: str, num_envs: int):
+        self._config = config = builder.config
+        self._environment = envs.make(environment, num_envs=num_envs)
+        spec = envs.make_spec(self._environment)
+        policy, core = builder.make_policy(spec), builder.make_core(spec)
+        size = config.max_replay_size
+        observations = np.zeros((size, *spec.observations.shape), spec.observations.dtype)
+        self._ring = Transition(
+            observations,
+            np.zeros(size, np.int32),
+            np.zeros(size, np.float32),
+            np.zeros(size, np.float32),
+            observations.copy(),
+        )
+        self._rng = np.random.default_rng(0)
+        self._core, self._state = core, jax.jit(core.init)(jax.random.key(0))
+        self._keys = jax.random.split(jax.random.key(1), num_envs)
+        self._rank = np.linspace(0, 1, num_envs, dtype=np.float32)
+        self._ticks = self._inserted = 0
+        self._timestep = self._environment.reset()
+
+        def act(params: Any, keys: Any, ticks: Any, steps: Any, observation: Any) -> Any:
+            keys = jax.vmap(jax.random.fold_in, (0, None))(keys, ticks)
+            return policy.apply(params, Context(keys, steps, self._rank), observation, ())[0]
+
+        def update(state: Any, data: Transition) -> Any:
+            def step(state: Any, batch: Transition) -> tuple[Any, None]:
+                probability = jnp.ones(config.batch_size, jnp.float32)
+                return core.step(state, Sample(batch, probability))[0], None
+
+            return jax.lax.scan(step, state, data)[0]
+
+        self._act, self._update = compiling.jit(act), compiling.jit(update)
+        self.learner_steps = 0
+        """SGD steps taken."""
+
+    @property
+    def steps(self) -> int:
+        """Environment steps taken; each gives a transition."""
+        return self._inserted
+
+    def step(self) -> None:
+        """Steps all environments once, then makes the SGD steps that are due."""
+        before = self._timestep
+        params = self._core.variables(self._state)[POLICY]
+        action = np.asarray(
+            self._act(params, self._keys, np.int32(self._ticks), np.int32(self._inserted), before.observation)
+        )
+        observation = before.observation.copy()  # may be a buffer that the environment writes
+        acted = before.step_type != _LAST
+        self._timestep = after = self._environment.step(action)
+        self._insert(acted, observation, action, after)
+        self._ticks += 1
+        self._learn()
+
+    def close(self) -> None:
+        """Waits for the learner's steps, and closes the environments."""
+        jax.block_until_ready(self._state)
+        self._environment.close()
+
+    def _insert(self, acted: np.ndarray, observation: np.ndarray, action: np.ndarray, after: dm_env.TimeStep) -> None:
+        count = int(np.count_nonzero(acted))
+        places = (self._inserted + np.arange(count)) % self._config.max_replay_size
+        ring = self._ring
+        ring.observation[places] = observation[acted]
+        ring.action[places] = action[acted]
+        ring.reward[places] = after.reward[acted]
+        ring.discount[places] = self._config.discount * after.discount[acted]
+        ring.next_observation[places] = after.observation[acted]
+        self._inserted += count
+
+    def _learn(self) -> None:
+        c = self._config
+        calls_of = c.sgd_steps_per_call, c.batch_size
+        due = (self._inserted - c.min_replay_size) * c.samples_per_insert / c.batch_size - self.learner_steps
+        for _ in range(int(due) // c.sgd_steps_per_call):
+            chosen = self._rng.integers(min(self._inserted, c.max_replay_size), size=calls_of)
+            data = Transition(*(leaf[chosen] for leaf in self._ring[:5]))
+            self._state = self._update(self._state, data)
+            self.learner_steps += c.sgd_steps_per_call

@@ -1,0 +1,185 @@
+"""Figures beside what they are held against: as a table, as JSON and as markdown."""
+
+import dataclasses
+import datetime
+import importlib.metadata
+import os
+import pathlib
+import platform
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from acme_ext.utils import files
+from benchmarks.measure import Rate
+
+_PACKAGES = (
+    "acme-ext",
+    "dm-acme",
+    "dm-reverb",
+    "tensorflow-cpu",
+    "jax",
+    "jaxlib",
+    "dm-haiku",
+    "optax",
+    "numpy",
+    "gymnasium",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """What a figure is held against.
+
+    Attributes:
+        name: what it is.
+        value: in the figure's unit.
+        ratio: the figure divided by it.
+        goal: the least ratio wanted, or None where it only gives the scale.
+        source: `measured` by turns with the figure; `computed` from such; or `quoted`, from another day, on a machine
+            of the same kind.
+    """
+
+    name: str
+    value: float
+    ratio: float
+    goal: float | None = None
+    source: Literal["measured", "computed", "quoted"] = "measured"
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is reached; None without one."""
+        return None if self.goal is None else self.ratio >= self.goal
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A rate of ours."""
+
+    section: str
+    name: str
+    unit: str
+    value: float
+    low: float  # of the rounds
+    high: float
+    cpu_us: float | None  # CPU time of the whole process for a unit; None where it wasn't measured
+    references: tuple[Reference, ...]
+
+
+def figure(section: str, name: str, unit: str, rate: Rate, references: Iterable[Reference]) -> Figure:
+    """Returns the figure of a measured rate."""
+    return Figure(
+        section, name, unit, rate.per_second, min(rate.rounds), max(rate.rounds), rate.cpu_us, tuple(references)
+    )
+
+
+def against(
+    ours: Rate,
+    name: str,
+    theirs: Rate,
+    goal: float | None = None,
+    source: Literal["measured", "computed"] = "measured",
+) -> Reference:
+    """Returns the reference to a rate that was measured by turns with ours, or computed from such."""
+    return Reference(name, theirs.per_second, ours.over(theirs), goal, source)
+
+
+def quoted(ours: Rate, name: str, value: float, goal: float | None = None) -> Reference:
+    """Returns the reference to a figure of another day."""
+    return Reference(name, value, ours.per_second / value, goal, "quoted")
+
+
+def machine() -> dict[str, Any]:
+    """Returns what the figures depend on, without names of hosts or places."""
+    model = ""
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].partition(":")[2].strip() if names else ""
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": model or platform.machine(),
+        "load_before": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in _PACKAGES},
+    }
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """Returns the figures as aligned text, a line for each that they are held against."""
+    header = ("", "ours", "CPU us", "against", "theirs", "ours/theirs", "goal", "")
+    lines: list[str] = []
+    for section in dict.fromkeys(f.section for f in figures):
+        members = [f for f in figures if f.section == section]
+        rows = [header, *(row for f in members for row in _rows(f))]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+        lines += [f"{section} ({', '.join(dict.fromkeys(f.unit for f in members))})"]
+        for row in rows:
+            cells = (
+                cell.ljust(width) if i in (0, 3, 7) else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            lines.append("  " + "  ".join(cells).rstrip())
+        lines.append("")
+    return "\n".join(lines)
+
+
+def markdown(figures: Sequence[Figure], facts: dict[str, Any]) -> str:
+    """Returns the figures as a page."""
+    lines = [
+        "# Speed",
+        "",
+        "Each figure beside what it is held against, made by `python -m benchmarks.speed`. Measured ones took turns",
+        "with ours in short rounds of the same run; a ratio is the median of the rounds' ratios. Quoted ones are from",
+        "another day, on a machine of the same kind. CPU is the time of the whole process for a unit, all threads.",
+        "",
+        ", ".join(f"{name} {value}" for name, value in facts.items()) + ".",
+    ]
+    for section in dict.fromkeys(f.section for f in figures):
+        members = [f for f in figures if f.section == section]
+        unit = ", ".join(dict.fromkeys(f.unit for f in members))
+        lines += [
+            "",
+            f"## {section}",
+            "",
+            f"| | {unit} | CPU us | against | its {unit} | ratio | goal | |",
+            "|---|--:|--:|---|--:|--:|--:|---|",
+            *("| " + " | ".join(row) + " |" for f in members for row in _rows(f)),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def write(out: pathlib.Path, figures: Sequence[Figure], facts: dict[str, Any]) -> list[pathlib.Path]:
+    """Writes the figures to `out` with the endings .json and .md, and returns the two paths."""
+    files.make_writable_folder(out.parent)
+    paths = [out.with_suffix(".json"), out.with_suffix(".md")]
+    plain = [
+        {**dataclasses.asdict(f), "references": [{**dataclasses.asdict(r), "met": r.met} for r in f.references]}
+        for f in figures
+    ]
+    files.write_json(paths[0], {"machine": facts, "figures": plain})
+    with files.replacing(paths[1]) as temporary:
+        temporary.write_text(markdown(figures, facts), encoding="utf-8")
+    return paths
+
+
+def _rows(f: Figure) -> list[tuple[str, ...]]:
+    own = (f.name, number(f.value), "" if f.cpu_us is None else number(f.cpu_us))
+    rows = []
+    for r in f.references or (None,):
+        if r is None:
+            rows.append((*own, "", "", "", "", ""))
+        else:
+            verdict = "" if r.met is None else "met" if r.met else "MISSED"
+            name = r.name if r.source == "measured" else f"{r.name} [{r.source}]"
+            goal = "" if r.goal is None else f"{r.goal:g}"
+            rows.append((*own, name, number(r.value), f"{r.ratio:.2f}", goal, verdict))
+        own = ("", "", "")
+    return rows
+
+
+def number(value: float) -> str:
+    """Returns a number with three digits that count, and thousands apart."""
+    if value >= 100:
+        return f"{float(f'{value:.3g}'):,.0f}"
+    return f"{value:.3g}"

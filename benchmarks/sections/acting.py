@@ -1,0 +1,167 @@
+"""Acting: environment steps a second of the loop, on CartPole."""
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import acme.core
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from acme_ext import envs, specs
+from acme_ext.acting.loop import EnvironmentLoop
+from acme_ext.acting.policy import Context
+from acme_ext.acting.variables import POLICY, VariableClient
+from acme_ext.builders.dqn import DQN
+from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.replay.limits import RateLimit
+from acme_ext.replay.server import ReplayServer
+from acme_ext.utils import compiling
+from benchmarks import cartpole
+from benchmarks.measure import Contestant, one_after_the_other, rates
+from benchmarks.report import Figure, against, figure
+from benchmarks.tables import PENDING
+
+_BATCHES = (1, 8, 32)
+_NAME = "CartPole-v1"
+
+
+def run(seconds: float, rounds: int) -> list[Figure]:
+    """Measures the environment loop with an actor beside bare environments and the bare compiled policy."""
+    figures = []
+    for num_envs in _BATCHES:
+        with contextlib.ExitStack() as stack:
+            measured = rates(_contestants(stack, num_envs), seconds, rounds)
+        limit = one_after_the_other([measured["environment"], measured["policy"]])
+        for what in ("loop and actor", "loop, actor and writer"):
+            ours = measured[what]
+            references = [
+                against(ours, "our environment and policy, bare, one after the other", limit, source="computed"),
+                against(ours, "our environment, bare", measured["environment"]),
+                against(ours, "gymnasium, a list of environments", measured["list"]),
+                against(ours, "gymnasium, vectorised", measured["vectorised"]),
+                against(ours, "compiled policy, bare", measured["policy"]),
+            ]
+            figures.append(figure("acting", f"{what} B={num_envs}", "steps/s", ours, references))
+    return figures
+
+
+class _Fixed(acme.core.VariableSource):
+    """Variables that never change."""
+
+    def __init__(self, variables: dict[str, Any]):
+        self._variables = variables
+
+    def get_variables(self, names: Sequence[str]) -> list[Any]:
+        return [self._variables[name] for name in names]
+
+
+def _contestants(stack: contextlib.ExitStack, num_envs: int) -> dict[str, Contestant]:
+    builder = DQN()
+    core = builder.make_core(cartpole.SPEC)
+    variables = core.variables(jax.jit(core.init)(jax.random.key(0)))
+    # Nobody samples, so nothing but a least size limits the table.
+    replay = dataclasses.replace(builder.make_replay(cartpole.SPEC), limit=RateLimit(), max_size=10_000)
+    server = ReplayServer(replay.tables())
+    stack.callback(server.close)
+    writer = replay.writer(server.client, num_envs, max_pending=PENDING)
+    stack.callback(writer.close)
+
+    def environment() -> BatchedEnvironment:
+        made = envs.make(f"gym:{_NAME}", num_envs=num_envs)
+        stack.callback(made.close)
+        return made
+
+    def loop(with_writer: bool) -> Contestant:
+        actor = builder.make_actor(
+            builder.make_policy(cartpole.SPEC),
+            VariableClient(_Fixed(variables)),
+            jax.random.key(0),
+            num_envs=num_envs,
+            writer=writer if with_writer else None,
+        )
+        return _repeated(EnvironmentLoop(environment(), actor).step, writer.wait if with_writer else _nothing)
+
+    return {
+        "loop and actor": loop(False),
+        "loop, actor and writer": loop(True),
+        "environment": _environment(environment()),
+        "list": _list(num_envs),
+        "vectorised": _vectorised(stack, num_envs),
+        "policy": _policy(builder, variables[POLICY], num_envs),
+    }
+
+
+def _nothing() -> None:
+    pass
+
+
+def _repeated(step: Callable[[], int], finish: Callable[[], object] = _nothing, times: int = 20) -> Contestant:
+    def work() -> int:
+        return sum(step() for _ in range(times))
+
+    return Contestant(work, finish)
+
+
+def _actions(num_envs: int) -> Callable[[], np.ndarray]:
+    """Returns what gives random actions `[B]`, made in advance."""
+    actions = np.random.default_rng(0).integers(2, size=(997, num_envs))
+    return itertools.cycle(actions).__next__
+
+
+def _environment(environment: BatchedEnvironment) -> Contestant:
+    action = _actions(environment.num_envs)
+    environment.reset()
+    return _repeated(lambda: int(np.count_nonzero(environment.step(action()).step_type)))
+
+
+def _list(num_envs: int) -> Contestant:
+    environments = [gymnasium.make(_NAME) for _ in range(num_envs)]
+    action = _actions(num_envs)
+    for environment in environments:
+        environment.reset(seed=0)
+
+    def step() -> int:
+        for environment, chosen in zip(environments, action(), strict=True):
+            _, _, terminated, truncated, _ = environment.step(chosen)
+            if terminated or truncated:
+                environment.reset()
+        return num_envs
+
+    return _repeated(step)
+
+
+def _vectorised(stack: contextlib.ExitStack, num_envs: int) -> Contestant:
+    environments = gymnasium.make_vec(_NAME, num_envs, vectorization_mode="vector_entry_point")
+    stack.callback(environments.close)
+    environments.reset(seed=0)
+    action = _actions(num_envs)
+    ended = np.zeros(num_envs, np.bool_)
+
+    def step() -> int:
+        nonlocal ended
+        taken = num_envs - int(np.count_nonzero(ended))  # the others are reset
+        _, _, terminated, truncated, _ = environments.step(action())
+        ended = terminated | truncated
+        return taken
+
+    return _repeated(step)
+
+
+def _policy(builder: DQN, params: Any, num_envs: int) -> Contestant:
+    policy = builder.make_policy(cartpole.SPEC)
+    apply = compiling.jit(lambda params, context, observation: policy.apply(params, context, observation, ())[0])
+    context = Context(
+        jax.random.split(jax.random.key(0), num_envs), jnp.zeros((), jnp.int32), np.zeros(num_envs, np.float32)
+    )
+    observation = specs.zeros(cartpole.SPEC.observations, num_envs)
+
+    def step() -> int:
+        np.asarray(apply(params, context, observation))
+        return num_envs
+
+    return _repeated(step)

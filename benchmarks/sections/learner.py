@@ -1,0 +1,179 @@
+"""Learning: SGD steps a second, inside the program and bare."""
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import acme.specs
+import dm_env
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import specs
+
+from acme_ext.agents.dqn.config import ATARI, DQNConfig
+from acme_ext.builders.dqn import DQN
+from acme_ext.learning.core import LearnerCore
+from acme_ext.learning.learner import Learner
+from acme_ext.replay.dataset import RawBatch
+from acme_ext.replay.limits import RateLimit
+from acme_ext.replay.server import ReplayServer
+from acme_ext.replay.transitions import TransitionReplay
+from acme_ext.types import EnvironmentSpec, Sample
+from acme_ext.utils import compiling
+from benchmarks import cartpole
+from benchmarks.measure import Contestant, best, rates
+from benchmarks.report import Figure, against, figure
+from benchmarks.tables import fill, reader
+
+_GOAL = 0.8  # of the bare step
+
+
+class Setting(NamedTuple):
+    """A network and its batches."""
+
+    name: str
+    spec: EnvironmentSpec
+    config: DQNConfig
+    timesteps: Callable[[int], list[dm_env.TimeStep]]
+    episodes: int  # of 8 environments, to fill the table
+    fused: tuple[int, ...]  # SGD steps a call that the bare step is tried with
+
+
+def run(seconds: float, rounds: int) -> list[Figure]:
+    """Measures `Learner.step` beside the bare compiled step on a resident batch, its limit, in its best form."""
+    return [f for setting in settings() for f in measure(setting, seconds, rounds)]
+
+
+def measure(setting: Setting, seconds: float, rounds: int) -> list[Figure]:
+    """Measures one setting."""
+    with contextlib.ExitStack() as stack:
+        measured = rates(_contestants(stack, setting), seconds, rounds)
+    bare = best([rate for name, rate in measured.items() if name.startswith("bare")])
+    plain = best([rate for name, rate in measured.items() if name.startswith("plain")])
+    figures = []
+    for source in ("resident batch", "Reverb"):
+        ours = measured[source]
+        references = [
+            against(ours, "bare step, resident batch, compiled as ours", bare, _GOAL),
+            against(ours, "bare step, resident batch, plain jax.jit", plain),
+        ]
+        if source == "Reverb":
+            references.append(against(ours, "the dataset alone, batches", measured["dataset"]))
+        figures.append(figure("learner", f"Learner, {setting.name}, {source}", "SGD steps/s", ours, references))
+    return figures
+
+
+def settings() -> list[Setting]:
+    """Returns what is measured: a small network, for which replay is the slower part, and a large one."""
+    mlp = DQNConfig(hidden_sizes=(64, 64), batch_size=128)
+    convolutional = DQNConfig(
+        image_features=ATARI.image_features,
+        batch_size=32,
+        sgd_steps_per_call=ATARI.sgd_steps_per_call,
+    )
+    return [
+        Setting("MLP 64x64, batch 128", cartpole.SPEC, mlp, cartpole.timesteps, 25, (1, 8, 32)),
+        Setting("Nature CNN, batch 32", _IMAGES, convolutional, _images, 1, (1,)),
+    ]
+
+
+def _contestants(stack: contextlib.ExitStack, setting: Setting) -> dict[str, Contestant]:
+    builder = DQN(setting.config)
+    core = builder.make_core(setting.spec)
+    # Nothing but a least size limits the table, so that the learner always finds a batch.
+    replay = dataclasses.replace(builder.make_replay(setting.spec), limit=RateLimit(), max_size=10_000)
+    server = ReplayServer(replay.tables())
+    stack.callback(server.close)
+    fill(server, replay, setting.timesteps(8), setting.episodes)
+    dataset = replay.dataset(server.client, builder.sgd_steps_per_call)
+    stack.callback(dataset.close, wake=True)
+    raw = next(dataset)
+
+    def learner(batches: Iterator[RawBatch]) -> Contestant:
+        count = builder.sgd_steps_per_call
+        made = Learner(
+            core, batches, replay.decode, jax.random.key(0), batch_size=replay.batch_size, steps_per_call=count
+        )
+        stack.callback(made.close)
+        return _learner(made, count)
+
+    alone = replay.dataset(server.client, builder.sgd_steps_per_call)
+    stack.callback(alone.close, wake=True)
+    contestants = {
+        "Reverb": learner(dataset),
+        "resident batch": learner(itertools.repeat(raw)),
+        "dataset": reader(alone.__next__, builder.sgd_steps_per_call),
+    }
+    is_convolutional = compiling.is_convolutional(core.abstract_state())
+    for count in setting.fused:
+        sample = _resident(replay, raw, count)
+        contestants[f"bare {count}"] = _bare(core, sample, count, compiling.jit, unroll=is_convolutional)
+        contestants[f"plain {count}"] = _bare(core, sample, count, jax.jit, unroll=is_convolutional)
+    return contestants
+
+
+def _learner(learner: Learner, steps: int) -> Contestant:
+    def work() -> int:
+        learner.step()
+        return steps
+
+    return Contestant(work, finish=lambda: jax.block_until_ready(learner.save()), prepare=learner.step)
+
+
+def _resident(replay: TransitionReplay, raw: RawBatch, count: int) -> Sample:
+    """Returns `count` unpacked batches `[count, B, ...]` on the device."""
+    size = replay.batch_size
+    chosen = np.arange(count * size) % len(raw.rows)
+    sample = Sample(replay.decode(raw.rows[chosen]), raw.probability[chosen])
+    return jax.device_put(jax.tree.map(lambda x: x.reshape(count, size, *x.shape[1:]), sample))
+
+
+def _bare(core: LearnerCore, batches: Sample, count: int, jit: Callable, *, unroll: bool) -> Contestant:
+    """Returns the core's step and nothing else, `count` of them fused in a call."""
+
+    def step(state: Any, sample: Sample) -> tuple[Any, Any]:
+        state, metrics, _ = core.step(state, sample)
+        return state, metrics["loss"]
+
+    def update(state: Any, batches: Sample) -> tuple[Any, Any]:
+        if not unroll and count > 1:
+            return jax.lax.scan(step, state, batches)
+        losses = []
+        for i in range(count):
+            state, loss = step(state, jax.tree.map(lambda x: x[i], batches))  # noqa: B023  called in this round
+            losses.append(loss)
+        return state, jnp.stack(losses)
+
+    compiled = jit(update)
+    state = jax.jit(core.init)(jax.random.key(0))
+
+    def work() -> int:
+        nonlocal state
+        state, _ = compiled(state, batches)
+        return count
+
+    return Contestant(work, finish=lambda: jax.block_until_ready(state), prepare=work)
+
+
+_IMAGES = acme.specs.EnvironmentSpec(
+    observations=specs.BoundedArray((84, 84, 4), np.uint8, 0, 255, "observation"),
+    actions=specs.DiscreteArray(6, np.int32, "action"),
+    rewards=cartpole.SPEC.rewards,
+    discounts=cartpole.SPEC.discounts,
+)
+
+
+def _images(num_envs: int) -> list[dm_env.TimeStep]:
+    """Returns timesteps of images like a game's: a plain ground and some things that move."""
+    rng = np.random.default_rng(0)
+    made = []
+    for timestep in cartpole.timesteps(num_envs):
+        images = np.full((num_envs, 84, 84, 4), 87, np.uint8)
+        for image in images:
+            for row, column in rng.integers(76, size=(6, 2)):
+                image[row : row + 8, column : column + 8] = rng.integers(256, size=4, dtype=np.uint8)
+        made.append(timestep._replace(observation=images))
+    return made

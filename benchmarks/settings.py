@@ -1,0 +1,67 @@
+"""What `python -m benchmarks.learning` runs, by name."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Literal
+
+from acme_ext import builders, launch
+from acme_ext.launch import settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """An agent, an environment, a budget, and what must come of it.
+
+    The agent has its defaults, or the preset of the environment's family, but for `config`.
+    """
+
+    agent: str
+    environment: str
+    steps: int  # of the environment
+    num_envs: int
+    statistic: Literal["median", "mean"] = "median"  # over the seeds, of their final evaluations
+    bar: float | None = None  # which the statistic must reach; None: it is enough that nothing fails
+    eval_every: int = 5_000  # environment steps; 0: only at the end
+    eval_episodes: int = 20  # of the final evaluation
+    config: Mapping[str, str] = dataclasses.field(default_factory=dict)  # fields that aren't the agent's defaults
+    parts: int = 1  # the budget is reached in so many runs, each of which resumes the one before
+
+    def experiment(self, seed: int, steps: int, run_dir: pathlib.Path) -> launch.Experiment:
+        """Returns the experiment of one seed, with a budget of `steps`."""
+        builder = builders.load(self.agent).for_environment(self.environment)
+        builder = dataclasses.replace(builder, config=settings.replace(builder.config, self.config))
+        return launch.Experiment(
+            builder,
+            self.environment,
+            steps=steps,
+            seed=seed,
+            num_envs=self.num_envs,
+            evaluation=launch.Evaluation(every=self.eval_every, final_episodes=self.eval_episodes),
+            run_dir=str(run_dir),
+        )
+
+    def __str__(self) -> str:
+        parts = f", in {self.parts} parts, each resuming the one before" if self.parts > 1 else ""
+        changed = "".join(f", {name}={value}" for name, value in self.config.items())
+        return (
+            f"{self.agent} on {self.environment}, {self.steps:,} environment steps, num_envs={self.num_envs}"
+            f"{changed}{parts}"
+        )
+
+
+SETTINGS: dict[str, Setting] = {
+    "dqn-cartpole": Setting("dqn", "gym:CartPole-v1", 100_000, 8, "median", 475.0),
+    "dqn-catch": Setting("dqn", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
+    # The published agent would only fill its replay in these steps: here it learns after the first thousand.
+    "dqn-pong-smoke": Setting(
+        "dqn",
+        "atari:Pong",
+        5_000,
+        1,
+        eval_every=0,
+        eval_episodes=1,
+        config={"min_replay_size": "1000", "max_replay_size": "5000"},
+        parts=2,
+    ),
+}

@@ -1,0 +1,89 @@
+"""How fast each part is, beside its limit: `python -m benchmarks.speed`."""
+
+import argparse
+import concurrent.futures
+import importlib
+import multiprocessing
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from acme_ext.errors import UsageError, nearest
+from acme_ext.utils import files
+from acme_ext.utils.native import native_stderr
+from benchmarks import report
+from benchmarks.report import Figure
+
+SECTIONS = {
+    "writer": "environment steps a second into Reverb",
+    "dataset": "batches a second out of it",
+    "learner": "SGD steps a second",
+    "acting": "environment steps a second of the loop",
+    "training": "environment steps a second of whole runs",
+}
+"""Name -> what it measures, by `run` in `benchmarks.sections.NAME`."""
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code: 0 done, 2 it was asked for what can't be."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _main(options)
+    except UsageError as error:
+        print(f"benchmarks.speed: {error}", file=sys.stderr)
+        return 2
+
+
+def run_section(name: str, seconds: float, rounds: int) -> list[Figure]:
+    """Measures one section in this process; each contestant gets `seconds` in all, in `rounds` turns."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
+    with native_stderr():
+        return importlib.import_module(f"benchmarks.sections.{name}").run(seconds, rounds)
+
+
+def _parser() -> argparse.ArgumentParser:
+    sections = "; ".join(f"{name}: {what}" for name, what in SECTIONS.items())
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=f"{__doc__} Sections: {sections}.")
+    parser.add_argument("--only", nargs="+", metavar="SECTION", help="some sections; written only where --out says")
+    parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="for each contestant (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=15, metavar="N", help="turns that makes of it (%(default)s)")
+    parser.add_argument(
+        "--out", type=pathlib.Path, metavar="FILE", help="writes FILE.json and FILE.md (benchmarks/results/speed)"
+    )
+    return parser
+
+
+def _main(options: argparse.Namespace) -> int:
+    chosen = options.only or list(SECTIONS)
+    for name in chosen:
+        if name not in SECTIONS:
+            raise UsageError(f"there is no section {name!r}: {nearest(name, SECTIONS)}")
+    if options.seconds <= 0 or options.rounds < 1:
+        raise UsageError("--seconds must be positive and --rounds at least 1.")
+    out = options.out or (None if options.only else RESULTS / "speed")
+    if out is not None:
+        files.make_writable_folder(out.parent)
+    facts = report.machine()
+    figures: list[Figure] = []
+    for name in SECTIONS:
+        if name in chosen:
+            measured = _in_a_process_of_its_own(name, options.seconds, options.rounds)
+            print(report.table(measured), flush=True)
+            figures += measured
+    if out is not None:
+        print("written:", *report.write(out, figures, facts))
+    return 0
+
+
+def _in_a_process_of_its_own(name: str, seconds: float, rounds: int) -> list[Figure]:
+    """Measures a section where no other's threads and memory are in the way."""
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
+        return pool.submit(run_section, name, seconds, rounds).result()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Each section of the speed benchmark, as small as it can be; nothing is said of the speeds."""
+
+import json
+import math
+
+import pytest
+
+from acme_ext.agents.dqn.config import DQNConfig
+from benchmarks import cartpole, speed
+from benchmarks.report import Figure
+
+
+def check(figures: list[Figure], count: int) -> None:
+    """Every figure is of a kind of its own, positive, and beside positive others."""
+    assert len({figure.name for figure in figures}) == len(figures) == count
+    for figure in figures:
+        assert 0 < figure.low <= figure.value <= figure.high < math.inf
+        assert figure.references
+        for reference in figure.references:
+            assert 0 < reference.value < math.inf
+            assert 0 < reference.ratio < math.inf
+
+
+def test_the_command_measures_prints_and_writes(tmp_path, capsys):
+    arguments = ["--only", "writer", "--seconds", "0.001", "--rounds", "1", "--out", str(tmp_path / "x")]
+    assert speed.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "acme NStepTransitionAdder n=3" in printed
+    figures = json.loads((tmp_path / "x.json").read_text())["figures"]
+    assert [f["section"] for f in figures] == ["writer"] * 6
+    assert all(any(r["goal"] == 6 for r in f["references"]) for f in figures)
+    assert "TransitionReplay.writer B=32 n=3" in (tmp_path / "x.md").read_text()
+
+
+def test_dataset():
+    from benchmarks.sections import dataset
+
+    figures = dataset.run(0.001, 1)
+    check(figures, 8)
+    assert all([r.goal for r in figure.references] == [None, 3.0] for figure in figures)
+
+
+def test_learner():
+    from benchmarks.sections import learner
+
+    small, large = learner.settings()
+    assert large.name.startswith("Nature")
+    figures = learner.measure(small._replace(fused=(1, 2)), 0.001, 1)
+    check(figures, 2)
+    assert all(figure.references[0].goal == 0.8 for figure in figures)
+
+
+def test_the_images_are_of_their_spec():
+    from benchmarks.sections import learner
+
+    _, large = learner.settings()
+    timesteps = large.timesteps(2)
+    assert len(timesteps) == cartpole.LENGTH + 1
+    for timestep in timesteps:
+        for image in timestep.observation:
+            large.spec.observations.validate(image)
+
+
+def test_acting(monkeypatch):
+    from benchmarks.sections import acting
+
+    monkeypatch.setattr(acting, "_BATCHES", (1, 2))
+    check(acting.run(0.001, 1), 4)
+
+
+def test_training():
+    from benchmarks.sections import training
+
+    config = DQNConfig(min_replay_size=64, batch_size=8, samples_per_insert=2.0, sgd_steps_per_call=2)
+    figures = training.measure(config, (2,), 100, 300, 1)
+    check(figures, 1)
+    assert [(r.source, r.goal) for r in figures[0].references] == [
+        ("measured", None),
+        ("quoted", 3.0),
+        ("quoted", 10.0),
+        ("quoted", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["--only", "writers"], "did you mean 'writer'?"), (["--seconds", "0"], "--seconds must be positive")],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(arguments, says, capsys):
+    assert speed.main(arguments) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_experience_is_made_as_environments_give_it():
+    timesteps = cartpole.timesteps(5)
+    for before, after in zip(timesteps, [*timesteps[1:], timesteps[0]], strict=True):
+        for row in range(5):
+            assert (before.step_type[row] == 2) == (after.step_type[row] == 0)
+    assert sum(int(t.step_type[3] == 0) for t in timesteps) == 1
+    first, *rest = cartpole.episode()
+    assert first.first()
+    assert [t.last() for t in rest] == [False] * (cartpole.LENGTH - 1) + [True]
