@@ -7,12 +7,11 @@ import jax.numpy as jnp
 import optax
 
 from acme_ext import specs
+from acme_ext.acting.exploration import epsilon_greedy
 from acme_ext.acting.policy import Policy
-from acme_ext.agents.dqn.acting import epsilon_greedy
 from acme_ext.builders import Builder
 from acme_ext.learning.core import LossOutput, TargetUpdate, single_loss_core
-from acme_ext.replay.limits import RateLimit
-from acme_ext.replay.transitions import TransitionReplay
+from acme_ext.replay import RateLimit, TransitionReplay
 
 
 @dataclasses.dataclass(frozen=True)

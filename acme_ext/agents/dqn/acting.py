@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import haiku as hk
-import jax
 import jax.numpy as jnp
 import optax
 
+from acme_ext.acting.exploration import epsilon_greedy
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.dqn.learning import PolicyVariables
@@ -17,23 +17,6 @@ def epsilon_schedule(config: DQNConfig) -> Callable[[Context], Array]:
     """Returns `context -> epsilon`, linear in the run's environment steps."""
     schedule = optax.linear_schedule(config.epsilon_start, config.epsilon_end, config.epsilon_decay_steps)
     return lambda context: jnp.asarray(schedule(context.steps))
-
-
-def epsilon_greedy(keys: Array, q: Array, epsilon: Array) -> Array:
-    """Returns actions `[B]`: uniformly random with probability epsilon, else greedy; ties are broken at random.
-
-    Args:
-        keys: `[B]` random keys.
-        q: `[B, A]` action values.
-        epsilon: `[B]` or `[]`.
-    """
-
-    def choose(key, q, epsilon):
-        explore_key, action_key = jax.random.split(key)
-        allowed = (q == jnp.max(q)) | (jax.random.uniform(explore_key) < epsilon)
-        return jax.random.categorical(action_key, jnp.where(allowed, 0.0, -jnp.inf))
-
-    return jax.vmap(choose)(keys, q, jnp.broadcast_to(epsilon, q.shape[:1])).astype(jnp.int32)
 
 
 def make_policy(network: hk.Transformed, epsilon: Callable[[Context], Array], *, with_priority: bool) -> Policy:

@@ -1,0 +1,23 @@
+"""Choosing actions that are not always the best."""
+
+import jax
+import jax.numpy as jnp
+
+from acme_ext.types import Array
+
+
+def epsilon_greedy(keys: Array, q: Array, epsilon: Array) -> Array:
+    """Returns actions `[B]`: uniformly random with probability epsilon, else greedy; ties are broken at random.
+
+    Args:
+        keys: `[B]` random keys.
+        q: `[B, A]` action values.
+        epsilon: `[B]` or `[]`.
+    """
+
+    def choose(key, q, epsilon):
+        explore_key, action_key = jax.random.split(key)
+        allowed = (q == jnp.max(q)) | (jax.random.uniform(explore_key) < epsilon)
+        return jax.random.categorical(action_key, jnp.where(allowed, 0.0, -jnp.inf))
+
+    return jax.vmap(choose)(keys, q, jnp.broadcast_to(epsilon, q.shape[:1])).astype(jnp.int32)
