@@ -155,7 +155,7 @@ def test_an_environment_that_raises_costs_nothing_that_was_learned(tmp_path, cou
     assert result.environment_steps == 60
     inserted, _ = counts.saved[-1]
     # A step is written when the next is there, and those on their way to the table are not waited for.
-    assert 50 <= inserted <= 59
+    assert 34 <= inserted <= 59
     assert learner_steps(inserted) - 2 <= result.learner_steps <= learner_steps(inserted)
     assert column(tmp_path, "actor") == [10, 20, 35, 45, 55]
 
