@@ -107,11 +107,11 @@ def _contestants(stack: contextlib.ExitStack, setting: Setting) -> dict[str, Con
         "resident batch": learner(itertools.repeat(raw)),
         "dataset": reader(alone.__next__, builder.sgd_steps_per_call),
     }
-    is_convolutional = compiling.is_convolutional(core.abstract_state())
+    unroll = compiling.is_convolutional(jax.jit(core.init)(jax.random.key(0)))
     for count in setting.fused:
         sample = _resident(replay, raw, count)
-        contestants[f"bare {count}"] = _bare(core, sample, count, compiling.jit, unroll=is_convolutional)
-        contestants[f"plain {count}"] = _bare(core, sample, count, jax.jit, unroll=is_convolutional)
+        contestants[f"bare {count}"] = _bare(core, sample, count, compiling.jit, unroll=unroll)
+        contestants[f"plain {count}"] = _bare(core, sample, count, jax.jit, unroll=unroll)
     return contestants
 
 
