@@ -1,5 +1,6 @@
 """Where packed rows leave for a Reverb table."""
 
+import ctypes
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -46,7 +47,13 @@ class StructuredSink:
         _flush(self._writer, pending, on_wait)
 
     def close(self) -> None:
-        self._writer = None  # Reverb's writers end with their last reference
+        try:
+            self._writer.flush(0, timeout_ms=_WAIT_MS)
+        except Exception:
+            # Reverb's writer ends with its last reference, and then lets no Python run until every row is confirmed,
+            # which a limit can delay for ever. So one that is held back never ends.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._writer))
+        self._writer = None
 
 
 class PrioritySink:
