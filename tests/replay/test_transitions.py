@@ -211,6 +211,27 @@ def test_a_writer_waits_for_its_reader_if_told_to(serve):
     assert_items(got, line.items(1, 0.99)[:39])
 
 
+@pytest.mark.parametrize("order", ["queue", "prioritized"])
+def test_a_writer_that_is_held_back_can_be_closed(serve, order):
+    limited = {"limit": RateLimit(1.0, 1, 3.0), "priority": first_priority} if order == "prioritized" else {}
+    replay = TransitionReplay(SPEC, batch_size=1, order=order, max_size=3, burst=1, **limited)
+    server = serve(replay.tables())
+    writer = replay.writer(server.client, 1)
+    line = steps(20)
+    line.feed(writer, with_extras=True)
+    writer.flush()
+    writer.close()
+    assert server.counts(replay.table)[0] < writer.inserted
+    # The table isn't blocked by it.
+    dataset = replay.dataset(server.client)
+    (item,) = read(replay.decode(next(dataset).rows))
+    assert item[:4] == line.items(1, 0.99)[item.start][:4]
+    if order == "queue":  # what had left arrives
+        for _ in range(19):
+            next(dataset)
+    dataset.close(wake=True)
+
+
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
