@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from acme_ext.errors import RunError, UsageError
+from acme_ext.launch import threads
 from acme_ext.launch.evaluation import Score
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.local import Result
@@ -43,14 +44,16 @@ def run_program(
 
     Raises:
         UsageError: nothing was started or written; the message says why.
-        RunError: a node failed; what it printed is on the terminal.
+        RunError: a node failed; what it printed is on the terminal. On threads, what the node raised comes as it is.
     """
     if on == "threads":
-        code = _run_threads(experiment, topology, fresh)
+        code = threads.run(make(experiment, topology, fresh=fresh))
     elif on == "processes":
         code = _run_processes(experiment, topology, fresh, restarts, private)
     else:
         raise UsageError(f"a program runs on 'processes' or 'threads', not on {on!r}.")
+    if code < 0:
+        raise RunError(f"the program's supervisor was killed by {signal.Signals(-code).name}.")
     if code == 2:
         raise UsageError("the program did not start.")
     if code not in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM):
@@ -66,22 +69,24 @@ def _run_processes(experiment: Experiment, topology: Topology, fresh: bool, rest
     def load() -> tuple[Any, tuple[str, ...], Options]:
         return make(experiment, topology, fresh=fresh), SERVERS, Options(logs, restarts)
 
-    with tempfile.NamedTemporaryFile(prefix="acme-ext-", suffix=".pkl") as file:
+    with tempfile.TemporaryFile(prefix="acme-ext-") as file:
         cloudpickle.dump((private, cloudpickle.dumps(load)), file)
-        file.flush()
+        file.seek(0)
+        line = [sys.executable, "-m", "acme_ext.launch.supervisor", str(file.fileno()), str(os.getpid())]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        process = subprocess.Popen([sys.executable, "-m", "acme_ext.launch.supervisor", file.name], env=environment)
+        process = subprocess.Popen(line, env=environment, pass_fds=[file.fileno()])
         return _wait(process)
 
 
 def _wait(process: subprocess.Popen) -> int:
-    """Waits for the supervisor, which gets the terminal's Ctrl-C itself; SIGTERM is passed on."""
+    """Waits for the supervisor; signals are passed on to it, and it decides."""
     if threading.current_thread() is not threading.main_thread():
         return process.wait()
-    previous = {
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: None),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, frame: process.send_signal(number)),
-    }
+
+    def pass_on(number: int, frame: Any) -> None:
+        process.send_signal(number)
+
+    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return process.wait()
     finally:
@@ -89,22 +94,13 @@ def _wait(process: subprocess.Popen) -> int:
             signal.signal(number, handler)
 
 
-def _run_threads(experiment: Experiment, topology: Topology, fresh: bool) -> int:
-    import launchpad as lp
-    from absl import flags
-
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS(["acme-ext"], known_only=True)
-    program = make(experiment, topology, fresh=fresh)
-    lp.launch(program, launch_type=lp.LaunchType.LOCAL_MULTI_THREADING).wait()
-    return 0
-
-
 def _result(experiment: Experiment, code: int) -> Result:
-    rundir = RunDirectory.open(experiment.directory)
+    rundir = RunDirectory(experiment.directory)
     restored = CheckpointStore(rundir.checkpoints).restore({})
+    if restored is None and code:
+        return Result(rundir.path, 0, 0, None, None, code - 128)
     if restored is None:
-        raise RunError("the program was stopped before its first checkpoint.")
+        raise RunError("the program was stopped from outside before its first checkpoint.")
     steps, learner_steps = restored.steps, restored.info["state"]["learner_steps"]
     if code:
         return Result(rundir.path, steps, learner_steps, None, None, code - 128)

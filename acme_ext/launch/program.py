@@ -67,7 +67,6 @@ def make(experiment: Experiment, topology: Topology, *, fresh: bool = False) -> 
     part = experiment.builder.make_replay(spec).split(shards)
     rundir = prepare(experiment, fresh=fresh, arrangement={"program": dataclasses.asdict(topology)})
     restored = RunCheckpoints(rundir, experiment.checkpoints, print).restore({})
-    start = restored.info["state"].get("part", -1) + 1 if restored else 0
     stored = replay_folder(restored)
 
     program = lp.Program("acme-ext")
@@ -79,14 +78,14 @@ def make(experiment: Experiment, topology: Topology, *, fresh: bool = False) -> 
             for shard in range(shards)
         ]
     with program.group("coordinator"):
-        coordinator = program.add_node(lp.CourierNode(Coordinator, experiment, topology.actors, start))
+        coordinator = program.add_node(lp.CourierNode(Coordinator, experiment, topology.actors))
     with program.group("learner"):
         learner = program.add_node(lp.CourierNode(LearnerNode, experiment, replays, coordinator))
     with program.group("evaluator"):
         program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, learner, coordinator))
     with program.group("actor"):
         for index in range(topology.actors):
-            make_actor = functools.partial(ActorNode, experiment, index, topology.actors, start)
+            make_actor = functools.partial(ActorNode, experiment, index, topology.actors)
             program.add_node(lp.PyNode(_run, make_actor, replays[index % shards], shards, learner, coordinator))
     return program
 

@@ -21,9 +21,11 @@ from typing import Any
 from acme_ext.errors import RunError, UsageError
 
 _GRACE_S = 3.0  # that a group of nodes gets to end by itself
+_INTERRUPTED_GRACE_S = 1.0  # that it gets when the program was interrupted, for it has been asked before
+_SAME_INTERRUPT_S = 0.25  # a terminal's Ctrl-C comes from the terminal and from the launcher
 _LAST_LINES = 40
-_SENTENCE = "acme-ext: "  # before an error that is said in one
-_PR_SET_PDEATHSIG = 1
+_FAILED = "acme-ext: this node failed."  # before a node's traceback in its log
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +51,7 @@ class _Process:
     name: str
     node: Any
     pid: int = 0
+    log_start: int = 0  # where in its log what it prints begins; earlier parts of a run are before
 
 
 class Supervisor:
@@ -64,14 +67,19 @@ class Supervisor:
         self._program, self._servers, self._options = program, servers, options
         self._processes: list[_Process] = []
         self._restarts = 0
-        self._interrupted = 0
+        self._interrupted = 0  # the signal
+        self._interrupted_at = 0.0
+        self._at_once = False
         self._asked_to_end = False
+        self._asking = 0  # the process that asks the coordinator to stop
         self._failure: str | None = None
 
     def run(self) -> int:
         """Runs the program to its end; returns the exit code (0, 1, or 128 + a signal that stopped it)."""
         self._options.logs.mkdir(parents=True, exist_ok=True)
-        self._bind()
+        # What a node that was killed leaves behind comes to this process, which ends it.
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        bind(self._program, _stopper(os.getpid()))
         signal.signal(signal.SIGINT, self._on_interrupt)
         signal.signal(signal.SIGTERM, self._on_interrupt)
         signal.signal(signal.SIGUSR2, self._on_program_end)
@@ -91,22 +99,12 @@ class Supervisor:
             return 1
         return 128 + self._interrupted if self._interrupted else 0
 
-    def _bind(self) -> None:
-        from launchpad import context
-
-        for node in self._program.get_all_nodes():
-            node.launch_context.initialize(context.LaunchType.LOCAL_MULTI_PROCESSING, None, _stopper(os.getpid()))
-        for label, nodes in self._program.groups.items():
-            for node in nodes:
-                for handle in node.input_handles:
-                    handle.connect(node, label)
-        for node in self._program.get_all_nodes():
-            node.bind_addresses()
-
     def _start(self, process: _Process) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         supervisor = os.getpid()
+        log = log_of(self._options.logs, process.name)
+        process.log_start = log.stat().st_size if log.exists() else 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # JAX warns of forks: no device or thread of it is there yet
             process.pid = os.fork()
@@ -123,7 +121,7 @@ class Supervisor:
     def _watch(self) -> None:
         """Waits until the program ends, somebody interrupts it, or a node fails."""
         asked = False
-        while self._processes and not self._asked_to_end and self._failure is None and self._interrupted < 1000:
+        while self._processes and not self._asked_to_end and self._failure is None and not self._at_once:
             if self._interrupted and not asked:
                 asked = True
                 print("acme-ext: stopping after a last save; Ctrl-C again stops at once.", file=sys.stderr)
@@ -132,35 +130,53 @@ class Supervisor:
             if ended is None:
                 time.sleep(0.02)
                 continue
-            process, code = ended
-            if code == 0:
-                continue
-            if process.group not in self._servers and self._restarts < self._options.restarts:
-                self._restarts += 1
-                print(f"acme-ext: {process.name} {_how(code)} and is started again.", file=sys.stderr)
-                self._processes.append(process)
-                self._start(process)
-            elif not self._interrupted:
-                self._failure = f"{process.name} {_how(code)}:\n{self._tail(process)}"
+            self._look_at(*ended)
+
+    def _look_at(self, process: _Process, code: int) -> None:
+        """Decides what follows from a node's end."""
+        dialled = process.group in self._servers
+        if not dialled and (code == 0 or self._interrupted):
+            return
+        if code == 0:
+            time.sleep(0.05)  # for the coordinator's word that this is the end, if it is
+            if self._asked_to_end:
+                return
+        if dialled or self._restarts >= self._options.restarts:
+            self._failure = f"{process.name} {_how(code)}{self._tail(process)}"
+            return
+        self._restarts += 1
+        print(f"acme-ext: {process.name} {_how(code)} and is started again.", file=sys.stderr)
+        self._processes.append(process)
+        self._start(process)
 
     def _stop(self) -> None:
-        """Ends what still runs: those that nobody dials first, then the servers, each with some grace."""
+        """Ends what still runs: those that nobody dials first, then the servers, each with some grace; then what they
+        left behind.
+        """
         stages = [[p for p in self._processes if p.group not in self._servers]]
         stages += [[p for p in self._processes if p.group == group] for group in self._servers]
         for stage in stages:
-            for process in stage:
-                if process in self._processes:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(process.pid, signal.SIGTERM)
-            end = time.monotonic() + (_GRACE_S if self._interrupted < 1000 else 0)
+            self._signal(stage, signal.SIGTERM)
+            start = time.monotonic()
             while any(process in self._processes for process in stage):
-                if time.monotonic() > end:
-                    for process in stage:
-                        if process in self._processes:
-                            with contextlib.suppress(ProcessLookupError):
-                                os.kill(process.pid, signal.SIGKILL)
+                grace = 0 if self._at_once else _INTERRUPTED_GRACE_S if self._interrupted else _GRACE_S
+                if time.monotonic() - start > grace:
+                    self._signal(stage, signal.SIGKILL)
                 if self._reap() is None:
                     time.sleep(0.01)
+        import psutil
+
+        left = psutil.Process().children(recursive=True)
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=1)
+
+    def _signal(self, processes: list[_Process], number: int) -> None:
+        for process in processes:
+            if process in self._processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, number)
 
     def _reap(self) -> tuple[_Process, int] | None:
         """Returns a process that has ended and its exit code (minus the signal that killed it), or None."""
@@ -170,6 +186,8 @@ class Supervisor:
             return None
         if pid == 0:
             return None
+        if pid == self._asking and status:
+            self._asked_to_end = True  # there is no coordinator to save anything
         process = next((p for p in self._processes if p.pid == pid), None)
         if process is None:
             return self._reap()
@@ -187,8 +205,9 @@ class Supervisor:
         # In a child, so that this process never has Courier's threads and can go on forking.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            pid = os.fork()
-        if pid == 0:
+            self._asking = os.fork()
+        if self._asking == 0:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
             code = 1
             with contextlib.suppress(Exception):
                 courier.Client(node.courier_address.resolve(), call_timeout=_GRACE_S).request_stop()
@@ -196,21 +215,38 @@ class Supervisor:
             os._exit(code)
 
     def _on_interrupt(self, number: int, frame: Any) -> None:
-        # A second one stops at once.
-        self._interrupted = number if not self._interrupted else 1000 + number
-        if self._interrupted >= 1000:
-            for process in self._processes:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)
+        now = time.monotonic()
+        if not self._interrupted:
+            self._interrupted, self._interrupted_at = number, now
+        elif now - self._interrupted_at > _SAME_INTERRUPT_S:
+            self._at_once = True
+            self._signal(self._processes, signal.SIGKILL)
 
     def _on_program_end(self, number: int, frame: Any) -> None:
         self._asked_to_end = True
 
     def _tail(self, process: _Process) -> str:
-        """Returns a node's traceback, or the last lines it printed."""
-        lines = log_of(self._options.logs, process.name).read_text(errors="replace").splitlines()
-        start = next((i for i in reversed(range(len(lines))) if lines[i].startswith(("Traceback", _SENTENCE))), None)
-        return "\n".join(lines[start:] if start is not None else lines[-_LAST_LINES:])
+        """Returns a node's traceback, or the last lines it printed, or nothing."""
+        with log_of(self._options.logs, process.name).open(errors="replace") as log:
+            log.seek(process.log_start)
+            printed, failed, why = log.read().rpartition(f"{_FAILED}\n")
+        lines = why.splitlines() if failed else why.splitlines()[-_LAST_LINES:]
+        del printed
+        return ":\n" + "\n".join(lines) if lines else "."
+
+
+def bind(program: Any, stopper: Callable[..., None], launch_type: str = "LOCAL_MULTI_PROCESSING") -> None:
+    """Gives a program's nodes their addresses and what `lp.stop()` calls, as Launchpad's launchers do."""
+    from launchpad import context
+
+    for node in program.get_all_nodes():
+        node.launch_context.initialize(context.LaunchType[launch_type], None, stopper)
+    for label, nodes in program.groups.items():
+        for node in nodes:
+            for handle in node.input_handles:
+                handle.connect(node, label)
+    for node in program.get_all_nodes():
+        node.bind_addresses()
 
 
 def log_of(logs: pathlib.Path, name: str) -> pathlib.Path:
@@ -219,7 +255,9 @@ def log_of(logs: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def _how(code: int) -> str:
-    return f"failed with exit code {code}" if code > 0 else f"was killed by {signal.Signals(-code).name}"
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"failed with exit code {code}" if code else "ended before the program did"
 
 
 def _stopper(pid: int) -> Callable[..., None]:
@@ -260,27 +298,33 @@ def _run_node(process: _Process, supervisor: int, options: Options) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal: the supervisor decides
     try:
         process.node.function()
-    except (UsageError, RunError) as error:
-        os.write(2, f"{_SENTENCE}{error}\n".encode())
-        return 1
-    except BaseException:
-        os.write(2, traceback.format_exc().encode())
+    except BaseException as error:
+        # A user's mistake, or an environment's state, is said in a sentence.
+        said = f"{error}\n" if isinstance(error, UsageError | RunError) else traceback.format_exc()
+        sys.stdout.flush()
+        os.write(2, f"{_FAILED}\n{said}".encode())
         return 1
     return 0
 
 
-def main(path: str) -> int:
-    """Runs what `launch.distributed` left in a file; the entry of the supervisor's process."""
+def main(descriptor: int, launcher: int) -> int:
+    """Runs what `launch.distributed` left in an open file; the entry of the supervisor's process."""
     import cloudpickle
 
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    with open(path, "rb") as file:
+    # Until nodes run there is nothing to save.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: os._exit(128 + number))
+    with open(descriptor, "rb") as file:
         private, load = cloudpickle.load(file)
     if private:
         from acme_ext.launch import isolation
 
         if (why := isolation.enter()) is not None:
             print(f"acme-ext: the program's ports are open to the network ({why}).", file=sys.stderr)
+    # This process dies with the launcher, however that ends. After `enter`: new credentials may clear it.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != launcher:
+        return 1
     _warm()
     try:
         program, servers, options = cloudpickle.loads(load)()
@@ -308,4 +352,4 @@ def _warm() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

@@ -11,9 +11,10 @@ from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.remote import RemoteVariables
 from acme_ext.acting.variables import VariableClient
 from acme_ext.launch.experiment import Experiment
-from acme_ext.launch.nodes.coordinator import Reporter, StopWaitingError, waiting
+from acme_ext.launch.nodes.replay import describe
+from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, node_name, waiting
 
-_BURSTS_PENDING = 4  # that may wait for the replay before an actor does
+_PENDING = 16  # rows, beside a step of all environments, that the replay may not have taken when an actor goes on
 
 
 class ActorNode:
@@ -23,7 +24,6 @@ class ActorNode:
         experiment: what is run.
         index: which of the actors it is.
         actors: how many there are.
-        start: counts the times an actor of this index was started, in all parts of the run.
         replay: the Reverb client of its shard.
         shards: how many there are.
         learner: the learner's client.
@@ -35,13 +35,15 @@ class ActorNode:
         experiment: Experiment,
         index: int,
         actors: int,
-        start: int,
         replay: Any,
         shards: int,
         learner: Any,
         coordinator: Any,
     ):
-        self._reporter = Reporter(coordinator, f"actor {index}, start {start}")
+        name = f"actor {index}"
+        start = coordinator.enter(name)
+        self._reporter = Reporter(coordinator, node_name(name, start))
+        self._index, self._actors, self._budget = index, actors, experiment.steps
         builder, num_envs = experiment.builder, experiment.num_envs
         # Each actor has environments and keys of its own, and others each time it is started.
         self._environment = experiment.make_environment(num_envs, part=1 + start * actors + index)
@@ -51,11 +53,11 @@ class ActorNode:
         self._writer = part.writer(
             replay,
             num_envs,
-            max_pending=_BURSTS_PENDING * num_envs + 32,
-            on_wait=waiting(self._reporter, "waiting for the replay to take what it wrote"),
+            max_pending=_PENDING + num_envs,
+            on_wait=waiting(self._reporter, lambda: f"waiting for the replay to take its rows: {describe(replay)}"),
         )
         self._variables = RemoteVariables(
-            learner.variables, on_wait=waiting(self._reporter, "waiting for the learner's first parameters")
+            learner.variables, on_wait=waiting(self._reporter, lambda: "waiting for the learner's first parameters")
         )
         slots = np.arange(index * num_envs, (index + 1) * num_envs, dtype=np.float32)
         self._actor = builder.make_actor(
@@ -70,15 +72,18 @@ class ActorNode:
 
     def run(self) -> None:
         """Acts until it is told to stop; all that it did is then in the replay."""
-        counts = self._reporter.counts = {"environment_steps": 0, "environment_episodes": 0}
+        reporter = self._reporter
+        counts = reporter.counts = {"environment_steps": 0, "environment_episodes": 0, "parameter_version": -1}
         try:
-            while not lp.wait_for_stop(0):
+            while not reporter.orders.stop and not lp.wait_for_stop(0):
                 counts["environment_steps"] += self._loop.step()
                 counts["parameter_version"] = self._variables.version
-                orders = self._reporter.report("acting")
-                self._actor.environment_steps = orders.environment_steps
-                if orders.stop:
-                    break
+                # Near the budget everybody asks more often: nobody goes far past it, even if the others are faster.
+                unreported = counts["environment_steps"] - reporter.reported.get("environment_steps", 0)
+                left = self._budget - reporter.orders.environment_steps
+                if reporter.due() or 2 * unreported * self._actors >= left:
+                    orders = reporter.report("acting", now=True)
+                    self._actor.environment_steps = orders.environment_steps
             self._writer.flush()
             self._writer.wait()
         except StopWaitingError:
@@ -92,4 +97,4 @@ class ActorNode:
     def _on_episode(self, episode: Episode) -> None:
         self._reporter.counts["environment_episodes"] += 1
         row = {"episode_return": episode.episode_return, "episode_length": episode.length, **episode.metrics}
-        self._reporter.row("actor", row)
+        self._reporter.row("actor", {"actor": self._index, **row})

@@ -7,27 +7,21 @@ so that one which Courier delivers twice counts once.
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import launchpad as lp
 
 from acme_ext.launch.experiment import Experiment
+from acme_ext.launch.nodes.reports import Orders, base_name, node_name
 from acme_ext.launch.store import RunStore, hold
+from acme_ext.utils import loggers
 from acme_ext.utils.progress import ProgressLine
 from acme_ext.utils.rundir import RunDirectory
 
 _TICK_S = 0.05
 _PATIENCE_S = 30.0  # without any progress before the program says what each node waits for
 _DRAIN_S = 3.0  # that actors get to stop before the learner makes its last save without them
-
-
-class Orders(NamedTuple):
-    """What a node is told."""
-
-    stop: bool  # whether to end (an actor, an evaluator) or to make the last save (the learner)
-    environment_steps: int  # that the whole program has taken
-    evaluate: dict[str, Any] | None = None  # an evaluator's next task
 
 
 class _Report(NamedTuple):
@@ -42,11 +36,10 @@ class Coordinator:
     Args:
         experiment: what is run.
         actors: how many there are.
-        part: counts the parts of the run, each of which goes on from a checkpoint of the one before.
     """
 
-    def __init__(self, experiment: Experiment, actors: int, part: int):
-        self._experiment, self._num_actors, self._part = experiment, actors, part
+    def __init__(self, experiment: Experiment, actors: int):
+        self._experiment, self._num_actors = experiment, actors
         self._lock = threading.RLock()
         self._stack = contextlib.ExitStack()
         self._progress = self._stack.enter_context(ProgressLine(experiment.steps))
@@ -56,17 +49,29 @@ class Coordinator:
         state = restored.info["state"] if restored else {}
         self._base = dict(state.get("counts", {"environment_steps": 0, "environment_episodes": 0}))
         self._learner_steps = state.get("learner_steps", 0)
-        self._next_evaluation = state.get("next_evaluation", experiment.evaluation.every)
+        self._starts: dict[str, int] = dict(state.get("starts", {}))
+        self._next_evaluation = self._evaluated_until()
         self._reports: dict[str, _Report] = {}
         self._done: dict[str, dict[str, Any]] = {}
         self._rows_seen: dict[str, int] = {}
         self._task: dict[str, Any] | None = None
         self._stopping_since: float | None = None
+        self._asked_to_stop = False
         self._finished = threading.Event()
         if restored:
             self._progress.print(f"resuming {self._store.rundir.path} at step {self._steps:,}.")
 
     # What nodes call -----------------------------------------------------------------------------------------------
+
+    def enter(self, name: str) -> int:
+        """Returns how many times a node was started before, in all the parts of the run that this one goes on from.
+
+        What the one before reported stays counted. A call that is delivered twice only leaves a number out.
+        """
+        with self._lock:
+            start = self._starts.get(name, -1) + 1
+            self._starts[name] = start
+            return start
 
     def report(
         self, node: str, state: str, counts: Mapping[str, float], rows: Sequence[tuple[int, str, dict[str, Any]]] = ()
@@ -74,7 +79,7 @@ class Coordinator:
         """Takes a node's report; returns its Orders.
 
         Args:
-            node: the node's name, one for each time it was started.
+            node: the node's name; `node_name(name, start)` for one that is started again with a new `enter`.
             state: what it is doing or waiting for, in words.
             counts: totals since it was started.
             rows: of logs, as (number, label, row), numbered from 1 by the node.
@@ -85,6 +90,8 @@ class Coordinator:
             for number, label, row in rows:
                 if number > self._rows_seen.get(node, 0):
                     self._rows_seen[node] = number
+                    if "parameter_version" in counts:
+                        row = {**row, "parameter_lag": max(0, self._learner_steps - int(counts["parameter_version"]))}
                     self._log(label, row)
             if self._stopping_since is None and self._steps >= self._experiment.steps:
                 self._stopping_since = time.monotonic()
@@ -119,14 +126,14 @@ class Coordinator:
         with self._lock:
             return {
                 "counts": {**self._base, **self._counts()},
-                "next_evaluation": self._next_evaluation,
-                "part": self._part,
+                "starts": dict(self._starts),
                 "wall_time_s": self._store.wall_time_s,
             }
 
     def request_stop(self) -> None:
-        """Stops the program after a last save."""
+        """Stops the program after a last save, without an evaluation."""
         with self._lock:
+            self._asked_to_stop = True
             if self._stopping_since is None:
                 self._stopping_since = time.monotonic()
 
@@ -156,7 +163,7 @@ class Coordinator:
             lines = [
                 f"  {name}: {report.state} (last heard of {now - report.time:.0f} s ago)"
                 for name, report in sorted(self._reports.items())
-                if name not in self._done
+                if name not in self._done and self._is_latest(name)
             ]
         return "nothing has moved for a while:\n" + ("\n".join(lines) or "  no node has reported yet")
 
@@ -173,8 +180,8 @@ class Coordinator:
                     self._next_evaluation += experiment.evaluation.every
                 self._give_task(steps, experiment.evaluation.episodes, final=False)
         elif (last := self._learner_done()) is not None:
-            if steps < experiment.steps:
-                self._finished.set()  # stopped by somebody: no evaluation
+            if self._asked_to_stop:
+                self._finished.set()
             elif self._task is None:
                 self._learner_steps = last["learner_steps"]
                 self._give_task(steps, experiment.evaluation.final_episodes, final=True)
@@ -190,11 +197,23 @@ class Coordinator:
 
     def _drained(self) -> bool:
         """Whether the actors have stopped, so that the last checkpoint holds all they did."""
-        ended = sum(name.startswith("actor") for name in self._done)
-        return ended >= self._num_actors or time.monotonic() - (self._stopping_since or 0) > _DRAIN_S
+        ended = {base_name(node) for node in self._done if node.startswith("actor")}
+        return len(ended) >= self._num_actors or time.monotonic() - (self._stopping_since or 0) > _DRAIN_S
 
     def _learner_done(self) -> dict[str, Any] | None:
         return next((result for name, result in self._done.items() if name.startswith("learner")), None)
+
+    def _is_latest(self, node: str) -> bool:
+        name = base_name(node)
+        return name not in self._starts or node == node_name(name, self._starts[name])
+
+    def _evaluated_until(self) -> int:
+        """Returns the step of the next evaluation, by those in the log: one that was cut short is made again."""
+        every = self._experiment.evaluation.every
+        path = loggers.csv_path(self._store.rundir, "evaluator")
+        steps = loggers.read_csv(path).get("environment_steps", ()) if path.is_file() else ()
+        last = int(max(steps)) if len(steps) else 0
+        return (last // every + 1) * every if every else 0
 
     def _log(self, label: str, row: dict[str, Any]) -> None:
         if "episode_return" in row:
@@ -211,54 +230,3 @@ class Coordinator:
 
     def _counts_of(self, name: str) -> float:
         return sum(report.counts.get(name, 0) for report in self._reports.values())
-
-
-class Reporter:
-    """A node's side: reports, a few times a second at most, and keeps the latest orders.
-
-    Args:
-        call: the coordinator's client.
-        node: the node's name.
-    """
-
-    def __init__(self, coordinator: Any, node: str, period_s: float = 0.1):
-        self._coordinator, self._node, self._period_s = coordinator, node, period_s
-        self._rows: list[tuple[int, str, dict[str, Any]]] = []
-        self._numbered = 0
-        self._next = 0.0
-        self.counts: dict[str, float] = {}
-        """Totals to report."""
-        self.orders = Orders(False, 0)
-        """The latest."""
-
-    def row(self, label: str, row: dict[str, Any]) -> None:
-        """Adds a row to a log, with the next report."""
-        self._numbered += 1
-        self._rows.append((self._numbered, label, row))
-
-    def report(self, state: str, *, now: bool = False) -> Orders:
-        """Reports if it is time to, or in any case if `now`."""
-        if now or time.monotonic() >= self._next:
-            answer = self._coordinator.report(self._node, state, self.counts, self._rows)
-            self._rows = []
-            self.orders = Orders(*answer)
-            self._next = time.monotonic() + self._period_s
-        return self.orders
-
-    def done(self, **result: Any) -> None:
-        """Says the node's last word, or an evaluator's score."""
-        self._coordinator.done(self._node, result)
-
-
-def waiting(reporter: Reporter, state: str) -> Callable[[], None]:
-    """Returns an `on_wait` that reports what is waited for, and raises StopWaitingError when told to stop."""
-
-    def on_wait() -> None:
-        if reporter.report(state).stop:
-            raise StopWaitingError
-
-    return on_wait
-
-
-class StopWaitingError(Exception):
-    """A wait was given up because the node was told to stop."""

@@ -8,7 +8,7 @@ from acme_ext import envs
 from acme_ext.acting.remote import RemoteVariables
 from acme_ext.launch.evaluation import Evaluator
 from acme_ext.launch.experiment import Experiment
-from acme_ext.launch.nodes.coordinator import Reporter, StopWaitingError, waiting
+from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, waiting
 
 _LOOK_S = 0.05
 
@@ -25,7 +25,7 @@ class EvaluatorNode:
     def __init__(self, experiment: Experiment, learner: Any, coordinator: Any):
         self._reporter = Reporter(coordinator, "evaluator", period_s=_LOOK_S)
         self._variables = RemoteVariables(
-            learner.variables, on_wait=waiting(self._reporter, "waiting for the learner's parameters")
+            learner.variables, on_wait=waiting(self._reporter, lambda: "waiting for the learner's parameters")
         )
         environment = experiment.make_environment(1, evaluation=True)
         spec = envs.make_spec(environment)

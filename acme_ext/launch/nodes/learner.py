@@ -9,8 +9,8 @@ import launchpad as lp
 from acme_ext import envs
 from acme_ext.acting.remote import Publisher
 from acme_ext.launch.experiment import Experiment
-from acme_ext.launch.nodes.coordinator import Reporter, StopWaitingError, waiting
 from acme_ext.launch.nodes.replay import RemoteReplay
+from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, waiting
 from acme_ext.launch.store import RunCheckpoints
 from acme_ext.replay.shards import Shards
 from acme_ext.utils.rundir import RunDirectory
@@ -38,7 +38,7 @@ class LearnerNode:
         replay = builder.make_replay(spec)
         self._remote = RemoteReplay(self._clients, replay.table)
         part, calls = replay.split(len(self._clients)), builder.sgd_steps_per_call
-        on_wait = waiting(self._reporter, "waiting for a batch that the replay's rate limit allows")
+        on_wait = waiting(self._reporter, lambda: f"waiting for a batch: {self._remote.describe()}")
         self._datasets = Shards([part.dataset(client, calls, on_wait=on_wait) for client in self._clients], calls)
         core = builder.make_core(spec)
         self._learner = builder.make_learner(

@@ -79,8 +79,16 @@ class RemoteReplay:
         return {"replay_size": size, "samples_per_insert": samples / max(1, inserts)}
 
     def describe(self) -> str:
-        """Returns the state of every shard's rate limiter."""
-        return "; ".join(describe_tables(client) for client in self._clients)
+        """Returns the state of every shard's rate limiter, in words."""
+        return "; ".join(describe(client) for client in self._clients)
+
+
+def describe(client: Any) -> str:
+    """Returns the state of a server's rate limiters, in words; of one that doesn't answer, that."""
+    try:
+        return describe_tables(client)
+    except Exception as error:
+        return f"the replay does not answer ({type(error).__name__})"
 
 
 def shard_folder(folder: pathlib.Path, shard: int) -> pathlib.Path:

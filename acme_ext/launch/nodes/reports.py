@@ -1,0 +1,89 @@
+"""A node's side of the coordinator: it reports, and gets its orders in the answer."""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Orders(NamedTuple):
+    """What a node is told."""
+
+    stop: bool  # whether to end (an actor, an evaluator) or to make the last save (the learner)
+    environment_steps: int  # that the whole program has taken
+    evaluate: dict[str, Any] | None = None  # an evaluator's next task
+
+
+def node_name(name: str, start: int) -> str:
+    """Returns what a node of a name, started for the `start`-th time (from 0), reports as."""
+    return f"{name}, start {start}"
+
+
+def base_name(node: str) -> str:
+    """Returns the name of a node, whichever its start."""
+    return node.partition(",")[0]
+
+
+class Reporter:
+    """A node's side: reports, when it is made and then a few times a second at most, and keeps the latest orders.
+
+    Args:
+        coordinator: its client.
+        node: the node's name.
+    """
+
+    def __init__(self, coordinator: Any, node: str, period_s: float = 0.1):
+        self._coordinator, self._node, self._period_s = coordinator, node, period_s
+        self._rows: list[tuple[int, str, dict[str, Any]]] = []
+        self._numbered = 0
+        self._next = 0.0
+        self.counts: dict[str, float] = {}
+        """Totals to report."""
+        self.reported: dict[str, float] = {}
+        """Those of the latest report."""
+        self.orders = Orders(False, 0)
+        """The latest."""
+        self.report("is starting", now=True)
+
+    def row(self, label: str, row: dict[str, Any]) -> None:
+        """Adds a row to a log, with the next report."""
+        self._numbered += 1
+        self._rows.append((self._numbered, label, row))
+
+    def due(self) -> bool:
+        """Whether it is time for a report."""
+        return time.monotonic() >= self._next
+
+    def report(self, state: str, *, now: bool = False) -> Orders:
+        """Reports if it is time to, or in any case if `now`."""
+        if now or self.due():
+            answer = self._coordinator.report(self._node, state, self.counts, self._rows)
+            self._rows, self.reported = [], dict(self.counts)
+            self.orders = Orders(*answer)
+            self._next = time.monotonic() + self._period_s
+        return self.orders
+
+    def done(self, **result: Any) -> None:
+        """Says the node's last word, or an evaluator's score."""
+        self._coordinator.done(self._node, result)
+
+
+def waiting(reporter: Reporter, state: Callable[[], str]) -> Callable[[], None]:
+    """Returns an `on_wait` that reports what is waited for, and raises StopWaitingError when told to stop.
+
+    `state` may ask a server: it is called once a second at most.
+    """
+    next_look, text = 0.0, ""
+
+    def on_wait() -> None:
+        nonlocal next_look, text
+        if time.monotonic() >= next_look:
+            text = state()
+            next_look = time.monotonic() + 1
+        if reporter.report(text).stop:
+            raise StopWaitingError
+
+    return on_wait
+
+
+class StopWaitingError(Exception):
+    """A wait was given up because the node was told to stop."""
