@@ -33,7 +33,7 @@ class SingleActor(acme.core.Actor):
     def select_action(self, observation: Tree):
         import tree
 
-        action = self._actor.select_action(tree.map_structure(lambda x: x[0], observation))
+        action = self._actor.select_action(tree.map_structure(lambda x: x[0].copy(), observation))
         return np.asarray(action)[None]
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
@@ -123,7 +123,9 @@ class EnvironmentLoop:
 
 
 def _row(timestep: dm_env.TimeStep, env: int) -> dm_env.TimeStep:
-    """Takes one environment's timestep out of a batch; dm_env's own FIRST has neither reward nor discount."""
+    """Takes a copy of one environment's timestep out of a batch, whose arrays the next step overwrites; dm_env's own
+    FIRST has neither reward nor discount.
+    """
     import tree
 
     first = timestep.step_type[env] == _FIRST
@@ -131,5 +133,5 @@ def _row(timestep: dm_env.TimeStep, env: int) -> dm_env.TimeStep:
         step_type=dm_env.StepType(int(timestep.step_type[env])),
         reward=None if first else timestep.reward[env],
         discount=None if first else timestep.discount[env],
-        observation=tree.map_structure(lambda x: x[env], timestep.observation),
+        observation=tree.map_structure(lambda x: x[env].copy(), timestep.observation),
     )
