@@ -1,0 +1,53 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from acme_ext.acting.exploration import epsilon_greedy
+
+N = 10_000
+choose = jax.jit(epsilon_greedy)
+
+
+def keys(seed=0):
+    return jax.random.split(jax.random.key(seed), N)
+
+
+def shares(actions, count):
+    return np.bincount(np.asarray(actions), minlength=count) / N
+
+
+def test_zero_means_never_random():
+    q = jax.random.normal(jax.random.key(1), (N, 6))
+    np.testing.assert_array_equal(choose(keys(), q, 0.0), np.argmax(q, axis=1))
+
+
+def test_one_means_uniform():
+    actions = choose(keys(), jnp.tile(jnp.arange(5.0), (N, 1)), 1.0)
+    assert actions.dtype == jnp.int32
+    np.testing.assert_allclose(shares(actions, 5), 0.2, atol=0.02)  # five standard deviations
+
+
+def test_between_the_greedy_action_is_random_too():
+    # With epsilon 0.4 over 4 actions each random one has 0.1, and the best 0.6 + 0.1.
+    actions = choose(keys(), jnp.tile(jnp.array([0.0, 2.0, 1.0, -1.0]), (N, 1)), 0.4)
+    np.testing.assert_allclose(shares(actions, 4), [0.1, 0.7, 0.1, 0.1], atol=0.02)
+
+
+def test_ties_are_broken_uniformly():
+    actions = choose(keys(), jnp.tile(jnp.array([3.0, -1.0, 3.0, 3.0]), (N, 1)), 0.0)
+    np.testing.assert_allclose(shares(actions, 4), [1 / 3, 0, 1 / 3, 1 / 3], atol=0.02)
+
+
+def test_each_environment_may_have_its_own():
+    epsilon = jnp.where(jnp.arange(N) % 2 == 0, 0.0, 1.0)
+    actions = np.asarray(choose(keys(), jnp.tile(jnp.arange(4.0), (N, 1)), epsilon))
+    assert (actions[::2] == 3).all()
+    np.testing.assert_allclose(np.mean(actions[1::2] == 3), 0.25, atol=0.04)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5])
+def test_a_row_depends_on_its_own_key_alone(epsilon):
+    q = jax.random.normal(jax.random.key(1), (N, 6))
+    whole = choose(keys(), q, epsilon)
+    np.testing.assert_array_equal(whole[:100], epsilon_greedy(keys()[:100], q[:100], epsilon))
