@@ -18,7 +18,7 @@ from acme_ext.launch.evaluation import Score
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.local import Result
 from acme_ext.launch.program import SERVERS, Topology, make
-from acme_ext.launch.supervisor import Options
+from acme_ext.launch.supervisor import STOP_SIGNALS, Options
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils.rundir import RunDirectory
 
@@ -74,7 +74,11 @@ def _run_processes(experiment: Experiment, topology: Topology, fresh: bool, rest
         file.seek(0)
         line = [sys.executable, "-m", "acme_ext.launch.supervisor", str(file.fileno()), str(os.getpid())]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        process = subprocess.Popen(line, env=environment, pass_fds=[file.fileno()])
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        try:
+            process = subprocess.Popen(line, env=environment, pass_fds=[file.fileno()])
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return _wait(process)
 
 
@@ -86,7 +90,7 @@ def _wait(process: subprocess.Popen) -> int:
     def pass_on(number: int, frame: Any) -> None:
         process.send_signal(number)
 
-    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, pass_on) for number in STOP_SIGNALS}
     try:
         return process.wait()
     finally:

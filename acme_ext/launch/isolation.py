@@ -25,12 +25,13 @@ def enter() -> str | None:
     """
     uid, gid = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
-    # root needs no user namespace, and one would take its rights over other users' files.
-    flags = _CLONE_NEWNET if uid == 0 else _CLONE_NEWUSER | _CLONE_NEWNET
-    if libc.unshare(flags) != 0:
+    # Who may (root, outside most containers) does without a user namespace, which would take rights over other users'
+    # files.
+    own_user = libc.unshare(_CLONE_NEWNET) != 0
+    if own_user and libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
         return os.strerror(ctypes.get_errno())
     try:
-        if flags & _CLONE_NEWUSER:
+        if own_user:
             for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
                 with open(f"/proc/self/{name}", "w") as file:
                     file.write(text)

@@ -21,10 +21,13 @@ from typing import Any
 from acme_ext.errors import RunError, UsageError
 
 _GRACE_S = 3.0  # that a group of nodes gets to end by itself
-_INTERRUPTED_GRACE_S = 1.0  # that it gets when the program was interrupted, for it has been asked before
+_SHORT_GRACE_S = 1.0  # that it gets when the program was interrupted (it has been asked before), or failed
 _SAME_INTERRUPT_S = 0.25  # a terminal's Ctrl-C comes from the terminal and from the launcher
 _LAST_LINES = 40
 _FAILED = "acme-ext: this node failed."  # before a node's traceback in its log
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Wishes to stop. The supervisor's process is started with them blocked, and takes them when it can answer."""
+
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -80,8 +83,8 @@ class Supervisor:
         # What a node that was killed leaves behind comes to this process, which ends it.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
         bind(self._program, _stopper(os.getpid()))
-        signal.signal(signal.SIGINT, self._on_interrupt)
-        signal.signal(signal.SIGTERM, self._on_interrupt)
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._on_interrupt)
         signal.signal(signal.SIGUSR2, self._on_program_end)
         try:
             for group, nodes in self._program.groups.items():
@@ -93,7 +96,7 @@ class Supervisor:
         finally:
             self._stop()
         if self._restarts:
-            print(f"acme-ext: {self._restarts} nodes had died and were started again.", file=sys.stderr)
+            print(f"acme-ext: restarts of nodes that had died: {self._restarts}.", file=sys.stderr)
         if self._failure is not None:
             print(f"acme-ext: {self._failure}", file=sys.stderr)
             return 1
@@ -159,7 +162,7 @@ class Supervisor:
             self._signal(stage, signal.SIGTERM)
             start = time.monotonic()
             while any(process in self._processes for process in stage):
-                grace = 0 if self._at_once else _INTERRUPTED_GRACE_S if self._interrupted else _GRACE_S
+                grace = 0 if self._at_once else _SHORT_GRACE_S if self._interrupted or self._failure else _GRACE_S
                 if time.monotonic() - start > grace:
                     self._signal(stage, signal.SIGKILL)
                 if self._reap() is None:
@@ -312,8 +315,9 @@ def main(descriptor: int, launcher: int) -> int:
     import cloudpickle
 
     # Until nodes run there is nothing to save.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         signal.signal(number, lambda number, frame: os._exit(128 + number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     with open(descriptor, "rb") as file:
         private, load = cloudpickle.load(file)
     if private:

@@ -1,0 +1,44 @@
+"""What a user's own script may look like: an experiment's program with a node more, by Launchpad's own launcher."""
+
+import pathlib
+import sys
+
+import lab_walk  # noqa: F401
+import launchpad as lp
+from absl import app
+
+from acme_ext.builders import DQN
+from acme_ext.launch import settings
+from acme_ext.launch.experiment import Evaluation, Experiment
+from acme_ext.launch.program import Topology, make
+
+
+class Watcher:
+    """Writes down that the program ended."""
+
+    def __init__(self, file: str):
+        self._file = pathlib.Path(file)
+
+    def run(self) -> None:
+        lp.wait_for_stop()
+        self._file.write_text("it ended")
+
+
+def main(arguments: list[str]) -> None:
+    _, run_dir, launch_type, *fields = arguments
+    config = settings.replace(DQN().config, dict(field.split("=") for field in fields))
+    experiment = Experiment(
+        DQN(config),
+        "gym:lab_walk:LabWalk-v0",
+        steps=200,
+        evaluation=Evaluation(every=0, final_episodes=2),
+        run_dir=f"{run_dir}/run",
+    )
+    program = make(experiment, Topology(actors=1))
+    with program.group("watcher"):
+        program.add_node(lp.PyClassNode(Watcher, f"{run_dir}/watched"))
+    lp.launch(program, launch_type=launch_type, terminal="output_to_files").wait()
+
+
+if __name__ == "__main__":
+    app.run(main, argv=sys.argv)

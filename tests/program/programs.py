@@ -1,0 +1,137 @@
+"""What the tests of programs share: programs in processes of their own, which nothing outlives."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from acme_ext import envs
+from acme_ext.builders import DQN
+from acme_ext.launch import settings
+from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.replay.server import ReplayServer
+from acme_ext.utils import loggers
+
+PATIENCE_S = 90
+MARK = "ACME_EXT_TEST_PROGRAM"  # a variable by which a program's processes are known, whoever their parent is
+FIELDS = {
+    "hidden_sizes": 8,
+    "batch_size": 16,
+    "sgd_steps_per_call": 2,
+    "samples_per_insert": 4,
+    "min_replay_size": 100,
+    "n_step": 2,
+    "write_burst": 16,
+}
+
+
+class Running:
+    """A program in a process group of its own, as a terminal gives a command one."""
+
+    def __init__(self, line: list[str], run: Path, **variables: str):
+        self.run, self.mark = run, uuid.uuid4().hex
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), MARK: self.mark}
+        self.process = subprocess.Popen(
+            line,
+            env={**environment, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def processes(self) -> list[psutil.Process]:
+        """Returns every process of the program that runs."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == self.mark:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def supervisor(self) -> psutil.Process:
+        (child,) = psutil.Process(self.process.pid).children()
+        return child
+
+    def node(self, name: str) -> psutil.Process:
+        """Returns the process of a node."""
+        end = f"/{name}.log"
+        return next(p for p in self.supervisor().children() if os.readlink(f"/proc/{p.pid}/fd/1").endswith(end))
+
+    def listening(self) -> list[int]:
+        """Returns the ports that the program listens on, in the network where it does."""
+        inodes = set()
+        for process in self.processes():
+            for link in Path(f"/proc/{process.pid}/fd").iterdir():
+                try:
+                    inodes.add(os.readlink(link))
+                except OSError:
+                    continue
+        supervisor = self.supervisor().pid
+        lines = [line.split() for name in ("tcp", "tcp6") for line in _lines(f"/proc/{supervisor}/net/{name}")]
+        return [int(words[1].rpartition(":")[2], 16) for words in lines if f"socket:[{words[9]}]" in inodes]
+
+    def steps(self) -> int:
+        """Returns the step of the last row that an actor logged."""
+        return int(max(rows(self.run, "actor"), default=0))
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def interrupt(self) -> None:
+        """What a terminal does at Ctrl-C."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self) -> tuple[int, str, str]:
+        """Waits for the end and checks that nothing is left; returns the exit code, stdout and stderr."""
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        deadline = time.monotonic() + 2  # what dies with a killed parent takes a moment
+        while (left := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert left == []
+        return self.process.returncode, out, err
+
+
+def _lines(path: str) -> list[str]:
+    return [line for line in Path(path).read_text().splitlines()[1:] if line.split()[3] == "0A"]
+
+
+def rows(run: Path, label: str, name: str = "environment_steps") -> list[float]:
+    """Returns a column of a run's log."""
+    path = run / f"logs/{label}.csv"
+    columns = loggers.read_csv(path) if path.is_file() else {}
+    return columns[name].tolist() if columns else []
+
+
+def saved(run: Path) -> list[int]:
+    """Returns the steps of a run's checkpoints."""
+    folder = run / "checkpoints"
+    return sorted(int(path.name) for path in folder.glob("[0-9]" * 12)) if folder.is_dir() else []
+
+
+def state(run: Path) -> tuple[int, int, int]:
+    """Returns the environment's steps, the rows inserted and the learner's steps in a run's last checkpoint."""
+    restored = CheckpointStore(run / "checkpoints").restore({})
+    assert restored is not None
+    kept = restored.info["state"]
+    with envs.make("gym:lab_walk:LabWalk-v0") as environment:
+        fields = {name: str(value) for name, value in FIELDS.items()}
+        replay = DQN(settings.replace(DQN().config, fields)).make_replay(envs.make_spec(environment))
+    server = ReplayServer(replay.tables(), restore=restored.path / "replay" / "0")
+    try:
+        inserted, _ = server.counts(replay.table)
+    finally:
+        server.close()
+    return kept["counts"]["environment_steps"], inserted, kept["learner_steps"]

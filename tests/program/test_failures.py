@@ -1,0 +1,63 @@
+"""Programs of processes whose nodes fail: what is said, what is lost, what goes on."""
+
+import re
+import signal
+
+import pytest
+from programs import rows, saved, state
+
+_FOR_EVER = 10**7
+
+
+def test_an_environment_that_raises_ends_the_program_with_its_traceback(tmp_path, train):
+    run = tmp_path / "run"
+    code, out, err = train(run, _FOR_EVER, LAB_WALK_RAISES_AT="300").end()
+    assert (code, out) == (1, "")
+    assert re.search(r"acme-ext: actor-[01] failed with exit code 1:\nTraceback", err)
+    assert "lab_walk.py" in err
+    assert "ArithmeticError: the arm fell off\n" in err
+
+
+def test_an_actor_that_dies_is_started_again_and_what_it_did_stays_counted(tmp_path, train):
+    run = tmp_path / "run"
+    program = train(run, 2_000, "--restart", "1")
+    program.wait_for(lambda: program.steps() > 300)
+    program.node("actor-0").kill()
+    code, _, err = program.end()
+    assert code == 0
+    assert "acme-ext: actor-0 was killed by SIGKILL and is started again.\n" in err
+    assert "acme-ext: restarts of nodes that had died: 1.\n" in err
+    counted, inserted, _ = state(run)
+    assert counted == saved(run)[-1]
+    assert 2_000 <= counted <= 2_040
+    # Of the dead one, what it had done since its last report isn't counted, and what it hadn't sent isn't inserted.
+    assert abs(inserted - counted) < 250
+    logged = rows(run, "actor")
+    assert logged == sorted(logged)
+    assert set(rows(run, "actor", "actor")) == {0, 1}
+
+
+@pytest.mark.parametrize("name", ["replay", "learner"])
+def test_a_server_that_is_killed_is_named_and_the_last_checkpoint_stands(name, tmp_path, train):
+    run = tmp_path / "run"
+    program = train(run, _FOR_EVER, "--checkpoint-every", "0.5")
+    program.wait_for(lambda: bool(saved(run)) and program.steps() > saved(run)[-1] + 50)
+    program.node(name).kill()
+    code, out, err = program.end()
+    assert (code, out) == (1, "")
+    assert f"acme-ext: {name} was killed by SIGKILL" in err
+    stopped_at, seen = saved(run)[-1], program.steps()
+    assert stopped_at < seen
+    counted, inserted, learned = state(run)
+    assert counted == stopped_at
+
+    program = train(run, _FOR_EVER)
+    program.wait_for(lambda: program.steps() > seen)
+    program.process.send_signal(signal.SIGTERM)
+    code, _, err = program.end()
+    assert code == 128 + signal.SIGTERM
+    assert f"resuming {run} at step {stopped_at:,}." in err
+    counted_then, inserted_then, learned_then = state(run)
+    assert counted_then > counted
+    assert inserted_then > inserted
+    assert learned_then > learned

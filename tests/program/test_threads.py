@@ -1,0 +1,160 @@
+"""Programs of threads, in this process."""
+
+import os
+import re
+import signal
+import threading
+import time
+
+import dm_env
+import numpy as np
+import programs
+import pytest
+from dm_env import specs
+
+from acme_ext.builders import DQN
+from acme_ext.errors import UsageError
+from acme_ext.launch import distributed, settings
+from acme_ext.launch.experiment import Checkpoints, Evaluation, Experiment
+from acme_ext.launch.nodes import coordinator
+from acme_ext.launch.program import Topology
+from acme_ext.learning.checkpoints import CheckpointStore
+
+_FOR_EVER = 10**7
+
+
+def experiment(tmp_path, steps, *, environment="gym:lab_walk:LabWalk-v0", every=0, **fields):
+    texts = {name: str(value) for name, value in {**programs.FIELDS, **fields}.items()}
+    return Experiment(
+        DQN(settings.replace(DQN().config, texts)),
+        environment,
+        steps=steps,
+        evaluation=Evaluation(every=every, episodes=2, final_episodes=2),
+        checkpoints=Checkpoints(every_s=1e6),
+        run_dir=str(tmp_path / "run"),
+    )
+
+
+@pytest.fixture(autouse=True)
+def handlers_are_given_back():
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_two_shards_with_priorities_by_threads_twice_in_a_process(tmp_path):
+    topology = Topology(actors=2, replay_shards=2)
+    described = experiment(tmp_path, 600, every=200, prioritized="true")
+    result = distributed.run_program(described, topology, on="threads")
+    assert result.score is not None
+    assert len(result.score.returns) == 2
+    assert 600 <= result.environment_steps <= 640
+    assert result.learner_steps > 0
+    run = tmp_path / "run"
+    (folder,) = CheckpointStore(run / "checkpoints").restore({}).path.glob("replay")
+    assert sorted(path.name for path in folder.iterdir()) == ["0", "1"]
+    scheduled = programs.rows(run, "evaluator")
+    assert scheduled == sorted(scheduled)
+    assert scheduled[0] >= 200
+    assert scheduled[-1] == result.environment_steps
+
+    # It goes on from there with both shards' contents.
+    again = experiment(tmp_path, 900, every=200, prioritized="true")
+    more = distributed.run_program(again, topology, on="threads")
+    assert 900 <= more.environment_steps <= 940
+    assert more.learner_steps > result.learner_steps
+    steps = programs.rows(run, "actor")
+    assert steps == sorted(steps)
+
+
+def test_an_interrupt_saves_and_a_node_that_raises_is_what_the_caller_sees(tmp_path, monkeypatch):
+    described = experiment(tmp_path, _FOR_EVER)
+
+    def interrupt():
+        deadline = time.monotonic() + 60
+        while not programs.rows(tmp_path / "run", "learner") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    result = distributed.run_program(described, Topology(actors=2), on="threads")
+    thread.join()
+    assert result.stopped_by == signal.SIGINT
+    assert programs.saved(tmp_path / "run") == [result.environment_steps]
+    assert result.environment_steps > 100
+
+    monkeypatch.setenv("LAB_WALK_RAISES_AT", "50")
+    with pytest.raises(ArithmeticError, match="the arm fell off"):
+        distributed.run_program(described, Topology(actors=2), on="threads")
+
+
+_RELEASED = threading.Event()
+
+
+class Stuck(dm_env.Environment):
+    """Stands still before its 20th step until it is released."""
+
+    def __init__(self):
+        self._taken = 0
+
+    def reset(self):
+        return dm_env.restart(np.zeros(2, np.float32))
+
+    def step(self, action):
+        self._taken += 1
+        if self._taken == 20:
+            _RELEASED.wait(30)
+        return dm_env.transition(0.0, np.zeros(2, np.float32)) if self._taken % 5 else self._end()
+
+    def _end(self):
+        return dm_env.termination(0.0, np.zeros(2, np.float32))
+
+    def observation_spec(self):
+        return specs.BoundedArray((2,), np.float32, 0, 1)
+
+    def action_spec(self):
+        return specs.DiscreteArray(2)
+
+
+def make_stuck(seed, evaluation):
+    return Stuck()
+
+
+def test_a_program_that_stands_still_says_what_each_node_waits_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(coordinator, "_PATIENCE_S", 1.0)
+    told = []
+
+    def print_line(self, text):
+        told.append(text)
+        if "nothing has moved" in text and "waiting for a batch" in text:
+            _RELEASED.set()
+
+    monkeypatch.setattr(coordinator.ProgressLine, "print", print_line)
+    described = experiment(tmp_path, 150, environment=make_stuck)
+    distributed.run_program(described, Topology(actors=1), on="threads")
+    assert _RELEASED.is_set()
+    said = next(text for text in told if "waiting for a batch" in text)
+    assert re.search(
+        r"learner: waiting for a batch: table 'transitions' holds \d+ of \d+ items, .*waits for 100 ", said
+    )
+    assert re.search(r"actor 0, start 0: acting \(last heard of \d+ s ago\)", said)
+    assert "evaluator: has nothing to evaluate" in said
+
+
+def test_other_worlds_are_refused(tmp_path):
+    described = experiment(tmp_path, 100)
+    with pytest.raises(UsageError, match="'processes' or 'threads', not on 'boats'"):
+        distributed.run_program(described, Topology(actors=1), on="boats")
+    refused = []
+
+    def run():
+        with pytest.raises(UsageError, match="main thread"):
+            distributed.run_program(described, Topology(actors=1), on="threads")
+        refused.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert refused == [True]
