@@ -11,7 +11,7 @@ from acme_ext.launch import local
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import plots
 
-_LIMIT_S = 60
+_LIMIT_S = 150  # what takes 10 s takes ten times that on a machine that others use too
 
 
 @pytest.fixture(autouse=True)

@@ -265,7 +265,7 @@ def test_bootstraps_from_a_truncation_and_not_from_a_termination(tmp_path, trunc
     run(tmp_path, DQN(config), steps=2_000, num_envs=5, environment=environment)
     learned = params(tmp_path, DQN(config), environment(0, False))
     q = DQN(config).network(2, config).apply(learned, None, np.ones((1, 1), np.float32))
-    np.testing.assert_allclose(q[0], value, rtol=0.05)
+    np.testing.assert_allclose(q[0], value, rtol=0.1)
 
 
 def make_constant(truncates: bool) -> Callable[[int, bool], dm_env.Environment]:

@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acme_ext.launch.meter import SampleMeter
@@ -78,6 +78,7 @@ class Table:
         return done
 
 
+@settings(deadline=None)
 @given(
     ratio=st.one_of(st.sampled_from([0.1, 1.0, 8.0, 64.0, 1 / 3, 1.1]), st.floats(0.05, 70)),
     slack=st.sampled_from([1.0, 1.5, 32.0]),
