@@ -75,7 +75,7 @@ class Supervisor:
         self._at_once = False
         self._asked_to_end = False
         self._asking = 0  # the process that asks the coordinator to stop
-        self._failure: str | None = None
+        self._failed = False
 
     def run(self) -> int:
         """Runs the program to its end; returns the exit code (0, 1, or 128 + a signal that stopped it)."""
@@ -97,8 +97,7 @@ class Supervisor:
             self._stop()
         if self._restarts:
             print(f"acme-ext: restarts of nodes that had died: {self._restarts}.", file=sys.stderr)
-        if self._failure is not None:
-            print(f"acme-ext: {self._failure}", file=sys.stderr)
+        if self._failed:
             return 1
         return 128 + self._interrupted if self._interrupted else 0
 
@@ -122,12 +121,13 @@ class Supervisor:
                 os._exit(code)  # what the supervisor would do at its exit is not the node's to do
 
     def _watch(self) -> None:
-        """Waits until the program ends, somebody interrupts it, or a node fails."""
+        """Waits until the program ends, by itself or because somebody interrupts it or a node fails."""
         asked = False
-        while self._processes and not self._asked_to_end and self._failure is None and not self._at_once:
+        while self._processes and not self._asked_to_end and not self._at_once:
             if self._interrupted and not asked:
-                asked = True
                 print("acme-ext: stopping after a last save; Ctrl-C again stops at once.", file=sys.stderr)
+            if (self._interrupted or self._failed) and not asked:
+                asked = True
                 self._ask_coordinator()
             ended = self._reap()
             if ended is None:
@@ -138,14 +138,17 @@ class Supervisor:
     def _look_at(self, process: _Process, code: int) -> None:
         """Decides what follows from a node's end."""
         dialled = process.group in self._servers
-        if not dialled and (code == 0 or self._interrupted):
+        if not dialled and (code == 0 or self._interrupted or self._failed):
             return
         if code == 0:
             time.sleep(0.05)  # for the coordinator's word that this is the end, if it is
             if self._asked_to_end:
                 return
         if dialled or self._restarts >= self._options.restarts:
-            self._failure = f"{process.name} {_how(code)}{self._tail(process)}"
+            self._failed = True
+            print(f"acme-ext: {process.name} {_how(code)}{self._tail(process)}", file=sys.stderr)
+            # What was learned is good, and is saved, where all that takes part in it is still there.
+            self._asked_to_end = dialled
             return
         self._restarts += 1
         print(f"acme-ext: {process.name} {_how(code)} and is started again.", file=sys.stderr)
@@ -162,7 +165,7 @@ class Supervisor:
             self._signal(stage, signal.SIGTERM)
             start = time.monotonic()
             while any(process in self._processes for process in stage):
-                grace = 0 if self._at_once else _SHORT_GRACE_S if self._interrupted or self._failure else _GRACE_S
+                grace = 0 if self._at_once else _SHORT_GRACE_S if self._interrupted or self._failed else _GRACE_S
                 if time.monotonic() - start > grace:
                     self._signal(stage, signal.SIGKILL)
                 if self._reap() is None:

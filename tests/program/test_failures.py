@@ -16,6 +16,11 @@ def test_an_environment_that_raises_ends_the_program_with_its_traceback(tmp_path
     assert re.search(r"acme-ext: actor-[01] failed with exit code 1:\nTraceback", err)
     assert "lab_walk.py" in err
     assert "ArithmeticError: the arm fell off\n" in err
+    # What was learned is saved.
+    counted, inserted, learned = state(run)
+    assert 300 < counted < 1_000
+    assert counted - 40 <= inserted <= counted + 40
+    assert learned > 0
 
 
 def test_an_actor_that_dies_is_started_again_and_what_it_did_stays_counted(tmp_path, train):

@@ -1,0 +1,143 @@
+"""What the coordinator counts, orders and says, without nodes."""
+
+import pytest
+from programs import rows
+
+from acme_ext.builders import DQN
+from acme_ext.launch import store
+from acme_ext.launch.experiment import Evaluation, Experiment
+from acme_ext.launch.nodes.coordinator import Coordinator
+from acme_ext.launch.nodes.reports import Orders, Reporter, node_name
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    described = Experiment(
+        DQN(),
+        "gym:CartPole-v1",
+        steps=1_000,
+        evaluation=Evaluation(every=300, episodes=2, final_episodes=5),
+        run_dir=str(tmp_path / "run"),
+    )
+    store.prepare(described)
+    return described
+
+
+@pytest.fixture
+def coordinator(experiment):
+    made = Coordinator(experiment, actors=2)
+    yield made
+    made._stack.close()
+
+
+def orders(answer):
+    return Orders(*answer)
+
+
+def steps(count):
+    return {"environment_steps": count, "environment_episodes": count // 10}
+
+
+def test_a_started_again_actor_is_another_one_and_the_dead_one_s_steps_stay(coordinator):
+    assert [coordinator.enter("actor 0"), coordinator.enter("actor 1"), coordinator.enter("actor 0")] == [0, 0, 1]
+    coordinator.report("actor 0, start 0", "acting", steps(100))
+    coordinator.report("actor 1, start 0", "acting", steps(50))
+    assert orders(coordinator.report("actor 0, start 1", "acting", steps(30))).environment_steps == 180
+    assert coordinator.snapshot()["counts"] == {"environment_steps": 180, "environment_episodes": 18}
+    assert coordinator.snapshot()["starts"] == {"actor 0": 1, "actor 1": 0}
+    said = coordinator.explain()
+    assert "actor 0, start 1: acting" in said
+    assert "start 0: acting" in said.replace("actor 0, start 0", "")
+    assert "actor 0, start 0" not in said
+
+
+def test_a_report_and_its_rows_that_come_twice_count_once(coordinator, experiment):
+    row = (1, "actor", {"episode_return": 1.0})
+    counts = {**steps(20), "parameter_version": 4}
+    coordinator.report("learner", "learning", {"learner_steps": 10})
+    for _ in range(2):
+        assert orders(coordinator.report("actor 0, start 0", "acting", counts, [row])).environment_steps == 20
+    run = experiment.directory
+    assert rows(run, "actor") == [20]
+    assert rows(run, "actor", "parameter_lag") == [6]
+
+
+def test_the_learner_ends_after_the_actors_and_the_evaluator_last(coordinator):
+    for name in ("actor 0", "actor 1"):
+        coordinator.enter(name)
+    first, second = node_name("actor 0", 0), node_name("actor 1", 0)
+    assert not orders(coordinator.report(first, "acting", steps(600))).stop
+    assert orders(coordinator.report(second, "acting", steps(401))) == Orders(True, 1_001, None)
+    assert not orders(coordinator.report("learner", "learning", {"learner_steps": 7})).stop
+    coordinator.done(first, {})
+    coordinator.done(first, {})  # delivered twice
+    assert not orders(coordinator.report("learner", "learning", {"learner_steps": 7})).stop
+    coordinator.done(second, {})
+    assert orders(coordinator.report("learner", "learning", {"learner_steps": 8})).stop
+    coordinator.done("learner", {"learner_steps": 9})
+    coordinator._look()
+    answer = orders(coordinator.report("evaluator", "has nothing to evaluate", {}))
+    assert not answer.stop
+    assert answer.evaluate == {
+        "task": "1001-True",
+        "environment_steps": 1_001,
+        "learner_steps": 9,
+        "episodes": 5,
+        "final": True,
+    }
+    result = {"task": "1001-True", "version": 9, "row": {"episode_return_mean": 3.0}, "score": {"returns": [3.0]}}
+    coordinator.done("evaluator", result)
+    assert orders(coordinator.report("evaluator", "has nothing to evaluate", {})).stop
+
+
+def test_evaluations_go_on_from_the_last_one_that_was_made(coordinator, experiment):
+    coordinator.report("actor 0, start 0", "acting", steps(310))
+    coordinator._look()
+    task = orders(coordinator.report("evaluator", "has nothing to evaluate", {})).evaluate
+    assert task is not None
+    assert (task["environment_steps"], task["final"]) == (310, False)
+    coordinator.done("evaluator", {"task": task["task"], "version": 0, "row": {"episode_return_mean": 1.0}})
+    coordinator.report("actor 0, start 0", "acting", steps(650))
+    coordinator._look()
+    # This one is given and never made: the program is killed.
+    assert orders(coordinator.report("evaluator", "has nothing to evaluate", {})).evaluate is not None
+    assert rows(experiment.directory, "evaluator") == [310]
+    assert coordinator._evaluated_until() == 600
+
+
+def test_who_asks_for_a_stop_gets_it_without_an_evaluation(coordinator):
+    coordinator.report("actor 0, start 0", "acting", steps(10))
+    coordinator.request_stop()
+    for name in ("actor 0, start 0", "actor 1, start 0"):
+        assert orders(coordinator.report(name, "acting", steps(10))).stop
+        coordinator.done(name, {})
+    assert orders(coordinator.report("learner", "learning", {"learner_steps": 1})).stop
+    coordinator.done("learner", {"learner_steps": 1})
+    coordinator._look()
+    answer = orders(coordinator.report("evaluator", "has nothing to evaluate", {}))
+    assert answer.stop
+    assert answer.evaluate is None
+
+
+def test_a_reporter_reports_when_made_then_now_and_then(coordinator):
+    class Counting:
+        def __init__(self):
+            self.states = []
+
+        def report(self, node, state, counts, rows):
+            self.states.append((state, dict(counts), list(rows)))
+            return coordinator.report(node, state, counts, rows)
+
+    client = Counting()
+    reporter = Reporter(client, "actor 0, start 0", period_s=1e6)
+    assert client.states == [("is starting", {}, [])]
+    reporter.counts = steps(20)
+    reporter.row("actor", {"episode_return": 2.0})
+    assert not reporter.due()
+    assert reporter.report("acting") == Orders(False, 0)
+    assert len(client.states) == 1
+    assert reporter.report("acting", now=True).environment_steps == 20
+    assert client.states[1] == ("acting", steps(20), [(1, "actor", {"episode_return": 2.0})])
+    assert reporter.reported == steps(20)
+    reporter.report("acting", now=True)
+    assert client.states[2][2] == []
