@@ -15,8 +15,7 @@ def make_network(num_actions: int, config: DQNConfig) -> hk.Transformed:
     def q_values(observation: Tree) -> Array:
         features = torsos.default_torso(observation, config.hidden_sizes, config.image_features)
         if config.dueling:
-            hidden = config.hidden_sizes[-1] if config.hidden_sizes else config.image_features
-            return heads.DuelingQHead(num_actions, hidden)(features)
+            return heads.DuelingQHead(num_actions, features.shape[-1])(features)
         return heads.LinearQHead(num_actions)(features)
 
     return hk.transform(q_values)
