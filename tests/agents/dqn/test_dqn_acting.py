@@ -1,0 +1,77 @@
+import acme.specs
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import specs
+
+from acme_ext.acting.policy import Context
+from acme_ext.agents.dqn import acting
+from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.agents.dqn.learning import PolicyVariables
+from acme_ext.builders import DQN
+from acme_ext.errors import UsageError
+
+N = 10_000
+NETWORK = hk.transform(lambda observation: observation)  # the observation is the values
+PARAMS = PolicyVariables({}, jnp.float32(3.5))
+
+
+def context(steps=0, count=N):
+    keys = jax.random.split(jax.random.key(0), count)
+    return Context(keys, jnp.int32(steps), jnp.linspace(0, 1, count))
+
+
+def test_epsilon_falls_linearly_between_its_ends():
+    schedule = acting.epsilon_schedule(DQNConfig(epsilon_start=0.9, epsilon_end=0.1, epsilon_decay_steps=1_000))
+    told = [float(schedule(context(steps, 1))) for steps in (0, 250, 500, 1_000, 1_001, 10**9)]
+    np.testing.assert_allclose(told, [0.9, 0.7, 0.5, 0.1, 0.1, 0.1], rtol=1e-6)
+
+
+def test_an_end_of_zero_is_greedy_for_good():
+    schedule = acting.epsilon_schedule(DQNConfig(epsilon_start=1.0, epsilon_end=0.0, epsilon_decay_steps=10))
+    policy = acting.make_policy(NETWORK, schedule, with_priority=False)
+    q = jax.random.normal(jax.random.key(1), (N, 4))
+    action, state, extras = jax.jit(policy.apply)(PARAMS, context(10), q, ())
+    np.testing.assert_array_equal(action, jnp.argmax(q, axis=1))
+    assert (state, extras) == ((), ())
+    assert policy.init_state(5) == ()
+
+
+def test_the_beginning_is_uniform():
+    schedule = acting.epsilon_schedule(DQNConfig(epsilon_start=1.0, epsilon_decay_steps=100))
+    policy = acting.make_policy(NETWORK, schedule, with_priority=False)
+    action, _, _ = policy.apply(PARAMS, context(0), jnp.tile(jnp.arange(4.0), (N, 1)), ())
+    np.testing.assert_allclose(np.bincount(action) / N, 0.25, atol=0.02)
+
+
+def test_epsilon_may_differ_between_environments():
+    policy = acting.make_policy(NETWORK, lambda context: jnp.round(context.rank), with_priority=False)
+    action, _, _ = policy.apply(PARAMS, context(), jnp.tile(jnp.arange(4.0), (N, 1)), ())
+    assert (action[: N // 2] == 3).all()
+    assert (action[N // 2 :] != 3).any()
+
+
+def test_the_first_priority_is_the_largest_there_was():
+    policy = acting.make_policy(NETWORK, lambda context: jnp.float32(0), with_priority=True)
+    _, _, extras = policy.apply(PARAMS, context(count=6), jnp.zeros((6, 4)), ())
+    assert list(extras) == ["priority"]
+    np.testing.assert_array_equal(extras["priority"], np.full(6, 3.5, np.float32))
+
+
+@pytest.mark.parametrize("part", ["make_policy", "make_core"])
+@pytest.mark.parametrize(
+    "actions", [specs.BoundedArray((2,), np.float32, -1, 1), specs.BoundedArray((), np.float32, 0, 1)]
+)
+def test_continuous_actions_are_refused_by_name(part, actions):
+    spec = acme.specs.EnvironmentSpec(
+        observations=specs.Array((3,), np.float32),
+        actions=actions,
+        rewards=specs.Array((), np.float32),
+        discounts=specs.BoundedArray((), np.float32, 0.0, 1.0),
+    )
+    with pytest.raises(
+        UsageError, match=r"DQN needs an environment with one discrete action; .* BoundedArray of shape"
+    ):
+        getattr(DQN(), part)(spec)
