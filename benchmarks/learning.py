@@ -99,7 +99,7 @@ def _run_all(setting: Setting, experiments: dict[int, launch.Experiment], jobs: 
                 seed = waiting.pop(0)
                 print(f"seed {seed}: {experiments[seed].directory}", flush=True)
                 # Its progress line is shown where it is the only one.
-                process = context.Process(target=train, args=(experiments[seed], setting.parts, fresh, jobs > 1))
+                process = context.Process(target=train, args=(experiments[seed], setting, fresh, jobs > 1))
                 process.start()
             process.join()
             code = process.exitcode
@@ -118,14 +118,17 @@ def _run_all(setting: Setting, experiments: dict[int, launch.Experiment], jobs: 
     return {seed: codes[seed] for seed in experiments if seed in codes}
 
 
-def train(experiment: launch.Experiment, parts: int, fresh: bool, quiet: bool) -> None:
-    """Runs an experiment to its budget in `parts` runs, then exits with the code of `acme-ext train`."""
+def train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: bool) -> None:
+    """Runs a setting's experiment to its budget, then exits with the code of `acme-ext train`."""
     from acme_ext.errors import RunError
 
     try:
-        for part in range(1, parts + 1):
-            budget = dataclasses.replace(experiment, steps=max(1, experiment.steps * part // parts))
-            result = launch.run(budget, fresh=fresh and part == 1, quiet=quiet)
+        for part in range(1, setting.parts + 1):
+            budget = dataclasses.replace(experiment, steps=max(1, experiment.steps * part // setting.parts))
+            if setting.actors:
+                result = launch.run_program(budget, launch.Topology(setting.actors), fresh=fresh and part == 1)
+            else:
+                result = launch.run(budget, fresh=fresh and part == 1, quiet=quiet)
             if result.stopped_by is not None:
                 sys.exit(128 + result.stopped_by)
     except (UsageError, RunError) as error:
@@ -141,7 +144,7 @@ def finished(experiment: launch.Experiment) -> bool:
     if not (experiment.directory / "config.json").is_file():
         return False
     rundir = RunDirectory.open(experiment.directory)
-    different = [name for name in rundir.compare(experiment.describe()) if not name.startswith("run.")]
+    different = [name for name in rundir.compare(experiment.describe()) if not name.startswith(("run.", "program."))]
     if different:
         raise UsageError(
             f"{rundir.path} holds a run with other {', '.join(different)}: start anew (--fresh), or elsewhere (--runs)."

@@ -25,6 +25,7 @@ class Setting:
     eval_every: int = 5_000  # environment steps; 0: only at the end
     eval_episodes: int = 20  # of the final evaluation
     config: Mapping[str, str] = dataclasses.field(default_factory=dict)  # fields that aren't the agent's defaults
+    actors: int = 0  # of a program whose nodes are processes; 0: all in one process
     parts: int = 1  # the budget is reached in so many runs, each of which resumes the one before
 
     def experiment(self, seed: int, steps: int, run_dir: pathlib.Path) -> launch.Experiment:
@@ -44,14 +45,16 @@ class Setting:
     def __str__(self) -> str:
         parts = f", in {self.parts} parts, each resuming the one before" if self.parts > 1 else ""
         changed = "".join(f", {name}={value}" for name, value in self.config.items())
+        actors = f" for each of {self.actors} actors, as a program" if self.actors else ""
         return (
             f"{self.agent} on {self.environment}, {self.steps:,} environment steps, num_envs={self.num_envs}"
-            f"{changed}{parts}"
+            f"{actors}{changed}{parts}"
         )
 
 
 SETTINGS: dict[str, Setting] = {
     "dqn-cartpole": Setting("dqn", "gym:CartPole-v1", 100_000, 8, "median", 475.0),
+    "dqn-cartpole-program": Setting("dqn", "gym:CartPole-v1", 100_000, 2, "median", 475.0, actors=4),
     "dqn-catch": Setting("dqn", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
     # The published agent would only fill its replay in these steps: here it learns after the first thousand.
     "dqn-pong-smoke": Setting(
