@@ -11,6 +11,8 @@ import os
 import socket
 import struct
 
+from acme_ext.errors import RunError
+
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
@@ -22,6 +24,9 @@ def enter() -> str | None:
 
     It must have one thread. Returns None, or why it can't be done here (a kernel or a container may forbid it); then
     nothing has changed.
+
+    Raises:
+        RunError: it was done, and the loopback can't be raised: this process has no network at all.
     """
     uid, gid = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -37,7 +42,10 @@ def enter() -> str | None:
                     file.write(text)
         _raise_loopback()
     except OSError as error:
-        raise RuntimeError(f"the network namespace has no loopback: {error}") from error
+        raise RunError(
+            f"the program's own network namespace can't be set up ({error}): give --open-ports to do without, in "
+            "Python private=False."
+        ) from error
     return None
 
 

@@ -38,13 +38,11 @@ class Options:
     Attributes:
         logs: folder for the nodes' output.
         restarts: times that nodes which nobody dials are started again, in all, when they die.
-        private: whether the program's ports are in a network namespace of its own.
         accelerated: groups of nodes that see accelerators; all others compute on the CPU.
     """
 
     logs: pathlib.Path
     restarts: int = 0
-    private: bool = True
     accelerated: tuple[str, ...] = ("learner",)
 
 
@@ -170,13 +168,13 @@ class Supervisor:
                     self._signal(stage, signal.SIGKILL)
                 if self._reap() is None:
                     time.sleep(0.01)
-        import psutil
-
-        left = psutil.Process().children(recursive=True)
-        for process in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(left, timeout=1)
+        # What a node's environment had started becomes this process's child when the node ends.
+        while left := _children():
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(-1, 0)
 
     def _signal(self, processes: list[_Process], number: int) -> None:
         for process in processes:
@@ -255,6 +253,17 @@ def bind(program: Any, stopper: Callable[..., None], launch_type: str = "LOCAL_M
         node.bind_addresses()
 
 
+def _children() -> list[int]:
+    """Returns the children of this process, dead ones that nobody has waited for included."""
+    children = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):  # it has just ended
+                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                children += [int(entry.name)] if int(parent) == os.getpid() else []
+    return children
+
+
 def log_of(logs: pathlib.Path, name: str) -> pathlib.Path:
     """Returns the file that a node's output goes to."""
     return logs / f"{name}.log"
@@ -323,22 +332,26 @@ def main(descriptor: int, launcher: int) -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     with open(descriptor, "rb") as file:
         private, load = cloudpickle.load(file)
-    if private:
-        from acme_ext.launch import isolation
-
-        if (why := isolation.enter()) is not None:
-            print(f"acme-ext: the program's ports are open to the network ({why}).", file=sys.stderr)
-    # This process dies with the launcher, however that ends. After `enter`: new credentials may clear it.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != launcher:
-        return 1
-    _warm()
     try:
+        if private:
+            _make_private()
+        # This process dies with the launcher, however that ends. Not before the namespace: new rights may clear it.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != launcher:
+            return 1
+        _warm()
         program, servers, options = cloudpickle.loads(load)()
         return Supervisor(program, servers, options).run()
     except (UsageError, RunError) as error:
         print(f"acme-ext: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def _make_private() -> None:
+    from acme_ext.launch import isolation
+
+    if (why := isolation.enter()) is not None:
+        print(f"acme-ext: the program's ports are open to the network ({why}).", file=sys.stderr)
 
 
 def _warm() -> None:

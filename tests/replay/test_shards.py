@@ -63,3 +63,45 @@ def test_closing_closes_every_shard():
     parts = [Part(0, 1), Part(1, 1)]
     Shards(parts, 1).close()
     assert all(part.closed for part in parts)
+
+
+def test_real_servers_get_the_priorities_of_their_own_items():
+    import reverb
+    import tensorflow as tf
+
+    from acme_ext.replay.dataset import Dataset
+    from acme_ext.replay.server import ReplayServer
+    from acme_ext.replay.sinks import PrioritySink
+
+    servers = []
+    for _ in range(2):
+        table = reverb.Table(
+            name="transitions",
+            sampler=reverb.selectors.Prioritized(1.0),
+            remover=reverb.selectors.Fifo(),
+            max_size=100,
+            rate_limiter=reverb.rate_limiters.MinSize(20),
+            signature=tf.TensorSpec((1,), tf.uint8),
+        )
+        servers.append(ReplayServer([table]))
+    for number, server in enumerate(servers):
+        sink = PrioritySink(server.client, "transitions")
+        sink.append(np.full((20, 1), number, np.uint8), np.ones(20))
+        sink.flush(0, lambda: None)
+        sink.close()
+    shards = Shards([Dataset(server.client, "transitions", (1,), 4) for server in servers], 2)
+    raw = next(shards)
+    assert raw.rows.reshape(2, 2, 2).tolist() == [[[0, 0], [1, 1]]] * 2
+    updater = PriorityUpdater([server.client for server in servers], "transitions")
+    updater.put(raw.keys, np.full((2, 4), 50, np.float32))
+    updater.close()
+    for number, server in enumerate(servers):
+        renewed = set(raw.keys.reshape(2, 2, 2)[:, number].ravel().tolist())
+        seen = {}
+        for (sample,) in server.client.sample("transitions", 60):
+            seen[sample.info.key] = sample.info.priority
+        assert renewed <= seen.keys()
+        assert all(priority == (50 if key in renewed else 1) for key, priority in seen.items())
+    shards.close()
+    for server in servers:
+        server.close()
