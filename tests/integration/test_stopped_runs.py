@@ -112,6 +112,11 @@ def finish(run: Path, stopped_at: int, capfd: pytest.CaptureFixture[str], *, los
     steps, learned = (int(number.replace(",", "")) for number in line)
     assert steps == _STEPS
     assert saved(run)[-1] == _STEPS
+    after = CheckpointStore(run / "checkpoints").restore({})
+    assert after is not None
+    # Exploration goes by the whole run's steps, and a random key is never used twice.
+    assert after.info["state"]["actor"]["steps"] == _STEPS
+    assert after.info["state"]["actor"]["ticks"] > state["actor"]["ticks"] + _STEPS - stopped_at
 
     # All but what was on its way to the table, and the batch or two that had been fetched.
     inserted, sampled = inserted_and_sampled(run)

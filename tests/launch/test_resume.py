@@ -76,8 +76,16 @@ def test_a_finished_run_given_again_is_evaluated_and_not_trained(tmp_path, count
 
 def test_a_finished_run_given_more_steps_goes_on(tmp_path, counts):
     evaluation = Evaluation(every=20, episodes=1, final_episodes=2, num_envs=1)
-    run(tmp_path, steps=40, evaluation=evaluation)
-    more = run(tmp_path, steps=90, evaluation=evaluation)
+    made: list[tuple[bool, int]] = []
+
+    def factory(seed: int, evaluation: bool) -> Walk:
+        made.append((evaluation, seed))
+        return Walk(seed)
+
+    run(tmp_path, steps=40, evaluation=evaluation, environment=factory)
+    first_part = {seed for for_evaluation, seed in made if not for_evaluation}
+    made.clear()
+    more = run(tmp_path, steps=90, evaluation=evaluation, environment=factory)
     assert more.environment_steps == 90
     # At most one call's batch was fetched before the end and is lost to the part after it.
     assert learner_steps(90) - 1 <= more.learner_steps <= learner_steps(90)
@@ -88,7 +96,10 @@ def test_a_finished_run_given_more_steps_goes_on(tmp_path, counts):
     wall = column(tmp_path, "actor", "wall_time_s")
     assert wall == sorted(wall)
     assert json.loads((tmp_path / "config.json").read_text())["run"]["steps"] == 90
-    # Other episodes than the first part's.
+    # Other episodes than the first part's; the environment it would begin with is only asked for its specs.
+    assert {seed for for_evaluation, seed in made if not for_evaluation} - first_part
+    assert made[0] == (False, *first_part)
+    assert len({seed for for_evaluation, seed in made if for_evaluation}) == 1
     assert len(set(column(tmp_path, "actor", "episode_return"))) == 9
 
 
