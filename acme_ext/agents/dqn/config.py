@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from acme_ext.errors import UsageError
+
 
 @dataclasses.dataclass(frozen=True)
 class DQNConfig:
@@ -52,6 +54,21 @@ class DQNConfig:
     epsilon_end: float = 0.05
     epsilon_decay_steps: int = 10_000  # environment steps
     evaluation_epsilon: float = 0.0  # probability of a random action in evaluation; 0 is greedy
+
+    def __post_init__(self):
+        positive = ("image_features", "learning_rate", "adam_epsilon", "sgd_steps_per_call", "target_period")
+        positive += ("target_rate", "priority_offset", "importance_anneal_steps", "epsilon_decay_steps")
+        for name in positive + ("max_abs_reward", "max_gradient_norm", "huber_delta"):
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise UsageError(f"{name} is {value}: it must be greater than 0.")
+        shares = ("target_rate", "importance_exponent", "importance_exponent_end")
+        for name in (*shares, "epsilon_start", "epsilon_end", "evaluation_epsilon"):
+            if not 0 <= (value := getattr(self, name)) <= 1:
+                raise UsageError(f"{name} is {value}: it must lie in [0, 1].")
+        if not self.priority_exponent >= 0:
+            raise UsageError(f"priority_exponent is {self.priority_exponent}: it must not be negative.")
+        if any(size < 1 for size in self.hidden_sizes):
+            raise UsageError(f"hidden_sizes is {self.hidden_sizes}: every layer needs at least 1 unit.")
 
 
 ATARI = DQNConfig(
