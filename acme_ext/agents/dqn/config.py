@@ -56,9 +56,9 @@ class DQNConfig:
     evaluation_epsilon: float = 0.0  # probability of a random action in evaluation; 0 is greedy
 
     def __post_init__(self):
-        positive = ("image_features", "learning_rate", "adam_epsilon", "sgd_steps_per_call", "target_period")
+        positive = ("image_features", "learning_rate", "adam_epsilon", "target_period")
         positive += ("target_rate", "priority_offset", "importance_anneal_steps", "epsilon_decay_steps")
-        for name in positive + ("max_abs_reward", "max_gradient_norm", "huber_delta"):
+        for name in (*positive, "max_abs_reward", "max_gradient_norm", "huber_delta"):
             if (value := getattr(self, name)) is not None and not value > 0:
                 raise UsageError(f"{name} is {value}: it must be greater than 0.")
         shares = ("target_rate", "importance_exponent", "importance_exponent_end")

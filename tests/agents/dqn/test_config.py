@@ -22,7 +22,6 @@ from acme_ext.errors import UsageError
         ("evaluation_epsilon", -0.1),
         ("importance_exponent", 2.0),
         ("priority_exponent", -1.0),
-        ("sgd_steps_per_call", 0),
         ("hidden_sizes", (64, 0)),
     ],
 )
