@@ -2,12 +2,12 @@
 
 import argparse
 import dataclasses
-import multiprocessing
+import multiprocessing.connection
 import os
 import pathlib
 import sys
-import threading
 from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
 
 from acme_ext import launch
 from acme_ext.errors import UsageError, nearest
@@ -18,6 +18,8 @@ from benchmarks.settings import SETTINGS, Setting
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 RUNS = pathlib.Path("runs") / "benchmarks"
+
+_NOT_STARTED = -1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,9 +71,14 @@ def _main(options: argparse.Namespace) -> int:
     experiments = {seed: setting.experiment(seed, setting.steps, runs / f"seed-{seed}") for seed in options.seeds}
 
     codes = _run_all(setting, experiments, options.jobs, fresh=options.fresh)
-    if failed := {seed: code for seed, code in codes.items() if code}:
-        print(f"not finished: {', '.join(f'seed {seed} (exit code {code})' for seed, code in failed.items())}")
-        return max(failed.values())
+    if any(codes.values()):
+        said = [
+            f"seed {seed}" + ("" if code == _NOT_STARTED else f" (exit code {code})")
+            for seed, code in codes.items()
+            if code
+        ]
+        print(f"not finished: {', '.join(said)}; the same command goes on.")
+        return max(codes.values())
 
     found = [outcomes.read(experiment, setting.parts) for experiment in experiments.values()]
     print("\n".join(outcomes.table(found)))
@@ -83,39 +90,32 @@ def _main(options: argparse.Namespace) -> int:
 def _run_all(setting: Setting, experiments: dict[int, launch.Experiment], jobs: int, *, fresh: bool) -> dict[int, int]:
     """Runs the seeds that aren't finished, each in a process of its own; returns the exit codes."""
     codes: dict[int, int] = {}
-    waiting = [seed for seed, experiment in experiments.items() if fresh or not finished(experiment)]
-    for seed in experiments:
-        if seed not in waiting:
-            print(f"seed {seed} is finished: {experiments[seed].directory}")
-            codes[seed] = 0
+    waiting = []
+    for seed, experiment in experiments.items():
+        if not fresh and finished(experiment):
+            print(f"seed {seed} is finished: {experiment.directory}")
+        else:
+            waiting.append(seed)
     context = multiprocessing.get_context("spawn")
-    lock = threading.Lock()
-
-    def work() -> None:
-        while True:
-            with lock:
-                if not waiting or any(codes.values()):
-                    return
+    running: dict[int, BaseProcess] = {}
+    stopped = False
+    while running or (waiting and not stopped):
+        try:
+            while waiting and len(running) < jobs and not stopped:
                 seed = waiting.pop(0)
                 print(f"seed {seed}: {experiments[seed].directory}", flush=True)
                 # Its progress line is shown where it is the only one.
                 process = context.Process(target=train, args=(experiments[seed], setting, fresh, jobs > 1))
                 process.start()
-            process.join()
-            code = process.exitcode
-            assert code is not None
+                running[seed] = process
+            multiprocessing.connection.wait([process.sentinel for process in running.values()])
+        except KeyboardInterrupt:
+            stopped = True  # the runs are told by the terminal too: they save themselves and end
+        for seed in [seed for seed, process in running.items() if not process.is_alive()]:
+            code = running.pop(seed).exitcode or 0
             codes[seed] = 128 - code if code < 0 else code
-
-    threads = [threading.Thread(target=work) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        while thread.is_alive():
-            try:
-                thread.join()
-            except KeyboardInterrupt:
-                continue  # the runs have been told too: they save themselves and end, and no other is started
-    return {seed: codes[seed] for seed in experiments if seed in codes}
+            stopped = stopped or code != 0
+    return {seed: codes.get(seed, _NOT_STARTED if seed in waiting else 0) for seed in experiments}
 
 
 def train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: bool) -> None:

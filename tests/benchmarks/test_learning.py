@@ -126,3 +126,15 @@ def test_settings_are_of_agents_there_are(name):
 def test_what_cannot_be_is_refused_in_a_sentence(arguments, says, capsys):
     assert learning.main(arguments) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_seed_that_fails_stops_those_after_it_and_nothing_is_written(tiny, tmp_path, capfd):
+    (tmp_path / "r" / "seed-0").mkdir(parents=True)
+    (tmp_path / "r" / "seed-0" / "mine.txt").write_text("no run's")
+    arguments = ["tiny", "--seeds", "0", "1", "--runs", str(tmp_path / "r"), "--out", str(tmp_path / "o")]
+    assert learning.main(arguments) == 2
+    captured = capfd.readouterr()
+    assert "neither empty nor a run directory" in captured.err
+    assert "not finished: seed 0 (exit code 2), seed 1;" in captured.out
+    assert not list((tmp_path / "o").iterdir())
+    assert not (tmp_path / "r" / "seed-1").exists()
