@@ -16,9 +16,10 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import threads
 from acme_ext.launch.evaluation import Score
 from acme_ext.launch.experiment import Experiment
+from acme_ext.launch.forks import Options
 from acme_ext.launch.local import Result
 from acme_ext.launch.program import SERVERS, Topology, make
-from acme_ext.launch.supervisor import STOP_SIGNALS, Options
+from acme_ext.launch.supervisor import STOP_SIGNALS
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils.rundir import RunDirectory
 

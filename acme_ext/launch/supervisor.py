@@ -13,37 +13,20 @@ import pathlib
 import signal
 import sys
 import time
-import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from acme_ext.errors import RunError, UsageError
+from acme_ext.launch.forks import Options, bind, die_with, last_words, run_node
 
 _GRACE_S = 3.0  # that a group of nodes gets to end by itself
 _SHORT_GRACE_S = 1.0  # that it gets when the program was interrupted (it has been asked before), or failed
 _SAME_INTERRUPT_S = 0.25  # a terminal's Ctrl-C comes from the terminal and from the launcher
-_LAST_LINES = 40
-_FAILED = "acme-ext: this node failed."  # before a node's traceback in its log
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """Wishes to stop. The supervisor's process is started with them blocked, and takes them when it can answer."""
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """How a program is run.
-
-    Attributes:
-        logs: folder for the nodes' output.
-        restarts: times that nodes which nobody dials are started again, in all, when they die.
-        accelerated: groups of nodes that see accelerators; all others compute on the CPU.
-    """
-
-    logs: pathlib.Path
-    restarts: int = 0
-    accelerated: tuple[str, ...] = ("learner",)
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclasses.dataclass
@@ -103,7 +86,7 @@ class Supervisor:
         sys.stdout.flush()
         sys.stderr.flush()
         supervisor = os.getpid()
-        log = log_of(self._options.logs, process.name)
+        log = self._options.log_of(process.name)
         process.log_start = log.stat().st_size if log.exists() else 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # JAX warns of forks: no device or thread of it is there yet
@@ -111,7 +94,7 @@ class Supervisor:
         if process.pid == 0:
             code = 1
             try:
-                code = _run_node(process, supervisor, self._options)
+                code = run_node(process.node, process.group, process.name, supervisor, self._options)
             finally:
                 with contextlib.suppress(Exception):
                     sys.stdout.flush()
@@ -144,7 +127,8 @@ class Supervisor:
                 return
         if dialled or self._restarts >= self._options.restarts:
             self._failed = True
-            print(f"acme-ext: {process.name} {_how(code)}{self._tail(process)}", file=sys.stderr)
+            log = self._options.log_of(process.name)
+            print(f"acme-ext: {process.name} {_how(code)}{last_words(log, process.log_start)}", file=sys.stderr)
             # What was learned is good, and is saved, where all that takes part in it is still there.
             self._asked_to_end = dialled
             return
@@ -229,29 +213,6 @@ class Supervisor:
     def _on_program_end(self, number: int, frame: Any) -> None:
         self._asked_to_end = True
 
-    def _tail(self, process: _Process) -> str:
-        """Returns a node's traceback, or the last lines it printed, or nothing."""
-        with log_of(self._options.logs, process.name).open(errors="replace") as log:
-            log.seek(process.log_start)
-            printed, failed, why = log.read().rpartition(f"{_FAILED}\n")
-        lines = why.splitlines() if failed else why.splitlines()[-_LAST_LINES:]
-        del printed
-        return ":\n" + "\n".join(lines) if lines else "."
-
-
-def bind(program: Any, stopper: Callable[..., None], launch_type: str = "LOCAL_MULTI_PROCESSING") -> None:
-    """Gives a program's nodes their addresses and what `lp.stop()` calls, as Launchpad's launchers do."""
-    from launchpad import context
-
-    for node in program.get_all_nodes():
-        node.launch_context.initialize(context.LaunchType[launch_type], None, stopper)
-    for label, nodes in program.groups.items():
-        for node in nodes:
-            for handle in node.input_handles:
-                handle.connect(node, label)
-    for node in program.get_all_nodes():
-        node.bind_addresses()
-
 
 def _children() -> list[int]:
     """Returns the children of this process, dead ones that nobody has waited for included."""
@@ -262,11 +223,6 @@ def _children() -> list[int]:
                 parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
                 children += [int(entry.name)] if int(parent) == os.getpid() else []
     return children
-
-
-def log_of(logs: pathlib.Path, name: str) -> pathlib.Path:
-    """Returns the file that a node's output goes to."""
-    return logs / f"{name}.log"
 
 
 def _how(code: int) -> str:
@@ -285,43 +241,6 @@ def _stopper(pid: int) -> Callable[..., None]:
     return stop
 
 
-def _run_node(process: _Process, supervisor: int, options: Options) -> int:
-    """Runs a node in the forked process; returns its exit code."""
-    # The node dies with the supervisor, however that ends.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != supervisor:
-        return 1
-    for number in (signal.SIGTERM, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_DFL)
-    terminal = os.dup(2)
-    log = os.open(log_of(options.logs, process.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    if process.group == "coordinator":  # it alone speaks to the user
-        sys.stderr = os.fdopen(terminal, "w", buffering=1)
-    if process.group not in options.accelerated:
-        import jax
-
-        jax.config.update("jax_platforms", "cpu")
-        # Acting is small work: a pool of threads in each process would only make them fight for the cores.
-        os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
-    from launchpad.launch import worker_manager
-
-    worker_manager.WorkerManager(register_in_thread=True)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal: the supervisor decides
-    try:
-        process.node.function()
-    except BaseException as error:
-        # A user's mistake, or an environment's state, is said in a sentence.
-        said = f"{error}\n" if isinstance(error, UsageError | RunError) else traceback.format_exc()
-        sys.stdout.flush()
-        os.write(2, f"{_FAILED}\n{said}".encode())
-        return 1
-    return 0
-
-
 def main(descriptor: int, launcher: int) -> int:
     """Runs what `launch.distributed` left in an open file; the entry of the supervisor's process."""
     import cloudpickle
@@ -336,8 +255,7 @@ def main(descriptor: int, launcher: int) -> int:
         if private:
             _make_private()
         # This process dies with the launcher, however that ends. Not before the namespace: new rights may clear it.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != launcher:
+        if not die_with(launcher):
             return 1
         _warm()
         program, servers, options = cloudpickle.loads(load)()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from acme_ext.errors import UsageError
-from acme_ext.launch.supervisor import bind
+from acme_ext.launch.forks import bind
 
 _GRACE_S = 5.0  # that nodes get to end when the program has
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)  # that Launchpad takes

@@ -141,10 +141,12 @@ def test_closing_ends_the_questions():
         asked.append(held)
         return 0, payload(0)
 
+    before = set(threading.enumerate())
     variables = remote(fetch)
+    (thread,) = set(threading.enumerate()) - before
     wait_until(lambda: len(asked) > 2)
     variables.close()
-    wait_until(lambda: not any(thread.name == "variables" for thread in threading.enumerate()))
+    wait_until(lambda: not thread.is_alive())
     count = len(asked)
     time.sleep(0.02)
     assert len(asked) == count

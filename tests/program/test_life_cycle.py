@@ -39,8 +39,9 @@ def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tm
     assert f"stopped at step {last:,}; the same command goes on. {run}" in out
     counted, inserted_then, learned_then = state(run)
     assert counted == last
-    # What was restored and what came since, but for the last bursts of two actors.
-    assert 0 <= last - stopped_at - (inserted_then - inserted) <= 40
+    # What was restored and what came since, but for two actors' last bursts, and what the first part's checkpoint holds
+    # that was not reported yet when it was made.
+    assert 0 <= last - stopped_at - (inserted_then - inserted) < 250
     assert learned_then > learned
 
     # With a budget, it ends by itself, and the logs have no step twice.

@@ -128,14 +128,14 @@ def test_a_program_that_stands_still_says_what_each_node_waits_for(tmp_path, mon
 
     def print_line(self, text):
         told.append(text)
-        if "nothing has moved" in text and "waiting for a batch" in text:
+        if "start 0: acting" in text and "waiting for a batch" in text:
             _RELEASED.set()
 
     monkeypatch.setattr(coordinator.ProgressLine, "print", print_line)
     described = experiment(tmp_path, 150, environment=make_stuck)
     distributed.run_program(described, Topology(actors=1), on="threads")
     assert _RELEASED.is_set()
-    said = next(text for text in told if "waiting for a batch" in text)
+    said = next(text for text in told if "start 0: acting" in text and "waiting for a batch" in text)
     assert re.search(
         r"learner: waiting for a batch: table 'transitions' holds \d+ of \d+ items, .*waits for 100 ", said
     )

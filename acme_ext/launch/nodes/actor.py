@@ -86,13 +86,17 @@ class ActorNode:
                     self._actor.environment_steps = orders.environment_steps
             self._writer.flush()
             self._writer.wait()
+            self._end()
         except StopWaitingError:
-            pass
+            self._end()
+        finally:
+            self._variables.close()
+            self._writer.close()
+            self._environment.close()
+
+    def _end(self) -> None:
         self._reporter.report("has ended", now=True)
         self._reporter.done()
-        self._variables.close()
-        self._writer.close()
-        self._environment.close()
 
     def _on_episode(self, episode: Episode) -> None:
         self._reporter.counts["environment_episodes"] += 1
