@@ -176,6 +176,7 @@ def _run_program(experiment: Any, options: argparse.Namespace) -> Any:
         experiment,
         Topology(options.actors or 1, options.replay_shards),
         fresh=options.fresh,
+        quiet=options.quiet,
         on=options.on or "processes",
         restarts=options.restart,
         private=not options.open_ports,

@@ -29,6 +29,7 @@ def run_program(
     topology: Topology,
     *,
     fresh: bool = False,
+    quiet: bool = False,
     on: str = "processes",
     restarts: int = 0,
     private: bool = True,
@@ -39,6 +40,7 @@ def run_program(
         experiment: what to run.
         topology: how it is spread out.
         fresh: starts anew even if the directory holds a part of this run.
+        quiet: shows no progress line.
         on: `processes`, or `threads` of this process.
         restarts: times that actors and evaluators that die are started again, in all.
         private: keeps the program's ports from the network, where the kernel lets it (processes only).
@@ -48,9 +50,9 @@ def run_program(
         RunError: a node failed; what it printed is on the terminal. On threads, what the node raised comes as it is.
     """
     if on == "threads":
-        code = threads.run(make(experiment, topology, fresh=fresh))
+        code = threads.run(make(experiment, topology, fresh=fresh, quiet=quiet))
     elif on == "processes":
-        code = _run_processes(experiment, topology, fresh, restarts, private)
+        code = _run_processes(experiment, topology, fresh, quiet, restarts, private)
     else:
         raise UsageError(f"a program runs on 'processes' or 'threads', not on {on!r}.")
     if code < 0:
@@ -62,13 +64,15 @@ def run_program(
     return _result(experiment, code)
 
 
-def _run_processes(experiment: Experiment, topology: Topology, fresh: bool, restarts: int, private: bool) -> int:
+def _run_processes(
+    experiment: Experiment, topology: Topology, fresh: bool, quiet: bool, restarts: int, private: bool
+) -> int:
     import cloudpickle
 
     logs = pathlib.Path(experiment.directory).absolute() / "logs" / "nodes"
 
     def load() -> tuple[Any, tuple[str, ...], Options]:
-        return make(experiment, topology, fresh=fresh), SERVERS, Options(logs, restarts)
+        return make(experiment, topology, fresh=fresh, quiet=quiet), SERVERS, Options(logs, restarts)
 
     with tempfile.TemporaryFile(prefix="acme-ext-") as file:
         cloudpickle.dump((private, cloudpickle.dumps(load)), file)

@@ -45,7 +45,7 @@ class Topology:
             )
 
 
-def make(experiment: Experiment, topology: Topology, *, fresh: bool = False) -> lp.Program:
+def make(experiment: Experiment, topology: Topology, *, fresh: bool = False, quiet: bool = False) -> lp.Program:
     """Returns an experiment's program, from where its run directory stands to its budget.
 
     It is an ordinary program: any of Launchpad's launchers runs it, and nodes can be added. The directory is checked,
@@ -55,6 +55,7 @@ def make(experiment: Experiment, topology: Topology, *, fresh: bool = False) -> 
         experiment: what is run.
         topology: how it is spread out.
         fresh: starts anew even if the directory holds a part of this run.
+        quiet: shows no progress line.
 
     Raises:
         UsageError: nothing was written; the message says why.
@@ -78,7 +79,7 @@ def make(experiment: Experiment, topology: Topology, *, fresh: bool = False) -> 
             for shard in range(shards)
         ]
     with program.group("coordinator"):
-        coordinator = program.add_node(lp.CourierNode(Coordinator, experiment, topology.actors))
+        coordinator = program.add_node(lp.CourierNode(Coordinator, experiment, topology.actors, quiet))
     with program.group("learner"):
         learner = program.add_node(lp.CourierNode(LearnerNode, experiment, replays, coordinator))
     with program.group("evaluator"):

@@ -33,10 +33,11 @@ class ProgressLine:
         total_steps: int,
         stream: TextIO | None = None,
         *,
+        shown: bool = True,
         interval_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self._total = total_steps
+        self._total, self._shown = total_steps, shown
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._interval_s = _LIVE_INTERVAL_S if self._live else interval_s
@@ -126,6 +127,8 @@ class ProgressLine:
         return parts
 
     def _draw(self) -> None:
+        if not self._shown:
+            return
         parts = self._parts()
         if not self._live:
             self._write("  ".join(parts) + "\n")

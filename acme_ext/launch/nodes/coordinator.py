@@ -36,13 +36,14 @@ class Coordinator:
     Args:
         experiment: what is run.
         actors: how many there are.
+        quiet: shows no progress line.
     """
 
-    def __init__(self, experiment: Experiment, actors: int):
+    def __init__(self, experiment: Experiment, actors: int, quiet: bool = False):
         self._experiment, self._num_actors = experiment, actors
         self._lock = threading.RLock()
         self._stack = contextlib.ExitStack()
-        self._progress = self._stack.enter_context(ProgressLine(experiment.steps))
+        self._progress = self._stack.enter_context(ProgressLine(experiment.steps, shown=not quiet))
         rundir = RunDirectory.open(experiment.directory)
         self._store: RunStore = self._stack.enter_context(hold(rundir, experiment, self._progress.print))
         restored = self._store.restore({})
