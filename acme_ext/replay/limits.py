@@ -70,12 +70,10 @@ class RateLimit:
         low, _ = self._bounds(self.samples_per_insert)
         balance = inserts * self.samples_per_insert
         allowed = math.floor(balance - low)
-        # Reverb allows the last sample if `balance - samples >= low`. Rounding can make this differ by one from the
-        # difference above, and whoever waits for a sample too many waits for ever.
-        while balance - allowed < low:
+        # Reverb allows the last sample if `balance - samples >= low`, which is exact; the difference above may have
+        # been rounded up to a whole number, and whoever waits for a sample too many waits for ever.
+        if balance - allowed < low:
             allowed -= 1
-        while balance - (allowed + 1) >= low:
-            allowed += 1
         return max(0, allowed)
 
     def make(self) -> Any:
