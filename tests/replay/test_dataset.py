@@ -55,17 +55,15 @@ def test_closing_ends_the_thread_whatever_it_waits_for(serve, limit, inserted):
 
 
 def test_closing_wakes_a_reader_that_would_sleep_for_3_seconds(serve):
-    # Where it isn't woken it looks up every 3 seconds: these ten took half a minute.
     begin = time.monotonic()
-    for _ in range(5):
-        for limit in (None, LIMITS["size"]):
-            server = serve([table(limit)])
-            dataset = Dataset(server.client, "t", (BYTES,), 32)
-            insert(server, [1, 2, 3])
-            while server.counts("t")[0] < 3:
-                time.sleep(0.01)
-            dataset.close(wake=True)
-    assert time.monotonic() - begin < 12
+    for limit, inserted, sampled in 4 * [(None, 3, 3), (LIMITS["ratio"], 10, 1)]:
+        server = serve([table(limit)])
+        dataset = Dataset(server.client, "t", (BYTES,), 32)
+        insert(server, range(inserted))
+        while server.counts("t") != (inserted, sampled):  # then it waits for more
+            time.sleep(0.01)
+        dataset.close(wake=True)
+    assert time.monotonic() - begin < 12  # where it isn't woken, these eight take twice as long
 
 
 def test_closing_at_once(serve):

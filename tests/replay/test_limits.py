@@ -59,7 +59,8 @@ RATIO = st.one_of(st.sampled_from(RATIOS), st.floats(0.01, 100).map(lambda x: ro
 
 
 @settings(deadline=None)
-@example(67.1, 7, True, [179])  # the difference of the two sides is rounded up to the next whole sample
+@example(67.1, 7, True, [179])  # offsets of the two sides are rounded
+@example(86.21, 2, True, [8_999])  # their difference is rounded up to the next whole sample
 @example(16.08, 50_000, True, [])  # the smallest tolerance is rounded to less than Reverb takes
 @given(RATIO, st.integers(1, 200_000), st.booleans(), st.lists(st.integers(0, 100_000), max_size=20))
 def test_samples_allowed_agrees_with_reverbs_arithmetic(ratio, min_size, smallest, more):
