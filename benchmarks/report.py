@@ -35,6 +35,7 @@ class Reference:
         value: in the figure's unit.
         ratio: the figure divided by it.
         goal: the least ratio wanted, or None where it only gives the scale.
+        cpu_us: CPU time of the whole process for a unit; None where it wasn't measured.
         source: `measured` by turns with the figure; `computed` from such; or `quoted`, from another day, on a machine
             of the same kind.
     """
@@ -43,6 +44,7 @@ class Reference:
     value: float
     ratio: float
     goal: float | None = None
+    cpu_us: float | None = None
     source: Literal["measured", "computed", "quoted"] = "measured"
 
     @property
@@ -80,12 +82,12 @@ def against(
     source: Literal["measured", "computed"] = "measured",
 ) -> Reference:
     """Returns the reference to a rate that was measured by turns with ours, or computed from such."""
-    return Reference(name, theirs.per_second, ours.over(theirs), goal, source)
+    return Reference(name, theirs.per_second, ours.over(theirs), goal, theirs.cpu_us, source)
 
 
 def quoted(ours: Rate, name: str, value: float, goal: float | None = None) -> Reference:
     """Returns the reference to a figure of another day."""
-    return Reference(name, value, ours.per_second / value, goal, "quoted")
+    return Reference(name, value, ours.per_second / value, goal, source="quoted")
 
 
 def machine() -> dict[str, Any]:
@@ -107,7 +109,7 @@ def machine() -> dict[str, Any]:
 
 def table(figures: Sequence[Figure]) -> str:
     """Returns the figures as aligned text, a line for each that they are held against."""
-    header = ("", "ours", "CPU us", "against", "theirs", "ours/theirs", "goal", "")
+    header = ("", "ours", "CPU us", "against", "theirs", "CPU us", "ours/theirs", "goal", "")
     lines: list[str] = []
     for section in dict.fromkeys(f.section for f in figures):
         members = [f for f in figures if f.section == section]
@@ -116,7 +118,7 @@ def table(figures: Sequence[Figure]) -> str:
         lines += [f"{section} ({', '.join(dict.fromkeys(f.unit for f in members))})"]
         for row in rows:
             cells = (
-                cell.ljust(width) if i in (0, 3, 7) else cell.rjust(width)
+                cell.ljust(width) if i in (0, 3, 8) else cell.rjust(width)
                 for i, (cell, width) in enumerate(zip(row, widths, strict=True))
             )
             lines.append("  " + "  ".join(cells).rstrip())
@@ -142,8 +144,8 @@ def markdown(figures: Sequence[Figure], facts: dict[str, Any]) -> str:
             "",
             f"## {section}",
             "",
-            f"| | {unit} | CPU us | against | its {unit} | ratio | goal | |",
-            "|---|--:|--:|---|--:|--:|--:|---|",
+            f"| | {unit} | CPU us | against | its {unit} | CPU us | ratio | goal | |",
+            "|---|--:|--:|---|--:|--:|--:|--:|---|",
             *("| " + " | ".join(row) + " |" for f in members for row in _rows(f)),
         ]
     return "\n".join(lines) + "\n"
@@ -164,22 +166,24 @@ def write(out: pathlib.Path, figures: Sequence[Figure], facts: dict[str, Any]) -
 
 
 def _rows(f: Figure) -> list[tuple[str, ...]]:
-    own = (f.name, number(f.value), "" if f.cpu_us is None else number(f.cpu_us))
+    own = (f.name, number(f.value), number(f.cpu_us))
     rows = []
     for r in f.references or (None,):
         if r is None:
-            rows.append((*own, "", "", "", "", ""))
+            rows.append((*own, "", "", "", "", "", ""))
         else:
             verdict = "" if r.met is None else "met" if r.met else "MISSED"
             name = r.name if r.source == "measured" else f"{r.name} [{r.source}]"
             goal = "" if r.goal is None else f"{r.goal:g}"
-            rows.append((*own, name, number(r.value), f"{r.ratio:.2f}", goal, verdict))
+            rows.append((*own, name, number(r.value), number(r.cpu_us), f"{r.ratio:.2f}", goal, verdict))
         own = ("", "", "")
     return rows
 
 
-def number(value: float) -> str:
-    """Returns a number with three digits that count, and thousands apart."""
+def number(value: float | None) -> str:
+    """Returns a number with three digits that count, and thousands apart; nothing for None."""
+    if value is None:
+        return ""
     if value >= 100:
         return f"{float(f'{value:.3g}'):,.0f}"
     return f"{value:.3g}"

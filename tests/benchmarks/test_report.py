@@ -14,7 +14,7 @@ from benchmarks.measure import Rate
 def figures():
     ours = Rate((900.0, 1000.0, 1100.0), cpu_us=12.5)
     references = [
-        report.against(ours, "limit", Rate((1800.0, 2000.0, 2200.0)), goal=0.8),
+        report.against(ours, "limit", Rate((1800.0, 2000.0, 2200.0), 6.0), goal=0.8),
         report.quoted(ours, "another", 100.0, goal=5.0),
         report.against(ours, "sum", Rate((500.0, 500.0, 500.0)), source="computed"),
     ]
@@ -49,7 +49,7 @@ def test_json_and_markdown_hold_the_figures_and_no_place(figures, tmp_path):
         text = path.read_text()
         assert socket.gethostname() not in text
         assert os.getcwd() not in text
-    assert "| B=1 | 1,000 | 12.5 | limit | 2,000 | 0.50 | 0.8 | MISSED |" in paths[1].read_text()
+    assert "| B=1 | 1,000 | 12.5 | limit | 2,000 | 6 | 0.50 | 0.8 | MISSED |" in paths[1].read_text()
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.1234, "0.123"), (12.34, "12.3"), (123.4, "123"), (70_412, "70,400")])
