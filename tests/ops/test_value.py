@@ -46,9 +46,7 @@ def test_hubers_gradient_is_the_clipped_error():
     np.testing.assert_allclose(gradient, jnp.clip(error, -1, 1), atol=1e-6)
 
 
-def test_agrees_with_rlax():
-    import rlax
-
+def test_agrees_with_rlax(rlax):
     rng = np.random.default_rng(0)
     q_value, q_selector = (rng.normal(size=(64, 5)).astype(np.float32) for _ in range(2))
     r, discount = rng.normal(size=64).astype(np.float32), rng.uniform(size=64).astype(np.float32)

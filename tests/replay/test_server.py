@@ -45,7 +45,7 @@ def test_a_checkpoint_holds_items_priorities_and_counts(serve, tmp_path, kind):
     items = fill(replay, server)
     _, infos = sample(replay, server, 12)
     if kind == "prioritized":
-        server.client.mutate_priorities(replay.table, {infos[0].key: 500.0})
+        server.client.mutate_priorities(replay.table, {infos[0].key: 1e6})
     assert server.counts(replay.table) == (40, 12)
     server.checkpoint(tmp_path / "saved")
     described = server.describe()
@@ -64,9 +64,9 @@ def test_a_checkpoint_holds_items_priorities_and_counts(serve, tmp_path, kind):
         assert item[:4] == items[item.start][:4]
         assert item.start >= 10  # the oldest ten had left
         if kind == "prioritized":
-            assert info.priority in (100.0 * item.start + 1, 500.0)
+            assert info.priority in (100.0 * item.start + 1, 1e6)
     if kind == "prioritized":
-        assert 500.0 in {info.priority for info in infos}
+        assert 1e6 in {info.priority for info in infos}
 
 
 def test_a_restored_table_takes_new_items(serve, tmp_path):

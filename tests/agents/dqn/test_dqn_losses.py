@@ -84,9 +84,7 @@ def test_the_weight_scales_the_loss_and_not_the_error():
 
 @pytest.mark.parametrize("double", [True, False])
 @pytest.mark.parametrize("huber_delta", [None, 1.0, 0.3])
-def test_agrees_with_rlax(double, huber_delta):
-    import rlax
-
+def test_agrees_with_rlax(rlax, double, huber_delta):
     rng = np.random.default_rng(0)
     q_tm1, q_value, q_selector = (rng.normal(size=(32, 4)).astype(np.float32) for _ in range(3))
     a_tm1 = rng.integers(0, 4, 32)
