@@ -251,7 +251,8 @@ def _decode_leaf(where: str, stored: np.ndarray, kind: str, template: Any) -> An
     if kind.startswith("key:"):
         leaf = jax.random.wrap_key_data(jax.numpy.asarray(stored), impl=kind.removeprefix("key:"))
     else:
-        dtype = np.dtype(kind)
+        # JAX's type of that name: where TensorFlow is loaded too, NumPy's bfloat16 is TensorFlow's.
+        dtype = np.dtype(getattr(jax.numpy, kind, kind))
         leaf = stored if _has_npy_form(dtype) else stored.view(dtype)
     if isinstance(template, (bool, int, float, complex)):  # NumPy's float64 is a float too, and may come back as one
         if leaf.shape != () or type(leaf.item()) is not type(np.asarray(template).item()):
