@@ -35,6 +35,7 @@ class Dataset:
         table: the table.
         shape: of an item's one column, uint8.
         size: items in a batch.
+        workers: threads that fetch; more than one mix up a queue's order.
         on_wait: called a few times a second while a reader waits for a batch; may raise to end the wait.
     """
 
@@ -45,12 +46,13 @@ class Dataset:
         shape: tuple[int, ...],
         size: int,
         *,
+        workers: int = 1,
         on_wait: Callable[[], None] = lambda: None,
     ):
         from tensorflow.python.eager import cancellation
 
         self._client, self._table, self._shape, self._size = client, table, shape, size
-        self._on_wait = on_wait
+        self._on_wait, self._workers = on_wait, workers
         self._queue: queue.Queue[RawBatch | Exception] = queue.Queue(maxsize=1)
         self._closed = False
         self._cancellation = cancellation.CancellationManager()
@@ -123,9 +125,8 @@ class Dataset:
                 dtypes=tf.uint8,
                 shapes=tf.TensorShape(self._shape),
                 # A worker that asked for more than a batch at a time would draw it from one moment of the table.
-                max_in_flight_samples_per_worker=self._size,
-                # More would be faster only where a core is free for each, and would mix up a queue's order.
-                num_workers_per_iterator=1,
+                max_in_flight_samples_per_worker=max(1, self._size // self._workers),
+                num_workers_per_iterator=self._workers,
             )
             options = tf.data.Options()
             options.threading.private_threadpool_size = 1

@@ -133,7 +133,8 @@ class TransitionReplay:
         """
         shape = (self._layout.nbytes,)
         size = self.batch_size * num_batches
-        return Dataset(client, self.table, shape, size, on_wait=on_wait)
+        workers = 1 if self.in_order else 2
+        return Dataset(client, self.table, shape, size, workers=workers, on_wait=on_wait)
 
     def split(self, shards: int) -> "TransitionReplay":
         """Returns one of `shards` equal parts of this replay, on a server each, that act as one together."""
