@@ -140,10 +140,9 @@ def test_a_server_that_is_gone_is_told(serve, monkeypatch):
     monkeypatch.setattr(dataset_module, "_ANSWER_S", 1)
     server = serve([table()])
     dataset = Dataset(server.client, "t", (BYTES,), 2)
-    insert(server, [1, 2, 3, 4])
+    insert(server, [1, 2])
     next(dataset)
     server.close()
-    assert len(next(dataset).rows) == 2  # what it had
     with pytest.raises(RuntimeError, match="its server does not answer"):
         next(dataset)
     dataset.close()

@@ -1,5 +1,6 @@
 import dataclasses
 import threading
+import time
 
 import jax
 import numpy as np
@@ -220,6 +221,8 @@ def test_a_writer_that_is_held_back_can_be_closed(serve, order):
     line = steps(20)
     line.feed(writer, with_extras=True)
     writer.flush()
+    while server.counts(replay.table)[0] < 3:  # it takes few more
+        time.sleep(0.01)
     writer.close()
     assert server.counts(replay.table)[0] < writer.inserted
     # The table isn't blocked by it.
