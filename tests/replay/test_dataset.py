@@ -43,11 +43,12 @@ LIMITS = {
 }
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("inserted", [0, 3, 40])
 @pytest.mark.parametrize("limit", LIMITS)
-def test_closing_ends_the_thread_whatever_it_waits_for(serve, limit, inserted):
+def test_closing_ends_the_thread_whatever_it_waits_for(serve, limit, inserted, workers):
     server = serve([table(LIMITS[limit])])
-    dataset = Dataset(server.client, "t", (BYTES,), 32)
+    dataset = Dataset(server.client, "t", (BYTES,), 32, workers=workers)
     insert(server, range(min(inserted, 10 if limit == "many" else 40)))
     assert len(alive()) == 1
     dataset.close(wake=True)
@@ -56,9 +57,9 @@ def test_closing_ends_the_thread_whatever_it_waits_for(serve, limit, inserted):
 
 def test_closing_wakes_a_reader_that_would_sleep_for_3_seconds(serve):
     begin = time.monotonic()
-    for limit, inserted, sampled in 4 * [(None, 3, 3), (LIMITS["ratio"], 10, 1)]:
+    for limit, inserted, sampled, workers in 4 * [(None, 3, 3, 1), (LIMITS["ratio"], 10, 1, 2)]:
         server = serve([table(limit)])
-        dataset = Dataset(server.client, "t", (BYTES,), 32)
+        dataset = Dataset(server.client, "t", (BYTES,), 32, workers=workers)
         insert(server, range(inserted))
         while server.counts("t") != (inserted, sampled):  # then it waits for more
             time.sleep(0.01)
@@ -73,9 +74,10 @@ def test_closing_at_once(serve):
         assert not alive()
 
 
-def test_reads_ahead_by_a_few_batches_and_no_more(serve):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_reads_ahead_by_a_few_batches_and_no_more(serve, workers):
     server = serve([table(RateLimit(min_size=1))])
-    dataset = Dataset(server.client, "t", (BYTES,), 4)
+    dataset = Dataset(server.client, "t", (BYTES,), 4, workers=workers)
     insert(server, [1])
     taken = 0
     for _ in range(3):
@@ -89,10 +91,11 @@ def test_reads_ahead_by_a_few_batches_and_no_more(serve):
     dataset.close(wake=True)
 
 
-def test_a_batch_comes_as_soon_as_the_limit_allows_it(serve):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_batch_comes_as_soon_as_the_limit_allows_it(serve, workers):
     # A sample for each insert, 10 to begin with and one ahead: the 13th insert allows the 4th sample.
     server = serve([table(RateLimit(1.0, 10, 1.0))])
-    dataset = Dataset(server.client, "t", (BYTES,), 4)
+    dataset = Dataset(server.client, "t", (BYTES,), 4, workers=workers)
     insert(server, range(12))
     got: list = []
     thread = threading.Thread(target=lambda: got.append(next(dataset)), daemon=True)
