@@ -49,12 +49,13 @@ class PlainLoop:
         self._core, self._state = core, jax.jit(core.init)(jax.random.key(0))
         self._keys = jax.random.split(jax.random.key(1), num_envs)
         self._rank = np.linspace(0, 1, num_envs, dtype=np.float32)
+        self._reward = np.zeros(num_envs, np.float32)  # which no policy of DQN's reads
         self._ticks = self._inserted = 0
         self._timestep = self._environment.reset()
 
         def act(params: Any, keys: Any, ticks: Any, steps: Any, observation: Any) -> Any:
             keys = jax.vmap(jax.random.fold_in, (0, None))(keys, ticks)
-            return policy.apply(params, Context(keys, steps, self._rank), observation, ())[0]
+            return policy.apply(params, Context(keys, steps, self._rank, self._reward), observation, ())[0]
 
         def update(state: Any, data: Transition) -> Any:
             def step(state: Any, batch: Transition) -> tuple[Any, None]:

@@ -58,15 +58,16 @@ class Actor(acme.core.Actor):
         self._initial_state = policy.init_state(batch)
         self._state = self._initial_state
         self._first = np.ones(batch, np.bool_)
+        self._reward = np.zeros(batch, np.float32)
         self._extras: Tree = ()
         self._ticks = 0
         self.environment_steps = 0
         """Steps that the run has taken: this actor's own, unless whoever knows of all actors sets it now and then."""
 
-        def act(params, keys, ticks, steps, rank, first, observation, state):
+        def act(params, keys, ticks, steps, rank, reward, first, observation, state):
             keys = jax.vmap(jax.random.fold_in, (0, None))(keys, ticks)
             state = jax.tree.map(lambda new, old: jnp.where(_columns(first, old), new, old), self._initial_state, state)
-            return policy.apply(params, Context(keys, steps, rank), observation, state)
+            return policy.apply(params, Context(keys, steps, rank, reward), observation, state)
 
         self._uncompiled, self._act = act, None
 
@@ -82,6 +83,7 @@ class Actor(acme.core.Actor):
             np.int32(self._ticks),
             np.int32(self.environment_steps),
             self._rank,
+            self._reward,
             self._first,
             observation,
             self._state,
@@ -93,13 +95,13 @@ class Actor(acme.core.Actor):
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
         timestep = self._batch(timestep)
-        self._first = np.ones_like(self._first)
+        self._first, self._reward = np.ones_like(self._first), timestep.reward
         if self._writer is not None:
             self._writer.add_first(timestep)
 
     def observe(self, action: Any, next_timestep: dm_env.TimeStep) -> None:
         timestep = self._batch(next_timestep)
-        self._first = timestep.step_type == _FIRST
+        self._first, self._reward = timestep.step_type == _FIRST, timestep.reward
         self.environment_steps += len(self._first) - int(np.count_nonzero(self._first))
         if self._writer is not None:
             self._writer.add(action if self._batched else np.asarray(action)[None], timestep, self._extras)

@@ -12,6 +12,7 @@ class Context(NamedTuple):
     key: Array  # [B] a random key for each environment, fresh for this step
     steps: Array  # [] int32: environment steps the run has taken so far, of all its actors
     rank: Array  # [B] float32: which of the run's exploring environments this is, i / (N - 1) in [0, 1]; 0 if alone
+    reward: Array  # [B] float32: came with the observation, as the environment gave it; 0 at an episode's first
 
 
 def _no_state(batch: int) -> Tree:

@@ -155,9 +155,8 @@ def _vectorised(stack: contextlib.ExitStack, num_envs: int) -> Contestant:
 def _policy(builder: DQN, params: Any, num_envs: int) -> Contestant:
     policy = builder.make_policy(cartpole.SPEC)
     apply = compiling.jit(lambda params, context, observation: policy.apply(params, context, observation, ())[0])
-    context = Context(
-        jax.random.split(jax.random.key(0), num_envs), jnp.zeros((), jnp.int32), np.zeros(num_envs, np.float32)
-    )
+    keys, zeros = jax.random.split(jax.random.key(0), num_envs), np.zeros(num_envs, np.float32)
+    context = Context(keys, jnp.zeros((), jnp.int32), rank=zeros, reward=zeros)
     observation = specs.zeros(cartpole.SPEC.observations, num_envs)
 
     def step() -> int:

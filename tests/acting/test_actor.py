@@ -2,6 +2,7 @@ import acme
 import acme.core
 import dm_env
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from acme.utils import loggers
@@ -98,6 +99,18 @@ def test_extras_reach_the_writer_with_their_action():
         np.testing.assert_array_equal(extras["count"] % 5, action)
         np.testing.assert_array_equal(extras["place"], before.observation)
         assert all(isinstance(x, np.ndarray) for x in extras.values())
+        before = timestep
+
+
+def test_a_policy_is_told_the_reward_that_came_with_the_observation():
+    def apply(params, context, observation, state):
+        return jnp.ones(8, jnp.int32), state, {"reward": context.reward}
+
+    recorder = Recorder()
+    drive(make(Policy(apply), num_envs=8, writer=recorder), corridors(8), 20)
+    (_, before), steps = recorder.events[0], recorder.events[1:]
+    for _, _, timestep, extras in steps:
+        np.testing.assert_array_equal(extras["reward"], np.where(before.step_type == FIRST, 0, 2))
         before = timestep
 
 

@@ -38,7 +38,7 @@ def actions(builder: DQN, *, evaluation: bool, steps: int = 0, batch: int = 4_00
     """Returns the actions that a policy takes in many environments."""
     policy = builder.make_policy(spec_of(), evaluation=evaluation)
     params = builder.make_core(spec_of()).variables(builder.make_core(spec_of()).init(jax.random.key(0)))["policy"]
-    context = Context(jax.random.split(jax.random.key(1), batch), jnp.int32(steps), jnp.zeros(batch))
+    context = Context(jax.random.split(jax.random.key(1), batch), jnp.int32(steps), jnp.zeros(batch), jnp.zeros(batch))
     return np.asarray(jax.jit(policy.apply)(params, context, jnp.zeros((batch, 3)), policy.init_state(batch))[0])
 
 
@@ -111,7 +111,7 @@ def test_the_parts_fit_together():
     assert priority.shape == (6,)
     assert np.all(priority >= 0.01)
     policy = builder.make_policy(spec_of())
-    context = Context(jax.random.split(jax.random.key(1), 2), jnp.int32(0), jnp.zeros(2))
+    context = Context(jax.random.split(jax.random.key(1), 2), jnp.int32(0), jnp.zeros(2), jnp.zeros(2))
     action, _, extras = policy.apply(core.variables(after)["policy"], context, jnp.zeros((2, 3)), ())
     assert action.shape == (2,)
     # A new transition's priority is the largest that any has had, and at least 1.
@@ -122,7 +122,7 @@ def test_without_prioritized_replay_nothing_is_stored_with_an_action():
     builder = DQN(DQNConfig(prioritized=False))
     core = builder.make_core(spec_of())
     state = core.init(jax.random.key(0))
-    context = Context(jax.random.split(jax.random.key(1), 2), jnp.int32(0), jnp.zeros(2))
+    context = Context(jax.random.split(jax.random.key(1), 2), jnp.int32(0), jnp.zeros(2), jnp.zeros(2))
     for evaluation in (False, True):
         policy = builder.make_policy(spec_of(), evaluation=evaluation)
         assert policy.apply(core.variables(state)["policy"], context, jnp.zeros((2, 3)), ())[2] == ()
@@ -174,7 +174,7 @@ def test_every_field_of_the_config_is_read(recorded):
         jax.eval_shape(core.step, state, batch_of(spec, 2))
         for evaluation in (False, True):
             policy = builder.make_policy(spec, evaluation=evaluation)
-            context = Context(jax.random.split(jax.random.key(1), 1), jnp.int32(0), jnp.zeros(1))
+            context = Context(jax.random.split(jax.random.key(1), 1), jnp.int32(0), jnp.zeros(1), jnp.zeros(1))
             variables = jax.eval_shape(core.variables, state)["policy"]
             jax.eval_shape(policy.apply, variables, context, jnp.zeros((1, *observation.shape), observation.dtype), ())
     assert recorded == {field.name for field in dataclasses.fields(DQNConfig)}

@@ -20,7 +20,7 @@ PARAMS = PolicyVariables({}, jnp.float32(3.5))
 
 def context(steps=0, count=N):
     keys = jax.random.split(jax.random.key(0), count)
-    return Context(keys, jnp.int32(steps), jnp.linspace(0, 1, count))
+    return Context(keys, jnp.int32(steps), jnp.linspace(0, 1, count), jnp.zeros(count))
 
 
 def test_epsilon_falls_linearly_between_its_ends():
