@@ -21,3 +21,16 @@ def epsilon_greedy(keys: Array, q: Array, epsilon: Array) -> Array:
         return jax.random.categorical(action_key, jnp.where(allowed, 0.0, -jnp.inf))
 
     return jax.vmap(choose)(keys, q, jnp.broadcast_to(epsilon, q.shape[:1])).astype(jnp.int32)
+
+
+def ladder_epsilon(rank: Array, base: float = 0.4, steepness: float = 7.0) -> Array:
+    """Returns each environment's fixed epsilon, in the shape of `rank`.
+
+    epsilon_i = base**(1 + steepness * i / (N - 1))   (Horgan et al. 2018, section 4.1)
+
+    Args:
+        rank: `i / (N - 1)` in [0, 1], see `Context`; a lone environment's is 0 and its epsilon `base`.
+        base: epsilon of the one that explores most.
+        steepness: how much smaller, in powers of `base`, the smallest is; alpha of the paper.
+    """
+    return base ** (1.0 + steepness * jnp.asarray(rank))

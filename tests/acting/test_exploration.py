@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from acme_ext.acting.exploration import epsilon_greedy
+from acme_ext.acting.exploration import epsilon_greedy, ladder_epsilon
 
 N = 10_000
 choose = jax.jit(epsilon_greedy)
@@ -51,3 +51,18 @@ def test_a_row_depends_on_its_own_key_alone(epsilon):
     q = jax.random.normal(jax.random.key(1), (N, 6))
     whole = choose(keys(), q, epsilon)
     np.testing.assert_array_equal(whole[:100], epsilon_greedy(keys()[:100], q[:100], epsilon))
+
+
+def test_the_ladder_of_horgan_et_al():
+    # Rank i / (N - 1) of N = 8: 0.4**(1 + 7 i / 7), so each rung has 0.4 of the one before.
+    epsilon = ladder_epsilon(jnp.linspace(0, 1, 8))
+    np.testing.assert_allclose(epsilon[:3], [0.4, 0.16, 0.064], rtol=1e-5)
+    np.testing.assert_allclose(epsilon[-1], 0.4**8, rtol=1e-5)
+
+
+def test_a_lone_environment_stands_on_the_ladders_first_rung():
+    np.testing.assert_allclose(ladder_epsilon(jnp.zeros(1)), [0.4], rtol=1e-6)
+
+
+def test_a_ladder_may_be_of_another_base_and_steepness():
+    np.testing.assert_allclose(ladder_epsilon(jnp.array([0.0, 1.0]), 0.5, 2.0), [0.5, 0.125], rtol=1e-6)
