@@ -163,7 +163,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def test_every_field_of_the_config_is_read(recorded):
-    configs = [DQNConfig(prioritized=True, dueling=True), DQNConfig(target_period=2)]
+    configs = [DQNConfig(prioritized=True, dueling=True), DQNConfig(target_period=2, optimizer="rmsprop")]
     recorded.clear()
     for config, observation in zip(configs, (_VECTOR, _PIXELS), strict=True):
         builder, spec = DQN(config), spec_of(observation)

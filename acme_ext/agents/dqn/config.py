@@ -1,16 +1,16 @@
 """What can be chosen of DQN."""
 
 import dataclasses
+from typing import Literal
 
 from acme_ext.errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True)
-class DQNConfig:
-    """DQN (Mnih et al. 2015) with the extensions that became its standard, each of which can be switched off.
+class QLearningConfig:
+    """What DQN shares with its descendants that explore in another way: everything but exploration.
 
-    The defaults are for small problems on a CPU; `ATARI` holds the published ones. Where a field names no source, it is
-    ours, chosen on CartPole and bsuite.
+    Where a field names no source, it is ours, chosen on CartPole and bsuite.
     """
 
     # The problem
@@ -25,8 +25,11 @@ class DQNConfig:
 
     # Learning
     batch_size: int = 128  # transitions
-    learning_rate: float = 1e-3  # Adam
+    learning_rate: float = 1e-3
+    optimizer: Literal["adam", "rmsprop"] = "adam"  # rmsprop is centered, without momentum; Mnih et al. 2015, Methods
     adam_epsilon: float = 1e-8  # Adam's default
+    rmsprop_decay: float = 0.95  # of the gradient's averages; Mnih et al. 2015, table 1
+    rmsprop_epsilon: float = 0.01  # under the root, added to the variance; Mnih et al. 2015, table 1
     max_gradient_norm: float | None = 10.0  # global norm; Wang et al. 2016, section 4.2
     double: bool = True  # van Hasselt et al. 2016, eq. 4
     # TD error where the loss turns linear; 1 is the clipped error of Mnih et al. 2015, None the squared loss.
@@ -49,6 +52,34 @@ class DQNConfig:
     importance_exponent_end: float = 1.0  # beta in the end; Schaul et al. 2016, section 3.4
     importance_anneal_steps: int = 10_000  # learner steps over which beta goes from one to the other
 
+    def __post_init__(self):
+        positive = ("image_features", "learning_rate", "adam_epsilon", "rmsprop_epsilon", "target_period")
+        positive += ("target_rate", "priority_offset", "importance_anneal_steps")
+        self._check_positive(*positive, "max_abs_reward", "max_gradient_norm", "huber_delta")
+        self._check_share("target_rate", "importance_exponent", "importance_exponent_end", "rmsprop_decay")
+        if not self.priority_exponent >= 0:
+            raise UsageError(f"priority_exponent is {self.priority_exponent}: it must not be negative.")
+        if any(size < 1 for size in self.hidden_sizes):
+            raise UsageError(f"hidden_sizes is {self.hidden_sizes}: every layer needs at least 1 unit.")
+
+    def _check_positive(self, *names: str) -> None:
+        for name in names:
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise UsageError(f"{name} is {value}: it must be greater than 0.")
+
+    def _check_share(self, *names: str) -> None:
+        for name in names:
+            if not 0 <= (value := getattr(self, name)) <= 1:
+                raise UsageError(f"{name} is {value}: it must lie in [0, 1].")
+
+
+@dataclasses.dataclass(frozen=True)
+class DQNConfig(QLearningConfig):
+    """DQN (Mnih et al. 2015) with the extensions that became its standard, each of which can be switched off.
+
+    The defaults are for small problems on a CPU; `ATARI` holds the published ones.
+    """
+
     # Exploration
     epsilon_start: float = 1.0  # probability of a random action; Mnih et al. 2015, table 1
     epsilon_end: float = 0.05
@@ -56,19 +87,9 @@ class DQNConfig:
     evaluation_epsilon: float = 0.0  # probability of a random action in evaluation; 0 is greedy
 
     def __post_init__(self):
-        positive = ("image_features", "learning_rate", "adam_epsilon", "target_period")
-        positive += ("target_rate", "priority_offset", "importance_anneal_steps", "epsilon_decay_steps")
-        for name in (*positive, "max_abs_reward", "max_gradient_norm", "huber_delta"):
-            if (value := getattr(self, name)) is not None and not value > 0:
-                raise UsageError(f"{name} is {value}: it must be greater than 0.")
-        shares = ("target_rate", "importance_exponent", "importance_exponent_end")
-        for name in (*shares, "epsilon_start", "epsilon_end", "evaluation_epsilon"):
-            if not 0 <= (value := getattr(self, name)) <= 1:
-                raise UsageError(f"{name} is {value}: it must lie in [0, 1].")
-        if not self.priority_exponent >= 0:
-            raise UsageError(f"priority_exponent is {self.priority_exponent}: it must not be negative.")
-        if any(size < 1 for size in self.hidden_sizes):
-            raise UsageError(f"hidden_sizes is {self.hidden_sizes}: every layer needs at least 1 unit.")
+        super().__post_init__()
+        self._check_positive("epsilon_decay_steps")
+        self._check_share("epsilon_start", "epsilon_end", "evaluation_epsilon")
 
 
 ATARI = DQNConfig(

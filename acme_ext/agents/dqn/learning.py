@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from acme_ext.agents.dqn import losses
-from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.agents.dqn.config import QLearningConfig
 from acme_ext.learning.core import LearnerCore, LossOutput, State, TargetUpdate, single_loss_core
 from acme_ext.types import Array, Params, Transition, Tree
 
@@ -19,12 +19,15 @@ class PolicyVariables(NamedTuple):
     max_priority: Array  # [] the first priority of a new transition; Schaul et al. 2016, algorithm 1, line 6
 
 
-def make_optimizer(config: DQNConfig) -> optax.GradientTransformation:
-    """Returns Adam behind a bound on the gradient's global norm."""
-    adam = optax.adam(config.learning_rate, eps=config.adam_epsilon)
+def make_optimizer(config: QLearningConfig) -> optax.GradientTransformation:
+    """Returns Adam or centered RMSProp behind a bound on the gradient's global norm."""
+    if config.optimizer == "adam":
+        optimizer = optax.adam(config.learning_rate, eps=config.adam_epsilon)
+    else:
+        optimizer = optax.rmsprop(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon, centered=True)
     if config.max_gradient_norm is None:
-        return adam
-    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), adam)
+        return optimizer
+    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer)
 
 
 def policy_variables(state: State) -> dict[str, Any]:
@@ -32,7 +35,7 @@ def policy_variables(state: State) -> dict[str, Any]:
     return {"policy": PolicyVariables(state.params, state.max_priority)}
 
 
-def make_core(network: hk.Transformed, config: DQNConfig, observation: Tree) -> LearnerCore:
+def make_core(network: hk.Transformed, config: QLearningConfig, observation: Tree) -> LearnerCore:
     """Returns DQN's learner core.
 
     Args:

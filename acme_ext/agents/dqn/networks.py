@@ -2,12 +2,12 @@
 
 import haiku as hk
 
-from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.agents.dqn.config import QLearningConfig
 from acme_ext.networks import heads, torsos
 from acme_ext.types import Array, Tree
 
 
-def make_network(num_actions: int, config: DQNConfig) -> hk.Transformed:
+def make_network(num_actions: int, config: QLearningConfig) -> hk.Transformed:
     """Returns the network `apply(params, key, observation [B, ...]) -> q [B, A]`, its torso chosen by the
     observation.
     """

@@ -154,6 +154,21 @@ def test_the_gradients_norm_is_bounded():
     np.testing.assert_allclose(moments(dataclasses.replace(config, max_gradient_norm=100.0)), [30, 40], rtol=1e-5)
 
 
+def test_rmsprop_is_centered():
+    # One gradient g from averages of zero: m = 0.1 g, v = 0.1 g**2, so the step is -lr g / sqrt(v - m**2 + eps).
+    config = DQNConfig(
+        optimizer="rmsprop", learning_rate=0.5, rmsprop_decay=0.9, rmsprop_epsilon=0.07, max_gradient_norm=4.0
+    )
+    optimizer = learning.make_optimizer(config)
+    params = {"a": jnp.zeros(())}
+    update, state = optimizer.update({"a": jnp.float32(-10.0)}, optimizer.init(params), params)
+    np.testing.assert_allclose(update["a"], 0.5 * 4 / np.sqrt(1.6 - 0.16 + 0.07), rtol=1e-5)
+    # The second time: m = 0.09 g + 0.1 h, v = 0.09 g**2 + 0.1 h**2.
+    update, _ = optimizer.update({"a": jnp.float32(2.0)}, state, params)
+    variance = 0.09 * 16 + 0.1 * 4 - (0.09 * -4 + 0.1 * 2) ** 2
+    np.testing.assert_allclose(update["a"], -0.5 * 2 / np.sqrt(variance + 0.07), rtol=1e-5)
+
+
 def test_learns_the_values_of_a_chain():
     # Two states: in the first, action 1 earns 1 and leads to the second; there action 2 earns 2 and ends. All else ends
     # with nothing. So the best values are 1 + 0.5 * 2 = 2 and 2.
