@@ -4,7 +4,7 @@ import pytest
 from dm_env import specs
 
 from acme_ext.errors import UsageError
-from acme_ext.specs import num_actions, zeros
+from acme_ext.specs import action_bounds, num_actions, zeros
 
 
 def spec_of(actions):
@@ -41,3 +41,30 @@ def test_number_of_actions():
 def test_other_actions_are_refused_by_the_agents_name(actions, said):
     with pytest.raises(UsageError, match=f"SomeAgent needs an environment with one discrete action; .* {said}"):
         num_actions(spec_of(actions), "SomeAgent")
+
+
+def test_bounds_are_of_the_actions_shape_and_single_precision():
+    bounds = action_bounds(spec_of(specs.BoundedArray((2,), np.float64, -2, [3, 4])), "SAC")
+    np.testing.assert_array_equal(bounds.minimum, np.float32([-2, -2]))
+    np.testing.assert_array_equal(bounds.maximum, np.float32([3, 4]))
+    assert bounds.minimum.dtype == bounds.maximum.dtype == np.float32
+    assert bounds.size == 2
+    assert action_bounds(spec_of(specs.BoundedArray((), np.float32, -2, 3)), "SAC").size == 1
+
+
+@pytest.mark.parametrize(
+    ("actions", "said"),
+    [
+        (specs.DiscreteArray(4), r"actions are DiscreteArray of shape \(\) and type int32"),
+        (specs.BoundedArray((2,), np.int32, 0, 3), r"actions are BoundedArray of shape \(2,\) and type int32"),
+        ({"left": specs.BoundedArray((2,), np.float32, 0, 3)}, r"actions are dict of shape \? and type \?"),
+        (specs.Array((2,), np.float32), "action has no finite bounds"),
+        (specs.BoundedArray((2,), np.float32, -1, [1, np.inf]), "action has no finite bounds"),
+        (specs.BoundedArray((1,), np.float64, -1e300, 1e300), "action has no finite bounds"),
+        (specs.BoundedArray((2,), np.float32, 1, [1, 2]), "action has nothing between its bounds"),
+        (specs.BoundedArray((0,), np.float32, 0, 1), "action has nothing between its bounds"),
+    ],
+)
+def test_actions_that_are_no_bounded_vector_are_refused_by_the_agents_name(actions, said):
+    with pytest.raises(UsageError, match=f"SomeAgent needs an .* one continuous action that is bounded; .*{said}"):
+        action_bounds(spec_of(actions), "SomeAgent")

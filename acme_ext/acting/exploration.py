@@ -34,3 +34,13 @@ def ladder_epsilon(rank: Array, base: float = 0.4, steepness: float = 7.0) -> Ar
         steepness: how much smaller, in powers of `base`, the smallest is; alpha of the paper.
     """
     return base ** (1.0 + steepness * jnp.asarray(rank))
+
+
+def normal_noise(keys: Array, size: int) -> Array:
+    """Returns standard normal noise `[B, size]`, each row of a random key of its own `[B]`."""
+    return jax.vmap(lambda key: jax.random.normal(key, (size,)))(keys)
+
+
+def uniform_noise(keys: Array, size: int) -> Array:
+    """Returns uniform noise in [-1, 1], `[B, size]`, each row of a random key of its own `[B]`."""
+    return jax.vmap(lambda key: jax.random.uniform(key, (size,), minval=-1.0, maxval=1.0))(keys)

@@ -63,6 +63,33 @@ class State(NamedTuple):
     max_priority: Array  # [] float32, the largest priority any item was given so far
 
 
+class Trained(NamedTuple):
+    """Parameters with the optimizer's state that goes with them."""
+
+    params: Params
+    optimizer: optax.OptState
+
+
+class Descent(NamedTuple):
+    """What a step down a gradient found."""
+
+    loss: Array  # []
+    aux: Any  # what the loss gave besides
+    gradient_norm: Array  # [] global, before the optimizer
+
+
+def sgd_step(
+    loss: Callable[..., tuple[Array, Any]], optimizer: optax.GradientTransformation, trained: Trained, *inputs: Any
+) -> tuple[Trained, Descent]:
+    """Returns the parameters after one step of an optimizer down the gradient of `loss(params, *inputs)`, which gives
+    `(loss [], aux)`.
+    """
+    (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(trained.params, *inputs)
+    updates, opt_state = optimizer.update(gradient, trained.optimizer, trained.params)
+    params: Params = optax.apply_updates(trained.params, updates)
+    return Trained(params, opt_state), Descent(value, aux, _norm(gradient))
+
+
 def _norm(tree: Tree) -> Array:
     return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
 
@@ -120,10 +147,9 @@ def single_loss_core(
         else:
             weight = importance_weights(sample.probability, importance_exponent(state.steps))
         target = state.target_params if target_update else state.params
-        gradient_of = jax.value_and_grad(loss, has_aux=True)
-        (value, output), gradient = gradient_of(state.params, target, sample.data, weight, loss_key)
-        updates, opt_state = optimizer.update(gradient, state.optimizer, state.params)
-        params: Tree = optax.apply_updates(state.params, updates)
+        trained = Trained(state.params, state.optimizer)
+        (params, opt_state), descent = sgd_step(loss, optimizer, trained, target, sample.data, weight, loss_key)
+        output: LossOutput = descent.aux
         steps = state.steps + 1
         max_priority = state.max_priority
         if output.priority is not None:
@@ -136,7 +162,7 @@ def single_loss_core(
             steps=steps,
             max_priority=max_priority,
         )
-        metrics = {"loss": value, "gradient_norm": _norm(gradient), **output.metrics}
+        metrics = {"loss": descent.loss, "gradient_norm": descent.gradient_norm, **output.metrics}
         return new_state, metrics, output.priority
 
     return LearnerCore(init, step, variables)

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from acme_ext.acting.exploration import epsilon_greedy, ladder_epsilon
+from acme_ext.acting.exploration import epsilon_greedy, ladder_epsilon, normal_noise, uniform_noise
 
 N = 10_000
 choose = jax.jit(epsilon_greedy)
@@ -66,3 +66,18 @@ def test_a_lone_environment_stands_on_the_ladders_first_rung():
 
 def test_a_ladder_may_be_of_another_base_and_steepness():
     np.testing.assert_allclose(ladder_epsilon(jnp.array([0.0, 1.0]), 0.5, 2.0), [0.5, 0.125], rtol=1e-6)
+
+
+def test_normal_noise_is_standard_and_each_rows_own():
+    noise = np.asarray(normal_noise(keys(), 2))
+    np.testing.assert_allclose(noise.mean(0), 0, atol=0.05)
+    np.testing.assert_allclose(noise.std(0), 1, atol=0.04)
+    np.testing.assert_allclose(np.corrcoef(noise.T)[0, 1], 0, atol=0.05)
+    np.testing.assert_array_equal(normal_noise(keys()[7:9], 2), noise[7:9])
+
+
+def test_uniform_noise_covers_from_minus_one_to_one():
+    noise = np.asarray(uniform_noise(keys(), 2))
+    assert (np.abs(noise) <= 1).all()
+    np.testing.assert_allclose(np.quantile(noise, [0.0, 0.25, 0.5, 0.75, 1.0]), [-1, -0.5, 0, 0.5, 1], atol=0.04)
+    np.testing.assert_array_equal(uniform_noise(keys()[7:9], 2), noise[7:9])

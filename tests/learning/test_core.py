@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from acme_ext.learning.core import LossOutput, TargetUpdate, importance_weights, single_loss_core
+from acme_ext.learning.core import LossOutput, TargetUpdate, Trained, importance_weights, sgd_step, single_loss_core
 from acme_ext.types import Sample
 
 KEY = jax.random.key(0)
@@ -189,3 +189,18 @@ def test_variables_are_the_parameters_unless_told():
     assert core_of().variables(state) == {"policy": state.params}
     told = core_of(variables=lambda state: {"policy": state.max_priority, "target": state.target_params})
     assert told.variables(state) == {"policy": 1, "target": ()}
+
+
+def test_a_step_down_a_gradient():
+    def loss(params, x):
+        return jnp.sum(params["w"] * x), {"sum": jnp.sum(x)}
+
+    optimizer = optax.sgd(0.1, momentum=0.5)
+    params = {"w": jnp.array([1.0, 2.0])}
+    trained = Trained(params, optimizer.init(params))
+    x = jnp.array([3.0, 4.0])
+    trained, descent = sgd_step(loss, optimizer, trained, x)
+    np.testing.assert_allclose(trained.params["w"], [0.7, 1.6], rtol=1e-6)
+    assert (descent.loss, descent.aux["sum"], descent.gradient_norm) == (11.0, 7.0, 5.0)
+    trained, _ = sgd_step(loss, optimizer, trained, x)
+    np.testing.assert_allclose(trained.params["w"], [0.7 - 0.45, 1.6 - 0.6], rtol=1e-5)  # with half of the step before

@@ -1,0 +1,145 @@
+"""Networks of agents with continuous actions, which are vectors `[B, A]` in [-1, 1].
+
+Observations of any structure are joined into one vector first, a dict's fields in the order of their names.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from acme_ext.networks import layers
+from acme_ext.networks.torsos import flatten_observation
+from acme_ext.ops.gaussian import Gaussian, SquashedGaussian
+from acme_ext.types import Array, Params, Tree
+
+
+class Torso(hk.Module):
+    """Affine layers with a nonlinearity after each, `[B, F] -> [B, sizes[-1]]`.
+
+    ReLUs as in Lillicrap et al. 2016 and after; or with `layer_norm`, normalisation and tanh after the first layer and
+    ELUs after the others (Abdolmaleki et al. 2018, appendix D, and DeepMind's agents since), which makes up for
+    observations of different scales.
+    """
+
+    def __init__(self, sizes: Sequence[int], *, layer_norm: bool = False, name: str | None = None):
+        super().__init__(name)
+        self._sizes, self._layer_norm = sizes, layer_norm
+
+    def __call__(self, x: Array) -> Array:
+        if not self._layer_norm:
+            return layers.MLP(self._sizes)(x)
+        first, *others = self._sizes
+        x = hk.LayerNorm(axis=-1, create_scale=True, create_offset=True)(layers.Linear(first)(x))
+        x = jnp.tanh(x)
+        for size in others:
+            x = jax.nn.elu(layers.Linear(size)(x))
+        return x
+
+
+class Critic(hk.Module):
+    """What an action is worth: `(observation [B, ...], action [B, A]) -> [B]`; or with `outputs`, `[B, outputs]`, for a
+    distribution's logits.
+    """
+
+    def __init__(
+        self, sizes: Sequence[int], *, outputs: int | None = None, layer_norm: bool = False, name: str | None = None
+    ):
+        super().__init__(name)
+        self._sizes, self._outputs, self._layer_norm = sizes, outputs, layer_norm
+
+    def __call__(self, observation: Tree, action: Array) -> Array:
+        x = jnp.concatenate([flatten_observation(observation), action], axis=-1)
+        x = layers.Linear(self._outputs or 1)(Torso(self._sizes, layer_norm=self._layer_norm)(x))
+        return x if self._outputs else x[:, 0]
+
+
+class DeterministicPolicy(hk.Module):
+    """One action, by a tanh: `observation [B, ...] -> action [B, A]`."""
+
+    def __init__(self, size: int, sizes: Sequence[int], *, layer_norm: bool = False, name: str | None = None):
+        super().__init__(name)
+        self._size, self._sizes, self._layer_norm = size, sizes, layer_norm
+
+    def __call__(self, observation: Tree) -> Array:
+        x = Torso(self._sizes, layer_norm=self._layer_norm)(flatten_observation(observation))
+        return jnp.tanh(layers.Linear(self._size)(x))
+
+
+class SquashedGaussianPolicy(hk.Module):
+    """A normal distribution behind a tanh: `observation [B, ...] -> SquashedGaussian [B, A]`.
+
+    The logarithm of the standard deviation is clipped to `log_stddev_range`, [-20, 2] in Haarnoja et al.'s code.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        sizes: Sequence[int],
+        *,
+        layer_norm: bool = False,
+        log_stddev_range: tuple[float, float] = (-20.0, 2.0),
+        name: str | None = None,
+    ):
+        super().__init__(name)
+        self._size, self._sizes, self._layer_norm = size, sizes, layer_norm
+        self._log_stddev_range = log_stddev_range
+
+    def __call__(self, observation: Tree) -> SquashedGaussian:
+        x = Torso(self._sizes, layer_norm=self._layer_norm)(flatten_observation(observation))
+        mean, log_stddev = jnp.split(layers.Linear(2 * self._size)(x), 2, axis=-1)
+        return SquashedGaussian(mean, jnp.exp(jnp.clip(log_stddev, *self._log_stddev_range)))
+
+
+class GaussianPolicy(hk.Module):
+    """A normal distribution whose samples may leave [-1, 1]: `observation [B, ...] -> Gaussian [B, A]`.
+
+    The standard deviation is a softplus of the network's output, scaled to start near `init_stddev`, and at least
+    `min_stddev`.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        sizes: Sequence[int],
+        *,
+        layer_norm: bool = False,
+        init_stddev: float = 0.3,
+        min_stddev: float = 1e-6,
+        name: str | None = None,
+    ):
+        super().__init__(name)
+        self._size, self._sizes, self._layer_norm = size, sizes, layer_norm
+        self._init_stddev, self._min_stddev = init_stddev, min_stddev
+
+    def __call__(self, observation: Tree) -> Gaussian:
+        x = Torso(self._sizes, layer_norm=self._layer_norm)(flatten_observation(observation))
+        mean, raw = jnp.split(layers.Linear(2 * self._size)(x), 2, axis=-1)
+        scale = self._init_stddev / jax.nn.softplus(0.0)
+        return Gaussian(mean, scale * jax.nn.softplus(raw) + self._min_stddev)
+
+
+def init_ensemble(init: Callable[..., Params], key: Array, count: int, *examples: Any) -> Params:
+    """Returns the parameters of `count` networks that differ in their start alone, each array with a leading axis
+    `[count, ...]`.
+
+    Args:
+        init: `(key, *examples) -> params` of one network.
+        key: of all.
+        count: networks.
+        examples: what one is applied to.
+    """
+    return jax.vmap(lambda key: init(key, *examples))(jax.random.split(key, count))
+
+
+def apply_ensemble(apply: Callable[..., Array], params: Params, *inputs: Any) -> Array:
+    """Returns the outputs `[count, B, ...]` of networks made by `init_ensemble`, all on the same inputs.
+
+    Args:
+        apply: `(params, key, *inputs) -> output [B, ...]` of one network, which is given no key.
+        params: `[count, ...]`.
+        inputs: `[B, ...]`.
+    """
+    return jax.vmap(lambda params: apply(params, None, *inputs))(params)
