@@ -43,7 +43,9 @@ ONLY_IN = {
 }
 
 # The agents an agent is made of, and may import.
-PARENTS: dict[str, set[str]] = {}
+PARENTS: dict[str, set[str]] = {
+    "apex": {"dqn"},
+}
 
 # What runs on any machine with a modern JAX, so neither it nor anything below it imports these.
 PORTABLE = ("agents", "ops", "networks")

@@ -7,6 +7,7 @@ from acme_ext.errors import UsageError, nearest
 
 AGENTS: dict[str, tuple[str, str]] = {
     "dqn": ("DQN", "double DQN; dueling, n-step and prioritized replay as choices; discrete actions"),
+    "apex": ("ApexDQN", "Ape-X DQN: many actors, a ladder of epsilons, prioritized replay; discrete actions"),
 }
 """Name on the command line -> (class in `acme_ext.builders.NAME`, one line)."""
 

@@ -75,6 +75,11 @@ class Builder(abc.ABC):
         """SGD steps that the learner fuses in one compiled call, where the agent allows it."""
         return 1
 
+    @property
+    def variable_period(self) -> int:
+        """Steps that an actor takes before it renews its parameters."""
+        return 1
+
     def make_learner(
         self,
         core: LearnerCore,

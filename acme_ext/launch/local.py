@@ -111,7 +111,7 @@ class _Run:
         stack.callback(self.writer.close)
         self.actor = builder.make_actor(
             builder.make_policy(spec),
-            VariableClient(self.learner),
+            VariableClient(self.learner, builder.variable_period),
             experiment.key("actor"),
             num_envs=experiment.num_envs,
             writer=self.writer,

@@ -62,7 +62,7 @@ class ActorNode:
         slots = np.arange(index * num_envs, (index + 1) * num_envs, dtype=np.float32)
         self._actor = builder.make_actor(
             builder.make_policy(spec),
-            VariableClient(self._variables),
+            VariableClient(self._variables, builder.variable_period),
             key,
             num_envs=num_envs,
             writer=self._writer,

@@ -1,0 +1,53 @@
+"""What can be chosen of Ape-X DQN."""
+
+import dataclasses
+
+from acme_ext.agents.dqn.config import QLearningConfig
+from acme_ext.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class ApexConfig(QLearningConfig):
+    """Ape-X DQN (Horgan et al. 2018).
+
+    What differs from DQN is here; the rest is inherited. The defaults are for small problems on a CPU with a few
+    actors; `ATARI` holds the published ones.
+    """
+
+    dueling: bool = True  # Horgan et al. 2018, section 3.1
+    prioritized: bool = True  # without, the actors' first priorities are left out too
+    importance_exponent_end: float = 0.4  # beta stays; Horgan et al. 2018, appendix C
+
+    # Exploration
+    epsilon_base: float = 0.4  # epsilon of the environment that explores most; Horgan et al. 2018, section 4.1
+    epsilon_steepness: float = 7.0  # the least epsilon is base**(1 + this); alpha in Horgan et al. 2018, section 4.1
+    variable_period: int = 1  # steps that an actor takes with the same parameters
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check_share("epsilon_base")
+        if not self.epsilon_steepness >= 0:
+            raise UsageError(f"epsilon_steepness is {self.epsilon_steepness}: it must not be negative.")
+        if self.variable_period < 1:
+            raise UsageError(f"variable_period is {self.variable_period}: it must be at least 1.")
+
+
+# Where no other source is named: Horgan et al. 2018, section 4.1 and appendix C.
+ATARI = ApexConfig(
+    max_abs_reward=1.0,  # Mnih et al. 2015, Methods
+    batch_size=512,
+    learning_rate=0.00025 / 4,
+    optimizer="rmsprop",
+    rmsprop_epsilon=1.5e-7,
+    max_gradient_norm=40.0,
+    huber_delta=None,
+    target_period=2_500,
+    target_rate=1.0,
+    sgd_steps_per_call=1,
+    samples_per_insert=0.8,  # 19 batches of 512 a second, of 12,500 transitions that come in
+    min_replay_size=50_000,
+    max_replay_size=2_000_000,
+    write_burst=50,
+    variable_period=100,  # 400 frames
+)
+"""The published agent, whose 360 actors make far more experience than its learner draws."""
