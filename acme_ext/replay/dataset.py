@@ -27,8 +27,9 @@ class RawBatch(NamedTuple):
 class Dataset:
     """Iterates over batches of a table's items, fetched ahead by a thread of its own from the moment this is made.
 
-    The thread never holds more than about three batches, and always fetches until it holds one: a reader that waits for
-    a batch which the table's rate limit allows will get it.
+    One batch lies ready, and each worker of Reverb's has samples for as much as another: three batches in all with two
+    workers. The thread always fetches until a batch lies ready: a reader that waits for one which the table's rate limit
+    allows will get it.
 
     Args:
         client: a Reverb client.
@@ -53,7 +54,8 @@ class Dataset:
 
         self._client, self._table, self._shape, self._size = client, table, shape, size
         self._on_wait, self._workers = on_wait, workers
-        self._queue: queue.Queue[RawBatch | Exception] = queue.Queue(maxsize=1)
+        self._queue: queue.SimpleQueue[RawBatch | Exception] = queue.SimpleQueue()
+        self._wanted = threading.Semaphore(1)  # batches that the thread is to fetch
         self._closed = False
         self._cancellation = cancellation.CancellationManager()
         self._thread = threading.Thread(target=self._fetch, name=f"dataset-{table}", daemon=True)
@@ -70,6 +72,7 @@ class Dataset:
             self._on_wait()
             if looks % _WAITS_A_LOOK == 0:
                 self._look()
+        self._wanted.release()
         if isinstance(batch, Exception):
             self._queue.put(batch)
             raise RuntimeError(f"table {self._table!r} could not be sampled") from batch
@@ -92,10 +95,8 @@ class Dataset:
         self._closed = True
         writer = self._wake() if wake and self._thread.is_alive() else None
         self._cancellation.start_cancel()  # returns when the reader has looked up, and lets no Python run until then
-        while self._thread.is_alive():
-            with contextlib.suppress(queue.Empty):
-                self._queue.get_nowait()
-            self._thread.join(0.001)
+        self._wanted.release()
+        self._thread.join()
         if writer is not None:
             writer.close()
 
@@ -124,8 +125,9 @@ class Dataset:
                 table=self._table,
                 dtypes=tf.uint8,
                 shapes=tf.TensorShape(self._shape),
-                # A worker that asked for more than a batch at a time would draw it from one moment of the table.
-                max_in_flight_samples_per_worker=max(1, self._size // self._workers),
+                # Less keeps the workers waiting for each other; a worker that asked for more than a batch at a time
+                # would draw it from one moment of the table.
+                max_in_flight_samples_per_worker=self._size,
                 num_workers_per_iterator=self._workers,
             )
             options = tf.data.Options()
@@ -136,7 +138,7 @@ class Dataset:
             dataset = dataset.batch(self._size, drop_remainder=True).with_options(options)
             iterator, specs = iter(dataset), tf.nest.flatten(dataset.element_spec)
             fields = (*reverb.SampleInfo._fields, "data")  # of a ReplaySample, flat
-            while not self._closed:
+            while self._wanted.acquire() and not self._closed:
                 # As next(iterator), but it can be cancelled while it waits. So can a tf.function of it, whose calls
                 # cost 0.2 ms more.
                 leaves = execute.execute_with_cancellation(
