@@ -10,7 +10,7 @@ from acme_ext.acting.exploration import epsilon_greedy
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.dqn.learning import PolicyVariables
-from acme_ext.types import Array, Tree
+from acme_ext.types import Array, Params, Tree
 
 
 def epsilon_schedule(config: DQNConfig) -> Callable[[Context], Array]:
@@ -20,16 +20,30 @@ def epsilon_schedule(config: DQNConfig) -> Callable[[Context], Array]:
 
 
 def make_policy(network: hk.Transformed, epsilon: Callable[[Context], Array], *, with_priority: bool) -> Policy:
-    """Returns the epsilon-greedy policy.
+    """Returns the epsilon-greedy policy of a network, see `networks.make_network`, which is given no random key; the
+    rest as for `policy_of`.
+    """
+
+    def q_values(params: Params, keys: Array, observation: Tree) -> Array:
+        del keys
+        return network.apply(params, None, observation)
+
+    return policy_of(q_values, epsilon, with_priority=with_priority)
+
+
+def policy_of(
+    q_values: Callable[[Params, Array, Tree], Array], epsilon: Callable[[Context], Array], *, with_priority: bool
+) -> Policy:
+    """Returns the epsilon-greedy policy of action values.
 
     Args:
-        network: see `networks.make_network`.
+        q_values: `(params, keys [B], observation [B, ...]) -> q [B, A]`, a random key for each environment.
         epsilon: of a context; `[]` or `[B]`.
         with_priority: whether each action comes with a first priority for replay, the largest any transition has had.
     """
 
     def apply(params: PolicyVariables, context: Context, observation: Tree, state: Tree):
-        q = network.apply(params.network, None, observation)
+        q = q_values(params.network, context.key, observation)
         action = epsilon_greedy(context.key, q, epsilon(context))
         extras = {"priority": jnp.broadcast_to(params.max_priority, action.shape)} if with_priority else ()
         return action, state, extras

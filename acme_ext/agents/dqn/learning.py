@@ -1,14 +1,16 @@
 """DQN's learning: the Q-loss in the shared core of agents with one loss."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import haiku as hk
+import jax
 import jax.numpy as jnp
 import optax
 
 from acme_ext.agents.dqn import losses
 from acme_ext.agents.dqn.config import QLearningConfig
-from acme_ext.learning.core import LearnerCore, LossOutput, State, TargetUpdate, single_loss_core
+from acme_ext.learning.core import LearnerCore, Loss, LossOutput, State, TargetUpdate, single_loss_core
 from acme_ext.types import Array, Params, Transition, Tree
 
 
@@ -47,20 +49,29 @@ def make_core(network: hk.Transformed, config: QLearningConfig, observation: Tre
     def loss(
         params: Params, target_params: Params, batch: Transition, weight: Array, key: Array
     ) -> tuple[Array, LossOutput]:
-        q_tm1 = network.apply(params, key, batch.observation)
-        q_t_value = network.apply(target_params, key, batch.next_observation)
-        q_t_selector = network.apply(params, key, batch.next_observation) if config.double else q_t_value
+        # Networks that are noisy have another noise each time (Fortunato et al. 2018, eq. 17).
+        key_tm1, key_value, key_selector = jax.random.split(key, 3)
+        q_tm1 = network.apply(params, key_tm1, batch.observation)
+        q_t_value = network.apply(target_params, key_value, batch.next_observation)
+        q_t_selector = network.apply(params, key_selector, batch.next_observation) if config.double else q_t_value
         error = losses.td_error(q_tm1, batch.action, batch.reward, batch.discount, q_t_value, q_t_selector)
         metrics = {"q_mean": jnp.mean(q_tm1), "td_error_abs": jnp.mean(jnp.abs(error))}
         priority = jnp.abs(error) + config.priority_offset if config.prioritized else None
         return losses.q_loss(error, weight, config.huber_delta), LossOutput(metrics, priority)
 
+    return core_of_loss(loss, lambda key: network.init(key, observation), config)
+
+
+def core_of_loss(loss: Loss, init_params: Callable[[Array], Params], config: QLearningConfig) -> LearnerCore:
+    """Returns the core of an agent that differs from DQN in its loss: optimizer, target, importance weights and what
+    actors are given are the same. The loss gives priorities if `config.prioritized`.
+    """
     beta = optax.linear_schedule(
         config.importance_exponent, config.importance_exponent_end, config.importance_anneal_steps
     )
     return single_loss_core(
         loss,
-        lambda key: network.init(key, observation),
+        init_params,
         make_optimizer(config),
         target_update=TargetUpdate(config.target_period, config.target_rate),
         importance_exponent=beta if config.prioritized else None,
