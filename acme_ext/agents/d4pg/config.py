@@ -1,0 +1,88 @@
+"""What can be chosen of D4PG and of Ape-X DPG."""
+
+import dataclasses
+
+from acme_ext.errors import UsageError
+from acme_ext.ops import critics
+
+
+@dataclasses.dataclass(frozen=True)
+class DPGConfig:
+    """What both agents share. Where a field names no source, it is ours, chosen on Pendulum and the control suite."""
+
+    # The problem
+    discount: float = 0.99  # gamma of one step; Lillicrap et al. 2016, section 7
+    n_step: int = 5  # steps a transition spans; Barth-Maron et al. 2018, section 4; Horgan et al. 2018, appendix D
+
+    # The networks
+    policy_sizes: tuple[int, ...] = (256, 256)  # units of the policy's layers
+    critic_sizes: tuple[int, ...] = (256, 256)  # units of the critic's layers, which take observation and action
+    layer_norm: bool = True  # normalisation and tanh after the first layer, ELU after the others; else ReLUs
+
+    # Learning
+    batch_size: int = 256  # transitions; Barth-Maron et al. 2018, section 4
+    policy_learning_rate: float = 1e-4  # Adam; Barth-Maron et al. 2018, section 4
+    critic_learning_rate: float = 1e-4  # Adam; likewise
+    max_gradient_norm: float | None = 40.0  # global norm, of each network; Hoffman et al. 2020, released code
+    max_dqda: float | None = None  # clips the critic's gradient by each of the action's values, in [-1, 1] units
+    target_period: int = 100  # learner steps between target updates; Barth-Maron et al. 2018, section 4
+    target_rate: float = 1.0  # share of the online networks that a target update takes; 1 copies them
+    sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
+
+    # Replay
+    samples_per_insert: float = 128.0  # transitions sampled for each inserted: batch_size / environment steps an update
+    min_replay_size: int = 1_000  # transitions before learning starts
+    max_replay_size: int = 1_000_000  # transitions; Barth-Maron et al. 2018, section 4
+    write_burst: int = 16  # transitions written to replay together
+    prioritized: bool = False  # draws by the absolute TD error; Barth-Maron et al. 2018, algorithm 1
+    priority_exponent: float = 0.6  # alpha; Horgan et al. 2018, appendix D
+    priority_offset: float = 1e-3  # epsilon of p = |TD error| + epsilon; Schaul et al. 2016, section 3.3
+    importance_exponent: float = 1.0  # beta; 1 corrects in full, Barth-Maron et al. 2018, algorithm 1
+
+    # Exploration
+    noise_stddev: float = 0.3  # of normal noise on actions in [-1, 1]; both papers
+
+    def __post_init__(self):
+        positive = ("policy_learning_rate", "critic_learning_rate", "target_period", "target_rate")
+        for name in (*positive, "priority_offset", "max_gradient_norm", "max_dqda"):
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise UsageError(f"{name} is {value}: it must be greater than 0.")
+        for name in ("target_rate", "importance_exponent"):
+            if not 0 <= (value := getattr(self, name)) <= 1:
+                raise UsageError(f"{name} is {value}: it must lie in [0, 1].")
+        for name in ("priority_exponent", "noise_stddev"):
+            if not (value := getattr(self, name)) >= 0:
+                raise UsageError(f"{name} is {value}: it must not be negative.")
+        for name in ("policy_sizes", "critic_sizes"):
+            if not (sizes := getattr(self, name)) or any(size < 1 for size in sizes):
+                raise UsageError(f"{name} is {sizes}: there must be a layer, and each needs at least 1 unit.")
+
+
+@dataclasses.dataclass(frozen=True)
+class D4PGConfig(DPGConfig):
+    """D4PG (Barth-Maron et al. 2018)."""
+
+    # The critic's support. It must hold every discounted return that occurs: the metric clipped_mass tells.
+    v_min: float = -150.0  # return of the lowest atom; Hoffman et al. 2020, released code
+    v_max: float = 150.0  # return of the highest atom; likewise
+    num_atoms: int = 51  # Barth-Maron et al. 2018, section 4
+
+    def __post_init__(self):
+        super().__post_init__()
+        critics.check_support(self.v_min, self.v_max, self.num_atoms)
+
+
+SUITE = D4PGConfig(
+    v_min=0.0,  # the control suite's rewards lie in [0, 1]
+    v_max=100.0,  # 1 / (1 - discount) of them
+)
+"""The control suite (`dmc:`), whose returns are known to lie in [0, 100] with a discount of 0.99."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ApexDPGConfig(DPGConfig):
+    """Ape-X DPG (Horgan et al. 2018, section 4.2 and appendix D)."""
+
+    max_dqda: float | None = 1.0  # clips the policy's gradient elementwise; appendix D
+    prioritized: bool = True
+    importance_exponent: float = 0.4  # beta; appendix C

@@ -1,0 +1,116 @@
+"""The learning of D4PG, and of Ape-X DPG with a critic that gives expected values."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from acme_ext.agents.d4pg import losses
+from acme_ext.agents.d4pg.config import DPGConfig
+from acme_ext.agents.d4pg.networks import Networks
+from acme_ext.learning.core import LearnerCore, TargetUpdate, Trained, importance_weights, sgd_step
+from acme_ext.learning.optimizers import adam
+from acme_ext.ops import bounds
+from acme_ext.ops.critics import ValueModel
+from acme_ext.specs import Bounds
+from acme_ext.types import Array, Params, Sample, Transition, Tree
+
+
+class State(NamedTuple):
+    """Everything a resume needs; a step draws nothing at random."""
+
+    policy: Trained
+    critic: Trained
+    target_policy: Params
+    target_critic: Params
+    steps: Array  # [] int32, SGD steps taken
+
+
+class PolicyVariables(NamedTuple):
+    """What actors are given."""
+
+    policy: Params
+    critic: Params  # () unless they compute first priorities
+
+
+def make_core(
+    networks: Networks, value: ValueModel, config: DPGConfig, action_bounds: Bounds, observation: Tree
+) -> LearnerCore:
+    """Returns the learner core (Barth-Maron et al. 2018, algorithm 1, lines 4 to 9).
+
+    Args:
+        networks: see there.
+        value: what the critic's outputs stand for.
+        config: the agent's.
+        action_bounds: of the environment.
+        observation: an example `[1, ...]`, for the parameters' shapes.
+    """
+    policy_optimizer = adam(config.policy_learning_rate, config.max_gradient_norm)
+    critic_optimizer = adam(config.critic_learning_rate, config.max_gradient_norm)
+    follow = TargetUpdate(config.target_period, config.target_rate)
+
+    def init(key: Array) -> State:
+        policy_key, critic_key = jax.random.split(key)
+        policy = networks.policy.init(policy_key, observation)
+        critic = networks.critic.init(critic_key, observation, jnp.zeros((1, action_bounds.size)))
+        return State(
+            Trained(policy, policy_optimizer.init(policy)),
+            Trained(critic, critic_optimizer.init(critic)),
+            policy,
+            critic,
+            jnp.zeros((), jnp.int32),
+        )
+
+    def critic_loss(params: Params, target_policy: Params, target_critic: Params, batch: Transition, weight: Array):
+        a_t = networks.policy.apply(target_policy, None, batch.next_observation)
+        output_t = networks.critic.apply(target_critic, None, batch.next_observation, a_t)
+        output_tm1 = networks.critic.apply(params, None, batch.observation, batch.action)
+        found = value.loss(output_tm1, batch.reward, batch.discount, output_t[None])
+        return jnp.mean(weight * found.loss), found
+
+    def policy_loss(params: Params, critic: Params, observation: Tree):
+        def q_sum(action: Array) -> tuple[Array, Array]:
+            q = value.mean(networks.critic.apply(critic, None, observation, action))
+            return jnp.sum(q), q
+
+        action = networks.policy.apply(params, None, observation)
+        dqda, q = jax.grad(q_sum, has_aux=True)(action)
+        return jnp.mean(losses.dpg_loss(action, dqda, config.max_dqda)), q
+
+    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
+        batch: Transition = sample.data
+        batch = batch._replace(action=bounds.to_canonical(batch.action, action_bounds))
+        if config.prioritized:
+            weight = importance_weights(sample.probability, config.importance_exponent)
+        else:
+            weight = jnp.ones_like(sample.probability)
+        critic, of_critic = sgd_step(
+            critic_loss, critic_optimizer, state.critic, state.target_policy, state.target_critic, batch, weight
+        )
+        # Both gradients are taken before either network moves: the policy climbs the critic as it was.
+        policy, of_policy = sgd_step(
+            policy_loss, policy_optimizer, state.policy, state.critic.params, batch.observation
+        )
+        steps = state.steps + 1
+        new_state = State(
+            policy,
+            critic,
+            follow(policy.params, state.target_policy, steps),
+            follow(critic.params, state.target_critic, steps),
+            steps,
+        )
+        error = jnp.abs(of_critic.aux.td_error)
+        metrics = {
+            "loss": of_critic.loss,
+            "gradient_norm": jnp.hypot(of_critic.gradient_norm, of_policy.gradient_norm),
+            "policy_loss": of_policy.loss,
+            "q_mean": jnp.mean(of_policy.aux),
+            "td_error_abs": jnp.mean(error),
+            **jax.tree.map(jnp.mean, of_critic.aux.metrics),
+        }
+        return new_state, metrics, error + config.priority_offset if config.prioritized else None
+
+    def variables(state: State) -> dict[str, Any]:
+        return {"policy": PolicyVariables(state.policy.params, state.critic.params if config.prioritized else ())}
+
+    return LearnerCore(init, step, variables)

@@ -1,0 +1,91 @@
+"""What can be chosen of MPO and DMPO."""
+
+import dataclasses
+
+from acme_ext.errors import UsageError
+from acme_ext.ops import critics
+
+
+@dataclasses.dataclass(frozen=True)
+class MPOConfig:
+    """MPO (Abdolmaleki et al. 2018a, 2018b).
+
+    "Acme" is Hoffman et al. 2020 and its released code. Where a field names no source, it is ours, chosen on Pendulum
+    and the control suite.
+    """
+
+    # The problem
+    discount: float = 0.99  # gamma of one step; Abdolmaleki et al. 2018a, appendix D
+    n_step: int = 5  # steps a transition spans; Acme
+
+    # The networks
+    policy_sizes: tuple[int, ...] = (256, 256)  # units of the policy's layers
+    critic_sizes: tuple[int, ...] = (256, 256)  # units of the critic's layers, which take observation and action
+    layer_norm: bool = True  # normalisation and tanh after the first layer, ELU after the others; else ReLUs
+    init_stddev: float = 0.7  # near which the policy's standard deviation starts, of actions in [-1, 1]; Acme
+    min_stddev: float = 1e-6  # below which it never falls; Acme
+
+    # The E-step
+    num_samples: int = 20  # actions sampled for each observation; Abdolmaleki et al. 2018a, appendix D
+    epsilon: float = 0.1  # nats, bound on KL(q | target policy); 2018a, appendix D
+    # Nats, the same bound for the cost of actions out of bounds; None: no cost. Abdolmaleki et al. 2020; Acme
+    epsilon_penalty: float | None = 1e-3
+    init_temperature: float = 10.0  # of both; Acme
+
+    # The M-step
+    epsilon_mean: float = 2.5e-3  # nats per dimension of the action, bound on the change of the mean; Acme
+    epsilon_stddev: float = 1e-6  # likewise of the standard deviation; Acme
+    init_alpha_mean: float = 10.0  # the first bound's multiplier at first; Acme
+    init_alpha_stddev: float = 1_000.0  # the second's; Acme
+
+    # Learning
+    batch_size: int = 256  # transitions; Acme
+    policy_learning_rate: float = 1e-4  # Adam; Acme
+    critic_learning_rate: float = 1e-4  # Adam; Acme
+    dual_learning_rate: float = 1e-2  # Adam, of temperatures and multipliers; Acme
+    max_gradient_norm: float | None = 40.0  # global norm, of policy and critic each; Acme
+    target_period: int = 100  # learner steps between target updates; Acme
+    target_rate: float = 1.0  # share of the online networks that a target update takes; 1 copies them
+    sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
+
+    # Replay
+    samples_per_insert: float = 128.0  # transitions sampled for each inserted: batch_size / environment steps an update
+    min_replay_size: int = 1_000  # transitions before learning starts; Acme
+    max_replay_size: int = 1_000_000  # transitions; Acme
+    write_burst: int = 16  # transitions written to replay together
+
+    def __post_init__(self):
+        positive = ("init_stddev", "min_stddev", "epsilon", "epsilon_penalty", "init_temperature")
+        positive += ("epsilon_mean", "epsilon_stddev", "init_alpha_mean", "init_alpha_stddev")
+        positive += ("policy_learning_rate", "critic_learning_rate", "dual_learning_rate")
+        for name in (*positive, "max_gradient_norm", "target_period", "target_rate"):
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise UsageError(f"{name} is {value}: it must be greater than 0.")
+        if not self.target_rate <= 1:
+            raise UsageError(f"target_rate is {self.target_rate}: it must lie in [0, 1].")
+        if self.num_samples < 2:
+            raise UsageError(f"num_samples is {self.num_samples}: there must be at least 2 actions to choose between.")
+        for name in ("policy_sizes", "critic_sizes"):
+            if not (sizes := getattr(self, name)) or any(size < 1 for size in sizes):
+                raise UsageError(f"{name} is {sizes}: there must be a layer, and each needs at least 1 unit.")
+
+
+@dataclasses.dataclass(frozen=True)
+class DMPOConfig(MPOConfig):
+    """MPO with a categorical critic (Hoffman et al. 2020, section 4)."""
+
+    # The critic's support. It must hold every discounted return that occurs: the metric clipped_mass tells.
+    v_min: float = -150.0  # return of the lowest atom; Acme
+    v_max: float = 150.0  # return of the highest atom; Acme
+    num_atoms: int = 51  # Acme
+
+    def __post_init__(self):
+        super().__post_init__()
+        critics.check_support(self.v_min, self.v_max, self.num_atoms)
+
+
+SUITE = DMPOConfig(
+    v_min=0.0,  # the control suite's rewards lie in [0, 1]
+    v_max=100.0,  # 1 / (1 - discount) of them
+)
+"""The control suite (`dmc:`), whose returns are known to lie in [0, 100] with a discount of 0.99."""

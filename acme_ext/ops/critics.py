@@ -1,0 +1,91 @@
+"""What a critic's output stands for: the value of an action, or the distribution of its return on fixed atoms.
+
+An agent that is given a `ValueModel` learns either.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from acme_ext.errors import UsageError
+from acme_ext.ops import distributional
+from acme_ext.types import Array
+
+
+class CriticLoss(NamedTuple):
+    """What is wrong with a critic's outputs."""
+
+    loss: Array  # [B]
+    td_error: Array  # [B] target less prediction, of the expected returns
+    metrics: dict[str, Array]  # [B] each
+
+
+class ValueModel(NamedTuple):
+    """How a critic's outputs are read and learned."""
+
+    outputs: int | None
+    """Numbers a critic gives for an action, `[B, outputs]`; None: one, `[B]`."""
+
+    mean: Callable[[Array], Array]
+    """`output [..., outputs] -> q [...]`, the expected return."""
+
+    loss: Callable[[Array, Array, Array, Array], CriticLoss]
+    """`(output_tm1 [B, outputs], r_t [B], discount_t [B], output_t [N, B, outputs]) -> CriticLoss`: the error against
+    the Bellman target of N equally likely outputs, one for each action sampled at the end of the transition. The
+    gradient flows through `output_tm1` alone.
+    """
+
+
+def expected_value() -> ValueModel:
+    """Returns the model of critics that give the expected return `[B]`.
+
+    loss = delta**2 / 2, delta = R_t + gamma_t * mean_n q_t[n] - q_tm1.
+    """
+
+    def loss(q_tm1: Array, r_t: Array, discount_t: Array, q_t: Array) -> CriticLoss:
+        error = jax.lax.stop_gradient(r_t + discount_t * jnp.mean(q_t, axis=0)) - q_tm1
+        return CriticLoss(0.5 * error**2, error, {})
+
+    return ValueModel(None, lambda q: q, loss)
+
+
+def categorical_value(v_min: float, v_max: float, num_atoms: int) -> ValueModel:
+    """Returns the model of critics that give the logits `[B, num_atoms]` of a return's distribution (Bellemare et al.
+    2017, section 4).
+
+    loss = cross-entropy(projection of R_t + gamma_t * Z_t, softmax(logits_tm1)), Z_t the even mixture of the N
+    distributions softmax(logits_t[n]). What of the target lies beyond the support is put on its ends, and critic and
+    policy are then wrong by as much: the metric `clipped_mass` is the share of the target's probability there.
+
+    Args:
+        v_min: the least return that can be told from smaller ones.
+        v_max: the largest likewise.
+        num_atoms: evenly spaced between them, both included.
+    """
+    atoms = np.linspace(v_min, v_max, num_atoms, dtype=np.float32)
+    slack = 1e-3 * (v_max - v_min) / (num_atoms - 1)  # for rounding, where a target ends at an end of the support
+
+    def mean(logits: Array) -> Array:
+        return distributional.categorical_mean(logits, atoms)
+
+    def loss(logits_tm1: Array, r_t: Array, discount_t: Array, logits_t: Array) -> CriticLoss:
+        probs_t = jnp.mean(jax.nn.softmax(logits_t), axis=0)
+        values = r_t[:, None] + discount_t[:, None] * atoms
+        target = jax.lax.stop_gradient(distributional.categorical_projection(values, probs_t, atoms))
+        beyond = (values < v_min - slack) | (values > v_max + slack)
+        td_error = target @ atoms - mean(logits_tm1)
+        metrics = {"clipped_mass": jnp.sum(probs_t * beyond, axis=-1)}
+        return CriticLoss(distributional.cross_entropy(target, logits_tm1), td_error, metrics)
+
+    return ValueModel(num_atoms, mean, loss)
+
+
+def check_support(v_min: float, v_max: float, num_atoms: int) -> None:
+    """Raises UsageError, by the config's names, if there is no support of so many atoms."""
+    if not (np.isfinite(v_min) and np.isfinite(v_max) and v_min < v_max):
+        raise UsageError(f"v_min is {v_min} and v_max is {v_max}: both must be finite, and v_min the smaller.")
+    if num_atoms < 2:
+        raise UsageError(f"num_atoms is {num_atoms}: it must be at least 2.")
