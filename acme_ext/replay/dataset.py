@@ -28,8 +28,8 @@ class Dataset:
     """Iterates over batches of a table's items, fetched ahead by a thread of its own from the moment this is made.
 
     One batch lies ready, and each worker of Reverb's has samples for as much as another: three batches in all with two
-    workers. The thread always fetches until a batch lies ready: a reader that waits for one which the table's rate limit
-    allows will get it.
+    workers. The thread always fetches until a batch lies ready: a reader that waits for one which the table's rate
+    limit allows will get it.
 
     Args:
         client: a Reverb client.
