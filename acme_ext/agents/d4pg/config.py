@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from acme_ext.errors import UsageError
 from acme_ext.ops import critics
+from acme_ext.utils import checks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,19 +43,11 @@ class DPGConfig:
     noise_stddev: float = 0.3  # of normal noise on actions in [-1, 1]; both papers
 
     def __post_init__(self):
-        positive = ("policy_learning_rate", "critic_learning_rate", "target_period", "target_rate")
-        for name in (*positive, "priority_offset", "max_gradient_norm", "max_dqda"):
-            if (value := getattr(self, name)) is not None and not value > 0:
-                raise UsageError(f"{name} is {value}: it must be greater than 0.")
-        for name in ("target_rate", "importance_exponent"):
-            if not 0 <= (value := getattr(self, name)) <= 1:
-                raise UsageError(f"{name} is {value}: it must lie in [0, 1].")
-        for name in ("priority_exponent", "noise_stddev"):
-            if not (value := getattr(self, name)) >= 0:
-                raise UsageError(f"{name} is {value}: it must not be negative.")
-        for name in ("policy_sizes", "critic_sizes"):
-            if not (sizes := getattr(self, name)) or any(size < 1 for size in sizes):
-                raise UsageError(f"{name} is {sizes}: there must be a layer, and each needs at least 1 unit.")
+        checks.positive(self, "policy_learning_rate", "critic_learning_rate", "target_period", "target_rate")
+        checks.positive(self, "max_gradient_norm", "max_dqda", "priority_offset")
+        checks.share(self, "target_rate", "importance_exponent")
+        checks.not_negative(self, "priority_exponent", "noise_stddev")
+        checks.layer_sizes(self, "policy_sizes", "critic_sizes")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,8 +10,7 @@ from acme_ext.agents.d4pg.config import DPGConfig
 from acme_ext.agents.d4pg.networks import Networks
 from acme_ext.learning.core import LearnerCore, TargetUpdate, Trained, importance_weights, sgd_step
 from acme_ext.learning.optimizers import adam
-from acme_ext.ops import bounds
-from acme_ext.ops.critics import ValueModel
+from acme_ext.ops.bounds import to_canonical
 from acme_ext.specs import Bounds
 from acme_ext.types import Array, Params, Sample, Transition, Tree
 
@@ -33,16 +32,13 @@ class PolicyVariables(NamedTuple):
     critic: Params  # () unless they compute first priorities
 
 
-def make_core(
-    networks: Networks, value: ValueModel, config: DPGConfig, action_bounds: Bounds, observation: Tree
-) -> LearnerCore:
+def make_core(networks: Networks, config: DPGConfig, bounds: Bounds, observation: Tree) -> LearnerCore:
     """Returns the learner core (Barth-Maron et al. 2018, algorithm 1, lines 4 to 9).
 
     Args:
         networks: see there.
-        value: what the critic's outputs stand for.
         config: the agent's.
-        action_bounds: of the environment.
+        bounds: of the environment's action.
         observation: an example `[1, ...]`, for the parameters' shapes.
     """
     policy_optimizer = adam(config.policy_learning_rate, config.max_gradient_norm)
@@ -52,7 +48,7 @@ def make_core(
     def init(key: Array) -> State:
         policy_key, critic_key = jax.random.split(key)
         policy = networks.policy.init(policy_key, observation)
-        critic = networks.critic.init(critic_key, observation, jnp.zeros((1, action_bounds.size)))
+        critic = networks.critic.init(critic_key, observation, jnp.zeros((1, bounds.size)))
         return State(
             Trained(policy, policy_optimizer.init(policy)),
             Trained(critic, critic_optimizer.init(critic)),
@@ -65,12 +61,12 @@ def make_core(
         a_t = networks.policy.apply(target_policy, None, batch.next_observation)
         output_t = networks.critic.apply(target_critic, None, batch.next_observation, a_t)
         output_tm1 = networks.critic.apply(params, None, batch.observation, batch.action)
-        found = value.loss(output_tm1, batch.reward, batch.discount, output_t[None])
+        found = networks.value.loss(output_tm1, batch.reward, batch.discount, output_t[None])
         return jnp.mean(weight * found.loss), found
 
     def policy_loss(params: Params, critic: Params, observation: Tree):
         def q_sum(action: Array) -> tuple[Array, Array]:
-            q = value.mean(networks.critic.apply(critic, None, observation, action))
+            q = networks.value.mean(networks.critic.apply(critic, None, observation, action))
             return jnp.sum(q), q
 
         action = networks.policy.apply(params, None, observation)
@@ -79,7 +75,7 @@ def make_core(
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
         batch: Transition = sample.data
-        batch = batch._replace(action=bounds.to_canonical(batch.action, action_bounds))
+        batch = batch._replace(action=to_canonical(batch.action, bounds))
         if config.prioritized:
             weight = importance_weights(sample.probability, config.importance_exponent)
         else:

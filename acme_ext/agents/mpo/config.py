@@ -4,6 +4,7 @@ import dataclasses
 
 from acme_ext.errors import UsageError
 from acme_ext.ops import critics
+from acme_ext.utils import checks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,19 +56,14 @@ class MPOConfig:
     write_burst: int = 16  # transitions written to replay together
 
     def __post_init__(self):
-        positive = ("init_stddev", "min_stddev", "epsilon", "epsilon_penalty", "init_temperature")
-        positive += ("epsilon_mean", "epsilon_stddev", "init_alpha_mean", "init_alpha_stddev")
-        positive += ("policy_learning_rate", "critic_learning_rate", "dual_learning_rate")
-        for name in (*positive, "max_gradient_norm", "target_period", "target_rate"):
-            if (value := getattr(self, name)) is not None and not value > 0:
-                raise UsageError(f"{name} is {value}: it must be greater than 0.")
-        if not self.target_rate <= 1:
-            raise UsageError(f"target_rate is {self.target_rate}: it must lie in [0, 1].")
+        checks.positive(self, "init_stddev", "min_stddev", "epsilon", "epsilon_penalty", "init_temperature")
+        checks.positive(self, "epsilon_mean", "epsilon_stddev", "init_alpha_mean", "init_alpha_stddev")
+        checks.positive(self, "policy_learning_rate", "critic_learning_rate", "dual_learning_rate")
+        checks.positive(self, "max_gradient_norm", "target_period", "target_rate")
+        checks.share(self, "target_rate")
+        checks.layer_sizes(self, "policy_sizes", "critic_sizes")
         if self.num_samples < 2:
             raise UsageError(f"num_samples is {self.num_samples}: there must be at least 2 actions to choose between.")
-        for name in ("policy_sizes", "critic_sizes"):
-            if not (sizes := getattr(self, name)) or any(size < 1 for size in sizes):
-                raise UsageError(f"{name} is {sizes}: there must be a layer, and each needs at least 1 unit.")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,8 +10,7 @@ from acme_ext.agents.mpo.config import MPOConfig
 from acme_ext.agents.mpo.networks import Networks
 from acme_ext.learning.core import LearnerCore, TargetUpdate, Trained, sgd_step
 from acme_ext.learning.optimizers import adam
-from acme_ext.ops import bounds
-from acme_ext.ops.critics import ValueModel
+from acme_ext.ops.bounds import to_canonical
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.specs import Bounds
 from acme_ext.types import Array, Params, Sample, Transition, Tree
@@ -29,9 +28,7 @@ class State(NamedTuple):
     steps: Array  # [] int32, SGD steps taken
 
 
-def make_core(
-    networks: Networks, value: ValueModel, config: MPOConfig, action_bounds: Bounds, observation: Tree
-) -> LearnerCore:
+def make_core(networks: Networks, config: MPOConfig, bounds: Bounds, observation: Tree) -> LearnerCore:
     """Returns the learner core.
 
     The actions that the target policy would take at the end of each transition serve twice: the mean of their values is
@@ -39,9 +36,8 @@ def make_core(
 
     Args:
         networks: see there.
-        value: what the critic's outputs stand for.
         config: the agent's.
-        action_bounds: of the environment.
+        bounds: of the environment's action.
         observation: an example `[1, ...]`, for the parameters' shapes.
     """
     policy_optimizer = adam(config.policy_learning_rate, config.max_gradient_norm)
@@ -52,9 +48,9 @@ def make_core(
     def init(key: Array) -> State:
         policy_key, critic_key, key = jax.random.split(key, 3)
         policy = networks.policy.init(policy_key, observation)
-        critic = networks.critic.init(critic_key, observation, jnp.zeros((1, action_bounds.size)))
+        critic = networks.critic.init(critic_key, observation, jnp.zeros((1, bounds.size)))
         duals = losses.start_duals(
-            config.init_temperature, config.init_alpha_mean, config.init_alpha_stddev, action_bounds.size
+            config.init_temperature, config.init_alpha_mean, config.init_alpha_stddev, bounds.size
         )
         return State(
             Trained(policy, policy_optimizer.init(policy)),
@@ -68,7 +64,7 @@ def make_core(
 
     def critic_loss(params: Params, batch: Transition, output_t: Array):
         output_tm1 = networks.critic.apply(params, None, batch.observation, batch.action)
-        found = value.loss(output_tm1, batch.reward, batch.discount, output_t)
+        found = networks.value.loss(output_tm1, batch.reward, batch.discount, output_t)
         return jnp.mean(found.loss), found
 
     def policy_loss(
@@ -94,7 +90,7 @@ def make_core(
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
         batch: Transition = sample.data
-        batch = batch._replace(action=bounds.to_canonical(batch.action, action_bounds))
+        batch = batch._replace(action=to_canonical(batch.action, bounds))
         key, noise_key = jax.random.split(state.key)
 
         target: Gaussian = networks.policy.apply(state.target_policy, None, batch.next_observation)
@@ -104,7 +100,7 @@ def make_core(
 
         duals = Trained(state.duals.params.projected(), state.duals.optimizer)
         values: losses.Duals = duals.params.values()
-        q, cost = value.mean(output_t), losses.bounds_cost(actions)
+        q, cost = networks.value.mean(output_t), losses.bounds_cost(actions)
         weights = losses.improved_weights(q, values.temperature)
         e_step_kl = losses.weights_kl(weights)
         if config.epsilon_penalty is not None:
