@@ -45,6 +45,7 @@ ONLY_IN = {
 # The agents an agent is made of, and may import.
 PARENTS: dict[str, set[str]] = {
     "apex": {"dqn"},
+    "rainbow": {"dqn"},
 }
 
 # What runs on any machine with a modern JAX, so neither it nor anything below it imports these.

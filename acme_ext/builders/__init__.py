@@ -7,7 +7,10 @@ from acme_ext.errors import UsageError, nearest
 
 AGENTS: dict[str, tuple[str, str]] = {
     "dqn": ("DQN", "double DQN; dueling, n-step and prioritized replay as choices; discrete actions"),
+    "rainbow": ("Rainbow", "DQN with six improvements, each of which can be switched off; discrete actions"),
     "apex": ("ApexDQN", "Ape-X DQN: many actors, a ladder of epsilons, prioritized replay; discrete actions"),
+    "sac": ("SAC", "soft actor-critic: twin critics, a temperature tuned to an entropy; continuous actions"),
+    "td3": ("TD3", "twin critics, smoothed targets, delayed deterministic policy; continuous actions"),
 }
 """Name on the command line -> (class in `acme_ext.builders.NAME`, one line)."""
 

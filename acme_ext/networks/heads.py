@@ -1,5 +1,7 @@
 """From features to what an agent predicts."""
 
+from collections.abc import Callable
+
 import haiku as hk
 import jax
 import jax.numpy as jnp
@@ -32,3 +34,58 @@ class DuelingQHead(hk.Module):
         value = layers.Linear(1)(jax.nn.relu(layers.Linear(self._hidden_size)(features)))
         advantage = layers.Linear(self._num_actions)(jax.nn.relu(layers.Linear(self._hidden_size)(features)))
         return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
+
+
+class ActionHead(hk.Module):
+    """N numbers for each action, such as the logits of a distribution's atoms: `[..., F] -> [..., A, N]`.
+
+    Through one hidden layer; or, dueling, through one for the state and one for the actions, which are joined for each
+    of the N as V_i + A_i - mean_a A_i (Hessel et al. 2018, 'The integrated agent').
+
+    Args:
+        num_actions: A.
+        num_outputs: N.
+        hidden_size: units of each hidden layer.
+        dueling: whether state and actions are apart.
+        linear: makes a layer of so many units; noisy ones explore.
+    """
+
+    def __init__(
+        self,
+        num_actions: int,
+        num_outputs: int,
+        hidden_size: int,
+        *,
+        dueling: bool,
+        linear: Callable[[int], Callable[[Array], Array]] = layers.Linear,
+        name: str | None = None,
+    ):
+        super().__init__(name)
+        self._num_actions, self._num_outputs, self._hidden_size = num_actions, num_outputs, hidden_size
+        self._dueling, self._linear = dueling, linear
+
+    def __call__(self, features: Array) -> Array:
+        # In one method, not one for each stream: Haiku gives what a method makes the same parameters at each call.
+        streams = []
+        for rows in (1, self._num_actions) if self._dueling else (self._num_actions,):
+            hidden = jax.nn.relu(self._linear(self._hidden_size)(features))
+            out = self._linear(rows * self._num_outputs)(hidden)
+            streams.append(out.reshape(*out.shape[:-1], rows, self._num_outputs))
+        if not self._dueling:
+            return streams[0]
+        value, advantage = streams
+        return value + advantage - jnp.mean(advantage, axis=-2, keepdims=True)
+
+
+class CosineEmbedding(hk.Module):
+    """Features of fractions, ReLU(sum_i cos(pi i tau) w_i + b) with i from 0 (Dabney et al. 2018b, eq. 4): `[...] ->
+    [..., size]`.
+    """
+
+    def __init__(self, size: int, num_cosines: int = 64, name: str | None = None):
+        super().__init__(name)
+        self._size, self._num_cosines = size, num_cosines
+
+    def __call__(self, taus: Array) -> Array:
+        cosines = jnp.cos(jnp.pi * taus[..., None] * jnp.arange(self._num_cosines))
+        return jax.nn.relu(layers.Linear(self._size)(cosines))

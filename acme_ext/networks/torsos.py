@@ -36,14 +36,24 @@ def flatten_observation(observation: Tree) -> Array:
     return jnp.concatenate([leaf.reshape(leaf.shape[0], -1).astype(jnp.float32) for leaf in leaves], axis=-1)
 
 
-def default_torso(observation: Tree, hidden_sizes: Sequence[int], image_features: int) -> Array:
-    """Returns features `[B, F]` by what the observation is.
+def is_image(observation: Tree) -> bool:
+    """Whether an observation is a batch of images or grids with channels, `[B, H, W, C]` with C of more than 1."""
+    return hasattr(observation, "ndim") and observation.ndim == 4 and observation.shape[-1] > 1
 
-    Images of 32 pixels or more go through the Nature torso and one layer of `image_features`, grids with channels
-    through MinAtar's and the same layer, everything else is flattened and goes through an MLP of `hidden_sizes`; ReLU
-    throughout.
+
+def default_body(observation: Tree, hidden_sizes: Sequence[int]) -> Array:
+    """Returns features `[B, F]` by what the observation is, for a head that has hidden layers of its own.
+
+    Images of 32 pixels or more go through the Nature torso, grids with channels through MinAtar's, everything else is
+    flattened and goes through an MLP of `hidden_sizes`; ReLU throughout.
     """
-    if hasattr(observation, "ndim") and observation.ndim == 4 and observation.shape[-1] > 1:
+    if is_image(observation):
         torso = NatureTorso() if min(observation.shape[1:3]) >= 32 else SmallGridTorso()
-        return jax.nn.relu(layers.Linear(image_features)(torso(observation)))
+        return torso(observation)
     return layers.MLP(hidden_sizes)(flatten_observation(observation))
+
+
+def default_torso(observation: Tree, hidden_sizes: Sequence[int], image_features: int) -> Array:
+    """Returns features `[B, F]`: those of `default_body`, and for images one layer of `image_features` behind."""
+    features = default_body(observation, hidden_sizes)
+    return jax.nn.relu(layers.Linear(image_features)(features)) if is_image(observation) else features

@@ -1,0 +1,93 @@
+"""What can be chosen of Rainbow."""
+
+import dataclasses
+from typing import Literal, get_args
+
+from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.errors import UsageError
+
+Distribution = Literal["none", "categorical", "quantile", "implicit"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RainbowConfig(DQNConfig):
+    """Rainbow (Hessel et al. 2018), whose six parts are `double`, `dueling`, `prioritized`, `n_step`, `distribution`
+    and `noisy`.
+
+    The defaults are for small problems on a CPU; `ATARI` holds the published ones and `MINATAR` is for MinAtar. Where a
+    field names no source, it is ours.
+    """
+
+    dueling: bool = True  # Wang et al. 2016, eq. 9
+    prioritized: bool = True  # by the KL; by the absolute TD error where the distribution is not categorical
+    priority_exponent: float = 0.5  # omega; Hessel et al. 2018, table 1
+
+    # The distribution of returns: none, expected values alone; categorical, Bellemare et al. 2017; quantile, Dabney et
+    # al. 2018a; implicit, quantiles of drawn fractions, Dabney et al. 2018b.
+    distribution: Distribution = "categorical"
+    num_atoms: int = 101  # of the categorical distribution; 51 in Hessel et al. 2018, table 1
+    # Return of the first atom and of the last. They must enclose the returns there are; these do where no reward is
+    # larger than 1, which is 1 / (1 - discount). -10 and 10 in Hessel et al. 2018, table 1, for clipped rewards.
+    v_min: float = -100.0
+    v_max: float = 100.0
+    num_quantiles: int = 32  # or drawn fractions; 200 and 64 in the papers
+    quantile_kappa: float = 1.0  # where the quantiles' Huber loss turns linear; Dabney et al. 2018a, section 5
+
+    # Exploration
+    noisy: bool = True  # noisy layers in place of epsilon; Fortunato et al. 2018
+    noisy_sigma: float = 0.5  # sigma_0; Hessel et al. 2018, table 1
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check_positive("num_quantiles", "noisy_sigma")
+        if self.distribution not in (known := get_args(Distribution)):
+            raise UsageError(f"distribution is {self.distribution!r}: it must be one of {', '.join(known)}.")
+        if self.num_atoms < 2:
+            raise UsageError(f"num_atoms is {self.num_atoms}: it must be at least 2.")
+        if not self.v_min < self.v_max:
+            raise UsageError(f"v_min is {self.v_min}: it must be less than v_max, which is {self.v_max}.")
+        if not self.quantile_kappa >= 0:
+            raise UsageError(f"quantile_kappa is {self.quantile_kappa}: it must not be negative.")
+        if not self.hidden_sizes:
+            raise UsageError("hidden_sizes is empty: it must have at least 1 layer, which becomes the head's.")
+
+
+ATARI = RainbowConfig(
+    max_abs_reward=1.0,  # Hessel et al. 2018, table 3
+    batch_size=32,  # Hessel et al. 2018, table 3
+    learning_rate=6.25e-5,  # Hessel et al. 2018, table 1
+    adam_epsilon=1.5e-4,  # Hessel et al. 2018, table 1
+    target_period=2_000,  # learner steps: 32,000 frames; Hessel et al. 2018, table 1
+    target_rate=1.0,
+    sgd_steps_per_call=1,
+    samples_per_insert=8.0,  # an update every 4 agent steps; Hessel et al. 2018, table 3
+    min_replay_size=20_000,  # 80,000 frames; Hessel et al. 2018, table 1
+    max_replay_size=1_000_000,  # Hessel et al. 2018, table 3
+    importance_anneal_steps=12_500_000,  # learner steps of 200M frames, the length of a run in Hessel et al. 2018
+    num_atoms=51,
+    v_min=-10.0,
+    v_max=10.0,
+    epsilon_end=0.01,  # without noise: Hessel et al. 2018, 'Hyper-parameter tuning'
+    epsilon_decay_steps=62_500,  # 250,000 frames; Hessel et al. 2018, likewise
+)
+"""The published agent."""
+
+MINATAR = RainbowConfig(
+    image_features=128,  # Young and Tian 2019, section 4
+    batch_size=32,  # Young and Tian 2019, table 1
+    learning_rate=2.5e-4,  # Young and Tian 2019, table 1
+    adam_epsilon=1.5e-4,
+    target_period=250,  # learner steps: 1,000 frames; Young and Tian 2019, table 1
+    target_rate=1.0,
+    sgd_steps_per_call=8,
+    samples_per_insert=8.0,  # an update every 4 frames; Obando-Ceron and Castro 2021
+    min_replay_size=5_000,  # Young and Tian 2019, table 1
+    max_replay_size=100_000,  # Young and Tian 2019, table 1
+    importance_anneal_steps=75_000,  # learner steps of 300,000 frames
+    num_atoms=51,
+    v_min=0.0,  # no game of MinAtar has negative rewards
+    v_max=50.0,
+    epsilon_end=0.1,  # Young and Tian 2019, table 1
+    epsilon_decay_steps=100_000,  # Young and Tian 2019, table 1
+)
+"""For MinAtar on a CPU, with a fourth of the updates of Young and Tian 2019."""

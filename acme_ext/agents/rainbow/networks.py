@@ -1,0 +1,61 @@
+"""Rainbow's network."""
+
+import functools
+from typing import NamedTuple
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from acme_ext.agents.rainbow.config import RainbowConfig
+from acme_ext.networks import heads, layers, noisy, torsos
+from acme_ext.ops import distributional
+from acme_ext.types import Array, Tree
+
+
+class Prediction(NamedTuple):
+    """What the network says of every action."""
+
+    q: Array  # [B, A] the means
+    values: Array  # [B, A, N] logits of the atoms, quantiles, or (N = 1) the means
+    taus: Array  # [B, N] the fractions of which `values` are quantiles; without meaning where they are not
+
+
+def support(config: RainbowConfig) -> Array:
+    """Returns the atoms `[N]` of the categorical distribution."""
+    return jnp.linspace(config.v_min, config.v_max, config.num_atoms)
+
+
+def make_network(num_actions: int, config: RainbowConfig) -> hk.Transformed:
+    """Returns the network `apply(params, key, observation [B, ...]) -> Prediction`, its torso chosen by the
+    observation.
+
+    Noise and fractions are drawn by the key, one noise for the whole batch; without a key there is no noise, and the
+    fractions are midpoints.
+    """
+    linear = functools.partial(noisy.NoisyLinear, sigma=config.noisy_sigma) if config.noisy else layers.Linear
+    outputs = {"categorical": config.num_atoms, "quantile": config.num_quantiles}.get(config.distribution, 1)
+
+    def predict(observation: Tree) -> Prediction:
+        features = torsos.default_body(observation, config.hidden_sizes[:-1])
+        hidden = config.image_features if torsos.is_image(observation) else config.hidden_sizes[-1]
+        head = heads.ActionHead(num_actions, outputs, hidden, dueling=config.dueling, linear=linear)
+        shape = (features.shape[0], config.num_quantiles)
+        taus = jnp.broadcast_to(distributional.quantile_midpoints(config.num_quantiles), shape)
+        if config.distribution == "implicit":
+            if (key := hk.maybe_next_rng_key()) is not None:
+                taus = jax.random.uniform(key, shape)
+            embedding = heads.CosineEmbedding(features.shape[-1])(taus)
+            values = jnp.moveaxis(head(features[:, None] * embedding)[..., 0], 1, 2)
+        else:
+            values = head(features)
+        if config.distribution == "categorical":
+            return Prediction(distributional.categorical_mean(values, support(config)), values, taus)
+        return Prediction(jnp.mean(values, axis=-1), values, taus)
+
+    return hk.transform(predict)
+
+
+def q_network(network: hk.Transformed) -> hk.Transformed:
+    """Returns a network of predictions as one of action values alone, `[B, A]`."""
+    return network._replace(apply=lambda params, key, observation: network.apply(params, key, observation).q)
