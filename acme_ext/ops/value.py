@@ -29,3 +29,16 @@ def huber(error: Array, delta: float) -> Array:
     """Returns error**2 / 2 where |error| <= delta, and delta * (|error| - delta / 2) beyond (Huber 1964)."""
     quadratic = jnp.minimum(jnp.abs(error), delta)
     return 0.5 * quadratic**2 + delta * (jnp.abs(error) - quadratic)
+
+
+def clipped_double_q_target(r_t: Array, discount_t: Array, q_t: Array) -> Array:
+    """Returns the target `[B]` of critics that check each other (Fujimoto et al. 2018, eq. 10).
+
+    R_t + gamma_t * min_i q_t[i].
+
+    Args:
+        r_t: `[B]` rewards.
+        discount_t: `[B]` discounts.
+        q_t: `[N, B]` each target critic's value of the same next action.
+    """
+    return r_t + discount_t * jnp.min(q_t, axis=0)

@@ -1,0 +1,53 @@
+"""SAC's three losses (Haarnoja et al. 2018b); equation numbers are those of arXiv 1812.05905v2."""
+
+import jax.numpy as jnp
+from jax import lax
+
+from acme_ext.ops import value
+from acme_ext.types import Array
+
+
+def critic_loss(
+    q_tm1: Array, r_t: Array, discount_t: Array, q_t: Array, log_prob_t: Array, temperature: Array
+) -> Array:
+    """Returns the critics' soft Bellman error `[]`; its gradient flows through `q_tm1` alone (eq. 5 and 6).
+
+    sum_i mean (y - q_tm1[i])**2 / 2,   y = R_t + gamma_t * (min_i q_t[i] - alpha * log pi(a_t | o_t))
+
+    Args:
+        q_tm1: `[N, B]` each critic's value of the action taken.
+        r_t: `[B]` n-step rewards.
+        discount_t: `[B]` n-step discounts, zero after a termination.
+        q_t: `[N, B]` each target critic's value of an action a_t that the policy samples at the last observation.
+        log_prob_t: `[B]` its log-density, of actions in [-1, 1].
+        temperature: `[]` alpha.
+    """
+    target = value.clipped_double_q_target(r_t, discount_t, q_t - temperature * log_prob_t)
+    error = lax.stop_gradient(target) - q_tm1
+    return jnp.sum(jnp.mean(0.5 * error**2, axis=1))
+
+
+def policy_loss(q: Array, log_prob: Array, temperature: Array) -> Array:
+    """Returns the policy's loss `[]`, through whose samples its gradient flows (eq. 9).
+
+    mean alpha * log pi(a | o) - min_i q[i]
+
+    Args:
+        q: `[N, B]` each critic's value of a sampled action.
+        log_prob: `[B]` its log-density.
+        temperature: `[]` alpha.
+    """
+    return jnp.mean(temperature * log_prob - jnp.min(q, axis=0))
+
+
+def temperature_loss(log_temperature: Array, log_prob: Array, target_entropy: float) -> Array:
+    """Returns the temperature's loss `[]`, which raises it while the policy's entropy is too small (eq. 18).
+
+    mean -alpha * (log pi(a | o) + target entropy)
+
+    Args:
+        log_temperature: `[]` log alpha, the parameter, so that alpha stays positive.
+        log_prob: `[B]` log-densities of sampled actions.
+        target_entropy: in nats.
+    """
+    return -jnp.exp(log_temperature) * jnp.mean(lax.stop_gradient(log_prob) + target_entropy)

@@ -1,0 +1,48 @@
+"""What can be chosen of TD3."""
+
+import dataclasses
+
+from acme_ext.errors import UsageError
+from acme_ext.utils import checks
+
+
+@dataclasses.dataclass(frozen=True)
+class TD3Config:
+    """Twin delayed deep deterministic policy gradients (Fujimoto et al. 2018), with the numbers of the authors' code.
+
+    Noise is of actions in [-1, 1]. Where a field names no source, it is ours, chosen on Pendulum and the control suite.
+    """
+
+    # The problem
+    discount: float = 0.99  # gamma of one step; Fujimoto et al. 2018, table 3
+    n_step: int = 1  # steps a transition spans; the paper's is 1
+
+    # The networks
+    hidden_sizes: tuple[int, ...] = (256, 256)  # units of each network; the authors' code, (400, 300) in the paper
+
+    # Learning
+    batch_size: int = 256  # transitions; the authors' code, 100 in the paper
+    learning_rate: float = 3e-4  # Adam, of policy and critics; the authors' code, 1e-3 in the paper
+    target_rate: float = 0.005  # share of the networks that their targets take an update; Fujimoto et al. 2018, table 3
+    policy_period: int = 2  # learner steps between updates of policy and targets; Fujimoto et al. 2018, section 6.1
+    target_noise_stddev: float = 0.2  # on the target policy's actions; Fujimoto et al. 2018, section 6.1
+    max_target_noise: float = 0.5  # to which that noise is clipped; Fujimoto et al. 2018, section 6.1
+    sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
+
+    # Replay
+    samples_per_insert: float = 256.0  # transitions sampled for each inserted: batch_size / environment steps an update
+    min_replay_size: int = 1_000  # transitions before learning starts
+    max_replay_size: int = 1_000_000  # transitions; the authors' code
+    write_burst: int = 8  # transitions written to replay together
+
+    # Exploration
+    random_steps: int = 1_000  # environment steps of the run with uniformly random actions first; section 6.1
+    noise_stddev: float = 0.1  # on the policy's actions; Fujimoto et al. 2018, section 6.1
+
+    def __post_init__(self):
+        checks.positive(self, "learning_rate", "target_rate", "max_target_noise")
+        checks.share(self, "target_rate")
+        checks.not_negative(self, "random_steps", "noise_stddev", "target_noise_stddev")
+        checks.layer_sizes(self, "hidden_sizes")
+        if self.policy_period < 1:
+            raise UsageError(f"policy_period is {self.policy_period}: it must be at least 1.")

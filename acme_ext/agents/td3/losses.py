@@ -1,0 +1,43 @@
+"""TD3's losses (Fujimoto et al. 2018)."""
+
+import jax.numpy as jnp
+from jax import lax
+
+from acme_ext.ops import value
+from acme_ext.types import Array
+
+
+def smoothed_action(a_t: Array, noise: Array, stddev: float, max_noise: float) -> Array:
+    """Returns the actions `[B, A]` that targets are computed at, near the target policy's own (eq. 14).
+
+    clip(a_t + clip(stddev * noise, -c, c), -1, 1). Both critics are asked about the same ones.
+
+    Args:
+        a_t: `[B, A]` the target policy's actions at the last observation, in [-1, 1].
+        noise: `[B, A]` standard normal.
+        stddev: sigma tilde.
+        max_noise: c.
+    """
+    return jnp.clip(a_t + jnp.clip(stddev * noise, -max_noise, max_noise), -1.0, 1.0)
+
+
+def critic_loss(q_tm1: Array, r_t: Array, discount_t: Array, q_t: Array) -> Array:
+    """Returns the critics' error `[]` against the smaller target; its gradient flows through `q_tm1` alone.
+
+    sum_i mean (R_t + gamma_t * min_i q_t[i] - q_tm1[i])**2   (algorithm 1)
+
+    Args:
+        q_tm1: `[N, B]` each critic's value of the action taken.
+        r_t: `[B]` n-step rewards.
+        discount_t: `[B]` n-step discounts, zero after a termination.
+        q_t: `[N, B]` each target critic's value of the smoothed action.
+    """
+    target = value.clipped_double_q_target(r_t, discount_t, q_t)
+    return jnp.sum(jnp.mean((lax.stop_gradient(target) - q_tm1) ** 2, axis=1))
+
+
+def policy_loss(q: Array) -> Array:
+    """Returns the deterministic policy gradient's loss `[]`, -mean q, of the first critic's values `[B]` of the
+    policy's actions (algorithm 1).
+    """
+    return -jnp.mean(q)
