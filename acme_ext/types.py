@@ -45,8 +45,33 @@ class Transition(NamedTuple):
     extras: Tree = ()  # [B, ...] what the policy gave with the action
 
 
+class Sequence(NamedTuple):
+    """A batch of sequences of T steps, in time-major order as losses take it; one item of it is `[T, ...]`.
+
+    Timestep t is what the policy was given at time t, 0 <= t <= T; step t leads from timestep t to t + 1, 0 <= t < T.
+    So the reward of step t is `reward[t + 1]`, and with rlax's names `a_tm1 = action`, `r_t = reward[1:]`,
+    `discount_t = discount`. The last timestep is there to bootstrap from; it is a first one too where an episode ended
+    just before it.
+
+    `mask` is 0 for what is no step: padding after the end of the data, all of it zeros, and in sequences that go on
+    into the next episode the way from an episode's last timestep to the next one's first, which no action took. There
+    reward and discount are 0, so nothing flows back over it; a loss has to leave its own error at these steps out
+    (`mask * error`), and no mean or maximum may count them. The step before it is the episode's last, and the timestep
+    between the two its last observation: a truncation (discount not 0) bootstraps from there like any other step.
+    """
+
+    observation: Tree  # [T + 1, B, ...]
+    reward: Array  # [T + 1, B] float32, came with the observation, as the environment gave it; 0 at an episode's first
+    first: Array  # [T + 1, B] bool: begins an episode, so recurrent state is reset before it
+    action: Array  # [T, B, ...]
+    discount: Array  # [T, B] float32, complete: gamma times the environment's; 0 after a termination, not a truncation
+    mask: Array  # [T, B] float32, 1 where the step was taken
+    extras: Tree = ()  # [T, B, ...] what the policy gave with the action
+    state: Tree = ()  # [B, ...] the policy's recurrent state before it was given timestep 0
+
+
 class Sample(NamedTuple):
     """What a learner's step is given: the data and how it was drawn."""
 
-    data: Any  # Transition [B, ...] or a sequence [T, B, ...]
+    data: Any  # Transition [B, ...] or Sequence [T, B, ...]
     probability: Array  # [B] with which the replay drew each item

@@ -18,7 +18,11 @@ _FIRST = int(dm_env.StepType.FIRST)
 
 
 class Writer(Protocol):
-    """What an actor tells of its timesteps and actions; a replay's writer is one."""
+    """What an actor tells of its timesteps and actions; a replay's writer is one.
+
+    A writer with an attribute `keeps_state` that is true is also given, as `state`, the recurrent state that the policy
+    had before the action: the initial one at an episode's first timestep.
+    """
 
     def add_first(self, timestep: dm_env.TimeStep) -> None: ...
     def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = ()) -> None: ...
@@ -60,6 +64,8 @@ class Actor(acme.core.Actor):
         self._first = np.ones(batch, np.bool_)
         self._reward = np.zeros(batch, np.float32)
         self._extras: Tree = ()
+        self._state_before: Tree = ()
+        keeps_state = self._keeps_state = getattr(writer, "keeps_state", False)
         self._ticks = 0
         self.environment_steps = 0
         """Steps that the run has taken: this actor's own, unless whoever knows of all actors sets it now and then."""
@@ -67,7 +73,8 @@ class Actor(acme.core.Actor):
         def act(params, keys, ticks, steps, rank, reward, first, observation, state):
             keys = jax.vmap(jax.random.fold_in, (0, None))(keys, ticks)
             state = jax.tree.map(lambda new, old: jnp.where(_columns(first, old), new, old), self._initial_state, state)
-            return policy.apply(params, Context(keys, steps, rank, reward), observation, state)
+            result = policy.apply(params, Context(keys, steps, rank, reward), observation, state)
+            return *result, state if keeps_state else ()
 
         self._uncompiled, self._act = act, None
 
@@ -77,7 +84,7 @@ class Actor(acme.core.Actor):
             self._act = compiling.jit(self._uncompiled, convolutional=compiling.is_convolutional(params))
         if not self._batched:
             observation = tree.map_structure(lambda x: np.asarray(x)[None], observation)
-        action, self._state, extras = self._act(
+        action, self._state, extras, self._state_before = self._act(
             params,
             self._keys,
             np.int32(self._ticks),
@@ -104,7 +111,9 @@ class Actor(acme.core.Actor):
         self._first, self._reward = timestep.step_type == _FIRST, timestep.reward
         self.environment_steps += len(self._first) - int(np.count_nonzero(self._first))
         if self._writer is not None:
-            self._writer.add(action if self._batched else np.asarray(action)[None], timestep, self._extras)
+            action = action if self._batched else np.asarray(action)[None]
+            kept = {"state": self._state_before} if self._keeps_state else {}
+            self._writer.add(action, timestep, self._extras, **kept)
 
     def update(self, wait: bool = False) -> None:
         self._variables.update(wait)

@@ -1,15 +1,16 @@
-"""Experience, through Reverb. `RateLimit` and `TransitionReplay` are imported when first asked for."""
+"""Experience, through Reverb. What is named here is imported when first asked for."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from acme_ext.replay.limits import RateLimit
+    from acme_ext.replay.sequences import SequenceReplay
     from acme_ext.replay.transitions import TransitionReplay
 
-__all__ = ["RateLimit", "TransitionReplay"]
+__all__ = ["RateLimit", "SequenceReplay", "TransitionReplay"]
 
-_WHERE = {"RateLimit": "limits", "TransitionReplay": "transitions"}
+_WHERE = {"RateLimit": "limits", "SequenceReplay": "sequences", "TransitionReplay": "transitions"}
 
 
 def __getattr__(name: str) -> Any:

@@ -210,3 +210,20 @@ def test_acts_on_the_newest_parameters_and_updates_when_told():
 def test_acts_without_a_writer():
     actions, _ = drive(make(counting_policy(), num_envs=2), corridors(2), 5)
     np.testing.assert_array_equal(actions, [[1, 1], [2, 2], [3, 3], [4, 1], [1, 2]])
+
+
+def test_only_a_writer_that_asks_is_told_the_state_before_the_action():
+    class Keeper(Recorder):
+        keeps_state = True
+
+        def add(self, action, next_timestep, extras=(), state=()):
+            super().add(action, next_timestep, (extras, state))
+
+    keeper, recorder = Keeper(), Recorder()
+    drive(make(counting_policy(), num_envs=8, writer=keeper), corridors(8), 40)
+    drive(make(counting_policy(), num_envs=8, writer=recorder), corridors(8), 40)
+    for (_, _, _, (extras, state)), (_, _, _, alone) in zip(keeper.events[1:], recorder.events[1:], strict=True):
+        np.testing.assert_array_equal(extras["count"], alone["count"])
+        # At an episode's first timestep it is the initial state, whatever the last episode left.
+        np.testing.assert_array_equal(state["count"], extras["count"] - 1)
+        np.testing.assert_array_equal(state["pair"], extras["pair"])

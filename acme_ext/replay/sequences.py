@@ -1,0 +1,83 @@
+"""Replay of sequences: table, writer and dataset that agree."""
+
+import dataclasses
+from typing import ClassVar
+
+import tree
+
+from acme_ext.errors import UsageError
+from acme_ext.replay import sinks, unrolls
+from acme_ext.replay.base import RowReplay
+from acme_ext.replay.layout import Layout
+from acme_ext.types import Array, Sequence, Tree
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SequenceReplay(RowReplay):
+    """Sequences of steps in one Reverb table, each a flat row of bytes that holds the whole of it. Beside what every
+    replay has (`RowReplay`):
+
+    Attributes:
+        length: T, steps in a sequence; it holds T + 1 timesteps.
+        period: steps between the beginnings of two sequences; below `length` they overlap.
+        discount: gamma of one step; `batch.discount` arrives complete.
+        cross_episodes: whether a sequence goes on into the next episode, as unrolls of a fixed length do. Otherwise the
+            last sequence of an episode is padded. See `types.Sequence` for how either is marked.
+        state: arrays or specs of the policy's recurrent state for one environment (unbatched), to be stored with every
+            sequence as it was before its first timestep; nothing for a policy without one, or to store none.
+    """
+
+    item: ClassVar[str] = "sequence"
+
+    priority: unrolls.SequencePriorityFn | None = None
+    table: str = "sequences"
+    length: int
+    period: int
+    discount: float
+    cross_episodes: bool
+    state: Tree = ()
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._at_least_one("length", "period")
+        if self.period > self.length:
+            raise UsageError(
+                f"period is {self.period}: sequences of {self.length} steps would leave steps out; give at most "
+                f"{self.length}."
+            )
+        if not 0 <= self.discount <= 1:
+            raise UsageError(f"discount is {self.discount}: it must lie in [0, 1].")
+
+    @property
+    def _layout(self) -> Layout:
+        return Layout(unrolls.sequence_spec(self.spec, self.length, self.extras, self.state))
+
+    def store(self, slots: int) -> unrolls.UnrollStore:
+        """Returns what assembles this replay's sequences, for as many environments."""
+        return unrolls.UnrollStore(
+            slots,
+            length=self.length,
+            period=self.period,
+            discount=self.discount,
+            cross_episodes=self.cross_episodes,
+            keeps_state=bool(tree.flatten(self.state)),
+        )
+
+    def writer(
+        self, client, num_envs: int, *, max_pending: int | None = None, on_wait: sinks.OnWait = lambda: None
+    ) -> unrolls.UnrollWriter:
+        """Returns a writer for `num_envs` environments that step together; see UnrollWriter for the rest."""
+        return unrolls.UnrollWriter(
+            self._layout,
+            self._sink(client),
+            self.store(num_envs),
+            num_envs=num_envs,
+            priority=self.priority,
+            keep_extras=bool(tree.flatten(self.extras)),
+            max_pending=max_pending,
+            on_wait=on_wait,
+        )
+
+    def decode(self, rows: Array) -> Sequence:
+        """Takes rows of bytes `[B, nbytes]` apart, time first `[T, B, ...]`; pure, for use inside a compiled step."""
+        return unrolls.swap_axes(self._layout.unpack(rows))
