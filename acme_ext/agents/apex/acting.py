@@ -14,8 +14,8 @@ from acme_ext.types import Array, Tree
 def make_policy(network: hk.Transformed, config: ApexConfig) -> Policy:
     """Returns the epsilon-greedy policy whose epsilon is each environment's own, for good.
 
-    Its extras are what first priorities are made of: `q_taken` `[B]`, the value of the action that is taken, and `q_max`
-    `[B]`, that of the best.
+    Its extras are what first priorities are made of: `q_taken` `[B]`, the value of the action that is taken, and
+    `q_max` `[B]`, that of the best.
     """
 
     def apply(params: PolicyVariables, context: Context, observation: Tree, state: Tree):
