@@ -5,145 +5,321 @@ overlap on any number of cores. With `--sleep-ms 0` it is pure CPU, and shows wh
 """
 
 import argparse
+import csv
 import dataclasses
 import pathlib
+import re
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import dm_env
 import numpy as np
 
-from acme_ext import envs, launch
-from acme_ext.builders import DQN
-from acme_ext.utils import loggers
+from acme_ext import builders, envs, launch
+from acme_ext.errors import RunError, UsageError
+from acme_ext.launch import settings
+from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
+from benchmarks import learning, report
 
-_RESULTS = pathlib.Path(__file__).parent / "results"
-_BAR = 475.0  # the return whose first evaluation is timed
+RESULTS = pathlib.Path(__file__).parent / "results"
+RUNS = pathlib.Path("runs") / "benchmarks" / "scaling"
+
+_DEFAULT = ("dqn", "gym:CartPole-v1")
+_BARS = {"gym:CartPole-v1": 475.0}
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")
+_POINTS = 200  # of a mean
 
 
 @dataclasses.dataclass(frozen=True)
-class SlowCartPole:
-    """Makes CartPoles whose steps take `sleep_s` seconds each."""
+class Slow:
+    """Makes environments whose steps take `sleep_s` seconds more, but for those of evaluations."""
 
+    environment: str
+    options: Mapping[str, Any]
     sleep_s: float
 
     def __call__(self, seed: int, evaluation: bool) -> dm_env.Environment:
-        environment = envs.make_single("gym:CartPole-v1", seed=seed, evaluation=evaluation)
-        return environment if evaluation or not self.sleep_s else _Slow(environment, self.sleep_s)
+        environment = envs.make_single(self.environment, seed=seed, evaluation=evaluation, **self.options)
+        return environment if evaluation else _Sleeping(environment, self.sleep_s)
 
 
-class _Slow(dm_env.Environment):
+class _Sleeping(dm_env.Environment):
     def __init__(self, environment: dm_env.Environment, sleep_s: float):
         self._environment, self._sleep_s = environment, sleep_s
 
     def reset(self) -> dm_env.TimeStep:
         return self._environment.reset()
 
-    def step(self, action) -> dm_env.TimeStep:
+    def step(self, action: Any) -> dm_env.TimeStep:
         time.sleep(self._sleep_s)
         return self._environment.step(action)
 
-    def observation_spec(self):
+    def observation_spec(self) -> Any:
         return self._environment.observation_spec()
 
-    def action_spec(self):
+    def action_spec(self) -> Any:
         return self._environment.action_spec()
+
+    def reward_spec(self) -> Any:
+        return self._environment.reward_spec()
+
+    def discount_spec(self) -> Any:
+        return self._environment.discount_spec()
+
+    def close(self) -> None:
+        self._environment.close()
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a number of actors came to."""
+    """What a run came to."""
 
     actors: int
+    seed: int
     steps: np.ndarray  # [E] environment steps of the evaluations
-    seconds: np.ndarray  # [E] since the first step
+    seconds: np.ndarray  # [E] from the first episode's end until those steps were taken
     returns: np.ndarray  # [E] mean returns
-    rate: float  # environment steps per second, from the first evaluation to the last
+    rate: float  # environment steps per second, after the first tenth
 
-    def reached(self) -> str:
-        """The steps and seconds at which an evaluation first reached the bar."""
-        found = np.nonzero(self.returns >= _BAR)[0]
-        return f"{self.steps[found[0]]:,} | {self.seconds[found[0]]:.0f} s" if len(found) else "- | -"
+    def reached(self, bar: float) -> tuple[float, float]:
+        """Returns the steps and seconds of the first evaluation that reached the bar; both infinite if none did."""
+        found = np.nonzero(self.returns >= bar)[0]
+        return (self.steps[found[0]], self.seconds[found[0]]) if len(found) else (np.inf, np.inf)
 
 
-def measure(actors: int, options: argparse.Namespace) -> Outcome:
-    """Runs a program with so many actors."""
-    run_dir = pathlib.Path("runs/benchmarks/scaling") / f"sleep-{options.sleep_ms:g}" / f"actors-{actors}"
-    experiment = launch.Experiment(
-        DQN(),
-        SlowCartPole(options.sleep_ms / 1000),
-        steps=options.steps,
-        seed=options.seed,
-        evaluation=launch.Evaluation(every=max(1, options.steps // 16), episodes=10),
-        run_dir=str(run_dir),
+def read(actors: int, seed: int, rundir: RunDirectory) -> Outcome:
+    """Reads what a finished run has left."""
+    evaluations = loggers.read_csv(loggers.csv_path(rundir, "evaluator"))
+    episodes = loggers.read_csv(loggers.csv_path(rundir, "actor"))
+    steps, seconds = episodes["environment_steps"], episodes["wall_time_s"] - episodes["wall_time_s"][0]
+    steady = steps >= steps[-1] / 10
+    rate = (steps[-1] - steps[steady][0]) / (seconds[-1] - seconds[steady][0])
+    # An evaluation is logged when it has been made. What counts is when its steps had been taken.
+    when = np.interp(evaluations["environment_steps"], steps, seconds)
+    return Outcome(
+        actors, seed, evaluations["environment_steps"], when, evaluations["episode_return_mean"], float(rate)
     )
-    launch.run_program(experiment, launch.Topology(actors=actors), fresh=True)
-    rundir = RunDirectory.open(run_dir)
-    rows = loggers.read_csv(loggers.csv_path(rundir, "evaluator"))
-    first = loggers.read_csv(loggers.csv_path(rundir, "actor"))  # time counts from the first episode's end
-    steps, seconds = rows["environment_steps"], rows["wall_time_s"] - first["wall_time_s"][0]
-    # The last evaluation is made after the last step, so that its time isn't the actors'.
-    rate = (steps[-2] - steps[0]) / (seconds[-2] - seconds[0])
-    return Outcome(actors, steps, seconds, rows["episode_return_mean"], float(rate))
 
 
-def draw(outcomes: Sequence[Outcome], path: pathlib.Path) -> None:
-    """Draws the two panels."""
+def draw(outcomes: Sequence[Outcome], title: str, path: pathlib.Path) -> None:
+    """Draws the two panels: a line for each number of actors, the mean over seeds, in a band from least to greatest."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.8), dpi=200, layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2, sharey=True)
-    for outcome, colour in zip(outcomes, ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"), strict=False):
-        label = f"{outcome.actors} actor{'s' if outcome.actors > 1 else ''}"
-        left.plot(outcome.steps, outcome.returns, color=colour, label=label, marker="o", markersize=3)
-        right.plot(outcome.seconds, outcome.returns, color=colour, label=label, marker="o", markersize=3)
-    left.set(xlabel="environment steps of all actors", ylabel="return of the greedy policy")
-    right.set(xlabel="time (s)")
-    for axes in (left, right):
+    panels = dict(zip(("steps", "seconds"), figure.subplots(1, 2, sharey=True), strict=True))
+    for i, (actors, members) in enumerate(_by_actors(outcomes).items()):
+        label, colour = f"{actors} actor{'s' if actors > 1 else ''}", _COLOURS[i % len(_COLOURS)]
+        for name, axes in panels.items():
+            grid, values = _on_one_grid([(getattr(o, name), o.returns) for o in members])
+            axes.plot(grid, values.mean(0), color=colour, label=label)
+            if len(members) > 1:
+                axes.fill_between(grid, values.min(0), values.max(0), color=colour, alpha=0.18, linewidth=0)
+    seeds = len(outcomes) // len(_by_actors(outcomes))
+    band = f"mean of {seeds} seeds; band: least to greatest" if seeds > 1 else "one seed"
+    panels["steps"].set(xlabel=f"environment steps of all actors ({band})", ylabel="return of an evaluation")
+    panels["seconds"].set(xlabel="time (s)")
+    for axes in panels.values():
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
-    left.legend(frameon=False)
-    figure.savefig(path)
+    panels["steps"].legend(frameon=False)
+    figure.suptitle(title, fontsize=10)
+    with files.replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.removeprefix("."))
 
 
-def page(outcomes: Sequence[Outcome], options: argparse.Namespace, command: str) -> str:
-    """Returns the results as markdown."""
-    base = outcomes[0].rate
+def page(outcomes: Sequence[Outcome], bar: float, described: str, name: str) -> str:
+    """Returns the results as markdown. Of several seeds, figures are medians."""
+    groups = _by_actors(outcomes)
+    first = next(iter(groups))
+    rates = {actors: float(np.median([o.rate for o in members])) for actors, members in groups.items()}
+    against_first = f"against {first}"
+    header = (
+        "actors",
+        "steps/s",
+        against_first,
+        "mean return",
+        "at the bar",
+        "steps to it",
+        "time to it",
+        against_first,
+    )
     lines = [
         "# The same agent with more actors",
         "",
-        f"DQN on CartPole-v1 whose step takes {options.sleep_ms:g} ms more, {options.steps:,} environment steps, seed "
-        f"{options.seed}, actors as processes on one machine: `{command}`.",
+        described,
         "",
-        f"| actors | steps/s | against {outcomes[0].actors} | first evaluation at {_BAR:g} or more: steps | time |",
-        "|---|---|---|---|---|",
-        *(f"| {o.actors} | {o.rate:,.0f} | {o.rate / base:.2f} | {o.reached()} |" for o in outcomes),
+        f"The bar is a return of {bar:.4g}; steps and time are those of the first evaluation that reached it, from the",
+        "end of the first episode on. The mean return is that of all evaluations. Of several seeds, each figure is the",
+        "median, in brackets the least and the greatest.",
         "",
+        "| " + " | ".join(header) + " |",
+        "|" + "--:|" * len(header),
     ]
+    base = float(np.median([o.reached(bar)[1] for o in groups[first]]))
+    for actors, members in groups.items():
+        steps, seconds = np.array([o.reached(bar) for o in members]).T
+        time_to = float(np.median(seconds))
+        against = f"{time_to / base:.2f}" if np.isfinite(time_to) and 0 < base < np.inf else ""
+        cells = (
+            str(actors),
+            _spread([o.rate for o in members], ",.0f"),
+            f"{rates[actors] / rates[first]:.2f}",
+            _spread([float(o.returns.mean()) for o in members], ".4g"),
+            f"{np.isfinite(seconds).sum()} of {len(members)}",
+            _spread(steps, ",.0f"),
+            _spread(seconds, ",.0f", " s"),
+            against,
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    facts = ", ".join(f"{key} {value}" for key, value in report.machine().items())
+    lines += ["", f"![curves]({name}.png)", "", f"Every evaluation: [{name}.csv]({name}.csv).", "", f"{facts}.", ""]
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures, prints the table, and writes it and the figure to `benchmarks/results/`."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=main.__doc__)
-    parser.add_argument("--actors", type=int, nargs="+", default=[1, 2, 4], metavar="N")
-    parser.add_argument("--steps", type=int, default=40_000, metavar="N", help="environment steps (%(default)s)")
+def _spread(values: Sequence[float] | np.ndarray, form: str, unit: str = "") -> str:
+    """Returns the median of some values, and their range where there are several; a dash for what never was."""
+
+    def say(value: float) -> str:
+        return f"{value:{form}}{unit}" if np.isfinite(value) else "-"
+
+    middle = say(float(np.median(values)))
+    return middle if len(values) == 1 else f"{middle} [{say(min(values))}, {say(max(values))}]"
+
+
+def _by_actors(outcomes: Sequence[Outcome]) -> dict[int, list[Outcome]]:
+    return {n: [o for o in outcomes if o.actors == n] for n in dict.fromkeys(o.actors for o in outcomes)}
+
+
+def _on_one_grid(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Interpolates curves on the range that all cover: grid `[points]` and values `[curves, points]`."""
+    start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    grid = np.linspace(start, end, _POINTS)
+    return grid, np.stack([np.interp(grid, x, y) for x, y in curves])
+
+
+def _bar(outcomes: Sequence[Outcome], environment: str) -> float:
+    """Returns the environment's bar. One of which none is known: nine tenths of the way from the mean of the first
+    evaluations to the best mean return that every number of actors reached.
+    """
+    if environment in _BARS:
+        return _BARS[environment]
+    start = float(np.mean([o.returns[0] for o in outcomes]))
+    means = [
+        _on_one_grid([(o.steps, o.returns) for o in members])[1].mean(0) for members in _by_actors(outcomes).values()
+    ]
+    return start + 0.9 * (min(float(mean.max()) for mean in means) - start)
+
+
+def _write_csv(outcomes: Sequence[Outcome], path: pathlib.Path) -> None:
+    with files.replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(("actors", "seed", "environment_steps", "seconds", "episode_return_mean"))
+        for o in outcomes:
+            for steps, seconds, value in zip(o.steps, o.seconds, o.returns, strict=True):
+                writer.writerow((o.actors, o.seed, int(steps), round(float(seconds), 2), float(value)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.scaling",
+        description="Runs an agent as programs with more and more actors, and writes a table and the two-panel figure. "
+        "Runs that are finished are not made again, one that was stopped goes on.",
+    )
+    parser.add_argument("--agent", default=_DEFAULT[0], help="(%(default)s)")
+    parser.add_argument("--environment", default=_DEFAULT[1], metavar="NAME", help="(%(default)s)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent's config"
+    )
+    parser.add_argument(
+        "--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option"
+    )
+    parser.add_argument("--actors", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="(1 2 4)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="(0 1 2)")
+    parser.add_argument("--steps", type=int, default=60_000, metavar="N", help="environment steps (%(default)s)")
+    parser.add_argument("--num-envs", type=int, default=1, metavar="N", help="of an actor (%(default)s)")
     parser.add_argument("--sleep-ms", type=float, default=3.0, metavar="MS", help="of a step (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=pathlib.Path, default=_RESULTS, metavar="DIR")
-    options = parser.parse_args(arguments)
-    outcomes = [measure(actors, options) for actors in options.actors]
-    name = "scaling" if options.sleep_ms else "scaling-cpu"
-    command = f"python -m benchmarks.scaling --steps {options.steps} --sleep-ms {options.sleep_ms:g}"
-    options.out.mkdir(parents=True, exist_ok=True)
-    text = page(outcomes, options, command)
-    (options.out / f"{name}.md").write_text(text + f"\n![curves]({name}.png)\n")
-    draw(outcomes, options.out / f"{name}.png")
+    parser.add_argument("--eval-every", type=int, metavar="N", help="environment steps (a twentieth of all)")
+    parser.add_argument("--eval-episodes", type=int, default=10, metavar="N", help="(%(default)s)")
+    parser.add_argument("--bar", type=float, metavar="R", help="return whose first evaluation is timed")
+    parser.add_argument("--fresh", action="store_true", help="make finished runs again")
+    parser.add_argument("--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="of the runs (%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="of the results (benchmarks/results)")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code.
+
+    0: done; 1: a run failed; 2: it was asked for what can't be; 128 + n: signal n stopped it, and the same command goes
+    on.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser().parse_args(arguments)
+    try:
+        return _main(options, arguments)
+    except (UsageError, RunError) as error:
+        print(f"benchmarks.scaling: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+
+
+def _main(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    out = options.out or RESULTS
+    files.make_writable_folder(out)
+    label = f"{options.agent}-{re.sub(r'[^A-Za-z0-9.]+', '-', options.environment)}"
+    outcomes = []
+    # A seed's runs follow on each other, so that what the machine does besides is the same for all.
+    for seed in options.seeds:
+        for actors in options.actors:
+            run_dir = options.runs / label / f"sleep-{options.sleep_ms:g}" / f"actors-{actors}" / f"seed-{seed}"
+            experiment = _experiment(options, seed, run_dir)
+            if options.fresh or not learning.finished(experiment):
+                print(f"{actors} actors, seed {seed}: {run_dir}", flush=True)
+                result = launch.run_program(experiment, launch.Topology(actors=actors), fresh=options.fresh)
+                if result.stopped_by is not None:
+                    return 128 + result.stopped_by
+            outcomes.append(read(actors, seed, RunDirectory.open(run_dir)))
+    bar = options.bar if options.bar is not None else _bar(outcomes, options.environment)
+    described = (
+        f"{options.agent} on {options.environment}, whose step takes {options.sleep_ms:g} ms more, {options.steps:,} "
+        f"environment steps, {len(options.seeds)} seeds, {options.num_envs} environments an actor, actors as processes "
+        f"on one machine: `{' '.join(['python -m benchmarks.scaling', *arguments])}`."
+    )
+    plain = (options.agent, options.environment) == _DEFAULT
+    name = "scaling" + ("" if plain else f"-{label}") + ("" if options.sleep_ms else "-cpu")
+    text = page(outcomes, bar, described, name)
+    _write_csv(outcomes, out / f"{name}.csv")
+    draw(outcomes, f"{options.agent} on {options.environment}", out / f"{name}.png")
+    with files.replacing(out / f"{name}.md") as temporary:
+        temporary.write_text(text, encoding="utf-8")
     print(text)
+    return 0
+
+
+def _experiment(options: argparse.Namespace, seed: int, run_dir: pathlib.Path) -> launch.Experiment:
+    builders.check(options.agent)
+    environment_options = {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
+    envs.check(options.environment, **environment_options)
+    builder = builders.load(options.agent).for_environment(options.environment)
+    builder = dataclasses.replace(builder, config=settings.replace(builder.config, settings.split(options.set)))
+    sleep_s = options.sleep_ms / 1000
+    return launch.Experiment(
+        builder,
+        Slow(options.environment, environment_options, sleep_s) if sleep_s else options.environment,
+        steps=options.steps,
+        seed=seed,
+        num_envs=options.num_envs,
+        environment_options={} if sleep_s else environment_options,
+        evaluation=launch.Evaluation(
+            every=options.eval_every or max(1, options.steps // 20), episodes=options.eval_episodes
+        ),
+        run_dir=str(run_dir),
+    )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
