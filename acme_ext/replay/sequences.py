@@ -20,6 +20,8 @@ class SequenceReplay(RowReplay):
     Attributes:
         length: T, steps in a sequence; it holds T + 1 timesteps.
         period: steps between the beginnings of two sequences; below `length` they overlap.
+        burn_in: steps at a sequence's head that are no more than context, to bring recurrent state up to date; the
+            first sequence has padding there. The other `length - burn_in` leave no step out.
         discount: gamma of one step; `batch.discount` arrives complete.
         cross_episodes: whether a sequence goes on into the next episode, as unrolls of a fixed length do. Otherwise the
             last sequence of an episode is padded. See `types.Sequence` for how either is marked.
@@ -35,15 +37,18 @@ class SequenceReplay(RowReplay):
     period: int
     discount: float
     cross_episodes: bool
+    burn_in: int = 0
     state: Tree = ()
 
     def __post_init__(self):
         super().__post_init__()
         self._at_least_one("length", "period")
-        if self.period > self.length:
+        if not 0 <= self.burn_in < self.length:
+            raise UsageError(f"burn_in is {self.burn_in}: it must lie in [0, {self.length - 1}], below length.")
+        if self.period > (most := self.length - self.burn_in):
             raise UsageError(
-                f"period is {self.period}: sequences of {self.length} steps would leave steps out; give at most "
-                f"{self.length}."
+                f"period is {self.period}: sequences of {most} steps, apart from burn_in, would leave steps out; give "
+                f"at most {most}."
             )
         if not 0 <= self.discount <= 1:
             raise UsageError(f"discount is {self.discount}: it must lie in [0, 1].")
@@ -60,6 +65,7 @@ class SequenceReplay(RowReplay):
             period=self.period,
             discount=self.discount,
             cross_episodes=self.cross_episodes,
+            burn_in=self.burn_in,
             keeps_state=bool(tree.flatten(self.state)),
         )
 

@@ -23,29 +23,41 @@ class UnrollStore:
     Slots have clocks of their own, so that any of them may be told of a step without the others. A sequence of `length`
     steps begins every `period` steps: of the episode, or, with `cross_episodes`, of the slot's timeline, whatever
     episodes it goes through. What is cut short (an episode's end, or `flush`) is padded with zeros, and is left out if
-    all its steps are in the sequence before it.
+    all its steps are in the sequence before it. The first `burn_in` steps of a sequence are context of the others: a
+    step that has no steps before it, an episode's or timeline's first, has padding in their place.
 
-    The recurrent state is kept at the first step of every sequence, as it was before that step was taken.
+    The recurrent state is kept at the first timestep of every sequence, as it was before the policy was given it; for
+    one that begins with padding, at the first timestep after.
 
     Args:
         slots: S.
         length: T, steps in a sequence.
-        period: steps between the beginnings of two, at most `length`.
+        period: steps between the beginnings of two, at most `length - burn_in`.
         discount: gamma.
         cross_episodes: see above; otherwise no sequence holds steps of two episodes.
+        burn_in: see above.
         keeps_state: whether the recurrent state is kept.
     """
 
     def __init__(
-        self, slots: int, *, length: int, period: int, discount: float, cross_episodes: bool, keeps_state: bool
+        self,
+        slots: int,
+        *,
+        length: int,
+        period: int,
+        discount: float,
+        cross_episodes: bool,
+        burn_in: int = 0,
+        keeps_state: bool = False,
     ):
         self._length, self._period, self._gamma, self._cross = length, period, discount, cross_episodes
+        self._burn_in = burn_in
         self.keeps_state = keeps_state
         """Whether `step` has to be given the policy's state."""
         self._ring = length + 1  # timesteps from the first of the oldest unfinished sequence to the newest
         self._open = -(-length // period)  # sequences unfinished at a time
         # Clocks: the newest timestep's tick (-1: none), that of the oldest unfinished sequence's first timestep, and
-        # that from which beginnings are counted.
+        # that of the first timestep there is for it: of the timeline, or of the episode.
         self._now = np.full(slots, -1, np.int64)
         self._start = np.zeros(slots, np.int64)
         self._origin = np.zeros(slots, np.int64)
@@ -61,7 +73,8 @@ class UnrollStore:
 
     def begin(self, slots: np.ndarray, timestep: dm_env.TimeStep) -> None:
         """Starts timelines with timesteps `[K]`, of distinct slots `[K]`; what they had unfinished is forgotten."""
-        self._now[slots] = self._start[slots] = self._origin[slots] = 0
+        self._now[slots] = self._origin[slots] = 0
+        self._start[slots] = -self._burn_in
         self._record(slots, timestep)
 
     def step(
@@ -81,9 +94,8 @@ class UnrollStore:
             The sequences that are now finished, `[M, T, ...]` with the extras, or None.
         """
         now = self._now[slots]
-        begun, phase = np.divmod(now - self._origin[slots], self._period)
-        if self.keeps_state and not phase.all():
-            self._keep_state(slots, begun % self._open, phase == 0, state)
+        if self.keeps_state:
+            self._keep_state(slots, now - self._origin[slots], state)
         taken = tree.flatten((action, extras))
         if not self._taken:
             self._taken = [self._make(self._ring, x) for x in taken]
@@ -102,12 +114,13 @@ class UnrollStore:
         finished = self._finish(slots[due])
         self._start[slots[full]] += self._period
         if not self._cross:
-            self._start[slots[ended]] = self._origin[slots[ended]] = now[ended] + 1
+            self._origin[slots[ended]] = now[ended] + 1
+            self._start[slots[ended]] = now[ended] + 1 - self._burn_in
         return finished
 
     def flush(self, slots: np.ndarray) -> Sequence | None:
         """Ends the timelines of slots `[K]` where they are; returns their unfinished sequences, as `step` does."""
-        due = slots[self._now[slots] > self._start[slots]]
+        due = slots[self._now[slots] > self._origin[slots]]
         finished = self._finish(due) if len(due) else None
         self._now[slots] = -1
         return finished
@@ -128,42 +141,49 @@ class UnrollStore:
         self._reward[slots, place] = timestep.reward
         self._discount[slots, place] = timestep.discount
 
-    def _keep_state(self, slots: np.ndarray, place: np.ndarray, begins: np.ndarray, state: Tree) -> None:
+    def _keep_state(self, slots: np.ndarray, age: np.ndarray, state: Tree) -> None:
+        """Keeps the state of slots whose newest timestep is `age` steps from the first, if sequences begin there."""
+        sequence, phase = np.divmod(age + self._burn_in, self._period)
+        fresh, begins = age == 0, phase == 0
+        if not (fresh | begins).any():
+            return
         leaves = tree.flatten(state)
         if not self._state:
             self._state = [self._make(self._open, x) for x in leaves]
             self._structures["state"] = tree.map_structure(lambda _: None, state)
-        for ring, value in zip(self._state, leaves, strict=True):
-            ring[slots[begins], place[begins]] = np.asarray(value)[begins]
+        for ring, leaf in zip(self._state, leaves, strict=True):
+            value = np.asarray(leaf)
+            ring[slots[begins], sequence[begins] % self._open] = value[begins]
+            ring[slots[fresh]] = value[fresh][:, None]  # those that begin with padding too
 
     def _finish(self, slots: np.ndarray) -> Sequence | None:
         """Returns the oldest unfinished sequences of slots `[M]`, as far as they have come, but for those whose steps
         have all been in the one before.
         """
         start, origin = self._start[slots], self._origin[slots]
-        time = np.arange(self._ring)
-        place = (start[:, None] + time) % self._ring  # [M, T + 1] where each timestep lies
-        there = time <= (self._now[slots] - start)[:, None]
+        sequence, time = (start - origin + self._burn_in) // self._period, np.arange(self._ring)
+        tick = start[:, None] + time  # [M, T + 1]
+        place = tick % self._ring
+        there = (tick >= origin[:, None]) & (tick <= self._now[slots, None])
         kinds = np.where(there, self._step_type[slots[:, None], place], _LAST)
         mask = there[:, 1:] & (kinds[:, :-1] != _LAST)
-        known = np.where(start > origin, self._length - self._period, 0)  # steps that the one before had
+        known = np.where(sequence > 0, self._length - self._period, 0)  # steps that the one before had
         kept = (mask & (time[:-1] >= known[:, None])).any(axis=1)
         if not kept.any():
             return None
-        slots, start, origin, place = slots[kept], start[kept], origin[kept], place[kept]
+        slots, sequence, place = slots[kept], sequence[kept] % self._open, place[kept]
         there, kinds, mask = there[kept], kinds[kept], mask[kept]
         rows = slots[:, None]
         short = not there.all()
 
         def of(name: str, rings: list[np.ndarray], steps: int) -> Tree:
             leaves = [ring[rows, place[:, :steps]] for ring in rings]
+            missing = ~there if steps == self._ring else ~(there[:, :-1] & there[:, 1:])
             for leaf in leaves if short else ():
-                # A step is there if the timestep after it is.
-                leaf[~there[:, self._ring - steps :]] = 0
+                leaf[missing] = 0
             return tree.unflatten_as(self._structures[name], leaves)
 
         action, extras = of("taken", self._taken, self._length)
-        sequence = (start - origin) // self._period % self._open
         return Sequence(
             observation=of("observation", self._observation, self._ring),
             reward=np.where(there, self._reward[rows, place], np.float32(0)),

@@ -57,32 +57,37 @@ def naive(line: Timeline, b: int, replay: SequenceReplay) -> list[dict]:
     found = []
     for begin, end in stretches:
         held = begin  # no sequence yet holds steps from here on
-        for start in range(begin, end, replay.period):
+        for start in range(begin - replay.burn_in, end, replay.period):
             stop = min(start + replay.length, end)
             if any(kinds[t] != LAST for t in range(held, stop)):
-                found.append(naive_sequence(line, b, replay, start, stop))
+                found.append(naive_sequence(line, b, replay, start, begin, stop))
             held = stop
             if stop < start + replay.length:
                 break
     return found
 
 
-def naive_sequence(line: Timeline, b: int, replay: SequenceReplay, start: int, stop: int) -> dict:
-    """A sequence's fields, step by step, with zeros after its end."""
-    ticks = range(start, stop + 1)
-    missing = replay.length - (stop - start)
+def naive_sequence(line: Timeline, b: int, replay: SequenceReplay, start: int, begin: int, stop: int) -> dict:
+    """A sequence's fields, step by step, with zeros where it has none: before tick `begin`, and after `stop`."""
+    ticks = range(max(start, begin), stop + 1)
+    before, after = max(0, begin - start), start + replay.length - stop
     taken = [line.step_type[t, b] != LAST for t in ticks[:-1]]
-    discounts = [replay.discount * line.discount[t + 1, b] * real for t, real in zip(ticks, taken, strict=False)]
+
+    def padded(values: list) -> list:
+        return [0] * before + values + [0] * after
+
     return {
-        "env": [b] * len(ticks) + [0] * missing,
-        "tick": [t + line.first_tick for t in ticks] + [0] * missing,
-        "reward": [line.reward[t, b] for t in ticks] + [0] * missing,
-        "first": [line.step_type[t, b] == FIRST for t in ticks] + [False] * missing,
-        "action": [line.actions[t, b] for t in ticks[:-1]] + [0] * missing,
-        "extras": [line.extras(t)["place"][b] for t in ticks[:-1]] + [0] * missing,
-        "discount": discounts + [0] * missing,
-        "mask": [float(real) for real in taken] + [0] * missing,
-        "state": state_at(line, start).count[b],
+        "env": padded([b] * len(ticks)),
+        "tick": padded([t + line.first_tick for t in ticks]),
+        "reward": padded([line.reward[t, b] for t in ticks]),
+        "first": padded([line.step_type[t, b] == FIRST for t in ticks]),
+        "action": padded([line.actions[t, b] for t in ticks[:-1]]),
+        "extras": padded([line.extras(t)["place"][b] for t in ticks[:-1]]),
+        "discount": padded(
+            [replay.discount * line.discount[t + 1, b] * real for t, real in zip(ticks, taken, strict=False)]
+        ),
+        "mask": padded([float(real) for real in taken]),
+        "state": state_at(line, ticks[0]).count[b],
     }
 
 
@@ -113,8 +118,8 @@ def read(batch: Sequence) -> list[dict]:
 
 def assert_sequences(got: list[dict], expected: list[dict]) -> None:
     """Checks that each environment's sequences are those expected, in their order, none lost and none twice."""
-    for b in {sequence["env"][0] for sequence in [*got, *expected]}:
-        mine, wanted = ([s for s in sequences if s["env"][0] == b] for sequences in (got, expected))
+    for b in {max(sequence["env"]) for sequence in [*got, *expected]}:
+        mine, wanted = ([s for s in sequences if max(s["env"]) == b] for sequences in (got, expected))
         assert len(mine) == len(wanted)
         for one, other in zip(mine, wanted, strict=True):
             for name in other:
@@ -146,9 +151,9 @@ def servers():
 
 
 @settings(max_examples=60, deadline=None)
-@given(timelines(), st.sampled_from([1, 2, 3, 5, 8]), st.integers(1, 8), st.booleans())
-def test_a_table_gets_what_a_list_would_hold(servers, lines, length, period, cross):
-    replay = make(length=length, period=min(length, period), cross_episodes=cross)
+@given(timelines(), st.sampled_from([1, 2, 3, 5, 8]), st.integers(1, 8), st.integers(0, 4), st.booleans())
+def test_a_table_gets_what_a_list_would_hold(servers, lines, length, period, burn_in, cross):
+    replay = make(**sizes(length, period, burn_in), cross_episodes=cross)
     server = servers(replay)
     writer = replay.writer(server.client, lines[0].num_envs)
     for line in lines:
@@ -165,9 +170,10 @@ def test_a_table_gets_what_a_list_would_hold(servers, lines, length, period, cro
 
 
 @settings(max_examples=40, deadline=None)
-@given(timelines(), st.sampled_from([1, 3, 8]), st.integers(1, 8), st.booleans())
-def test_every_step_is_in_a_sequence_and_only_real_ones_count(lines, length, period, cross):
-    replay = make(length=length, period=min(length, period), cross_episodes=cross)
+@given(timelines(), st.sampled_from([1, 3, 8]), st.integers(1, 8), st.integers(0, 4), st.booleans())
+def test_every_step_is_in_a_sequence_and_only_real_ones_count(lines, length, period, burn_in, cross):
+    replay = make(**sizes(length, period, burn_in), cross_episodes=cross)
+    burn_in = replay.burn_in
     slots = np.arange(lines[0].num_envs)
     store = replay.store(len(slots))
     finished = []
@@ -180,12 +186,13 @@ def test_every_step_is_in_a_sequence_and_only_real_ones_count(lines, length, per
     finished.append(store.flush(slots))
     counted: dict[tuple[float, float], int] = {}
     for sequence in filter(None, finished):
-        assert sequence.mask.any(axis=1).all()
+        assert sequence.mask[:, burn_in:].any(axis=1).all()
         for name in ("discount", "action"):
             nothing = getattr(sequence, name)[~(sequence.mask.astype(bool))]
             assert name == "action" or not nothing.any()
         assert not sequence.reward[:, 1:][sequence.mask == 0].any()
-        for b, t in sequence.observation["place"][:, :-1][sequence.mask == 1].tolist():
+        place = sequence.observation["place"][:, burn_in:-1]
+        for b, t in place[sequence.mask[:, burn_in:] == 1].tolist():
             counted[b, t] = counted.get((b, t), 0) + 1
     steps = {
         (b, t + line.first_tick)
@@ -195,7 +202,7 @@ def test_every_step_is_in_a_sequence_and_only_real_ones_count(lines, length, per
         if line.step_type[t, b] != LAST
     }
     assert set(counted) == steps
-    if replay.period == length:
+    if replay.period == length - burn_in:
         assert set(counted.values()) <= {1}
 
 
@@ -243,6 +250,12 @@ def test_slots_have_clocks_of_their_own(lines, length, cross, seed):
     assert_sequences(got, [s for b in range(line.num_envs) for s in naive(line, b, replay)])
 
 
+def sizes(length: int, period: int, burn_in: int) -> dict[str, int]:
+    """What of these numbers fits together."""
+    burn_in = min(burn_in, length - 1)
+    return {"length": length, "period": min(period, length - burn_in), "burn_in": burn_in}
+
+
 def of_kinds(*kinds: str) -> Timeline:
     """A timeline of one environment; rewards are the ticks, and the environment's discounts 1 on the way."""
     line = Timeline(np.array(kinds)[:, None], 0)
@@ -287,6 +300,19 @@ def test_padding_by_hand(serve, end, discount):
     np.testing.assert_array_equal(batch.mask.T, [[1, 1, 1], [1, 1, 0], [1, 0, 0]])
     np.testing.assert_array_equal(batch.discount.T, [[0.5] * 3, [0.5, discount, 0], [0.5, 0, 0]])
     np.testing.assert_array_equal(batch.state.count, [0, 200, 500])
+
+
+def test_burn_in_by_hand(serve):
+    # An episode of four steps, then one of the next; two steps after two of burn-in.
+    line = of_kinds("go", "go", "go", "go", "terminate", "go", "go")
+    batch = written(line, serve, length=4, period=2, burn_in=2)
+    np.testing.assert_array_equal(
+        batch.observation["place"][..., 1].T, [[0, 0, 0, 1, 2], [0, 1, 2, 3, 4], [0, 0, 5, 6, 0]]
+    )
+    np.testing.assert_array_equal(batch.first.T, [[0, 0, 1, 0, 0], [1, 0, 0, 0, 0], [0, 0, 1, 0, 0]])
+    np.testing.assert_array_equal(batch.mask.T, [[0, 0, 1, 1], [1, 1, 1, 1], [0, 0, 1, 0]])
+    np.testing.assert_array_equal(batch.discount.T, [[0, 0, 0.5, 0.5], [0.5, 0.5, 0.5, 0], [0, 0, 0.5, 0]])
+    np.testing.assert_array_equal(batch.state.count, [0, 0, 500])
 
 
 def test_nothing_is_stored_that_wasnt_asked_for(serve):
@@ -384,7 +410,10 @@ def test_a_shards_part():
     [
         ({"length": 0}, "length is 0: it must be at least 1."),
         ({"period": 0}, "period is 0: it must be at least 1."),
-        ({"period": 5}, "period is 5: sequences of 4 steps would leave steps out; give at most 4."),
+        ({"period": 5}, "period is 5: sequences of 4 steps, .*, would leave steps out; give at most 4."),
+        ({"period": 4, "burn_in": 1}, "period is 4: sequences of 3 steps, apart from burn_in, would leave steps out"),
+        ({"burn_in": 4, "period": 1}, r"burn_in is 4: it must lie in \[0, 3\], below length."),
+        ({"burn_in": -1}, "burn_in is -1: it must lie in"),
         ({"discount": 1.5}, r"discount is 1.5: it must lie in \[0, 1\]."),
         ({"batch_size": 0}, "batch_size is 0: it must be at least 1."),
         ({"order": "prioritized", "limit": NO_LIMIT}, "needs the first priority of new sequences"),
