@@ -56,6 +56,8 @@ SETTINGS: dict[str, Setting] = {
     "dqn-cartpole": Setting("dqn", "gym:CartPole-v1", 100_000, 8, "median", 475.0),
     "dqn-cartpole-program": Setting("dqn", "gym:CartPole-v1", 100_000, 2, "median", 475.0, actors=4),
     "dqn-catch": Setting("dqn", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
+    "apex-cartpole": Setting("apex", "gym:CartPole-v1", 100_000, 2, "median", 475.0, actors=4),
+    "apex-catch": Setting("apex", "bsuite:catch/0", 40_000, 2, "mean", 0.9, actors=4),
     # The published agent would only fill its replay in these steps: here it learns after the first thousand.
     "dqn-pong-smoke": Setting(
         "dqn",

@@ -30,7 +30,7 @@ def make_policy(network: hk.Transformed, config: ApexConfig) -> Policy:
 def first_priority(reward: Array, discount: Array, extras_tm1: Tree, extras_t: Tree, *, offset: float) -> Array:
     """Returns the first priorities `[M]` of new transitions, by the values their actor had anyway.
 
-    p = |R_t + gamma_t * max_a q(o_t, a) - q(o_tm1, a_tm1)| + offset   (Horgan et al. 2018, algorithm 1, line 9)
+    p = |R_t + gamma_t * max_a q(o_t, a) - q(o_tm1, a_tm1)| + offset   (Horgan et al. 2018, algorithm 1, line 10)
 
     Each value is by the parameters that the actor had at that step.
 
