@@ -69,4 +69,10 @@ SETTINGS: dict[str, Setting] = {
         config={"min_replay_size": "1000", "max_replay_size": "5000"},
         parts=2,
     ),
+    "sac-pendulum": Setting("sac", "gym:Pendulum-v1", 20_000, 1, "median", -200.0),
+    "td3-pendulum": Setting("td3", "gym:Pendulum-v1", 20_000, 1, "median", -200.0),
+    "sac-swingup": Setting("sac", "dmc:cartpole/swingup", 100_000, 1, "median", 750.0, 20_000, 10),
+    "td3-swingup": Setting("td3", "dmc:cartpole/swingup", 100_000, 1, "median", None, 20_000, 10),
+    "sac-reacher": Setting("sac", "dmc:reacher/easy", 100_000, 1, "median", None, 20_000, 10),
+    "sac-walker": Setting("sac", "dmc:walker/walk", 200_000, 1, "median", None, 40_000, 10),
 }
