@@ -19,6 +19,7 @@ SECTIONS = {
     "writer": "environment steps a second into Reverb",
     "dataset": "batches a second out of it",
     "learner": "SGD steps a second",
+    "continuous": "SGD steps a second of the agents of continuous control",
     "acting": "environment steps a second of the loop",
     "training": "environment steps a second of whole runs",
 }

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import acme.specs
@@ -24,8 +24,8 @@ from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.types import EnvironmentSpec, Sample
 from acme_ext.utils import compiling
 from benchmarks import cartpole
-from benchmarks.measure import Contestant, best, rates
-from benchmarks.report import Figure, against, figure
+from benchmarks.measure import Contestant, Rate, best, rates
+from benchmarks.report import Figure, Reference, against, figure
 from benchmarks.tables import fill, reader
 
 _GOAL = 0.8  # of the bare step
@@ -51,19 +51,25 @@ def measure(setting: Setting, seconds: float, rounds: int) -> list[Figure]:
     """Measures one setting."""
     with contextlib.ExitStack() as stack:
         measured = rates(_contestants(stack, setting), seconds, rounds)
-    bare = best([rate for name, rate in measured.items() if name.startswith("bare")])
-    plain = best([rate for name, rate in measured.items() if name.startswith("plain")])
     figures = []
     for source in ("resident batch", "Reverb"):
         ours = measured[source]
-        references = [
-            against(ours, "bare step, resident batch, compiled as ours", bare, _GOAL),
-            against(ours, "bare step, resident batch, plain jax.jit", plain),
-        ]
+        references = beside_bare(ours, measured)
         if source == "Reverb":
             references.append(against(ours, "the dataset alone, batches", measured["dataset"]))
         figures.append(figure("learner", f"Learner, {setting.name}, {source}", "SGD steps/s", ours, references))
     return figures
+
+
+def beside_bare(ours: Rate, measured: Mapping[str, Rate]) -> list[Reference]:
+    """Returns what a learner is held against: the fastest of the contestants named `bare ...`, and of `plain ...`."""
+    bare, plain = (
+        best([rate for name, rate in measured.items() if name.startswith(kind)]) for kind in ("bare", "plain")
+    )
+    return [
+        against(ours, "bare step, resident batch, compiled as ours", bare, _GOAL),
+        against(ours, "bare step, resident batch, plain jax.jit", plain),
+    ]
 
 
 def settings() -> list[Setting]:
@@ -98,7 +104,7 @@ def _contestants(stack: contextlib.ExitStack, setting: Setting) -> dict[str, Con
             core, batches, replay.decode, jax.random.key(0), batch_size=replay.batch_size, steps_per_call=count
         )
         stack.callback(made.close)
-        return _learner(made, count)
+        return stepping(made, count)
 
     alone = replay.dataset(server.client, builder.sgd_steps_per_call)
     stack.callback(alone.close, wake=True)
@@ -109,13 +115,15 @@ def _contestants(stack: contextlib.ExitStack, setting: Setting) -> dict[str, Con
     }
     unroll = compiling.is_convolutional(jax.jit(core.init)(jax.random.key(0)))
     for count in setting.fused:
-        sample = _resident(replay, raw, count)
-        contestants[f"bare {count}"] = _bare(core, sample, count, compiling.jit, unroll=unroll)
-        contestants[f"plain {count}"] = _bare(core, sample, count, jax.jit, unroll=unroll)
+        sample = resident(replay, raw, count)
+        contestants[f"bare {count}"] = bare(core, sample, count, compiling.jit, unroll=unroll)
+        contestants[f"plain {count}"] = bare(core, sample, count, jax.jit, unroll=unroll)
     return contestants
 
 
-def _learner(learner: Learner, steps: int) -> Contestant:
+def stepping(learner: Learner, steps: int) -> Contestant:
+    """Returns the learner's calls, of `steps` SGD steps each."""
+
     def work() -> int:
         learner.step()
         return steps
@@ -123,7 +131,7 @@ def _learner(learner: Learner, steps: int) -> Contestant:
     return Contestant(work, finish=lambda: jax.block_until_ready(learner.save()), prepare=learner.step)
 
 
-def _resident(replay: TransitionReplay, raw: RawBatch, count: int) -> Sample:
+def resident(replay: TransitionReplay, raw: RawBatch, count: int) -> Sample:
     """Returns `count` unpacked batches `[count, B, ...]` on the device."""
     size = replay.batch_size
     chosen = np.arange(count * size) % len(raw.rows)
@@ -131,7 +139,7 @@ def _resident(replay: TransitionReplay, raw: RawBatch, count: int) -> Sample:
     return jax.device_put(jax.tree.map(lambda x: x.reshape(count, size, *x.shape[1:]), sample))
 
 
-def _bare(core: LearnerCore, batches: Sample, count: int, jit: Callable, *, unroll: bool) -> Contestant:
+def bare(core: LearnerCore, batches: Sample, count: int, jit: Callable, *, unroll: bool) -> Contestant:
     """Returns the core's step and nothing else, `count` of them fused in a call."""
 
     def step(state: Any, sample: Sample) -> tuple[Any, Any]:

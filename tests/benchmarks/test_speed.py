@@ -1,5 +1,6 @@
 """Each section of the speed benchmark, as small as it can be; nothing is said of the speeds."""
 
+import dataclasses
 import json
 import math
 
@@ -48,6 +49,20 @@ def test_learner():
     figures = learner.measure(small._replace(fused=(1, 2)), 0.001, 1)
     check(figures, 2)
     assert all(figure.references[0].goal == 0.8 for figure in figures)
+
+
+def test_continuous():
+    from benchmarks.sections import continuous
+
+    of = {builder.name: builder for builder in continuous.agents()}
+    assert {"sac", "td3"} <= set(of)
+    assert not {"dqn", "apex"} & set(of)
+    config = dataclasses.replace(of["td3"].config, hidden_sizes=(8,), batch_size=16, sgd_steps_per_call=2)
+    small = dataclasses.replace(of["td3"], config=config)
+    found = continuous.measure(small, 0.001, 1)
+    check([found], 1)
+    assert [reference.goal for reference in found.references] == [0.8, None]
+    assert "td3, batch 16" in found.name
 
 
 def test_the_images_are_of_their_spec():
