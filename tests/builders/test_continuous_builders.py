@@ -47,7 +47,7 @@ class Dials(dm_env.Environment):
         return dm_env.termination(-float(np.mean((action - self.best) ** 2)), self._observation())
 
     def _observation(self) -> dict[str, np.ndarray]:
-        return {"velocity": np.ones(2, np.float32), "height": np.float32(0.5)}
+        return {"velocity": np.ones(2, np.float32), "height": np.array(0.5, np.float32)}
 
     def observation_spec(self) -> dict[str, specs.Array]:
         return {"velocity": specs.Array((2,), np.float32), "height": specs.Array((), np.float32)}
@@ -106,13 +106,14 @@ def no_curves(monkeypatch):
 @pytest.mark.parametrize("name", AGENTS)
 def test_actions_are_in_the_bounds_cover_them_and_are_learned_from_in_the_agents_units(name, tmp_path):
     # A learner that took the replay's actions for its own would find the best of the first dial beyond its range.
-    trained, evaluated = [], []
+    trained: list[np.ndarray] = []
+    evaluated: list[np.ndarray] = []
     run(name, lambda seed, evaluation: Dials(evaluated if evaluation else trained), 2_500, tmp_path)
-    trained, evaluated = np.array(trained), np.array(evaluated)
-    assert trained.min() >= LOW
-    assert trained.max() <= HIGH
-    np.testing.assert_allclose(trained.min(0), LOW, atol=0.1)
-    np.testing.assert_allclose(trained.max(0), HIGH, atol=0.1)
+    least, most = np.min(trained, axis=0), np.max(trained, axis=0)
+    assert least.min() >= LOW
+    assert most.max() <= HIGH
+    np.testing.assert_allclose(least, LOW, atol=0.1)
+    np.testing.assert_allclose(most, HIGH, atol=0.1)
     np.testing.assert_allclose(evaluated, np.tile(Dials.best, (10, 1)), atol=0.3)
 
 

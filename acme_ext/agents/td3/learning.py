@@ -78,9 +78,8 @@ def make_core(networks: Networks, config: TD3Config, bounds: Bounds, observation
         def update() -> tuple[Trained, Params, Params, Array]:
             first = jax.tree.map(lambda leaf: leaf[0], critics.params)
             policy, of_policy = sgd_step(policy_loss, optimizer, state.policy, first, batch.observation)
-            target_policy, target_critics = optax.incremental_update(
-                (policy.params, critics.params), (state.target_policy, state.target_critics), config.target_rate
-            )
+            target_policy = optax.incremental_update(policy.params, state.target_policy, config.target_rate)
+            target_critics = optax.incremental_update(critics.params, state.target_critics, config.target_rate)
             return policy, target_policy, target_critics, of_policy.gradient_norm
 
         def wait() -> tuple[Trained, Params, Params, Array]:
