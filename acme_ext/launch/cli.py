@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from acme_ext.errors import RunError, UsageError
+from acme_ext.launch import interrupt
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,12 +67,19 @@ def _parser() -> argparse.ArgumentParser:
         help="where the nodes of a program run (processes); implies --actors 1",
     )
     train.add_argument("--replay-shards", type=_count, default=1, metavar="N", help="of a program (%(default)s)")
+    train.add_argument("--evaluators", type=_count, default=1, metavar="N", help="of a program (%(default)s)")
+    train.add_argument(
+        "--accelerated",
+        default="learner",
+        metavar="NODES",
+        help="which of a program's nodes see accelerators, of learner,evaluator,actor (%(default)s)",
+    )
     train.add_argument(
         "--restart",
         type=int,
         default=0,
         metavar="N",
-        help="times that a program's actors and evaluator are started again",
+        help="times that a program's actors and evaluators are started again",
     )
     train.add_argument(
         "--open-ports", action="store_true", help="let the network reach a program's ports: whoever does can run code"
@@ -150,12 +158,17 @@ def experiment_from(options: argparse.Namespace) -> Any:
 
 
 def _train(options: argparse.Namespace) -> int:
-    experiment = experiment_from(options)
-    if options.actors or options.on:
+    program = bool(options.actors or options.on)
+    with interrupt.at_once():
+        experiment = experiment_from(options)
+        from acme_ext.launch import distributed, local  # noqa: F401
+        from acme_ext.replay import server
+
+        if not program or options.on == "threads":
+            server.import_libraries()
+    if program:
         result = _run_program(experiment, options)
     else:
-        from acme_ext.launch import local
-
         result = local.run(experiment, fresh=options.fresh, quiet=options.quiet)
     if result.stopped_by is not None:
         print(f"stopped at step {result.environment_steps:,}; the same command goes on. {result.run_dir}")
@@ -172,19 +185,27 @@ def _run_program(experiment: Any, options: argparse.Namespace) -> Any:
     from acme_ext.launch import distributed
     from acme_ext.launch.program import Topology
 
-    return distributed.run_program(
-        experiment,
-        Topology(options.actors or 1, options.replay_shards),
-        fresh=options.fresh,
-        quiet=options.quiet,
-        on=options.on or "processes",
-        restarts=options.restart,
-        private=not options.open_ports,
-    )
+    on = options.on or "processes"
+    accelerated = tuple(name.strip() for name in options.accelerated.split(",") if name.strip())
+    try:
+        return distributed.run_program(
+            experiment,
+            Topology(options.actors or 1, options.replay_shards, options.evaluators, accelerated),
+            fresh=options.fresh,
+            quiet=options.quiet,
+            on=on,
+            restarts=options.restart,
+            private=not options.open_ports,
+        )
+    except KeyboardInterrupt:
+        if on == "threads":
+            os._exit(128 + signal.SIGINT)  # with nodes at work in its threads, the interpreter can't end in good order
+        raise
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from acme_ext.launch.evaluation import evaluate_run
+    with interrupt.at_once():
+        from acme_ext.launch.evaluation import evaluate_run
 
     score = evaluate_run(options.run, options.episodes)
     print(f"evaluation  {_say_score(score)}")

@@ -1,6 +1,7 @@
 """Running an experiment as a program, from Python in one call."""
 
 import json
+import math
 import os
 import pathlib
 import signal
@@ -8,20 +9,22 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from typing import Any
 
 import numpy as np
 
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch import threads
+from acme_ext.launch import processes, threads
 from acme_ext.launch.evaluation import Score
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.forks import Options
 from acme_ext.launch.local import Result
 from acme_ext.launch.program import SERVERS, Topology, make
-from acme_ext.launch.supervisor import STOP_SIGNALS
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils.rundir import RunDirectory
+
+_SAME_WISH_S = 0.25  # `timeout` signals a command, and then its process group
 
 
 def run_program(
@@ -72,14 +75,17 @@ def _run_processes(
     logs = pathlib.Path(experiment.directory).absolute() / "logs" / "nodes"
 
     def load() -> tuple[Any, tuple[str, ...], Options]:
-        return make(experiment, topology, fresh=fresh, quiet=quiet), SERVERS, Options(logs, restarts)
+        # The learner takes what the others leave.
+        share = max(1, len(os.sched_getaffinity(0)) // (topology.actors + topology.evaluators))
+        options = Options(logs, restarts, topology.accelerated, {"actor": share, "evaluator": share})
+        return make(experiment, topology, fresh=fresh, quiet=quiet), SERVERS, options
 
     with tempfile.TemporaryFile(prefix="acme-ext-") as file:
         cloudpickle.dump((private, cloudpickle.dumps(load)), file)
         file.seek(0)
-        line = [sys.executable, "-m", "acme_ext.launch.supervisor", str(file.fileno()), str(os.getpid())]
+        line = [sys.executable, "-m", "acme_ext.launch.keeper", str(file.fileno()), str(os.getpid())]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*processes.WISHES, *processes.WISHES.values()])
         try:
             process = subprocess.Popen(line, env=environment, pass_fds=[file.fileno()])
         finally:
@@ -88,14 +94,18 @@ def _run_processes(
 
 
 def _wait(process: subprocess.Popen) -> int:
-    """Waits for the supervisor; signals are passed on to it, and it decides."""
+    """Waits for the keeper; wishes to stop are passed on, and the supervisor decides."""
     if threading.current_thread() is not threading.main_thread():
         return process.wait()
+    passed_on = -math.inf
 
     def pass_on(number: int, frame: Any) -> None:
-        process.send_signal(number)
+        nonlocal passed_on
+        if time.monotonic() - passed_on > _SAME_WISH_S:
+            passed_on = time.monotonic()
+            process.send_signal(processes.WISHES[signal.Signals(number)])
 
-    previous = {number: signal.signal(number, pass_on) for number in STOP_SIGNALS}
+    previous = {number: signal.signal(number, pass_on) for number in processes.STOP_SIGNALS}
     try:
         return process.wait()
     finally:

@@ -1,7 +1,7 @@
 """Evaluating a policy on environments of its own."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import acme.core
@@ -56,8 +56,13 @@ class Evaluator:
         """Steps taken in all evaluations so far, which shows that one is alive."""
         self._actors: dict[int, Any] = {}  # by number of environments, so that each is compiled once
 
-    def evaluate(self, episodes: int) -> Score:
-        """Runs `episodes` episodes, as many in each environment, so that short ones are not favoured."""
+    def evaluate(self, episodes: int, on_step: Callable[[], None] = lambda: None) -> Score:
+        """Runs `episodes` episodes, as many in each environment, so that short ones are not favoured.
+
+        Args:
+            episodes: how many.
+            on_step: called after each step of all environments; may raise to end the evaluation, which then is none.
+        """
         num_envs = min(episodes, self._experiment.evaluation.num_envs)
         environment = self._experiment.make_environment(num_envs, evaluation=True)
         actor = self._actors.get(num_envs)
@@ -75,6 +80,7 @@ class Evaluator:
         try:
             while any(len(done) < q for done, q in zip(finished, quota, strict=True)):
                 self.steps += loop.step()
+                on_step()
         finally:
             environment.close()
         kept = [episode for done, q in zip(finished, quota, strict=True) for episode in done[:q]]

@@ -1,20 +1,22 @@
 """A program's nodes in the processes that the supervisor forks for them."""
 
-import ctypes
 import dataclasses
+import mmap
 import os
 import pathlib
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from acme_ext.errors import RunError, UsageError
+from acme_ext.launch import processes
 
 _FAILED = "acme-ext: this node failed."  # before a node's traceback in its log
 _LAST_LINES = 40
-_PR_SET_PDEATHSIG = 1
+_TELLING_S = 0.5  # until a node knows of a SIGTERM that went to the supervisor too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,11 +27,13 @@ class Options:
         logs: folder for the nodes' output.
         restarts: times that nodes which nobody dials are started again, in all, when they die.
         accelerated: groups of nodes that see accelerators; all others compute on the CPU.
+        threads: group -> threads that each of its nodes may compute with on the CPU; others take what there is.
     """
 
     logs: pathlib.Path
     restarts: int = 0
     accelerated: tuple[str, ...] = ("learner",)
+    threads: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def log_of(self, name: str) -> pathlib.Path:
         """Returns the file that a node's output goes to."""
@@ -50,17 +54,15 @@ def bind(program: Any, stopper: Callable[..., None], launch_type: str = "LOCAL_M
         node.bind_addresses()
 
 
-def die_with(parent: int) -> bool:
-    """Has the kernel kill this process when its parent, however it does, ends; returns whether the parent is alive."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    return os.getppid() == parent
+def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mmap.mmap, options: Options) -> int:
+    """Runs a node in the process that was forked for it; returns its exit code.
 
-
-def run_node(node: Any, group: str, name: str, supervisor: int, options: Options) -> int:
-    """Runs a node in the process that was forked for it; returns its exit code."""
-    if not die_with(supervisor):
+    Args:
+        interrupted: shared memory, not 0 from when the supervisor was asked to stop the program.
+    """
+    if not processes.tell_when_orphaned(supervisor, signal.SIGKILL):
         return 1
-    for number in (signal.SIGTERM, signal.SIGUSR2):
+    for number in (signal.SIGTERM, signal.SIGUSR2, processes.ORPHANED, *processes.WISHES.values()):
         signal.signal(number, signal.SIG_DFL)
     terminal = os.dup(2)
     log = os.open(options.log_of(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
@@ -70,15 +72,14 @@ def run_node(node: Any, group: str, name: str, supervisor: int, options: Options
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     if group == "coordinator":  # it alone speaks to the user
         sys.stderr = os.fdopen(terminal, "w", buffering=1)
-    if group not in options.accelerated:
-        import jax
-
-        jax.config.update("jax_platforms", "cpu")
-        # Acting is small work: a pool of threads in each process would only make them fight for the cores.
-        os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
+    _give_devices(group, options)
     from launchpad.launch import worker_manager
 
     worker_manager.WorkerManager(register_in_thread=True)
+    # Launchpad's word for a node to end is SIGTERM. Ours is another, so that this one can be told from a stray one.
+    stop: Any = signal.getsignal(signal.SIGTERM)
+    signal.signal(processes.STOP_NODE, lambda number, frame: stop(signal.SIGTERM, frame))
+    signal.signal(signal.SIGTERM, lambda number, frame: _end_unless(interrupted))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal: the supervisor decides
     try:
         node.function()
@@ -89,6 +90,35 @@ def run_node(node: Any, group: str, name: str, supervisor: int, options: Options
         os.write(2, f"{_FAILED}\n{said}".encode())
         return 1
     return 0
+
+
+def _give_devices(group: str, options: Options) -> None:
+    """Settles what this process computes on; JAX has been imported and has no device yet."""
+    if group in options.accelerated:
+        # Whoever came first would take the memory for all.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false" if len(options.accelerated) > 1 else "true")
+    else:
+        import jax
+
+        jax.config.update("jax_platforms", "cpu")
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # for what an environment brings along, too
+    if group in options.threads:
+        threads = str(options.threads[group])
+        os.environ["NPROC"] = threads  # by which XLA sizes its pool
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ.setdefault(name, threads)
+        if threads == "1":
+            os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
+
+
+def _end_unless(interrupted: mmap.mmap) -> None:
+    """Ends this process by a SIGTERM that it alone was sent; one that everybody was is the supervisor's to answer."""
+    end = time.monotonic() + _TELLING_S
+    while not interrupted[0]:
+        if time.monotonic() > end:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
 
 
 def last_words(log: pathlib.Path, start: int) -> str:

@@ -1,6 +1,7 @@
-"""Ctrl-C and SIGTERM as a wish to stop, which the run grants at its next good moment."""
+"""Ctrl-C and SIGTERM: a wish to stop, which the run grants at its next good moment."""
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -40,3 +41,18 @@ def graceful(report: Callable[[str], None]) -> Iterator[Interrupt]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """Ends the process at Ctrl-C, with exit code 130: for when libraries are imported, half of which would turn it into
+    an error of their own, and there is nothing to save.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -16,7 +16,7 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.launch.evaluation import Evaluator, Score
 from acme_ext.launch.experiment import Experiment, check
-from acme_ext.launch.interrupt import graceful
+from acme_ext.launch.interrupt import Interrupt, graceful
 from acme_ext.launch.meter import SampleMeter
 from acme_ext.launch.store import RunStore, hold, prepare, replay_folder
 from acme_ext.replay.server import ReplayServer
@@ -123,6 +123,7 @@ class _Run:
             on_episode=self._on_episode,
             observers=[observers(i) for i in range(experiment.num_envs)] if observers else (),
         )
+        self.on_policy = replay.in_order
         self.meter = SampleMeter(
             replay,
             replay.batch_size * builder.sgd_steps_per_call,
@@ -154,7 +155,7 @@ class _Run:
                 while self.steps < self.experiment.steps and not interrupt.requested:
                     self.loop.step()
                     self._learn()
-                    self._look_after()
+                    self._look_after(interrupt)
                 self.writer.flush()
                 self._learn(last=True)
             except Exception:
@@ -167,7 +168,10 @@ class _Run:
             self._save()
             if interrupt.requested:
                 return self._result(stopped_by=interrupt.signal)
-            score = self._evaluate(self.experiment.evaluation.final_episodes)
+            try:
+                score = self._evaluate(self.experiment.evaluation.final_episodes, interrupt)
+            except _InterruptedEvaluationError:
+                return self._result(stopped_by=interrupt.signal)
         self.store.rundir.write_evaluation({"environment_steps": self.steps, **score.to_json()})
         from acme_ext.utils import plots
 
@@ -176,16 +180,23 @@ class _Run:
         return self._result(score=score, curve=curve)
 
     def _learn(self, *, last: bool = False) -> None:
-        for _ in range(self.meter.due(self.writer.inserted, last=last)):
+        calls = self.meter.due(self.writer.inserted, last=last)
+        for _ in range(calls):
             self.learner.step()
+        if calls and self.on_policy:
+            self.actor.update(wait=True)  # otherwise the next action would still be the old policy's
 
-    def _look_after(self) -> None:
+    def _look_after(self, interrupt: Interrupt) -> None:
         """Does what is due: evaluates, logs, saves."""
         steps = self.steps
         if self.progress:
             self.progress.update(environment_steps=steps, learner_steps=self.learner.steps)
+        scheduled = self.next_evaluation
         if steps < self.experiment.steps and self._pass_evaluations():
-            self._evaluate(self.experiment.evaluation.episodes)
+            try:
+                self._evaluate(self.experiment.evaluation.episodes, interrupt)
+            except _InterruptedEvaluationError:
+                self.next_evaluation = scheduled  # the run that goes on from here makes it
         if time.monotonic() - self.logged_at >= _LOG_EVERY_S:
             self._log_learner()
         if self.store.checkpoints.due():
@@ -199,8 +210,12 @@ class _Run:
             due = True
         return due
 
-    def _evaluate(self, episodes: int) -> Score:
-        score = self.evaluator.evaluate(episodes)
+    def _evaluate(self, episodes: int, interrupt: Interrupt) -> Score:
+        def on_step() -> None:
+            if interrupt.requested:
+                raise _InterruptedEvaluationError
+
+        score = self.evaluator.evaluate(episodes, on_step)
         row = {"environment_steps": self.steps, "learner_steps": self.learner.steps, **score.row()}
         self.store.log("evaluator", row)
         if self.progress:
@@ -239,3 +254,7 @@ class _Run:
 
     def _result(self, *, score: Score | None = None, curve: Any = None, stopped_by: int | None = None) -> Result:
         return Result(self.store.rundir.path, self.steps, self.learner.steps, score, curve, stopped_by)
+
+
+class _InterruptedEvaluationError(Exception):
+    """An evaluation was given up because the run was asked to stop."""

@@ -1,8 +1,8 @@
 """An experiment as a Launchpad program.
 
-actors --rows--> replay shards --batches--> learner --parameters--> actors, evaluator
-   |                  ^----- priorities -------|                        |
-   +------------------------- reports to the coordinator ---------------+
+actors --rows--> replay shards --batches--> learner --parameters--> actors, evaluators
+   |                  ^----- priorities -------|                         |
+   +------------------------- reports to the coordinator ----------------+
 """
 
 import dataclasses
@@ -24,6 +24,9 @@ SERVERS = ("learner", "replay", "coordinator")
 """Groups of nodes that others dial, in the order in which they are stopped, after all others."""
 
 
+_COMPUTING = ("learner", "evaluator", "actor")
+
+
 @dataclasses.dataclass(frozen=True)
 class Topology:
     """How a program is spread out. The environments of an actor are the experiment's `num_envs`.
@@ -31,18 +34,27 @@ class Topology:
     Attributes:
         actors: processes (or threads) that step environments.
         replay_shards: Reverb servers that the replay is split over; actors write to them in turn.
+        evaluators: nodes that evaluate. An evaluation is made by whichever is free; with more of them, evaluations that
+            take longer than what lies between them are still made.
+        accelerated: kinds of nodes whose processes see accelerators, of `learner`, `evaluator` and `actor`; all others
+            compute on the CPU.
     """
 
     actors: int = 4
     replay_shards: int = 1
+    evaluators: int = 1
+    accelerated: tuple[str, ...] = ("learner",)
 
     def __post_init__(self):
-        if self.actors < 1 or self.replay_shards < 1:
-            raise UsageError("a program needs at least 1 actor and 1 replay shard.")
+        if min(self.actors, self.replay_shards, self.evaluators) < 1:
+            raise UsageError("a program needs at least 1 actor, 1 replay shard and 1 evaluator.")
         if self.replay_shards > self.actors:
             raise UsageError(
                 f"{self.replay_shards} replay shards need as many actors to write to them, and there are {self.actors}."
             )
+        for group in self.accelerated:
+            if group not in _COMPUTING:
+                raise UsageError(f"{group!r} can't be given accelerators, only {', '.join(_COMPUTING)}.")
 
 
 def make(experiment: Experiment, topology: Topology, *, fresh: bool = False, quiet: bool = False) -> lp.Program:
@@ -66,7 +78,9 @@ def make(experiment: Experiment, topology: Topology, *, fresh: bool = False, qui
     check(experiment, spec)
     shards = topology.replay_shards
     part = experiment.builder.make_replay(spec).split(shards)
-    rundir = prepare(experiment, fresh=fresh, arrangement={"program": dataclasses.asdict(topology)})
+    # What a run can only go on with: an actor's number is in its seeds, a shard's contents are in a checkpoint.
+    arrangement = {"actors": topology.actors, "replay_shards": shards}
+    rundir = prepare(experiment, fresh=fresh, arrangement={"program": arrangement})
     restored = RunCheckpoints(rundir, experiment.checkpoints, print).restore({})
     stored = replay_folder(restored)
 
@@ -79,11 +93,14 @@ def make(experiment: Experiment, topology: Topology, *, fresh: bool = False, qui
             for shard in range(shards)
         ]
     with program.group("coordinator"):
-        coordinator = program.add_node(lp.CourierNode(Coordinator, experiment, topology.actors, quiet))
+        coordinator = program.add_node(
+            lp.CourierNode(Coordinator, experiment, topology.actors, topology.evaluators, quiet)
+        )
     with program.group("learner"):
         learner = program.add_node(lp.CourierNode(LearnerNode, experiment, replays, coordinator))
     with program.group("evaluator"):
-        program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, learner, coordinator))
+        for index in range(topology.evaluators):
+            program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, index, learner, coordinator))
     with program.group("actor"):
         for index in range(topology.actors):
             make_actor = functools.partial(ActorNode, experiment, index, topology.actors)

@@ -6,10 +6,9 @@ its caller is.
 """
 
 import contextlib
-import ctypes
 import dataclasses
+import mmap
 import os
-import pathlib
 import signal
 import sys
 import time
@@ -18,15 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch.forks import Options, bind, die_with, last_words, run_node
+from acme_ext.launch import processes
+from acme_ext.launch.forks import Options, bind, last_words, run_node
 
-_GRACE_S = 3.0  # that a group of nodes gets to end by itself
-_SHORT_GRACE_S = 1.0  # that it gets when the program was interrupted (it has been asked before), or failed
-_SAME_INTERRUPT_S = 0.25  # a terminal's Ctrl-C comes from the terminal and from the launcher
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Wishes to stop. The supervisor's process is started with them blocked, and takes them when it can answer."""
-
-_PR_SET_CHILD_SUBREAPER = 36
+_GRACE_S = 1.0  # that a group of nodes gets to end by itself; when the program ends they have been told before
+_ANSWER_S = 3.0  # that the coordinator gets to take the wish to stop
 
 
 @dataclasses.dataclass
@@ -52,8 +47,10 @@ class Supervisor:
         self._processes: list[_Process] = []
         self._restarts = 0
         self._interrupted = 0  # the signal
-        self._interrupted_at = 0.0
+        self._shared = mmap.mmap(-1, 1)  # not 0: interrupted, for the nodes to know
+        self._wishes = dict.fromkeys((*processes.STOP_SIGNALS, *processes.WISHES.values()), 0)
         self._at_once = False
+        self._died: list[str] = []  # nodes that are not started again
         self._asked_to_end = False
         self._asking = 0  # the process that asks the coordinator to stop
         self._failed = False
@@ -61,11 +58,11 @@ class Supervisor:
     def run(self) -> int:
         """Runs the program to its end; returns the exit code (0, 1, or 128 + a signal that stopped it)."""
         self._options.logs.mkdir(parents=True, exist_ok=True)
-        # What a node that was killed leaves behind comes to this process, which ends it.
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        processes.take_in_orphans()
         bind(self._program, _stopper(os.getpid()))
-        for number in STOP_SIGNALS:
-            signal.signal(number, self._on_interrupt)
+        signal.signal(processes.ORPHANED, _abandon)
+        for number in self._wishes:
+            signal.signal(number, self._on_wish)
         signal.signal(signal.SIGUSR2, self._on_program_end)
         try:
             for group, nodes in self._program.groups.items():
@@ -94,7 +91,7 @@ class Supervisor:
         if process.pid == 0:
             code = 1
             try:
-                code = run_node(process.node, process.group, process.name, supervisor, self._options)
+                code = run_node(process.node, process.group, process.name, supervisor, self._shared, self._options)
             finally:
                 with contextlib.suppress(Exception):
                     sys.stdout.flush()
@@ -127,6 +124,7 @@ class Supervisor:
                 return
         if dialled or self._restarts >= self._options.restarts:
             self._failed = True
+            self._died.append(process.name)
             log = self._options.log_of(process.name)
             print(f"acme-ext: {process.name} {_how(code)}{last_words(log, process.log_start)}", file=sys.stderr)
             # What was learned is good, and is saved, where all that takes part in it is still there.
@@ -144,21 +142,14 @@ class Supervisor:
         stages = [[p for p in self._processes if p.group not in self._servers]]
         stages += [[p for p in self._processes if p.group == group] for group in self._servers]
         for stage in stages:
-            self._signal(stage, signal.SIGTERM)
+            self._signal(stage, processes.STOP_NODE)
             start = time.monotonic()
             while any(process in self._processes for process in stage):
-                grace = 0 if self._at_once else _SHORT_GRACE_S if self._interrupted or self._failed else _GRACE_S
-                if time.monotonic() - start > grace:
+                if self._at_once or time.monotonic() - start > _GRACE_S:
                     self._signal(stage, signal.SIGKILL)
                 if self._reap() is None:
                     time.sleep(0.01)
-        # What a node's environment had started becomes this process's child when the node ends.
-        while left := _children():
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(-1, 0)
+        processes.end_children()  # what an environment had started
 
     def _signal(self, processes: list[_Process], number: int) -> None:
         for process in processes:
@@ -198,15 +189,20 @@ class Supervisor:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             code = 1
             with contextlib.suppress(Exception):
-                courier.Client(node.courier_address.resolve(), call_timeout=_GRACE_S).request_stop()
+                courier.Client(node.courier_address.resolve(), call_timeout=_ANSWER_S).request_stop(self._died)
                 code = 0
             os._exit(code)
 
-    def _on_interrupt(self, number: int, frame: Any) -> None:
-        now = time.monotonic()
+    def _on_wish(self, number: int, frame: Any) -> None:
+        self._wishes[number] += 1
         if not self._interrupted:
-            self._interrupted, self._interrupted_at = number, now
-        elif now - self._interrupted_at > _SAME_INTERRUPT_S:
+            passed_on = {wish: stop for stop, wish in processes.WISHES.items()}
+            self._interrupted = passed_on.get(number, number)
+            self._shared[0] = 1
+            return
+        # A terminal's Ctrl-C comes from the terminal and from the launcher; what that alone is sent, from it.
+        interrupts = max(self._wishes[signal.SIGINT], self._wishes[processes.WISHES[signal.SIGINT]])
+        if interrupts > (self._interrupted == signal.SIGINT):
             self._at_once = True
             self._signal(self._processes, signal.SIGKILL)
 
@@ -214,15 +210,10 @@ class Supervisor:
         self._asked_to_end = True
 
 
-def _children() -> list[int]:
-    """Returns the children of this process, dead ones that nobody has waited for included."""
-    children = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):  # it has just ended
-                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-                children += [int(entry.name)] if int(parent) == os.getpid() else []
-    return children
+def _abandon(number: int, frame: Any) -> None:
+    """Ends everything: nobody is left to hear of it."""
+    processes.end_children()
+    os._exit(1)
 
 
 def _how(code: int) -> str:
@@ -241,21 +232,22 @@ def _stopper(pid: int) -> Callable[..., None]:
     return stop
 
 
-def main(descriptor: int, launcher: int) -> int:
+def main(descriptor: int, keeper: int) -> int:
     """Runs what `launch.distributed` left in an open file; the entry of the supervisor's process."""
     import cloudpickle
 
     # Until nodes run there is nothing to save.
-    for number in STOP_SIGNALS:
-        signal.signal(number, lambda number, frame: os._exit(128 + number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    for stop, wish in processes.WISHES.items():
+        for number in (stop, wish):
+            signal.signal(number, lambda number, frame, code=128 + stop: os._exit(code))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [*processes.WISHES, *processes.WISHES.values()])
     with open(descriptor, "rb") as file:
         private, load = cloudpickle.load(file)
     try:
         if private:
             _make_private()
-        # This process dies with the launcher, however that ends. Not before the namespace: new rights may clear it.
-        if not die_with(launcher):
+        # Not before the namespace: new rights may clear it. Until there are nodes, the signal's default will do.
+        if not processes.tell_when_orphaned(keeper, processes.ORPHANED):
             return 1
         _warm()
         program, servers, options = cloudpickle.loads(load)()
@@ -287,7 +279,3 @@ def _warm() -> None:
 
     server.import_libraries()
     gc.freeze()  # forks share what stays as it is
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

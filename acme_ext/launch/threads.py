@@ -5,7 +5,6 @@ not stop in time; this one gives the handlers back, and is done when the program
 """
 
 import contextlib
-import os
 import queue
 import signal
 import sys
@@ -24,12 +23,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)  # th
 def run(program: Any) -> int:
     """Runs a program from the main thread to its end.
 
-    SIGINT and SIGTERM stop it after a last save; a second one ends the process at once, for threads can't be ended.
+    SIGINT and SIGTERM stop it after a last save.
 
     Returns:
         The exit code, 0 or 128 + the signal that stopped it.
 
     Raises:
+        KeyboardInterrupt: at a second SIGINT. The nodes are told to end, and not waited for: threads can't be ended.
         Exception: what a node raised; the other nodes are stopped.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -38,7 +38,7 @@ def run(program: Any) -> int:
     bind(program, lambda mark_as_completed=False: manager.stop_event().set(), "LOCAL_MULTI_THREADING")
     ended: queue.Queue[BaseException | None] = queue.Queue()
     nodes = [(group, node) for group, nodes in program.groups.items() for node in nodes]
-    with _graceful(program) as stopped_by:
+    with _graceful(program, manager.stop_event()) as stopped_by:
         for group, node in nodes:
             manager.thread_worker(group, _reporting(node.function, ended))
         failure, left, end = None, len(nodes), float("inf")
@@ -89,7 +89,7 @@ def _reporting(function: Callable[[], Any], ended: queue.Queue) -> Callable[[], 
 
 
 @contextlib.contextmanager
-def _graceful(program: Any) -> Iterator[list[int]]:
+def _graceful(program: Any, stopping: threading.Event) -> Iterator[list[int]]:
     """Has the program's coordinator stop it when a signal comes; gives a list that the signal is put in."""
     stopped_by: list[int] = []
 
@@ -100,12 +100,14 @@ def _graceful(program: Any) -> Iterator[list[int]]:
         courier.Client(coordinator.courier_address.resolve()).request_stop()
 
     def handle(number: int, frame: Any) -> None:
-        if stopped_by:
-            os._exit(128 + number)
-        stopped_by.append(number)
-        print("acme-ext: stopping after a last save; Ctrl-C again ends the process.", file=sys.stderr)
-        # A handler must not wait.
-        threading.Thread(target=ask, name="stop", daemon=True).start()
+        if not stopped_by:
+            stopped_by.append(number)
+            print("acme-ext: stopping after a last save; Ctrl-C again stops at once.", file=sys.stderr)
+            # A handler must not wait.
+            threading.Thread(target=ask, name="stop", daemon=True).start()
+        elif number == signal.SIGINT:
+            stopping.set()
+            raise KeyboardInterrupt
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -221,3 +221,24 @@ def test_what_is_no_run_is_refused_with_the_nearest(saved):
     _, rundir, _ = saved
     with pytest.raises(UsageError, match=r"there is no such folder\. did you mean 'run'\?"):
         evaluate_run(rundir.path.with_name("rn"))
+
+
+def test_it_can_be_ended_at_any_step_and_is_then_as_good_as_never_begun():
+    recorder = Recorder()
+    evaluator = Evaluator(experiment(recorder, evaluation=Evaluation(num_envs=2)), _SPEC, Source(0.5))
+    steps = 0
+
+    def end() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == 15:
+            raise InterruptedError("enough")
+
+    with pytest.raises(InterruptedError, match="enough"):
+        evaluator.evaluate(4, end)
+    # 15 steps of 2 environments, one of which was a reset.
+    assert evaluator.steps == 28
+    assert [walk.taken for _, walk in recorder.made] == [14, 14]
+    again = evaluator.evaluate(4)
+    whole = Evaluator(experiment(evaluation=Evaluation(num_envs=2)), _SPEC, Source(0.5)).evaluate(4)
+    np.testing.assert_array_equal(again.returns, whole.returns)

@@ -3,9 +3,12 @@
 import dataclasses
 import errno
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
+import dm_env
 import numpy as np
 import pytest
 from toys import Walk, make_walk, toy
@@ -346,3 +349,35 @@ def test_where_nothing_can_be_written_is_refused(tmp_path, folder):
     with pytest.raises(UsageError, match=r"can't be written|is a file; a folder"):
         run(tmp_path / folder)
     assert contents(tmp_path) == {"file": b"x"}
+
+
+class _Interrupted(Walk):
+    """Sends this process SIGINT in an evaluation's step of a number."""
+
+    at = 0
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        if self.taken + 1 == _Interrupted.at:
+            _Interrupted.at = 0
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().step(action)
+
+
+def _make_interrupted(seed: int, evaluation: bool) -> Walk:
+    return _Interrupted(seed) if evaluation else Walk(seed)
+
+
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_an_interrupted_evaluation_is_none_and_is_made_when_the_run_goes_on(tmp_path, at_the_end):
+    evaluation = Evaluation(every=0 if at_the_end else 20, episodes=1000, final_episodes=1000, num_envs=1)
+    fields: dict[str, Any] = {"environment": _make_interrupted, "steps": 30, "evaluation": evaluation}
+    _Interrupted.at = 25
+    result = run(tmp_path, **fields)
+    assert result.stopped_by == signal.SIGINT
+    assert result.environment_steps == (30 if at_the_end else 20)
+    assert not (tmp_path / "logs/evaluator.csv").is_file()
+    assert not (tmp_path / "evaluation.json").is_file()
+    fields["evaluation"] = dataclasses.replace(evaluation, episodes=2, final_episodes=2)
+    result = run(tmp_path, **fields)
+    assert result.stopped_by is None
+    assert column(tmp_path, "evaluator") == ([30] if at_the_end else [21, 30])  # after a step, as all are

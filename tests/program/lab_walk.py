@@ -1,9 +1,12 @@
 """An environment that gymnasium registers when this is imported: episodes of 10 steps of a millisecond.
 
-It raises in its step of the number in LAB_WALK_RAISES_AT, which evaluations never reach.
+It raises in its step of the number in LAB_WALK_RAISES_AT, which evaluations never reach, and stands still in that in
+LAB_WALK_HANGS_AT. With LAB_WALK_SERVER set it starts a process of its own, as one with a simulator does, and leaves it.
 """
 
 import os
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -18,6 +21,8 @@ class LabWalk(gymnasium.Env):
     def __init__(self, pause_s: float = 0.001):
         self._pause_s = pause_s
         self._length = self._taken = 0
+        if "LAB_WALK_SERVER" in os.environ:
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
@@ -30,6 +35,8 @@ class LabWalk(gymnasium.Env):
         self._taken += 1
         if self._taken == int(os.environ.get("LAB_WALK_RAISES_AT", 0)):
             raise ArithmeticError("the arm fell off")
+        if self._taken == int(os.environ.get("LAB_WALK_HANGS_AT", 0)):
+            time.sleep(1000)
         return self._observe(), float(action), self._length == 10, False, {}
 
     def _observe(self) -> np.ndarray:

@@ -36,6 +36,7 @@ class Running:
 
     def __init__(self, line: list[str], run: Path, **variables: str):
         self.run, self.mark = run, uuid.uuid4().hex
+        self._opened: set[int] = set()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), MARK: self.mark}
         self.process = subprocess.Popen(
             line,
@@ -57,9 +58,17 @@ class Running:
                 continue
         return found
 
-    def supervisor(self) -> psutil.Process:
+    def keeper(self) -> psutil.Process:
         (child,) = psutil.Process(self.process.pid).children()
         return child
+
+    def supervisor(self) -> psutil.Process:
+        (child,) = self.keeper().children()
+        return child
+
+    def servers(self) -> list[psutil.Process]:
+        """Returns the processes that environments have started (with LAB_WALK_SERVER)."""
+        return [process for process in self.processes() if "time.sleep(1000)" in process.cmdline()[-1]]
 
     def node(self, name: str) -> psutil.Process:
         """Returns the process of a node."""
@@ -77,7 +86,9 @@ class Running:
                     continue
         supervisor = self.supervisor().pid
         lines = [line.split() for name in ("tcp", "tcp6") for line in _lines(f"/proc/{supervisor}/net/{name}")]
-        return [int(words[1].rpartition(":")[2], 16) for words in lines if f"socket:[{words[9]}]" in inodes]
+        ports = [_port(words) for words in lines if f"socket:[{words[9]}]" in inodes]
+        self._opened |= set(ports)
+        return ports
 
     def steps(self) -> int:
         """Returns the step of the last row that an actor logged."""
@@ -101,7 +112,17 @@ class Running:
         while (left := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert left == []
+        assert not self._opened & listening_here()
         return self.process.returncode, out, err
+
+
+def listening_here() -> set[int]:
+    """Returns the ports that anybody listens on in this process's network."""
+    return {_port(line.split()) for name in ("tcp", "tcp6") for line in _lines(f"/proc/self/net/{name}")}
+
+
+def _port(words: list[str]) -> int:
+    return int(words[1].rpartition(":")[2], 16)
 
 
 def _lines(path: str) -> list[str]:

@@ -6,6 +6,7 @@ from programs import rows
 from acme_ext.builders import DQN
 from acme_ext.launch import store
 from acme_ext.launch.experiment import Evaluation, Experiment
+from acme_ext.launch.nodes import coordinator as nodes_coordinator
 from acme_ext.launch.nodes.coordinator import Coordinator
 from acme_ext.launch.nodes.reports import Orders, Reporter, node_name
 
@@ -76,7 +77,7 @@ def test_the_learner_ends_after_the_actors_and_the_evaluator_last(coordinator):
     assert orders(coordinator.report("learner", "learning", {"learner_steps": 8})).stop
     coordinator.done("learner", {"learner_steps": 9})
     coordinator._look()
-    answer = orders(coordinator.report("evaluator", "has nothing to evaluate", {}))
+    answer = orders(coordinator.report("evaluator 0", "has nothing to evaluate", {}))
     assert not answer.stop
     assert answer.evaluate == {
         "task": "1001-True",
@@ -86,21 +87,21 @@ def test_the_learner_ends_after_the_actors_and_the_evaluator_last(coordinator):
         "final": True,
     }
     result = {"task": "1001-True", "version": 9, "row": {"episode_return_mean": 3.0}, "score": {"returns": [3.0]}}
-    coordinator.done("evaluator", result)
-    assert orders(coordinator.report("evaluator", "has nothing to evaluate", {})).stop
+    coordinator.done("evaluator 0", result)
+    assert orders(coordinator.report("evaluator 0", "has nothing to evaluate", {})).stop
 
 
 def test_evaluations_go_on_from_the_last_one_that_was_made(coordinator, experiment):
     coordinator.report("actor 0, start 0", "acting", steps(310))
     coordinator._look()
-    task = orders(coordinator.report("evaluator", "has nothing to evaluate", {})).evaluate
+    task = orders(coordinator.report("evaluator 0", "has nothing to evaluate", {})).evaluate
     assert task is not None
     assert (task["environment_steps"], task["final"]) == (310, False)
-    coordinator.done("evaluator", {"task": task["task"], "version": 0, "row": {"episode_return_mean": 1.0}})
+    coordinator.done("evaluator 0", {"task": task["task"], "version": 0, "row": {"episode_return_mean": 1.0}})
     coordinator.report("actor 0, start 0", "acting", steps(650))
     coordinator._look()
     # This one is given and never made: the program is killed.
-    assert orders(coordinator.report("evaluator", "has nothing to evaluate", {})).evaluate is not None
+    assert orders(coordinator.report("evaluator 0", "has nothing to evaluate", {})).evaluate is not None
     assert rows(experiment.directory, "evaluator") == [310]
     assert coordinator._evaluated_until() == 600
 
@@ -114,7 +115,7 @@ def test_who_asks_for_a_stop_gets_it_without_an_evaluation(coordinator):
     assert orders(coordinator.report("learner", "learning", {"learner_steps": 1})).stop
     coordinator.done("learner", {"learner_steps": 1})
     coordinator._look()
-    answer = orders(coordinator.report("evaluator", "has nothing to evaluate", {}))
+    answer = orders(coordinator.report("evaluator 0", "has nothing to evaluate", {}))
     assert answer.stop
     assert answer.evaluate is None
 
@@ -141,3 +142,43 @@ def test_a_reporter_reports_when_made_then_now_and_then(coordinator):
     assert reporter.reported == steps(20)
     reporter.report("acting", now=True)
     assert client.states[2][2] == []
+
+
+def test_evaluations_are_made_by_whoever_is_free_and_logged_in_their_order(experiment):
+    made = Coordinator(experiment, actors=1, evaluators=2)
+
+    def ask(name):
+        return orders(made.report(name, "has nothing to evaluate", {})).evaluate
+
+    def take(count):
+        made.report("actor 0, start 0", "acting", steps(count))
+        made._look()
+
+    try:
+        take(300)
+        assert ask("evaluator 1")["environment_steps"] == 300
+        assert ask("evaluator 0") is None
+        take(610)
+        assert ask("evaluator 0")["environment_steps"] == 610
+        take(900)  # both are busy: this one waits for one of them
+        # One that is started again is given what it has not done.
+        assert ask("evaluator 1")["environment_steps"] == 300
+        made.done("evaluator 0", {"task": "610-False", "version": 0, "row": {"episode_return_mean": 2.0}})
+        assert rows(experiment.directory, "evaluator") == []
+        made.done("evaluator 1", {"task": "300-False", "version": 0, "row": {"episode_return_mean": 1.0}})
+        made.done("evaluator 1", {"task": "300-False", "version": 0, "row": {"episode_return_mean": 1.0}})
+        assert rows(experiment.directory, "evaluator") == [300, 610]
+        assert rows(experiment.directory, "evaluator", "episode_return_mean") == [1.0, 2.0]
+        made._look()
+        assert ask("evaluator 0")["environment_steps"] == 900
+    finally:
+        made._stack.close()
+
+
+def test_the_learner_does_not_wait_for_actors_that_have_died(coordinator, monkeypatch):
+    monkeypatch.setattr(nodes_coordinator, "_DRAIN_S", 1e6)
+    coordinator.report("actor 0, start 0", "acting", steps(10))
+    coordinator.request_stop(["actor-1"])
+    assert not orders(coordinator.report("learner", "learning", {"learner_steps": 1})).stop
+    coordinator.done("actor 0, start 0", {})
+    assert orders(coordinator.report("learner", "learning", {"learner_steps": 1})).stop

@@ -2,6 +2,8 @@
 
 import re
 import signal
+import time
+from pathlib import Path
 
 import pytest
 from programs import rows, saved, state
@@ -23,26 +25,48 @@ def test_an_environment_that_raises_ends_the_program_with_its_traceback(tmp_path
     assert learned > 0
 
 
-def test_an_actor_that_dies_is_started_again_and_what_it_did_stays_counted(tmp_path, train):
+def test_actors_that_die_are_started_again_and_what_they_did_stays_counted(tmp_path, train):
     run = tmp_path / "run"
-    program = train(run, 2_000, "--restart", "1")
+    program = train(run, 2_000, "--restart", "3")
     program.wait_for(lambda: program.steps() > 300)
     program.node("actor-0").kill()
+    program.node("evaluator").kill()
+    program.wait_for(lambda: program.steps() > 600)
+    program.node("actor-1").terminate()
     code, _, err = program.end()
     assert code == 0
     assert "acme-ext: actor-0 was killed by SIGKILL and is started again.\n" in err
-    assert "acme-ext: restarts of nodes that had died: 1.\n" in err
+    assert "acme-ext: evaluator was killed by SIGKILL and is started again.\n" in err
+    assert "acme-ext: actor-1 was killed by SIGTERM and is started again.\n" in err
+    assert "acme-ext: restarts of nodes that had died: 3.\n" in err
     counted, inserted, _ = state(run)
     assert counted == saved(run)[-1]
     assert 2_000 <= counted <= 2_040
-    # Of the dead one, what it had done since its last report isn't counted, and what it hadn't sent isn't inserted.
-    assert abs(inserted - counted) < 250
+    # Of a dead one, what it had done since its last report isn't counted, and what it hadn't sent isn't inserted.
+    assert abs(inserted - counted) < 500
     logged = rows(run, "actor")
     assert logged == sorted(logged)
     assert set(rows(run, "actor", "actor")) == {0, 1}
 
 
-@pytest.mark.parametrize("name", ["replay", "learner"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_an_actor_that_is_killed_ends_the_program_after_a_last_save(number, tmp_path, train):
+    run = tmp_path / "run"
+    program = train(run, _FOR_EVER, "--checkpoint-every", "1000")
+    program.wait_for(lambda: bool(rows(run, "learner")) and program.steps() > 300)
+    seen = program.steps()
+    program.node("actor-1").send_signal(number)
+    code, out, err = program.end()
+    assert (code, out) == (1, "")
+    assert f"acme-ext: actor-1 was killed by {number.name}" in err
+    # Nothing that anybody was told of is lost.
+    counted, inserted, learned = state(run)
+    assert counted == saved(run)[-1] >= seen
+    assert abs(inserted - counted) < 500
+    assert learned > 0
+
+
+@pytest.mark.parametrize("name", ["replay", "learner", "coordinator"])
 def test_a_server_that_is_killed_is_named_and_the_last_checkpoint_stands(name, tmp_path, train):
     run = tmp_path / "run"
     program = train(run, _FOR_EVER, "--checkpoint-every", "0.5")
@@ -66,3 +90,26 @@ def test_a_server_that_is_killed_is_named_and_the_last_checkpoint_stands(name, t
     assert counted_then > counted
     assert inserted_then > inserted
     assert learned_then > learned
+
+
+def test_two_interrupts_of_a_program_on_threads_end_it_without_a_traceback(tmp_path, train):
+    run = tmp_path / "run"
+    program = train(run, _FOR_EVER, "--on", "threads", LAB_WALK_HANGS_AT="50")
+    program.wait_for(lambda: program.steps() >= 20)
+    program.interrupt()
+    time.sleep(0.3)
+    program.interrupt()
+    code, out, err = program.end()
+    assert (code, out) == (128 + signal.SIGINT, "")
+    assert "Traceback" not in err
+    assert "stopping after a last save; Ctrl-C again stops at once." in err
+
+
+@pytest.mark.parametrize("options", [("--on", "threads"), ("--on", "processes")])
+def test_an_interrupt_while_libraries_are_imported_is_no_failure(options, tmp_path, train):
+    program = train(tmp_path / "run", _FOR_EVER, *options)
+    maps = Path(f"/proc/{program.process.pid}/maps")
+    program.wait_for(lambda: "numpy" in maps.read_text())
+    program.interrupt()
+    code, out, err = program.end()
+    assert (code, out, err) == (128 + signal.SIGINT, "", "")

@@ -1,10 +1,12 @@
 """Programs of processes: every way of ending leaves nothing behind but what the next part goes on from."""
 
+import os
 import re
 import signal
 import time
 
-from programs import rows, saved, state
+import pytest
+from programs import listening_here, rows, saved, state
 
 _FOR_EVER = 10**7
 _TWO_ACTORS = 40  # steps by which two actors may pass the budget, on a machine that is busy
@@ -12,10 +14,14 @@ _TWO_ACTORS = 40  # steps by which two actors may pass the budget, on a machine 
 
 def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tmp_path, train):
     run = tmp_path / "run"
-    program = train(run, _FOR_EVER, "--checkpoint-every", "0.5")
+    program = train(run, _FOR_EVER, "--checkpoint-every", "0.5", LAB_WALK_SERVER="")
     program.wait_for(lambda: saved(run) and program.steps() > saved(run)[-1] + 50)
-    assert len(program.processes()) >= 8  # the launcher, the supervisor, 6 nodes
-    assert len(program.listening()) >= 3  # replay, learner, coordinator
+    assert len(program.processes()) - len(program.servers()) >= 9  # launcher, keeper, supervisor, 6 nodes
+    assert len(program.servers()) >= 4  # of the environments whose specs were asked for, and of those that act
+    ports = program.listening()
+    assert len(ports) >= 3  # replay, learner, coordinator
+    if os.readlink(f"/proc/{program.supervisor().pid}/ns/net") != os.readlink("/proc/self/ns/net"):
+        assert not set(ports) & listening_here()
     program.process.kill()
     code, _, err = program.end()
     assert code == -signal.SIGKILL
@@ -25,9 +31,13 @@ def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tm
     counted, inserted, learned = state(run)
     assert counted == stopped_at
 
-    # The same command goes on, and is interrupted from the terminal.
-    program = train(run, _FOR_EVER, "--checkpoint-every", "1000")
+    # The same command goes on, with ports for all to reach, and is interrupted from the terminal.
+    program = train(run, _FOR_EVER, "--checkpoint-every", "1000", "--open-ports")
     program.wait_for(lambda: program.steps() > seen + 300)
+    assert os.readlink(f"/proc/{program.supervisor().pid}/ns/net") == os.readlink("/proc/self/ns/net")
+    ports = program.listening()
+    assert len(ports) >= 3
+    assert set(ports) <= listening_here()
     program.interrupt()
     code, out, err = program.end()
     assert code == 128 + signal.SIGINT
@@ -65,18 +75,22 @@ def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tm
     assert rows(run, "evaluator") == [saved(run)[-1]]
 
 
-def test_a_second_interrupt_and_a_killed_supervisor_leave_nothing(tmp_path, train):
-    run = tmp_path / "run"
-    program = train(run, _FOR_EVER)
+@pytest.mark.parametrize("who", ["supervisor", "keeper"])
+def test_whoever_of_those_above_the_nodes_is_killed_takes_all_along(who, tmp_path, train):
+    program = train(tmp_path / "run", _FOR_EVER, "--open-ports", LAB_WALK_SERVER="")
     program.wait_for(lambda: program.steps() > 100)
-    program.supervisor().kill()
+    assert program.listening()
+    assert program.servers()
+    getattr(program, who)().kill()
     code, out, err = program.end()
     assert (code, out) == (1, "")
     assert "acme-ext: the program's supervisor was killed by SIGKILL." in err
 
-    seen = program.steps()
-    program = train(run, _FOR_EVER)
-    program.wait_for(lambda: program.steps() > seen)
+
+def test_a_second_interrupt_ends_everything_at_once(tmp_path, train):
+    program = train(tmp_path / "run", _FOR_EVER, "--open-ports", LAB_WALK_SERVER="", LAB_WALK_HANGS_AT="100")
+    program.wait_for(lambda: program.steps() > 50)
+    assert program.listening()
     program.interrupt()
     time.sleep(0.3)
     program.interrupt()
@@ -85,9 +99,23 @@ def test_a_second_interrupt_and_a_killed_supervisor_leave_nothing(tmp_path, trai
     assert "Traceback" not in err
 
 
+def test_a_sigterm_to_everybody_is_a_wish_to_stop_and_who_hangs_does_not_hold_it_up(tmp_path, train):
+    """`timeout` and service managers signal every process of a command."""
+    run = tmp_path / "run"
+    program = train(run, _FOR_EVER, "--actors", "1", LAB_WALK_HANGS_AT="300", LAB_WALK_SERVER="")
+    program.wait_for(lambda: bool(rows(run, "learner")) and program.steps() >= 100)
+    time.sleep(1)  # until it hangs
+    os.killpg(program.process.pid, signal.SIGTERM)
+    code, out, err = program.end()
+    assert code == 128 + signal.SIGTERM
+    assert "killed by" not in err
+    assert f"stopped at step {saved(run)[-1]:,}" in out
+    assert 100 <= saved(run)[-1] <= 300
+
+
 def test_an_interrupt_before_anything_runs_is_no_failure(tmp_path, train):
     program = train(tmp_path / "run", _FOR_EVER)
-    program.wait_for(lambda: any("acme_ext.launch.supervisor" in p.cmdline() for p in program.processes()))
+    program.wait_for(lambda: any("acme_ext.launch.keeper" in p.cmdline() for p in program.processes()))
     program.interrupt()
     code, out, err = program.end()
     assert code == 128 + signal.SIGINT

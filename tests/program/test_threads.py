@@ -35,6 +35,13 @@ def experiment(tmp_path, steps, *, environment="gym:lab_walk:LabWalk-v0", every=
     )
 
 
+def wait_for(condition):
+    deadline = time.monotonic() + programs.PATIENCE_S
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert condition()
+
+
 @pytest.fixture(autouse=True)
 def handlers_are_given_back():
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)
@@ -72,9 +79,7 @@ def test_an_interrupt_saves_and_a_node_that_raises_is_what_the_caller_sees(tmp_p
     described = experiment(tmp_path, _FOR_EVER)
 
     def interrupt():
-        deadline = time.monotonic() + 60
-        while not programs.rows(tmp_path / "run", "learner") and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: programs.rows(tmp_path / "run", "learner"))
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -88,6 +93,14 @@ def test_an_interrupt_saves_and_a_node_that_raises_is_what_the_caller_sees(tmp_p
     monkeypatch.setenv("LAB_WALK_RAISES_AT", "50")
     with pytest.raises(ArithmeticError, match="the arm fell off"):
         distributed.run_program(described, Topology(actors=2), on="threads")
+
+
+def test_two_evaluators_make_every_evaluation(tmp_path):
+    described = experiment(tmp_path, 400, every=50)
+    result = distributed.run_program(described, Topology(actors=1, evaluators=2), on="threads")
+    steps = programs.rows(tmp_path / "run", "evaluator")
+    assert steps == sorted(steps)
+    assert steps[-1] == result.environment_steps
 
 
 _RELEASED = threading.Event()
@@ -140,7 +153,7 @@ def test_a_program_that_stands_still_says_what_each_node_waits_for(tmp_path, mon
         r"learner: waiting for a batch: table 'transitions' holds \d+ of \d+ items, .*waits for 100 ", said
     )
     assert re.search(r"actor 0, start 0: acting \(last heard of \d+ s ago\)", said)
-    assert "evaluator: has nothing to evaluate" in said
+    assert "evaluator 0: has nothing to evaluate" in said
 
 
 def test_other_worlds_are_refused(tmp_path):

@@ -5,6 +5,7 @@ so that one which Courier delivers twice counts once.
 """
 
 import contextlib
+import dataclasses
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from acme_ext.utils.rundir import RunDirectory
 
 _TICK_S = 0.05
 _PATIENCE_S = 30.0  # without any progress before the program says what each node waits for
-_DRAIN_S = 3.0  # that actors get to stop before the learner makes its last save without them
+_DRAIN_S = 1.0  # that actors get to stop before the learner makes its last save without them
 
 
 class _Report(NamedTuple):
@@ -30,17 +31,27 @@ class _Report(NamedTuple):
     counts: Mapping[str, float]
 
 
+@dataclasses.dataclass
+class _Task:
+    """An evaluation that is due."""
+
+    orders: dict[str, Any]
+    node: str | None = None  # who makes it; one of that name that is started again makes it again
+    result: Mapping[str, Any] | None = None
+
+
 class Coordinator:
     """See the module.
 
     Args:
         experiment: what is run.
         actors: how many there are.
+        evaluators: how many there are. Each evaluation is made by whichever is free.
         quiet: shows no progress line.
     """
 
-    def __init__(self, experiment: Experiment, actors: int, quiet: bool = False):
-        self._experiment, self._num_actors = experiment, actors
+    def __init__(self, experiment: Experiment, actors: int, evaluators: int = 1, quiet: bool = False):
+        self._experiment, self._num_actors, self._num_evaluators = experiment, actors, evaluators
         self._lock = threading.RLock()
         self._stack = contextlib.ExitStack()
         self._progress = self._stack.enter_context(ProgressLine(experiment.steps, shown=not quiet))
@@ -55,9 +66,10 @@ class Coordinator:
         self._reports: dict[str, _Report] = {}
         self._done: dict[str, dict[str, Any]] = {}
         self._rows_seen: dict[str, int] = {}
-        self._task: dict[str, Any] | None = None
+        self._tasks: list[_Task] = []  # those not in the log yet, in the order of their steps
+        self._died: Sequence[str] = ()
         self._stopping_since: float | None = None
-        self._asked_to_stop = False
+        self._asked_to_stop = self._closed = False
         self._finished = threading.Event()
         if restored:
             self._progress.print(f"resuming {self._store.rundir.path} at step {self._steps:,}.")
@@ -86,6 +98,8 @@ class Coordinator:
             rows: of logs, as (number, label, row), numbered from 1 by the node.
         """
         with self._lock:
+            if self._closed:  # who is still there is about to be stopped, and its log is written
+                return tuple(Orders(True, self._steps))
             self._reports[node] = _Report(time.monotonic(), state, dict(counts))
             self._learner_steps = max(self._learner_steps, int(counts.get("learner_steps", 0)))
             for number, label, row in rows:
@@ -101,8 +115,8 @@ class Coordinator:
             if node.startswith("learner"):
                 stop = stop and self._drained()
             if node.startswith("evaluator"):
-                task = self._task
-                stop = stop and self._finished.is_set()
+                stop = self._asked_to_stop or self._finished.is_set()
+                task = self._task_of(base_name(node))
             return tuple(Orders(stop, self._steps, task))
 
     def done(self, node: str, result: Mapping[str, Any]) -> None:
@@ -111,16 +125,13 @@ class Coordinator:
             if not node.startswith("evaluator"):
                 self._done[node] = dict(result)
                 return
-            if self._task is None or result["task"] != self._task["task"]:
+            task = next((task for task in self._tasks if task.orders["task"] == result["task"]), None)
+            if task is None or task.result is not None:
                 return  # delivered twice
-            task, self._task = self._task, None
-            row = {"environment_steps": task["environment_steps"], "learner_steps": result["version"], **result["row"]}
-            self._log("evaluator", row)
-            self._progress.update(evaluation=result["row"]["episode_return_mean"])
-            if task["final"]:
-                steps = {"environment_steps": task["environment_steps"]}
-                self._store.rundir.write_evaluation({**steps, **result["score"]})
-                self._finished.set()
+            task.result = result
+            # The log is in the order of steps, whoever is first.
+            while self._tasks and (score := self._tasks[0].result) is not None:
+                self._log_score(self._tasks.pop(0).orders, score)
 
     def snapshot(self) -> dict[str, Any]:
         """Returns what a checkpoint needs to know of the whole program."""
@@ -131,10 +142,10 @@ class Coordinator:
                 "wall_time_s": self._store.wall_time_s,
             }
 
-    def request_stop(self) -> None:
-        """Stops the program after a last save, without an evaluation."""
+    def request_stop(self, died: Sequence[str] = ()) -> None:
+        """Stops the program after a last save, without an evaluation; the nodes that have died are not waited for."""
         with self._lock:
-            self._asked_to_stop = True
+            self._asked_to_stop, self._died = True, died
             if self._stopping_since is None:
                 self._stopping_since = time.monotonic()
 
@@ -147,14 +158,16 @@ class Coordinator:
             while not self._finished.is_set() and not lp.wait_for_stop(_TICK_S):
                 with self._lock:
                     self._look()
-                    progress = (self._steps, self._learner_steps, self._counts_of("evaluator_steps"), self._task)
+                    progress = (self._steps, self._learner_steps, self._counts_of("evaluator_steps"), len(self._tasks))
                 if progress != last:
                     moved, last = time.monotonic(), progress
                 elif time.monotonic() - moved > _PATIENCE_S:
                     moved = time.monotonic()
                     self._progress.print(self.explain())
         finally:
-            self._stack.close()
+            with self._lock:
+                self._closed = True
+                self._stack.close()
         lp.stop()
 
     def explain(self) -> str:
@@ -176,30 +189,51 @@ class Coordinator:
             fields |= {k: v for k, v in learner.counts.items() if k in ("samples_per_insert", "replay_size")}
         self._progress.update(**fields)
         if self._stopping_since is None:
-            if experiment.evaluation.every and steps >= self._next_evaluation and self._task is None:
+            free = len(self._tasks) < self._num_evaluators
+            if experiment.evaluation.every and steps >= self._next_evaluation and free:
                 while self._next_evaluation <= steps:
                     self._next_evaluation += experiment.evaluation.every
                 self._give_task(steps, experiment.evaluation.episodes, final=False)
         elif (last := self._learner_done()) is not None:
             if self._asked_to_stop:
                 self._finished.set()
-            elif self._task is None:
+            elif not any(task.orders["final"] for task in self._tasks):
                 self._learner_steps = last["learner_steps"]
                 self._give_task(steps, experiment.evaluation.final_episodes, final=True)
 
     def _give_task(self, steps: int, episodes: int, *, final: bool) -> None:
-        self._task = {
+        orders = {
             "task": f"{steps}-{final}",
             "environment_steps": steps,
             "learner_steps": self._learner_steps,
             "episodes": episodes,
             "final": final,
         }
+        self._tasks.append(_Task(orders))
+
+    def _task_of(self, evaluator: str) -> dict[str, Any] | None:
+        """Returns what an evaluator is to do: what it has been given and has not done, or the first that nobody has."""
+        open_tasks = [task for task in self._tasks if task.result is None and task.node in (evaluator, None)]
+        if not open_tasks:
+            return None
+        task = max(open_tasks, key=lambda task: task.node is not None)
+        task.node = evaluator
+        return task.orders
+
+    def _log_score(self, task: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        row = {"environment_steps": task["environment_steps"], "learner_steps": result["version"], **result["row"]}
+        self._log("evaluator", row)
+        self._progress.update(evaluation=result["row"]["episode_return_mean"])
+        if task["final"]:
+            steps = {"environment_steps": task["environment_steps"]}
+            self._store.rundir.write_evaluation({**steps, **result["score"]})
+            self._finished.set()
 
     def _drained(self) -> bool:
         """Whether the actors have stopped, so that the last checkpoint holds all they did."""
-        ended = {base_name(node) for node in self._done if node.startswith("actor")}
-        return len(ended) >= self._num_actors or time.monotonic() - (self._stopping_since or 0) > _DRAIN_S
+        gone = {base_name(node) for node in self._done if node.startswith("actor")}
+        gone |= {name for name in self._died if name.startswith("actor")}  # these are the supervisor's names
+        return len(gone) >= self._num_actors or time.monotonic() - (self._stopping_since or 0) > _DRAIN_S
 
     def _learner_done(self) -> dict[str, Any] | None:
         return next((result for name, result in self._done.items() if name.startswith("learner")), None)

@@ -18,12 +18,13 @@ class EvaluatorNode:
 
     Args:
         experiment: what is run.
+        index: which of the evaluators it is.
         learner: the learner's client.
         coordinator: the coordinator's.
     """
 
-    def __init__(self, experiment: Experiment, learner: Any, coordinator: Any):
-        self._reporter = Reporter(coordinator, "evaluator", period_s=_LOOK_S)
+    def __init__(self, experiment: Experiment, index: int, learner: Any, coordinator: Any):
+        self._reporter = Reporter(coordinator, f"evaluator {index}", period_s=_LOOK_S)
         self._variables = RemoteVariables(
             learner.variables, on_wait=waiting(self._reporter, lambda: "waiting for the learner's parameters")
         )
@@ -44,10 +45,14 @@ class EvaluatorNode:
                 if task is None or task["task"] == done:
                     continue
                 version = self._variables.wait_for(task["learner_steps"])
-                score = self._evaluator.evaluate(task["episodes"])
+                score = self._evaluator.evaluate(task["episodes"], on_step=self._on_step)
                 self._reporter.done(task=task["task"], version=version, row=score.row(), score=score.to_json())
-                self._reporter.counts["evaluator_steps"] = self._evaluator.steps
                 done = task["task"]
         except StopWaitingError:
             pass
         self._variables.close()
+
+    def _on_step(self) -> None:
+        self._reporter.counts["evaluator_steps"] = self._evaluator.steps
+        if self._reporter.report("evaluating").stop or lp.wait_for_stop(0):
+            raise StopWaitingError

@@ -1,0 +1,48 @@
+"""The keeper's process: see `launch.processes`. It does nothing else, so that it has no reason to die."""
+
+import os
+import signal
+import sys
+from types import FrameType
+
+from acme_ext.launch import processes
+
+
+def main(descriptor: int, launcher: int) -> int:
+    """Runs the supervisor on what `launch.distributed` left in an open file; returns its exit code.
+
+    It is started with all wishes to stop blocked, and so is the supervisor: each takes them when it can answer, and
+    this one never those that reach the supervisor as well.
+    """
+    processes.take_in_orphans()
+    if not processes.tell_when_orphaned(launcher, processes.ORPHANED):
+        return 1
+    keeper, supervisor = os.getpid(), os.fork()
+    if supervisor == 0:
+        from acme_ext.launch.supervisor import main as supervise
+
+        return supervise(descriptor, keeper)
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        os.kill(supervisor, number)
+
+    def abandon(number: int, frame: FrameType | None) -> None:
+        os.kill(supervisor, signal.SIGKILL)
+
+    signals = {processes.ORPHANED: abandon, **dict.fromkeys(processes.WISHES.values(), pass_on)}
+    for number, handler in signals.items():
+        signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+    os.waitid(os.P_PID, supervisor, os.WEXITED | os.WNOWAIT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # its number is anybody's once it has been waited for
+    _, status = os.waitpid(supervisor, 0)
+    processes.end_children()
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:  # the launcher is to hear what became of the supervisor
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
+        os.kill(os.getpid(), -code)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
