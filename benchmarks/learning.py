@@ -5,8 +5,9 @@ import dataclasses
 import multiprocessing.connection
 import os
 import pathlib
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.process import BaseProcess
 
 from acme_ext import launch
@@ -18,8 +19,6 @@ from benchmarks.settings import SETTINGS, Setting
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 RUNS = pathlib.Path("runs") / "benchmarks"
-
-_NOT_STARTED = -1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,17 +67,11 @@ def _main(options: argparse.Namespace) -> int:
     if options.steps is not None:
         setting = dataclasses.replace(setting, steps=options.steps, bar=None)
     files.make_writable_folder(out)
-    experiments = {seed: setting.experiment(seed, setting.steps, runs / f"seed-{seed}") for seed in options.seeds}
-
-    codes = _run_all(setting, experiments, options.jobs, fresh=options.fresh)
-    if any(codes.values()):
-        said = [
-            f"seed {seed}" + ("" if code == _NOT_STARTED else f" (exit code {code})")
-            for seed, code in codes.items()
-            if code
-        ]
-        print(f"not finished: {', '.join(said)}; the same command goes on.")
-        return max(codes.values())
+    experiments = {
+        f"seed {seed}": setting.experiment(seed, setting.steps, runs / f"seed-{seed}") for seed in options.seeds
+    }
+    if code := run_all(setting, experiments, options.jobs, fresh=options.fresh):
+        return code
 
     found = [outcomes.read(experiment, setting.parts) for experiment in experiments.values()]
     print("\n".join(outcomes.table(found)))
@@ -87,35 +80,43 @@ def _main(options: argparse.Namespace) -> int:
     return 0 if outcomes.passed(setting, found) else 1
 
 
-def _run_all(setting: Setting, experiments: dict[int, launch.Experiment], jobs: int, *, fresh: bool) -> dict[int, int]:
-    """Runs the seeds that aren't finished, each in a process of its own; returns the exit codes."""
-    codes: dict[int, int] = {}
+def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs: int, *, fresh: bool) -> int:
+    """Runs the experiments that aren't finished, each in a process of its own, and says under its name how it goes.
+
+    Returns 0, or the greatest exit code of those that didn't finish.
+    """
+    codes: dict[str, int] = {}
     waiting = []
-    for seed, experiment in experiments.items():
+    for name, experiment in experiments.items():
         if not fresh and finished(experiment):
-            print(f"seed {seed} is finished: {experiment.directory}")
+            print(f"{name} is finished: {experiment.directory}")
         else:
-            waiting.append(seed)
+            waiting.append(name)
     context = multiprocessing.get_context("spawn")
-    running: dict[int, BaseProcess] = {}
+    running: dict[str, BaseProcess] = {}
     stopped = False
     while running or (waiting and not stopped):
         try:
             while waiting and len(running) < jobs and not stopped:
-                seed = waiting.pop(0)
-                print(f"seed {seed}: {experiments[seed].directory}", flush=True)
+                name = waiting.pop(0)
+                print(f"{name}: {experiments[name].directory}", flush=True)
                 # Its progress line is shown where it is the only one.
-                process = context.Process(target=train, args=(experiments[seed], setting, fresh, jobs > 1))
+                process = context.Process(target=train, args=(experiments[name], setting, fresh, jobs > 1))
                 process.start()
-                running[seed] = process
+                running[name] = process
             multiprocessing.connection.wait([process.sentinel for process in running.values()])
         except KeyboardInterrupt:
             stopped = True  # the runs are told by the terminal too: they save themselves and end
-        for seed in [seed for seed, process in running.items() if not process.is_alive()]:
-            code = running.pop(seed).exitcode or 0
-            codes[seed] = 128 - code if code < 0 else code
+        for name in [name for name, process in running.items() if not process.is_alive()]:
+            code = running.pop(name).exitcode or 0
+            codes[name] = 128 - code if code < 0 else code
             stopped = stopped or code != 0
-    return {seed: codes.get(seed, _NOT_STARTED if seed in waiting else 0) for seed in experiments}
+    failed = {name: code for name, code in codes.items() if code}
+    if not failed and not waiting:
+        return 0
+    said = [f"{name} (exit code {code})" for name, code in failed.items()] + waiting
+    print(f"not finished: {', '.join(said)}; the same command goes on.")
+    return max(failed.values(), default=128 + signal.SIGINT)
 
 
 def train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: bool) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from acme_ext import builders, launch
 from acme_ext.launch import settings
@@ -27,6 +27,7 @@ class Setting:
     config: Mapping[str, str] = dataclasses.field(default_factory=dict)  # fields that aren't the agent's defaults
     actors: int = 0  # of a program whose nodes are processes; 0: all in one process
     parts: int = 1  # the budget is reached in so many runs, each of which resumes the one before
+    environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the family's own
 
     def experiment(self, seed: int, steps: int, run_dir: pathlib.Path) -> launch.Experiment:
         """Returns the experiment of one seed, with a budget of `steps`."""
@@ -38,13 +39,14 @@ class Setting:
             steps=steps,
             seed=seed,
             num_envs=self.num_envs,
+            environment_options=self.environment_options,
             evaluation=launch.Evaluation(every=self.eval_every, final_episodes=self.eval_episodes),
             run_dir=str(run_dir),
         )
 
     def __str__(self) -> str:
         parts = f", in {self.parts} parts, each resuming the one before" if self.parts > 1 else ""
-        changed = "".join(f", {name}={value}" for name, value in self.config.items())
+        changed = "".join(f", {name}={value}" for name, value in {**self.config, **self.environment_options}.items())
         actors = f" for each of {self.actors} actors, as a program" if self.actors else ""
         return (
             f"{self.agent} on {self.environment}, {self.steps:,} environment steps, num_envs={self.num_envs}"

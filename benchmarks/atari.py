@@ -1,0 +1,200 @@
+"""How well an agent plays Atari games, beside a human: `python -m benchmarks.atari AGENT`.
+
+The protocol of Atari-57: episodes begin with up to 30 no-ops and end after 108,000 frames at most; a game's score is
+the mean return of the evaluation at the run's end, in whole games, and 1 in the human's measure where a human stands.
+"""
+
+import argparse
+import csv
+import dataclasses
+import os
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from acme_ext import builders
+from acme_ext.errors import UsageError
+from acme_ext.launch import settings as config_settings
+from acme_ext.utils import files
+from benchmarks import atari57, learning, outcomes, report
+from benchmarks.outcomes import Outcome
+from benchmarks.settings import Setting
+
+_NOOPS = 30
+_MAX_FRAMES = 108_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code, which means what `learning.main`'s does."""
+    options = _parser().parse_args(arguments)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
+    try:
+        return _main(options)
+    except UsageError as error:
+        print(f"benchmarks.atari: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.atari",
+        description=f"{__doc__} What is finished is not run again, what was stopped goes on.",
+    )
+    add = parser.add_argument
+    add("agent", metavar="AGENT", help=", ".join(builders.AGENTS))
+    add("--games", nargs="+", default=list(atari57.SCORES), metavar="GAME", help="such as Pong Breakout (all 57)")
+    add("--steps", type=int, default=50_000_000, metavar="N", help="of the environment, 4 frames each (%(default)s)")
+    add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="of every game (0)")
+    add("--num-envs", type=int, default=8, metavar="B", help="environments of an actor (%(default)s)")
+    add("--actors", type=int, default=0, metavar="N", help="as a program of so many actors (in one process)")
+    add("--eval-episodes", type=int, default=30, metavar="N", help="of the evaluation at the end (%(default)s)")
+    add("--max-frames", type=int, default=_MAX_FRAMES, metavar="N", help="of an episode (%(default)s)")
+    add("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent's config")
+    add("--jobs", type=int, default=1, metavar="N", help="runs at a time (%(default)s)")
+    add("--fresh", action="store_true", help="start anew: delete what earlier runs left")
+    add("--runs", type=pathlib.Path, metavar="DIR", help="of the runs (runs/benchmarks/atari-AGENT)")
+    add("--out", type=pathlib.Path, metavar="DIR", help="of the results (benchmarks/results)")
+    return parser
+
+
+def _main(options: argparse.Namespace) -> int:
+    builders.check(options.agent)
+    atari57.check(options.games)
+    for name in ("steps", "num_envs", "eval_episodes", "jobs"):
+        if getattr(options, name) < 1:
+            raise UsageError(f"--{name.replace('_', '-')} is {getattr(options, name)}: it must be at least 1.")
+    if options.actors < 0:
+        raise UsageError(f"--actors is {options.actors}: it must not be negative.")
+    if options.max_frames <= _NOOPS:
+        raise UsageError(f"--max-frames is {options.max_frames}: it must be more than the {_NOOPS} no-ops.")
+    if len(set(options.seeds)) < len(options.seeds):
+        raise UsageError("--seeds names a seed twice.")
+    name = f"atari-{options.agent}"
+    runs = options.runs or learning.RUNS / name
+    out = options.out or learning.RESULTS
+    files.make_writable_folder(out)
+    setting = Setting(
+        options.agent,
+        "atari:GAME",
+        options.steps,
+        options.num_envs,
+        eval_every=0,
+        eval_episodes=options.eval_episodes,
+        config=config_settings.split(options.set),
+        actors=options.actors,
+        environment_options={"noop_max": _NOOPS, "max_frames": options.max_frames},
+    )
+    experiments = {
+        (game, seed): dataclasses.replace(setting, environment=f"atari:{game}").experiment(
+            seed, setting.steps, runs / game / f"seed-{seed}"
+        )
+        for game in options.games
+        for seed in options.seeds
+    }
+    named = {f"{game}, seed {seed}": experiment for (game, seed), experiment in experiments.items()}
+    if code := learning.run_all(setting, named, options.jobs, fresh=options.fresh):
+        return code
+
+    found = {
+        game: [outcomes.read(experiments[game, seed], setting.parts) for seed in options.seeds]
+        for game in options.games
+    }
+    print("\n".join(_table(found)))
+    print("\n".join(_together(found)))
+    print("written:", *write(out / name, setting, found))
+    faults = [f"{game}, seed {o.seed}: {o.fault}" for game, each in found.items() for o in each if o.fault]
+    if faults:
+        print(f"at fault: {'; '.join(faults)}.")
+    return 1 if faults else 0
+
+
+_HEADER = ("game", "random", "human", "score", "least", "greatest", "human-normalised")
+
+
+def _table(found: Mapping[str, Sequence[Outcome]]) -> list[str]:
+    """Returns a row for each game, in markdown."""
+    lines = ["| " + " | ".join(_HEADER) + " |", "|---|" + "--:|" * (len(_HEADER) - 1)]
+    for game, each in found.items():
+        scores = [o.score for o in each]
+        cells = (
+            game,
+            *(f"{score:,.1f}" for score in (*atari57.SCORES[game], np.mean(scores), min(scores), max(scores))),
+            f"{np.mean(_normalized(game, each)):.1%}",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _normalized(game: str, each: Sequence[Outcome]) -> list[float]:
+    return [atari57.normalized(game, o.score) for o in each]
+
+
+def _together(found: Mapping[str, Sequence[Outcome]]) -> list[str]:
+    """Returns what the games come to together, in markdown."""
+    whole = atari57.aggregate({game: _normalized(game, each) for game, each in found.items()})
+    lines = ["| of the human-normalised scores | | 95% interval |", "|---|--:|--:|"]
+    for name, estimate in (
+        ("interquartile mean", whole.iqm),
+        ("median", whole.median),
+        ("mean", whole.mean),
+        ("5th percentile", whole.percentile_5),
+    ):
+        interval = " to ".join(f"{end:.1%}" for end in estimate.interval or ())
+        lines.append(f"| {name} | {estimate.value:.1%} | {interval} |")
+    lines.append(f"| games above human | {whole.above_human} of {len(found)} | |")
+    return lines
+
+
+def write(out: pathlib.Path, setting: Setting, found: Mapping[str, Sequence[Outcome]]) -> list[pathlib.Path]:
+    """Writes the page, and every run's score, to `out` with their endings; returns the paths."""
+    table = out.with_suffix(".csv")
+    with files.replacing(table) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(("game", "seed", "environment_steps", "learner_steps", "wall_time_s", "score", "normalised"))
+        for game, each in found.items():
+            for o, share in zip(each, _normalized(game, each), strict=True):
+                row = (o.environment_steps, o.learner_steps, f"{o.wall_time_s:.0f}", o.score, f"{share:.6f}")
+                writer.writerow((game, o.seed, *row))
+    page = out.with_suffix(".md")
+    lines = [
+        f"# {out.name}",
+        "",
+        f"{setting}. Made by `{_command(setting, found)}`.",
+        "",
+        f"{len(found)} of the 57 games. Episodes begin with up to {_NOOPS} no-ops. A score is the mean return of the "
+        f"evaluation at a run's end, {setting.eval_episodes} whole games on seeds of its own; where there are several "
+        "seeds, their mean beside the least and the greatest. 0% is the random player and 100% the human of Wang et "
+        "al. 2016.",
+        "",
+        *_table(found),
+        "",
+        *_together(found),
+        "",
+        "Mean, median and 5th percentile are of the games' means; the interquartile mean is of the middle half of all "
+        "runs. Intervals are stratified bootstraps over seeds, by rliable; a single seed has none.",
+        "",
+        f"Every run: [{table.name}]({table.name}).",
+        "",
+        ", ".join(f"{name} {value}" for name, value in report.machine().items()) + ".",
+    ]
+    with files.replacing(page) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return [page, table]
+
+
+def _command(setting: Setting, found: Mapping[str, Sequence[Outcome]]) -> str:
+    games = [] if len(found) == len(atari57.SCORES) else ["--games", *found]
+    seeds = [o.seed for o in next(iter(found.values()))]
+    words = ["python -m benchmarks.atari", setting.agent, *games, "--steps", setting.steps, "--seeds", *seeds]
+    words += ["--num-envs", setting.num_envs]
+    words += ["--actors", setting.actors] if setting.actors else []
+    words += ["--eval-episodes", setting.eval_episodes, "--max-frames", setting.environment_options["max_frames"]]
+    for name, value in setting.config.items():
+        words += ["--set", f"{name}={value}"]
+    return " ".join(map(str, words))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
