@@ -4,15 +4,11 @@ from typing import Any, Protocol
 
 import acme.core
 import dm_env
-import jax
-import jax.numpy as jnp
 import numpy as np
 import tree
 
-from acme_ext.acting.policy import Context, Policy
-from acme_ext.acting.variables import VariableClient
-from acme_ext.types import Array, Tree
-from acme_ext.utils import compiling
+from acme_ext.acting.inference import Inference
+from acme_ext.types import Tree
 
 _FIRST = int(dm_env.StepType.FIRST)
 
@@ -36,68 +32,29 @@ class Actor(acme.core.Actor):
     environments and follows the rule of `envs.BatchedEnvironment`: a row that was LAST comes back FIRST.
 
     Args:
-        policy: how to act.
-        variables: gives the policy's parameters.
-        key: the base of all randomness; each environment and each step folds its own number into it.
+        inference: gives the actions: `LocalInference`, or a server's.
         num_envs: B, or None for one unbatched environment.
         writer: takes the experience, or None to keep none.
-        rank: `[B]` which of the run's exploring environments these are, see `Context`; None spreads [0, 1] over them.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        variables: VariableClient,
-        key: Array,
-        *,
-        num_envs: int | None = None,
-        writer: Writer | None = None,
-        rank: np.ndarray | None = None,
-    ):
-        self._variables, self._writer = variables, writer
+    def __init__(self, inference: Inference, *, num_envs: int | None = None, writer: Writer | None = None):
+        self._inference, self._writer = inference, writer
         self._batched = num_envs is not None
         batch = num_envs or 1
-        self._rank = np.linspace(0, 1, batch, dtype=np.float32) if rank is None else rank
-        self._keys = jax.vmap(lambda slot: jax.random.fold_in(key, slot))(jnp.arange(batch))
-        self._initial_state = policy.init_state(batch)
-        self._state = self._initial_state
         self._first = np.ones(batch, np.bool_)
         self._reward = np.zeros(batch, np.float32)
         self._extras: Tree = ()
         self._state_before: Tree = ()
-        keeps_state = self._keeps_state = getattr(writer, "keeps_state", False)
-        self._ticks = 0
+        self._keeps_state = getattr(writer, "keeps_state", False)
         self.environment_steps = 0
         """Steps that the run has taken: this actor's own, unless whoever knows of all actors sets it now and then."""
 
-        def act(params, keys, ticks, steps, rank, reward, first, observation, state):
-            keys = jax.vmap(jax.random.fold_in, (0, None))(keys, ticks)
-            state = jax.tree.map(lambda new, old: jnp.where(_columns(first, old), new, old), self._initial_state, state)
-            result = policy.apply(params, Context(keys, steps, rank, reward), observation, state)
-            return *result, state if keeps_state else ()
-
-        self._uncompiled, self._act = act, None
-
     def select_action(self, observation: Tree) -> Any:
-        params = self._variables.params
-        if self._act is None:
-            self._act = compiling.jit(self._uncompiled, convolutional=compiling.is_convolutional(params))
         if not self._batched:
             observation = tree.map_structure(lambda x: np.asarray(x)[None], observation)
-        action, self._state, extras, self._state_before = self._act(
-            params,
-            self._keys,
-            np.int32(self._ticks),
-            np.int32(self.environment_steps),
-            self._rank,
-            self._reward,
-            self._first,
-            observation,
-            self._state,
+        action, self._extras, self._state_before = self._inference.step(
+            self.environment_steps, self._first, self._reward, observation
         )
-        self._ticks += 1
-        self._extras = jax.tree.map(np.asarray, extras) if extras else ()
-        action = np.asarray(action)
         return action if self._batched else action[0]
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
@@ -116,15 +73,16 @@ class Actor(acme.core.Actor):
             self._writer.add(action, timestep, self._extras, **kept)
 
     def update(self, wait: bool = False) -> None:
-        self._variables.update(wait)
+        self._inference.update(wait)
 
     def save(self) -> dict[str, int]:
         """Returns what a resumed actor needs to go on with fresh randomness and the schedule where it was."""
-        return {"ticks": self._ticks, "steps": self.environment_steps}
+        return {"ticks": self._inference.save(), "steps": self.environment_steps}
 
     def restore(self, state: dict[str, int]) -> None:
         """Takes up what `save` returned."""
-        self._ticks, self.environment_steps = state["ticks"], state["steps"]
+        self._inference.restore(state["ticks"])
+        self.environment_steps = state["steps"]
 
     def _batch(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
         if self._batched:
@@ -136,8 +94,3 @@ class Actor(acme.core.Actor):
             discount=np.full(1, 1.0 if timestep.discount is None else timestep.discount, np.float32),
             observation=tree.map_structure(lambda x: np.asarray(x)[None], timestep.observation),
         )
-
-
-def _columns(rows: Array, like: Array) -> Array:
-    """Reshapes `[B]` to broadcast against `[B, ...]`."""
-    return rows.reshape(rows.shape + (1,) * (like.ndim - 1))

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from acme_ext.acting.actor import Actor
+from acme_ext.acting.inference import LocalInference
 from acme_ext.acting.policy import Policy
 from acme_ext.acting.variables import VariableClient
 from acme_ext.learning.core import LearnerCore
@@ -114,5 +115,6 @@ class Builder(abc.ABC):
         writer: Any = None,
         rank: np.ndarray | None = None,
     ) -> Actor:
-        """Returns an actor; see `acting.Actor`."""
-        return Actor(policy, variables, key, num_envs=num_envs, writer=writer, rank=rank)
+        """Returns an actor that applies the policy itself; see `acting.Actor` and `acting.LocalInference`."""
+        inference = LocalInference(policy, variables, key, num_envs or 1, rank)
+        return Actor(inference, num_envs=num_envs, writer=writer)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 
-def jit(function: Callable, *, convolutional: bool = False) -> Callable:
-    """Returns `jax.jit(function)`, on the CPU with the runtime that suits small networks and loops.
+def jit(function: Callable, *, convolutional: bool = False, **options: Any) -> Callable:
+    """Returns `jax.jit(function, **options)`, on the CPU with the runtime that suits small networks and loops.
 
     XLA's newer CPU runtime hands every operation to a pool of threads, which costs small networks half of their speed
     and runs the body of a loop on one thread. Measured with jaxlib 0.5.3 on 2 cores, old against new runtime: a DQN
@@ -19,10 +19,11 @@ def jit(function: Callable, *, convolutional: bool = False) -> Callable:
     Args:
         function: to compile.
         convolutional: keeps the newer runtime: it is the faster one for convolutions on a few images.
+        options: of `jax.jit`.
     """
     if convolutional or not _has_old_cpu_runtime():
-        return jax.jit(function)
-    return jax.jit(function, compiler_options=_OLD_CPU_RUNTIME)
+        return jax.jit(function, **options)
+    return jax.jit(function, compiler_options=_OLD_CPU_RUNTIME, **options)
 
 
 def is_convolutional(params: Any) -> bool:

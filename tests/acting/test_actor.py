@@ -6,18 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from acme.utils import loggers
-from worlds import Corridor, Recorder, Source, corridors, counting_policy, random_policy
+from worlds import Corridor, Recorder, Source, corridors, counting_policy, local_actor, random_policy
 
-from acme_ext.acting.actor import Actor
 from acme_ext.acting.policy import Policy
-from acme_ext.acting.variables import VariableClient
 
 FIRST, MID, LAST = (int(kind) for kind in (dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST))
 KEY = jax.random.key(3)
 
 
 def make(policy, **options):
-    return Actor(policy, VariableClient(Source()), KEY, **options)
+    return local_actor(policy, Source(), KEY, **options)
 
 
 def drive(actor, environment, ticks):
@@ -36,7 +34,7 @@ def drive(actor, environment, ticks):
 
 def test_of_one_environment_is_an_actor_like_any_other():
     recorder, source = Recorder(), Source()
-    actor = Actor(counting_policy(), VariableClient(source), KEY, writer=recorder)
+    actor = local_actor(counting_policy(), source, KEY, writer=recorder)
     assert isinstance(actor, acme.core.Actor)
     acme.EnvironmentLoop(Corridor(0, [3, 1, 4]), actor, logger=loggers.NoOpLogger()).run(num_episodes=3)
 
@@ -161,7 +159,7 @@ def test_actions_do_not_depend_on_who_else_is_in_the_batch():
 def test_a_seed_fixes_the_actions():
     first, _ = drive(make(random_policy(), num_envs=4), corridors(4), 20)
     again, _ = drive(make(random_policy(), num_envs=4), corridors(4), 20)
-    other, _ = drive(Actor(random_policy(), VariableClient(Source()), jax.random.key(4), num_envs=4), corridors(4), 20)
+    other, _ = drive(local_actor(random_policy(), Source(), jax.random.key(4), num_envs=4), corridors(4), 20)
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
 
@@ -193,7 +191,7 @@ def test_a_step_of_all_environments_is_one_compiled_call():
 
 def test_acts_on_the_newest_parameters_and_updates_when_told():
     recorder, source = Recorder(), Source(offset=100)
-    actor = Actor(counting_policy(), VariableClient(source), KEY, num_envs=2, writer=recorder)
+    actor = local_actor(counting_policy(), source, KEY, num_envs=2, writer=recorder)
     environment = corridors(2)
     timestep = environment.reset()
     actor.observe_first(timestep)

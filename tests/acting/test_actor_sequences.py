@@ -3,12 +3,10 @@
 import jax
 import numpy as np
 import pytest
-from worlds import Source, corridors, counting_policy
+from worlds import Source, corridors, counting_policy, local_actor
 
 from acme_ext import envs
-from acme_ext.acting.actor import Actor
 from acme_ext.acting.loop import EnvironmentLoop
-from acme_ext.acting.variables import VariableClient
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.server import ReplayServer
 
@@ -38,9 +36,7 @@ def test_the_state_stored_is_that_of_the_sequences_first_step(length, period, cr
     server = ReplayServer(replay.tables())
     try:
         writer = replay.writer(server.client, 8)
-        actor = Actor(
-            policy._replace(apply=apply), VariableClient(Source()), jax.random.key(0), num_envs=8, writer=writer
-        )
+        actor = local_actor(policy._replace(apply=apply), Source(), jax.random.key(0), num_envs=8, writer=writer)
         loop = EnvironmentLoop(environment, actor)
         for _ in range(60):
             loop.step()

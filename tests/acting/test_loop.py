@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 from acme.utils import counting
 from acme.utils.observers import ActionNormObserver
-from worlds import LENGTHS, Corridor, Foreign, Source, Watcher, corridors, counting_policy
+from worlds import LENGTHS, Corridor, Foreign, Source, Watcher, corridors, counting_policy, local_actor
 
-from acme_ext.acting.actor import Actor
 from acme_ext.acting.loop import EnvironmentLoop, SingleActor
-from acme_ext.acting.variables import VariableClient
 
 
 def actor_of(num_envs, source=None):
-    return Actor(counting_policy(), VariableClient(source or Source()), jax.random.key(0), num_envs=num_envs)
+    return local_actor(counting_policy(), source or Source(), jax.random.key(0), num_envs=num_envs)
 
 
 def naive(num_envs, ticks):

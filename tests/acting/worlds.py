@@ -9,7 +9,10 @@ import numpy as np
 from acme.utils.observers import EnvLoopObserver
 from dm_env import specs
 
+from acme_ext.acting.actor import Actor
+from acme_ext.acting.inference import LocalInference
 from acme_ext.acting.policy import Policy
+from acme_ext.acting.variables import VariableClient
 from acme_ext.envs.vector import VectorEnvironment
 
 
@@ -154,3 +157,11 @@ def counting_policy() -> Policy:
         apply,
         lambda batch: {"count": np.zeros(batch, np.int32), "pair": np.full((batch, 2), -1.0, np.float32)},
     )
+
+
+def local_actor(
+    policy: Policy, source: acme.core.VariableSource, key: Any, *, num_envs: int | None = None, writer=None, rank=None
+) -> Actor:
+    """An actor that applies the policy itself."""
+    inference = LocalInference(policy, VariableClient(source), key, num_envs or 1, rank)
+    return Actor(inference, num_envs=num_envs, writer=writer)

@@ -1,0 +1,218 @@
+"""Applying a policy: one compiled call for many environments, wherever they are stepped."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tree
+
+from acme_ext.acting.policy import Context, Policy
+from acme_ext.acting.variables import VariableClient
+from acme_ext.types import Array, Params, Tree
+from acme_ext.utils import compiling
+
+
+class Acted(NamedTuple):
+    """What a policy gave for K environments."""
+
+    action: np.ndarray  # [K, ...]
+    extras: Tree  # [K, ...] NumPy
+    state: Tree  # [K, ...] the recurrent state that the policy had before, NumPy or still on the device
+
+
+class Inference(Protocol):
+    """What an actor has its actions from: a policy in its own process, or a server's."""
+
+    def step(self, steps: int, first: np.ndarray, reward: np.ndarray, observation: Tree) -> Acted:
+        """Returns the actions of the actor's B environments.
+
+        Args:
+            steps: environment steps that the run has taken so far.
+            first: `[B]` bool, whether an episode begins.
+            reward: `[B]` float32, came with the observations.
+            observation: `[B, ...]`.
+        """
+
+    def update(self, wait: bool = False) -> None:
+        """Renews the parameters, if they are held here and it is time to."""
+
+    def save(self) -> int:
+        """Returns how far the randomness has come."""
+
+    def restore(self, ticks: int) -> None:
+        """Takes up what `save` returned."""
+
+
+class InferenceCore:
+    """A policy applied to environments that have a slot each, whose recurrent state stays on the device.
+
+    An environment's actions depend on its slot's key and tick, its own state and what it sees, never on the others
+    that share a call, nor on how the call is padded. Not for several threads at a time.
+
+    Args:
+        policy: how to act.
+        slots: S, how many environments there may be.
+        buckets: sizes to which the environments of a `step` are padded, so that as many programs are compiled and no
+            more; the largest is the most that a call may have. None for a core of which only `step_all` is called.
+    """
+
+    def __init__(self, policy: Policy, slots: int, *, buckets: Sequence[int] | None = None):
+        self._buckets = sorted(buckets or ())
+        # One slot more, for the rows that fill a batch.
+        self._scratch, rows = slots, slots + bool(buckets)
+        self._initial = jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
+        self._table = policy.init_state(rows)
+        self._keys = jax.random.split(jax.random.key(0), rows)
+        self._ranks = np.zeros(rows, np.float32)
+        self._apply: Callable | None = None
+        self._apply_some: Callable | None = None
+
+        def apply(params, keys, ranks, state, ticks, steps, first, reward, observation):
+            keys = jax.vmap(jax.random.fold_in)(keys, jnp.broadcast_to(ticks, ranks.shape))
+            state = jax.tree.map(lambda new, old: jnp.where(_columns(first, old), new, old), self._initial, state)
+            action, after, extras = policy.apply(params, Context(keys, steps, ranks, reward), observation, state)
+            return action, extras, state, after
+
+        def apply_some(params, keys, ranks, table, slots, *arguments):
+            state = jax.tree.map(lambda leaf: leaf[slots], table)
+            action, extras, state, after = apply(params, keys[slots], ranks[slots], state, *arguments)
+            return action, extras, state, jax.tree.map(lambda leaf, rows: leaf.at[slots].set(rows), table, after)
+
+        self._pure = apply, apply_some
+
+    def seat(self, slots: np.ndarray, keys: Array, ranks: np.ndarray) -> None:
+        """Gives slots `[K]` to environments with random keys `[K]` and ranks `[K]` (see `Context`)."""
+        self._keys = self._keys.at[slots].set(keys)
+        self._ranks[slots] = ranks
+
+    def step_all(
+        self, params: Params, ticks: int, steps: int, first: np.ndarray, reward: np.ndarray, observation: Tree
+    ) -> Acted:
+        """Steps all slots in their order; the arguments are those of `step`."""
+        if self._apply is None:
+            self._apply = self._compile(self._pure[0], params)
+        action, extras, before, self._table = self._apply(
+            params, self._keys, self._ranks, self._table, np.int32(ticks), np.int32(steps), first, reward, observation
+        )
+        return Acted(np.asarray(action), jax.tree.map(np.asarray, extras), before)
+
+    def step(
+        self,
+        params: Params,
+        slots: np.ndarray,
+        ticks: np.ndarray,
+        steps: int,
+        first: np.ndarray,
+        reward: np.ndarray,
+        observation: Tree,
+    ) -> Acted:
+        """Steps some slots.
+
+        Args:
+            params: of the policy.
+            slots: `[K]` which, each once.
+            ticks: `[K]` int32, how often each has acted; with the slot's key it makes the randomness.
+            steps: environment steps that the run has taken.
+            first: `[K]` bool, whether recurrent state begins anew.
+            reward: `[K]` float32, came with the observations.
+            observation: `[K, ...]`.
+        """
+        if self._apply_some is None:
+            self._apply_some = self._compile(self._pure[1], params, donate_argnums=3)
+        count = len(slots)
+        size = next((bucket for bucket in self._buckets if bucket >= count), None)
+        if size is None:
+            raise ValueError(f"{count} environments at once, and at most {self._buckets[-1]} were asked for")
+
+        def pad(leaf: np.ndarray, value: int = 0) -> np.ndarray:
+            if len(leaf) == size:
+                return leaf
+            padded = np.full((size, *leaf.shape[1:]), value, leaf.dtype)
+            padded[:count] = leaf
+            return padded
+
+        action, extras, before, self._table = self._apply_some(
+            params,
+            self._keys,
+            self._ranks,
+            self._table,
+            pad(slots, self._scratch),
+            pad(ticks),
+            np.int32(steps),
+            pad(first),
+            pad(reward),
+            tree.map_structure(pad, observation),
+        )
+        action, extras, before = jax.device_get((action, extras, before))
+        return Acted(*jax.tree.map(lambda leaf: leaf[:count], (action, extras, before)))
+
+    def warm_up(self, params: Params, observation: Tree) -> None:
+        """Compiles every bucket, for observations `[1, ...]` like this one; no slot's state is changed."""
+        for size in self._buckets:
+            slots = np.full(size, self._scratch)
+            zeros = np.zeros(size, np.int32)
+            repeated = tree.map_structure(lambda leaf, size=size: np.repeat(leaf, size, axis=0), observation)
+            self.step(params, slots, zeros, 0, np.ones(size, np.bool_), np.zeros(size, np.float32), repeated)
+
+    def compilations(self) -> int:
+        """Returns how many programs have been compiled."""
+        return sum(apply._cache_size() for apply in (self._apply, self._apply_some) if apply is not None)
+
+    @staticmethod
+    def _compile(function: Callable, params: Params, **options: Any) -> Callable:
+        return compiling.jit(function, convolutional=compiling.is_convolutional(params), **options)
+
+
+class LocalInference:
+    """A policy applied in the actor's own process: no thread, no queue, no waiting.
+
+    Args:
+        policy: how to act.
+        variables: gives the policy's parameters.
+        key: the base of all randomness; each environment and each step folds its own number into it.
+        num_envs: B.
+        rank: `[B]` which of the run's exploring environments these are, see `Context`; None spreads [0, 1] over them.
+    """
+
+    def __init__(
+        self, policy: Policy, variables: VariableClient, key: Array, num_envs: int, rank: np.ndarray | None = None
+    ):
+        self._variables, self._ticks = variables, 0
+        self._core = InferenceCore(policy, num_envs)
+        rank = np.linspace(0, 1, num_envs, dtype=np.float32) if rank is None else rank
+        self._core.seat(np.arange(num_envs), slot_keys(key, num_envs), rank)
+
+    def step(self, steps: int, first: np.ndarray, reward: np.ndarray, observation: Tree) -> Acted:
+        acted = self._core.step_all(self._variables.params, self._ticks, steps, first, reward, observation)
+        self._ticks += 1
+        return acted
+
+    def update(self, wait: bool = False) -> None:
+        self._variables.update(wait)
+
+    def save(self) -> int:
+        return self._ticks
+
+    def restore(self, ticks: int) -> None:
+        self._ticks = ticks
+
+
+def slot_keys(key: Array, num_envs: int) -> Array:
+    """Returns the random keys `[B]` of an actor's environments."""
+    return jax.vmap(lambda slot: jax.random.fold_in(key, slot))(jnp.arange(num_envs))
+
+
+def bucket_sizes(most: int) -> list[int]:
+    """Returns batch sizes up to `most` environments: 1, 8, 16, 32 ..., and `most` itself."""
+    sizes, size = [1], 8
+    while size < most:
+        sizes.append(size)
+        size *= 2
+    return sorted({min(1, most), *sizes, most})
+
+
+def _columns(rows: Array, like: Array) -> Array:
+    """Reshapes `[B]` to broadcast against `[B, ...]`."""
+    return rows.reshape(rows.shape + (1,) * (like.ndim - 1))

@@ -1,0 +1,125 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from worlds import Source
+
+from acme_ext.acting.inference import InferenceCore, LocalInference, bucket_sizes, slot_keys
+from acme_ext.acting.policy import Policy
+from acme_ext.acting.variables import VariableClient
+
+SLOTS, TIME, FEATURES, UNITS = 6, 12, 3, 4
+KEY = jax.random.key(5)
+
+
+def recurrent_policy() -> Policy:
+    """A random policy that remembers, made of what agents are made of: matrices, sampling, state."""
+    weights = jax.random.normal(jax.random.key(1), (UNITS + FEATURES + 1, UNITS))
+
+    def apply(params, context, observation, state):
+        inputs = jnp.concatenate([state["memory"], observation, context.reward[:, None]], axis=-1)
+        memory = jnp.tanh(params * (inputs @ weights))
+        action = jax.vmap(jax.random.categorical)(context.key, memory + context.rank[:, None])
+        return action, {"memory": memory}, {"logits": memory}
+
+    return Policy(apply, lambda batch: {"memory": jnp.zeros((batch, UNITS))})
+
+
+@pytest.fixture(scope="module")
+def experience():
+    rng = np.random.default_rng(0)
+    observation = rng.normal(size=(TIME, SLOTS, FEATURES)).astype(np.float32)
+    reward = rng.normal(size=(TIME, SLOTS)).astype(np.float32)
+    first = rng.random((TIME, SLOTS)) < 0.2
+    first[0] = True
+    return observation, reward, first
+
+
+@pytest.fixture(scope="module")
+def local(experience):
+    """What each environment does when the policy is applied in the process that steps it: a list over time."""
+    observation, reward, first = experience
+    inference = LocalInference(recurrent_policy(), VariableClient(Source(offset=1.0)), KEY, SLOTS)
+    return [inference.step(0, first[t], reward[t], observation[t]) for t in range(TIME)]
+
+
+def seated(buckets) -> InferenceCore:
+    core = InferenceCore(recurrent_policy(), SLOTS, buckets=buckets)
+    core.seat(np.arange(SLOTS), slot_keys(KEY, SLOTS), np.linspace(0, 1, SLOTS, dtype=np.float32))
+    return core
+
+
+@pytest.mark.parametrize("buckets", [[1, 2, 4, 6], [6], [3, 8]])
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_and_any_batch_gives_what_the_local_policy_does(experience, local, buckets, seed):
+    observation, reward, first = experience
+    core, rng = seated(buckets), np.random.default_rng(seed)
+    params = 2.0  # what Source gave first
+    clocks = np.zeros(SLOTS, np.int64)
+    while (clocks < TIME).any():
+        # Some of those that have steps left, in any order, each at its own time.
+        able = np.nonzero(clocks < TIME)[0]
+        slots = rng.permutation(able)[: rng.integers(1, min(len(able), buckets[-1]) + 1)]
+        times = clocks[slots]
+        acted = core.step(
+            params,
+            slots,
+            times.astype(np.int32),
+            0,
+            first[times, slots],
+            reward[times, slots],
+            observation[times, slots],
+        )
+        for row, (slot, time) in enumerate(zip(slots, times, strict=True)):
+            assert acted.action[row] == local[time].action[slot]
+            np.testing.assert_allclose(acted.extras["logits"][row], local[time].extras["logits"][slot], rtol=1e-5)
+            before = np.asarray(local[time].state["memory"])[slot]
+            np.testing.assert_allclose(acted.state["memory"][row], before, rtol=1e-5)
+        clocks[slots] += 1
+
+
+def test_a_step_leaves_the_other_slots_alone(experience):
+    observation, reward, first = experience
+    core = seated([4])
+    everybody = np.arange(4), np.zeros(4, np.int32), 0, first[0, :4], reward[0, :4], observation[0, :4]
+    core.step(2.0, *everybody)
+    # Three rows fill the batch: they are nobody's.
+    core.step(2.0, np.array([2]), np.array([1], np.int32), 0, *(leaf[1, 2:3] for leaf in (first, reward, observation)))
+    again = core.step(
+        2.0, np.arange(4), np.full(4, 9, np.int32), 0, np.zeros(4, np.bool_), reward[2, :4], observation[2, :4]
+    )
+
+    alone = seated([4])
+    alone.step(2.0, *everybody)
+    kept = alone.step(
+        2.0, np.arange(4), np.full(4, 9, np.int32), 0, np.zeros(4, np.bool_), reward[2, :4], observation[2, :4]
+    )
+    np.testing.assert_array_equal(again.state["memory"][[0, 1, 3]], kept.state["memory"][[0, 1, 3]])
+    assert (again.state["memory"][2] != kept.state["memory"][2]).any()
+
+
+def test_nothing_is_compiled_after_the_warm_up(experience):
+    observation, reward, first = experience
+    core, rng = seated(bucket_sizes(SLOTS)), np.random.default_rng(0)
+    core.warm_up(2.0, observation[0, :1])
+    compiled = core.compilations()
+    assert compiled == len(bucket_sizes(SLOTS))
+    for _ in range(20):
+        slots = rng.permutation(SLOTS)[: rng.integers(1, SLOTS + 1)]
+        ticks = np.zeros(len(slots), np.int32)
+        core.step(2.0, slots, ticks, 0, first[0, slots], reward[0, slots], observation[0, slots])
+    assert core.compilations() == compiled
+
+
+def test_refuses_more_than_it_was_made_for(experience):
+    observation, reward, first = experience
+    core = seated([2])
+    with pytest.raises(ValueError, match="3 environments at once, and at most 2"):
+        core.step(2.0, np.arange(3), np.zeros(3, np.int32), 0, first[0, :3], reward[0, :3], observation[0, :3])
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"), [(1, [1]), (2, [1, 2]), (8, [1, 8]), (9, [1, 8, 9]), (64, [1, 8, 16, 32, 64])]
+)
+def test_bucket_sizes(most, expected):
+    assert bucket_sizes(most) == expected
