@@ -1,0 +1,31 @@
+"""What can be chosen of A2C."""
+
+import dataclasses
+
+from acme_ext.agents.ppo.config import AdvantageConfig
+from acme_ext.utils import checks
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class A2CConfig(AdvantageConfig):
+    """A2C, the synchronous form of A3C (Mnih et al. 2016).
+
+    The defaults are for small problems on a CPU. Where a field names no source, it is ours.
+    """
+
+    gae_lambda: float = 1.0  # rewards are summed up to the unroll's end; Mnih et al. 2016, algorithm S3
+    normalize_observations: bool = False
+    normalize_values: bool = False
+    normalize_advantages: bool = False
+    batch_size: int = 8
+    unroll_length: int = 5  # Mnih et al. 2016, section 8
+    learning_rate: float = 7e-4
+    max_queue_size: int = 8
+
+    rmsprop_decay: float = 0.99  # of the gradient's average; Mnih et al. 2016, section 8
+    rmsprop_epsilon: float = 1e-5  # under the root, added to the average
+
+    def __post_init__(self):
+        super().__post_init__()
+        checks.positive(self, "rmsprop_epsilon")
+        checks.share(self, "rmsprop_decay")

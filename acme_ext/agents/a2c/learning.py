@@ -1,0 +1,27 @@
+"""A2C's learning: PPO's, with one step down the plain policy gradient of the whole batch."""
+
+import haiku as hk
+import optax
+
+from acme_ext.agents.a2c import losses
+from acme_ext.agents.a2c.config import A2CConfig
+from acme_ext.agents.ppo.learning import core_of_policy_loss
+from acme_ext.learning.core import LearnerCore
+from acme_ext.types import Array, Tree
+
+
+def make_core(network: hk.Transformed, config: A2CConfig, observation: Tree) -> LearnerCore:
+    """Returns A2C's learner core.
+
+    Args:
+        network: see `ppo.networks.make_network`.
+        config: the agent's.
+        observation: an example `[1, ...]`, for the parameters' shapes.
+    """
+
+    def policy_loss(log_prob: Array, behaviour_log_prob: Array, advantage: Array) -> Array:
+        del behaviour_log_prob  # it is taken to be the same policy
+        return losses.policy_gradient_loss(log_prob, advantage)
+
+    optimizer = optax.rmsprop(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
+    return core_of_policy_loss(policy_loss, network, config, optimizer, observation, epochs=1, parts=1)

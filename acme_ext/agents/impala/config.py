@@ -1,0 +1,61 @@
+"""What can be chosen of IMPALA."""
+
+import dataclasses
+from typing import Literal
+
+from acme_ext.errors import UsageError
+from acme_ext.utils import checks
+
+
+@dataclasses.dataclass(frozen=True)
+class IMPALAConfig:
+    """IMPALA (Espeholt et al. 2018).
+
+    The defaults are for small problems on a CPU; `ATARI` holds the published ones. Where a field names no source, it is
+    ours, chosen on CartPole and bsuite.
+    """
+
+    # The problem
+    discount: float = 0.99  # gamma of one step; Espeholt et al. 2018, table G.1
+    # abs_one clips to [-1, 1]; soft_asymmetric squashes to (-1.5, 5); Espeholt et al. 2018, section 5.3 and appendix D.
+    reward_clipping: Literal["none", "abs_one", "soft_asymmetric"] = "none"
+
+    # The network
+    hidden_sizes: tuple[int, ...] = (64, 64)  # units of the MLP for observations that are not images
+    image_torso: Literal["shallow", "deep"] = "shallow"  # deep is residual; Espeholt et al. 2018, figure 3
+    image_features: int = 256  # units after a convolutional torso; Espeholt et al. 2018, figure 3
+    lstm_size: int | None = None  # units of an LSTM behind the torso, None for none; 256 in Espeholt et al. 2018
+
+    # Learning
+    batch_size: int = 8  # unrolls; 32 in Espeholt et al. 2018, table G.1
+    unroll_length: int = 20  # steps; Espeholt et al. 2018, table G.1
+    max_rho: float = 1.0  # rho-bar, bound on the ratios that weigh errors; Espeholt et al. 2018, section 5.2.2
+    max_c: float = 1.0  # c-bar, bound on the ratios that errors are passed back by; likewise
+    value_cost: float = 0.5  # weight of the value's loss; Espeholt et al. 2018, table G.1
+    entropy_cost: float = 0.01  # weight of the entropy that is rewarded; Espeholt et al. 2018, table G.1
+    learning_rate: float = 1e-3
+    rmsprop_decay: float = 0.99  # of the gradient's average; Espeholt et al. 2018, table G.1
+    rmsprop_epsilon: float = 0.1  # under the root, added to the average; Espeholt et al. 2018, table G.1
+    max_gradient_norm: float | None = 40.0  # global norm; Espeholt et al. 2018, table G.1
+
+    # Replay
+    max_queue_size: int = 8  # unrolls that may wait for the learner: this bounds the lag
+
+    def __post_init__(self):
+        positive = ("image_features", "lstm_size", "batch_size", "unroll_length", "max_rho", "max_c")
+        checks.positive(self, *positive, "learning_rate", "rmsprop_epsilon", "max_gradient_norm")
+        checks.not_negative(self, "value_cost", "entropy_cost")
+        checks.share(self, "rmsprop_decay")
+        checks.layer_sizes(self, "hidden_sizes")
+        if self.max_rho < self.max_c:
+            raise UsageError(f"max_rho is {self.max_rho}: it must be at least max_c, which is {self.max_c}.")
+
+
+ATARI = IMPALAConfig(
+    reward_clipping="abs_one",  # Espeholt et al. 2018, table G.1
+    image_torso="deep",  # Espeholt et al. 2018, section 5.3.2
+    batch_size=32,  # Espeholt et al. 2018, table G.1
+    learning_rate=6e-4,  # Espeholt et al. 2018, table G.1, which lets it fall to 0
+    max_queue_size=32,
+)
+"""The paper's numbers for Atari, with its deep network and without an LSTM."""

@@ -1,0 +1,97 @@
+"""What can be chosen of PPO."""
+
+import dataclasses
+
+from acme_ext.errors import UsageError
+from acme_ext.utils import checks
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdvantageConfig:
+    """What PPO shares with A2C: everything but how a batch of unrolls moves the policy."""
+
+    # The problem
+    discount: float = 0.99  # gamma of one step; Schulman et al. 2017, tables 3 and 5
+    gae_lambda: float  # of generalized advantage estimation, in [0, 1]
+
+    # The network
+    hidden_sizes: tuple[int, ...] = (64, 64)  # tanh units of policy and value, each; Schulman et al. 2017, section 6.1
+    image_features: int = 512  # units after a convolutional torso, which policy and value share
+    init_stddev: float = 1.0  # of continuous actions, in [-1, 1]'s units; the same in all states, and learned
+
+    # Normalisation
+    normalize_observations: bool  # by running means and variances; integers, such as pixels, never are
+    max_abs_observation: float = 10.0  # normalised observations are clipped to it
+    normalize_values: bool  # the network predicts values in units of the targets' running mean and variance
+    value_horizon: float = 100_000.0  # steps over which the values' statistics forget
+    # of a minibatch, to mean 0 and variance 1
+    normalize_advantages: bool
+
+    # Learning
+    batch_size: int  # unrolls; with as many environments, every one is learned from by the policy that made it
+    unroll_length: int  # steps
+    learning_rate: float
+    max_gradient_norm: float | None = 0.5  # global norm
+    value_cost: float = 0.5  # weight of the value's squared error; c_1 of Schulman et al. 2017, eq. 9
+    entropy_cost: float = 0.01  # weight of the entropy that is rewarded; c_2 of Schulman et al. 2017, eq. 9
+
+    # Replay
+    max_queue_size: int  # unrolls that may wait for the learner: this bounds how old they get
+
+    def __post_init__(self):
+        positive = ("image_features", "init_stddev", "max_abs_observation", "value_horizon", "learning_rate")
+        checks.positive(self, *positive, "max_gradient_norm", "batch_size", "unroll_length")
+        checks.not_negative(self, "value_cost", "entropy_cost")
+        checks.share(self, "gae_lambda")
+        checks.layer_sizes(self, "hidden_sizes")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PPOConfig(AdvantageConfig):
+    """PPO (Schulman et al. 2017).
+
+    The defaults are for small problems on a CPU; `ATARI` and `CONTROL` are for others. Where a field names no source,
+    it is ours.
+    """
+
+    gae_lambda: float = 0.95  # Schulman et al. 2017, tables 3 and 5
+    normalize_observations: bool = True
+    normalize_values: bool = True
+    normalize_advantages: bool = True
+    batch_size: int = 8
+    unroll_length: int = 128  # Schulman et al. 2017, table 5
+    learning_rate: float = 3e-4  # Schulman et al. 2017, table 3
+    max_queue_size: int = 8
+
+    clip: float = 0.2  # epsilon, how far the ratio is followed; Schulman et al. 2017, table 1
+    num_epochs: int = 10  # times each step of the batch is learned from; Schulman et al. 2017, table 3
+    num_minibatches: int = 16  # that a batch is cut into anew each epoch: of 64 steps; Schulman et al. 2017, table 3
+    adam_epsilon: float = 1e-5
+
+    def __post_init__(self):
+        super().__post_init__()
+        checks.positive(self, "clip", "num_epochs", "num_minibatches", "adam_epsilon")
+        if self.unroll_length * self.batch_size % self.num_minibatches:
+            raise UsageError(
+                f"num_minibatches is {self.num_minibatches}: it must divide the batch, which has "
+                f"batch_size * unroll_length = {self.batch_size * self.unroll_length} steps."
+            )
+
+
+CONTROL = PPOConfig(
+    batch_size=8,
+    unroll_length=256,  # with 8 unrolls the 2,048 steps of Schulman et al. 2017, table 3
+    num_minibatches=32,  # of 64 steps; Schulman et al. 2017, table 3
+    entropy_cost=0.0,  # Schulman et al. 2017, section 6.1
+)
+"""The paper's numbers for continuous control."""
+
+ATARI = PPOConfig(
+    normalize_values=False,
+    learning_rate=2.5e-4,  # Schulman et al. 2017, table 5, which lets it fall to 0
+    clip=0.1,  # Schulman et al. 2017, table 5, likewise
+    num_minibatches=4,  # of 256 steps; Schulman et al. 2017, table 5
+    num_epochs=3,  # Schulman et al. 2017, table 5
+    value_cost=1.0,  # Schulman et al. 2017, table 5
+)
+"""The paper's numbers for Atari."""

@@ -1,0 +1,81 @@
+"""Running means and variances, of observations and of values. They are parts of a learner's state, so that they are
+saved and published with the parameters that they belong to.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from acme_ext.types import Array, Tree
+
+
+class Moments(NamedTuple):
+    """The mean and variance of what was seen so far, element by element; before that, 0 and 1."""
+
+    count: Array  # [] float32, how many there were, or the horizon of the average if that is less
+    mean: Tree  # float32
+    variance: Tree  # float32
+
+
+def init(example: Tree) -> Moments:
+    """Returns the moments of a nest of arrays `[...]`, of which nothing was seen yet."""
+    mean = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), jnp.float32), example)
+    return Moments(jnp.zeros((), jnp.float32), mean, jax.tree.map(jnp.ones_like, mean))
+
+
+def update(moments: Moments, values: Tree, mask: Array, horizon: float = 1e8) -> Moments:
+    """Returns the moments with more values seen (Chan et al. 1983, eq. 2.1).
+
+    Args:
+        moments: of what was seen before.
+        values: `[..., *shape]`, where the moments' shape is `[*shape]`.
+        mask: `[...]` 1 for each that counts, 0 for what is none.
+        horizon: a number of values; the average is of all that was seen while it was fewer, and beyond, old ones are
+            forgotten exponentially, in about so many.
+    """
+    added = jnp.sum(mask)
+    total = moments.count + added
+    share = added / jnp.maximum(total, 1.0)
+
+    def mean_of(x: Array) -> Array:
+        weight = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+        return jnp.sum(weight * x, axis=tuple(range(mask.ndim))) / jnp.maximum(added, 1.0)
+
+    def move(mean: Array, variance: Array, x: Array) -> tuple[Array, Array]:
+        x = x.astype(jnp.float32)
+        batch_mean = mean_of(x)
+        batch_variance = mean_of(jnp.square(x - batch_mean))
+        apart = batch_mean - mean
+        # Before anything was seen the share is 1, or 0 if nothing came now either.
+        return (
+            mean + share * apart,
+            (1 - share) * variance + share * batch_variance + share * (1 - share) * jnp.square(apart),
+        )
+
+    leaves, structure = jax.tree.flatten(moments.mean)
+    moved = [
+        move(*leaf) for leaf in zip(leaves, jax.tree.leaves(moments.variance), jax.tree.leaves(values), strict=True)
+    ]
+    mean, variance = (jax.tree.unflatten(structure, list(part)) for part in zip(*moved, strict=True))
+    return Moments(jnp.minimum(total, horizon), mean, variance)
+
+
+def normalize(moments: Moments, values: Tree, max_abs: float | None = None) -> Tree:
+    """Returns `(values - mean) / stddev`, `[..., *shape]`, clipped to `[-max_abs, max_abs]` if that is given."""
+
+    def scale(mean: Array, variance: Array, x: Array) -> Array:
+        x = (x - mean) / jnp.sqrt(variance + _EPSILON)
+        return x if max_abs is None else jnp.clip(x, -max_abs, max_abs)
+
+    return jax.tree.map(scale, moments.mean, moments.variance, values)
+
+
+def denormalize(moments: Moments, values: Tree) -> Tree:
+    """Returns `values * stddev + mean`, `[..., *shape]`: the inverse of `normalize` without a bound."""
+    return jax.tree.map(
+        lambda mean, variance, x: x * jnp.sqrt(variance + _EPSILON) + mean, moments.mean, moments.variance, values
+    )
+
+
+_EPSILON = 1e-8

@@ -1,0 +1,37 @@
+"""The deep residual torso of IMPALA."""
+
+from collections.abc import Sequence
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from acme_ext.networks import layers
+from acme_ext.types import Array
+
+
+class ResidualTorso(hk.Module):
+    """The deep torso of Espeholt et al. 2018 (figure 3, right): images `[B, H, W, C]` -> `[B, F]`.
+
+    For each of `channels`: a convolution, a max pooling that halves the picture, and two blocks of two convolutions
+    that are added to what went in. All kernels are 3 by 3. Bytes are divided by 255.
+    """
+
+    def __init__(self, channels: Sequence[int] = (16, 32, 32), name: str | None = None):
+        super().__init__(name)
+        self._channels = channels
+
+    def __call__(self, image: Array) -> Array:
+        x = image.astype(jnp.float32)
+        if image.dtype == jnp.uint8:
+            x = x / 255.0
+        for channels in self._channels:
+            x = hk.max_pool(_convolution(x, channels), (3, 3, 1), (2, 2, 1), "SAME")
+            for _ in range(2):
+                x = x + _convolution(jax.nn.relu(_convolution(jax.nn.relu(x), channels)), channels)
+        return jax.nn.relu(hk.Flatten()(x))
+
+
+def _convolution(x: Array, channels: int) -> Array:
+    start = layers.uniform(9 * x.shape[-1])
+    return hk.Conv2D(channels, 3, w_init=start, b_init=start)(x)

@@ -1,0 +1,71 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from acme_ext.agents.ppo import networks
+from acme_ext.agents.ppo.config import PPOConfig
+from acme_ext.ops.gaussian import Gaussian
+from acme_ext.ops.policy import Categorical
+from acme_ext.specs import Bounds
+
+BOUNDS = Bounds(np.full((2, 3), -1, np.float32), np.full((2, 3), 4, np.float32))
+CONFIG = PPOConfig(hidden_sizes=(8, 8), image_features=16, init_stddev=0.5)
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        jnp.ones((4, 3)),
+        {"a": jnp.ones((4, 2)), "b": jnp.ones(4)},
+        jnp.ones((4, 10, 10, 6), jnp.bool_),
+        jnp.ones((4, 40, 40, 3), jnp.uint8),
+    ],
+)
+@pytest.mark.parametrize("actions", [5, BOUNDS])
+def test_shapes(observation, actions):
+    network = networks.make_network(actions, CONFIG)
+    params = network.init(jax.random.key(0), observation)
+    output = network.apply(params, None, observation)
+    assert output.value.shape == (4,)
+    if isinstance(actions, int):
+        assert isinstance(output.policy, Categorical)
+        assert output.policy.logits.shape == (4, 5)
+    else:
+        assert isinstance(output.policy, Gaussian)
+        assert output.policy.mean.shape == output.policy.stddev.shape == (4, 6)
+        np.testing.assert_allclose(output.policy.stddev, 0.5, rtol=1e-6)
+
+
+def test_layers_start_orthogonal_and_all_actions_about_equally_likely():
+    observation = jax.random.normal(jax.random.key(1), (200, 8))
+    network = networks.make_network(4, CONFIG)
+    params = network.init(jax.random.key(0), observation)
+    gains = {}
+    for layer, leaves in params.items():
+        gram = leaves["w"].T @ leaves["w"] if leaves["w"].shape[0] >= leaves["w"].shape[1] else None
+        assert gram is not None
+        np.testing.assert_allclose(gram, gram[0, 0] * np.eye(len(gram)), atol=1e-5)
+        gains[layer] = np.sqrt(gram[0, 0])
+        assert not leaves["b"].any()
+    np.testing.assert_allclose(sorted(gains.values()), [0.01, 1, *[2**0.5] * 4], rtol=1e-4)
+    probs = jax.nn.softmax(network.apply(params, None, observation).policy.logits)
+    np.testing.assert_allclose(probs, 0.25, atol=0.02)
+
+
+def test_policy_and_value_share_nothing_but_the_torso_of_images():
+    def parts(observation):
+        network = networks.make_network(4, CONFIG)
+        params = network.init(jax.random.key(0), observation)
+        policy = jax.grad(lambda p: jnp.sum(network.apply(p, None, observation).policy.logits[:, 0]))(params)
+        value = jax.grad(lambda p: jnp.sum(network.apply(p, None, observation).value))(params)
+
+        def touched(gradient):
+            return {name for name, leaves in gradient.items() if any(np.any(leaf) for leaf in leaves.values())}
+
+        return touched(policy), touched(value)
+
+    policy, value = parts(jax.random.normal(jax.random.key(1), (4, 3)))
+    assert not policy & value
+    policy, value = parts(jax.random.randint(jax.random.key(1), (4, 40, 40, 3), 0, 255).astype(jnp.uint8))
+    assert len(policy & value) == 4  # three convolutions and a layer

@@ -1,0 +1,29 @@
+"""Unrolls to learn from, whose arrays are random where a test doesn't care."""
+
+from typing import Any
+
+import numpy as np
+
+from acme_ext.types import Sequence
+
+
+def random_unrolls(length: int, batch: int, observation: tuple[int, ...] = (3,), **fields: Any) -> Sequence:
+    """Returns unrolls in the middle of endless episodes, of 4 actions all taken with probability 1/4, with `fields` set
+    or, in the extras, added.
+    """
+    rng = np.random.default_rng(0)
+    extras = {
+        "log_prob": np.full((length, batch), np.log(0.25), np.float32),
+        "learner_steps": np.zeros((length, batch), np.int32),
+        **fields.pop("extras", {}),
+    }
+    unrolls = Sequence(
+        observation=rng.normal(size=(length + 1, batch, *observation)).astype(np.float32),
+        reward=rng.normal(size=(length + 1, batch)).astype(np.float32),
+        first=np.zeros((length + 1, batch), np.bool_),
+        action=rng.integers(0, 4, (length, batch)).astype(np.int32),
+        discount=np.full((length, batch), 0.9, np.float32),
+        mask=np.ones((length, batch), np.float32),
+        extras=extras,
+    )
+    return unrolls._replace(**fields)
