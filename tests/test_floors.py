@@ -46,6 +46,7 @@ ONLY_IN = {
 PARENTS: dict[str, set[str]] = {
     "apex": {"dqn"},
     "rainbow": {"dqn"},
+    "a2c": {"ppo"},
 }
 
 # What runs on any machine with a modern JAX, so neither it nor anything below it imports these.

@@ -9,8 +9,12 @@ AGENTS: dict[str, tuple[str, str]] = {
     "dqn": ("DQN", "double DQN; dueling, n-step and prioritized replay as choices; discrete actions"),
     "rainbow": ("Rainbow", "DQN with six improvements, each of which can be switched off; discrete actions"),
     "apex": ("ApexDQN", "Ape-X DQN: many actors, a ladder of epsilons, prioritized replay; discrete actions"),
+    "r2d2": ("R2D2", "recurrent Q-learning from a replay of sequences with stored state; discrete actions"),
     "sac": ("SAC", "soft actor-critic: twin critics, a temperature tuned to an entropy; continuous actions"),
     "td3": ("TD3", "twin critics, smoothed targets, delayed deterministic policy; continuous actions"),
+    "impala": ("IMPALA", "actor-critic whose learner corrects for its actors' lag; LSTM as a choice; discrete actions"),
+    "ppo": ("PPO", "clipped policy gradient, several epochs a batch; discrete and continuous actions"),
+    "a2c": ("A2C", "advantage actor-critic, one step a batch; discrete and continuous actions"),
 }
 """Name on the command line -> (class in `acme_ext.builders.NAME`, one line)."""
 
