@@ -7,10 +7,8 @@ import dm_env
 import numpy as np
 import tree
 
-from acme_ext.acting.inference import Inference
+from acme_ext.acting.inference import FIRST, Inference
 from acme_ext.types import Tree
-
-_FIRST = int(dm_env.StepType.FIRST)
 
 
 class Writer(Protocol):
@@ -40,9 +38,7 @@ class Actor(acme.core.Actor):
     def __init__(self, inference: Inference, *, num_envs: int | None = None, writer: Writer | None = None):
         self._inference, self._writer = inference, writer
         self._batched = num_envs is not None
-        batch = num_envs or 1
-        self._first = np.ones(batch, np.bool_)
-        self._reward = np.zeros(batch, np.float32)
+        self._timestep: dm_env.TimeStep | None = None  # the newest, batched
         self._extras: Tree = ()
         self._state_before: Tree = ()
         self._keeps_state = getattr(writer, "keeps_state", False)
@@ -50,23 +46,22 @@ class Actor(acme.core.Actor):
         """Steps that the run has taken: this actor's own, unless whoever knows of all actors sets it now and then."""
 
     def select_action(self, observation: Tree) -> Any:
+        if self._timestep is None:
+            raise RuntimeError("an actor has to observe the first timestep before it acts")
         if not self._batched:
             observation = tree.map_structure(lambda x: np.asarray(x)[None], observation)
-        action, self._extras, self._state_before = self._inference.step(
-            self.environment_steps, self._first, self._reward, observation
-        )
+        timestep = self._timestep._replace(observation=observation)
+        action, self._extras, self._state_before = self._inference.step(self.environment_steps, timestep)
         return action if self._batched else action[0]
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
-        timestep = self._batch(timestep)
-        self._first, self._reward = np.ones_like(self._first), timestep.reward
+        timestep = self._timestep = self._batch(timestep)
         if self._writer is not None:
             self._writer.add_first(timestep)
 
     def observe(self, action: Any, next_timestep: dm_env.TimeStep) -> None:
-        timestep = self._batch(next_timestep)
-        self._first, self._reward = timestep.step_type == _FIRST, timestep.reward
-        self.environment_steps += len(self._first) - int(np.count_nonzero(self._first))
+        timestep = self._timestep = self._batch(next_timestep)
+        self.environment_steps += int(np.count_nonzero(timestep.step_type != FIRST))
         if self._writer is not None:
             action = action if self._batched else np.asarray(action)[None]
             kept = {"state": self._state_before} if self._keeps_state else {}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import dm_env
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,8 @@ from acme_ext.acting.policy import Context, Policy
 from acme_ext.acting.variables import VariableClient
 from acme_ext.types import Array, Params, Tree
 from acme_ext.utils import compiling
+
+FIRST = int(dm_env.StepType.FIRST)
 
 
 class Acted(NamedTuple):
@@ -25,14 +28,9 @@ class Acted(NamedTuple):
 class Inference(Protocol):
     """What an actor has its actions from: a policy in its own process, or a server's."""
 
-    def step(self, steps: int, first: np.ndarray, reward: np.ndarray, observation: Tree) -> Acted:
-        """Returns the actions of the actor's B environments.
-
-        Args:
-            steps: environment steps that the run has taken so far.
-            first: `[B]` bool, whether an episode begins.
-            reward: `[B]` float32, came with the observations.
-            observation: `[B, ...]`.
+    def step(self, steps: int, timestep: dm_env.TimeStep) -> Acted:
+        """Returns the actions of the actor's B environments at their newest timesteps `[B, ...]`, when the run has
+        taken so many environment steps.
         """
 
     def update(self, wait: bool = False) -> None:
@@ -184,8 +182,10 @@ class LocalInference:
         rank = np.linspace(0, 1, num_envs, dtype=np.float32) if rank is None else rank
         self._core.seat(np.arange(num_envs), slot_keys(key, num_envs), rank)
 
-    def step(self, steps: int, first: np.ndarray, reward: np.ndarray, observation: Tree) -> Acted:
-        acted = self._core.step_all(self._variables.params, self._ticks, steps, first, reward, observation)
+    def step(self, steps: int, timestep: dm_env.TimeStep) -> Acted:
+        first = timestep.step_type == FIRST
+        params, (_, reward, _, observation) = self._variables.params, timestep
+        acted = self._core.step_all(params, self._ticks, steps, first, reward, observation)
         self._ticks += 1
         return acted
 
@@ -205,12 +205,10 @@ def slot_keys(key: Array, num_envs: int) -> Array:
 
 
 def bucket_sizes(most: int) -> list[int]:
-    """Returns batch sizes up to `most` environments: 1, 8, 16, 32 ..., and `most` itself."""
-    sizes, size = [1], 8
-    while size < most:
-        sizes.append(size)
-        size *= 2
-    return sorted({min(1, most), *sizes, most})
+    """Returns batch sizes up to `most` environments: the powers of two, and `most` itself, so that at least half of a
+    batch is never padding.
+    """
+    return [*(2**i for i in range((most - 1).bit_length())), most]
 
 
 def _columns(rows: Array, like: Array) -> Array:

@@ -1,15 +1,17 @@
+import dm_env
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from worlds import Source
 
-from acme_ext.acting.inference import InferenceCore, LocalInference, bucket_sizes, slot_keys
+from acme_ext.acting.inference import FIRST, InferenceCore, LocalInference, bucket_sizes, slot_keys
 from acme_ext.acting.policy import Policy
 from acme_ext.acting.variables import VariableClient
 
 SLOTS, TIME, FEATURES, UNITS = 6, 12, 3, 4
 KEY = jax.random.key(5)
+MID = int(dm_env.StepType.MID)
 
 
 def recurrent_policy() -> Policy:
@@ -40,7 +42,9 @@ def local(experience):
     """What each environment does when the policy is applied in the process that steps it: a list over time."""
     observation, reward, first = experience
     inference = LocalInference(recurrent_policy(), VariableClient(Source(offset=1.0)), KEY, SLOTS)
-    return [inference.step(0, first[t], reward[t], observation[t]) for t in range(TIME)]
+    kinds = np.where(first, FIRST, MID).astype(np.uint8)
+    discount = np.ones(SLOTS, np.float32)
+    return [inference.step(0, dm_env.TimeStep(kinds[t], reward[t], discount, observation[t])) for t in range(TIME)]
 
 
 def seated(buckets) -> InferenceCore:
@@ -119,7 +123,7 @@ def test_refuses_more_than_it_was_made_for(experience):
 
 
 @pytest.mark.parametrize(
-    ("most", "expected"), [(1, [1]), (2, [1, 2]), (8, [1, 8]), (9, [1, 8, 9]), (64, [1, 8, 16, 32, 64])]
+    ("most", "expected"), [(1, [1]), (2, [1, 2]), (8, [1, 2, 4, 8]), (9, [1, 2, 4, 8, 9]), (24, [1, 2, 4, 8, 16, 24])]
 )
 def test_bucket_sizes(most, expected):
     assert bucket_sizes(most) == expected
