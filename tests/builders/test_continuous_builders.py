@@ -14,6 +14,15 @@ from acme_ext.utils import plots
 
 # Agents and the fields with which they learn what follows in seconds.
 _SMALL = {"samples_per_insert": 32.0, "min_replay_size": 200, "batch_size": 64}
+_ACTOR_CRITIC = {
+    **_SMALL,
+    "policy_sizes": (32, 32),
+    "critic_sizes": (32, 32),
+    "policy_learning_rate": 3e-3,
+    "critic_learning_rate": 3e-3,
+    "target_period": 10,
+}
+_MPO = {**_ACTOR_CRITIC, "init_temperature": 1.0, "init_alpha_mean": 1.0, "epsilon_mean": 1e-2}
 AGENTS = {
     "sac": {
         **_SMALL,
@@ -24,6 +33,10 @@ AGENTS = {
         "random_steps": 500,
     },
     "td3": {**_SMALL, "hidden_sizes": (32, 32), "learning_rate": 3e-3, "target_rate": 0.02, "random_steps": 500},
+    "d4pg": {**_ACTOR_CRITIC, "v_min": -21.0, "v_max": 10.0},
+    "apex_dpg": _ACTOR_CRITIC,
+    "mpo": _MPO,
+    "dmpo": {**_MPO, "v_min": -21.0, "v_max": 10.0},
 }
 
 LOW, HIGH = -2.0, 3.0

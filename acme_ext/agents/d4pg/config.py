@@ -15,22 +15,22 @@ class DPGConfig:
     n_step: int = 5  # steps a transition spans; Barth-Maron et al. 2018, section 4; Horgan et al. 2018, appendix D
 
     # The networks
-    policy_sizes: tuple[int, ...] = (256, 256)  # units of the policy's layers
-    critic_sizes: tuple[int, ...] = (256, 256)  # units of the critic's layers, which take observation and action
+    policy_sizes: tuple[int, ...] = (128, 128)  # units of the policy's layers
+    critic_sizes: tuple[int, ...] = (128, 128)  # units of the critic's layers, which take observation and action
     layer_norm: bool = True  # normalisation and tanh after the first layer, ELU after the others; else ReLUs
 
     # Learning
-    batch_size: int = 256  # transitions; Barth-Maron et al. 2018, section 4
-    policy_learning_rate: float = 1e-4  # Adam; Barth-Maron et al. 2018, section 4
-    critic_learning_rate: float = 1e-4  # Adam; likewise
+    batch_size: int = 128  # transitions; 256 in both papers
+    policy_learning_rate: float = 3e-4  # Adam; 1e-4 in both papers
+    critic_learning_rate: float = 1e-3  # Adam; likewise
     max_gradient_norm: float | None = 40.0  # global norm, of each network; Hoffman et al. 2020, released code
-    max_dqda: float | None = None  # clips the critic's gradient by each of the action's values, in [-1, 1] units
+    max_policy_gradient: float | None = None  # bound on each element of the policy's gradient
     target_period: int = 100  # learner steps between target updates; Barth-Maron et al. 2018, section 4
     target_rate: float = 1.0  # share of the online networks that a target update takes; 1 copies them
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     # Replay
-    samples_per_insert: float = 128.0  # transitions sampled for each inserted: batch_size / environment steps an update
+    samples_per_insert: float = 64.0  # transitions sampled for each inserted: batch_size / environment steps an update
     min_replay_size: int = 1_000  # transitions before learning starts
     max_replay_size: int = 1_000_000  # transitions; Barth-Maron et al. 2018, section 4
     write_burst: int = 16  # transitions written to replay together
@@ -44,7 +44,7 @@ class DPGConfig:
 
     def __post_init__(self):
         checks.positive(self, "policy_learning_rate", "critic_learning_rate", "target_period", "target_rate")
-        checks.positive(self, "max_gradient_norm", "max_dqda", "priority_offset")
+        checks.positive(self, "max_gradient_norm", "max_policy_gradient", "priority_offset")
         checks.share(self, "target_rate", "importance_exponent")
         checks.not_negative(self, "priority_exponent", "noise_stddev")
         checks.layer_sizes(self, "policy_sizes", "critic_sizes")
@@ -75,6 +75,6 @@ SUITE = D4PGConfig(
 class ApexDPGConfig(DPGConfig):
     """Ape-X DPG (Horgan et al. 2018, section 4.2 and appendix D)."""
 
-    max_dqda: float | None = 1.0  # clips the policy's gradient elementwise; appendix D
+    max_policy_gradient: float | None = 1.0  # appendix D
     prioritized: bool = True
     importance_exponent: float = 0.4  # beta; appendix C

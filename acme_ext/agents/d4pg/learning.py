@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from acme_ext.agents.d4pg import losses
 from acme_ext.agents.d4pg.config import DPGConfig
@@ -43,6 +44,8 @@ def make_core(networks: Networks, config: DPGConfig, bounds: Bounds, observation
     """
     policy_optimizer = adam(config.policy_learning_rate, config.max_gradient_norm)
     critic_optimizer = adam(config.critic_learning_rate, config.max_gradient_norm)
+    if config.max_policy_gradient is not None:
+        policy_optimizer = optax.chain(optax.clip(config.max_policy_gradient), policy_optimizer)
     follow = TargetUpdate(config.target_period, config.target_rate)
 
     def init(key: Array) -> State:
@@ -71,7 +74,7 @@ def make_core(networks: Networks, config: DPGConfig, bounds: Bounds, observation
 
         action = networks.policy.apply(params, None, observation)
         dqda, q = jax.grad(q_sum, has_aux=True)(action)
-        return jnp.mean(losses.dpg_loss(action, dqda, config.max_dqda)), q
+        return jnp.mean(losses.dpg_loss(action, dqda)), q
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
         batch: Transition = sample.data

@@ -20,8 +20,8 @@ class MPOConfig:
     n_step: int = 5  # steps a transition spans; Acme
 
     # The networks
-    policy_sizes: tuple[int, ...] = (256, 256)  # units of the policy's layers
-    critic_sizes: tuple[int, ...] = (256, 256)  # units of the critic's layers, which take observation and action
+    policy_sizes: tuple[int, ...] = (128, 128)  # units of the policy's layers
+    critic_sizes: tuple[int, ...] = (128, 128)  # units of the critic's layers, which take observation and action
     layer_norm: bool = True  # normalisation and tanh after the first layer, ELU after the others; else ReLUs
     init_stddev: float = 0.7  # near which the policy's standard deviation starts, of actions in [-1, 1]; Acme
     min_stddev: float = 1e-6  # below which it never falls; Acme
@@ -40,9 +40,9 @@ class MPOConfig:
     init_alpha_stddev: float = 1_000.0  # the second's; Acme
 
     # Learning
-    batch_size: int = 256  # transitions; Acme
-    policy_learning_rate: float = 1e-4  # Adam; Acme
-    critic_learning_rate: float = 1e-4  # Adam; Acme
+    batch_size: int = 64  # transitions; 256 in Acme
+    policy_learning_rate: float = 1e-3  # Adam; 1e-4 in Acme
+    critic_learning_rate: float = 1e-3  # Adam; 1e-4 in Acme
     dual_learning_rate: float = 1e-2  # Adam, of temperatures and multipliers; Acme
     max_gradient_norm: float | None = 40.0  # global norm, of policy and critic each; Acme
     target_period: int = 100  # learner steps between target updates; Acme
@@ -50,7 +50,7 @@ class MPOConfig:
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     # Replay
-    samples_per_insert: float = 128.0  # transitions sampled for each inserted: batch_size / environment steps an update
+    samples_per_insert: float = 32.0  # transitions sampled for each inserted: batch_size / environment steps an update
     min_replay_size: int = 1_000  # transitions before learning starts; Acme
     max_replay_size: int = 1_000_000  # transitions; Acme
     write_burst: int = 16  # transitions written to replay together
