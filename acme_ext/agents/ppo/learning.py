@@ -182,7 +182,7 @@ def core_of_policy_loss(
 
 def _merge(x: Array, axes: int) -> Array:
     """Makes the first axes of an array one."""
-    return x.reshape(-1, *x.shape[axes:])
+    return jnp.asarray(x).reshape(-1, *x.shape[axes:])
 
 
 def _is_floating(leaf: Array) -> bool:

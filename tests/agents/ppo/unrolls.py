@@ -7,9 +7,9 @@ import numpy as np
 from acme_ext.types import Sequence
 
 
-def random_unrolls(length: int, batch: int, observation: tuple[int, ...] = (3,), **fields: Any) -> Sequence:
-    """Returns unrolls in the middle of endless episodes, of 4 actions all taken with probability 1/4, with `fields` set
-    or, in the extras, added.
+def random_unrolls(length: int, batch: int, shape: tuple[int, ...] = (3,), **fields: Any) -> Sequence:
+    """Returns unrolls in the middle of endless episodes, with observations of a shape and 4 actions that were all taken
+    with probability 1/4; `fields` are set or, in the extras, added.
     """
     rng = np.random.default_rng(0)
     extras = {
@@ -18,7 +18,7 @@ def random_unrolls(length: int, batch: int, observation: tuple[int, ...] = (3,),
         **fields.pop("extras", {}),
     }
     unrolls = Sequence(
-        observation=rng.normal(size=(length + 1, batch, *observation)).astype(np.float32),
+        observation=rng.normal(size=(length + 1, batch, *shape)).astype(np.float32),
         reward=rng.normal(size=(length + 1, batch)).astype(np.float32),
         first=np.zeros((length + 1, batch), np.bool_),
         action=rng.integers(0, 4, (length, batch)).astype(np.int32),

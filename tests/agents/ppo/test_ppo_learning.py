@@ -1,0 +1,207 @@
+from typing import Any
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from unrolls import random_unrolls
+
+from acme_ext.agents.ppo import learning
+from acme_ext.agents.ppo.config import PPOConfig
+from acme_ext.agents.ppo.networks import Output
+from acme_ext.ops.gaussian import Gaussian
+from acme_ext.ops.policy import Categorical
+from acme_ext.types import Sample
+
+KEY = jax.random.key(0)
+
+
+def linear(observation):
+    """Logits `x * w`, one for each of 4 actions, and the value `x * v`, of the observation's first number x."""
+    x = observation[..., 0]
+    w = hk.get_parameter("w", (4,), init=jnp.zeros)
+    v = hk.get_parameter("v", (), init=jnp.ones)
+    return Output(Categorical(x[:, None] * w), v * x)
+
+
+PLAIN: dict[str, Any] = {
+    "normalize_observations": False,
+    "normalize_values": False,
+    "normalize_advantages": False,
+    "max_gradient_norm": None,
+    "num_epochs": 1,
+    "num_minibatches": 1,
+    "entropy_cost": 0.0,
+    "gae_lambda": 0.5,
+    "unroll_length": 2,
+    "batch_size": 1,
+}
+OBSERVATION = np.array([[[1.0]], [[2.0]], [[-1.0]]], np.float32)
+
+
+def core_of(network=linear, observation=OBSERVATION[0], **fields):
+    return learning.make_core(hk.transform(network), PPOConfig(**{**PLAIN, **fields}), observation)
+
+
+def sample(unrolls):
+    return Sample(unrolls, np.ones(unrolls.reward.shape[1], np.float32))
+
+
+def unrolls(**fields):
+    """One unroll of two steps: rewards 3 and -1, actions 0 and 2, discount 0.9."""
+    reward = np.array([[9.0], [3.0], [-1.0]], np.float32)
+    action = np.array([[0], [2]], np.int32)
+    return random_unrolls(2, 1, (1,), **{"observation": OBSERVATION, "reward": reward, "action": action, **fields})
+
+
+def test_losses_by_hand():
+    # The values are 1, 2, -1: errors 3 + 0.9 * 2 - 1 and -1 + 0.9 * -1 - 2.
+    delta = np.array([3.8, -3.9])
+    advantage = np.array([delta[0] + 0.45 * delta[1], delta[1]])
+    core = core_of()
+    state, metrics, priorities = jax.jit(core.step)(core.init(KEY), sample(unrolls()))
+    assert priorities is None
+    np.testing.assert_allclose(metrics["policy_loss"], -np.mean(advantage), rtol=1e-5)  # the ratios are 1
+    np.testing.assert_allclose(metrics["value_loss"], np.mean(advantage**2), rtol=1e-5)
+    np.testing.assert_allclose(metrics["loss"], -np.mean(advantage) + 0.5 * np.mean(advantage**2), rtol=1e-5)
+    np.testing.assert_allclose(metrics["entropy"], np.log(4), rtol=1e-5)
+    np.testing.assert_allclose(metrics["kl"], 0, atol=1e-6)
+    # By w: -mean A_t x_t (1(a_t) - 1/4); by v: 0.5 * mean 2 (V - target) x, with V - target = -A.
+    x, chosen = np.array([1.0, 2.0]), np.eye(4)[[0, 2]]
+    by_w = -np.mean((advantage * x)[:, None] * (chosen - 0.25), axis=0)
+    by_v = -np.mean(advantage * x)
+    np.testing.assert_allclose(metrics["gradient_norm"], np.sqrt(np.sum(by_w**2) + by_v**2), rtol=1e-5)
+    ((_, params),) = state.trained.params.items()
+    # Adam's first step is the gradient's sign, times the learning rate.
+    np.testing.assert_allclose(params["w"], -3e-4 * np.sign(by_w), rtol=1e-2)
+    assert state.steps == 1
+
+
+def test_the_ratio_is_to_the_probability_that_was_stored():
+    log_prob = np.log([[0.125], [0.5]]).astype(np.float32)
+    core = core_of(gae_lambda=0.0, value_cost=0.0)
+    _, metrics, _ = core.step(core.init(KEY), sample(unrolls(extras={"log_prob": log_prob})))
+    # The ratios are 2 and 1/2: clipped to 1.2 with a gain, and to 0.8 with a loss, where both are worse.
+    np.testing.assert_allclose(metrics["loss"], np.mean([-1.2 * 3.8, 0.8 * 3.9]), rtol=1e-5)
+    np.testing.assert_allclose(metrics["kl"], np.mean(np.log([0.5, 2])), atol=1e-6)
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.9])
+def test_what_is_no_step_is_not_learned_from(discount):
+    """The second of three steps leads from an episode's end, a termination or a truncation, to the next one."""
+    observation = np.array([1.0, 2.0, 5.0, 3.0], np.float32)[:, None, None]
+    reward = np.array([[0.0], [3.0], [0.0], [1.0]], np.float32)
+    masked = unrolls(
+        observation=observation,
+        reward=reward,
+        action=np.array([[0], [1], [2]], np.int32),
+        discount=np.array([[discount], [0.0], [0.9]], np.float32),
+        mask=np.array([[1.0], [0.0], [1.0]], np.float32),
+        extras={"log_prob": np.log([[0.25], [0.001], [0.25]]), "learner_steps": np.array([[0], [-99], [0]])},
+    )
+    core = core_of(gae_lambda=0.95, unroll_length=3)
+    _, metrics, _ = core.step(core.init(KEY), sample(masked))
+    # A truncation bootstraps from the episode's last value 2.
+    errors = np.array([3 + discount * 2 - 1, 1 + 0.9 * 3 - 5])
+    np.testing.assert_allclose(metrics["policy_loss"], -np.mean(errors), rtol=1e-5)
+    np.testing.assert_allclose(metrics["value_loss"], np.mean(errors**2), rtol=1e-5)
+    assert metrics["lag"] == metrics["lag_max"] == 0
+
+
+def test_each_epoch_learns_from_every_step_once():
+    """With plain gradient descent that hardly moves, the epochs' updates add up to the whole batch's gradient each."""
+    batch = random_unrolls(6, 4, (1,))
+    found = []
+    for epochs, parts in ((1, 1), (2, 6)):
+        core = learning.core_of_policy_loss(
+            lambda log_prob, behaviour, advantage: -log_prob * advantage,
+            hk.transform(linear),
+            PPOConfig(**{**PLAIN, "unroll_length": 6, "batch_size": 4}),
+            optax.sgd(1e-6),
+            np.zeros((1, 1), np.float32),
+            epochs=epochs,
+            parts=parts,
+        )
+        state = core.init(KEY)
+        after, _, _ = core.step(state, sample(batch))
+        # The policy's; the value's, beside its 1, is lost in rounding.
+        (before,), (params,) = state.trained.params.values(), after.trained.params.values()
+        found.append((params["w"] - before["w"]) / (epochs * parts))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-3, atol=1e-10)
+
+
+def test_values_are_learned_in_units_of_their_targets():
+    core = core_of(normalize_values=True, gae_lambda=1.0)
+    state = core.init(KEY)
+    after, metrics, _ = core.step(state, sample(unrolls()))
+    # The values were 1, 2, -1 in units of 1: the targets are the returns -1 + 0.9 * -1 and 3 + 0.9 * that.
+    targets = np.array([3 + 0.9 * -1.9, -1.9])
+    np.testing.assert_allclose(after.values.mean, targets.mean(), rtol=1e-5)
+    np.testing.assert_allclose(after.values.variance, targets.var(), rtol=1e-5)
+    # Normalised they are 1 and -1, and the network said 1 and 2.
+    np.testing.assert_allclose(metrics["value_loss"], np.mean([0, 9]), rtol=1e-5, atol=1e-5)
+    # The next batch's values are read in these units: with a discount of 0 an advantage is the reward less the value.
+    again = unrolls(discount=np.zeros((2, 1), np.float32))
+    _, metrics, _ = core.step(after, sample(again))
+    values = targets.mean() + targets.std() * np.array([1.0, 2.0])
+    np.testing.assert_allclose(metrics["policy_loss"], -np.mean([3, -1] - values), rtol=1e-2)
+
+
+def test_observations_are_normalised_as_actors_normalise_them():
+    def both(observation):
+        return linear(observation["a"])
+
+    config = PPOConfig(**{**PLAIN, "normalize_observations": True, "max_abs_observation": 1.5})
+    pixels = np.full((3, 1, 1), 7, np.uint8)
+    example = {"a": OBSERVATION[0], "pixels": pixels[0]}
+    core = learning.make_core(hk.transform(both), config, example)
+    batch = unrolls(observation={"a": OBSERVATION, "pixels": pixels}, mask=np.array([[1.0], [1.0]], np.float32))
+    state, _, _ = core.step(core.init(KEY), sample(batch))
+    published = core.variables(state)["policy"]
+    assert published.learner_steps == 1
+    np.testing.assert_allclose(published.params.observations.mean, [[1.5]])
+    np.testing.assert_allclose(published.params.observations.variance, [[0.25]])
+    seen = learning.prepare(published.params.observations, {"a": np.array([[2.0], [9.0]]), "pixels": pixels}, config)
+    np.testing.assert_allclose(seen["a"], [[1.0], [1.5]], rtol=1e-5)
+    assert seen["pixels"] is pixels
+    # What was learned from was normalised as it was when it was acted on: the actors had seen nothing then.
+    _, metrics, _ = core.step(core.init(KEY), sample(batch))
+    _, plain, _ = core_of(max_abs_observation=1.5).step(core_of().init(KEY), sample(unrolls()))
+    assert metrics["loss"] != plain["loss"]  # 2 was clipped to 1.5
+
+
+def test_continuous_actions_are_those_that_were_sampled():
+    def gaussian(observation):
+        x = observation[..., :1]
+        mean = x * hk.get_parameter("w", (1,), init=jnp.ones)
+        return Output(Gaussian(mean, jnp.full_like(mean, 2.0)), x[:, 0])
+
+    sampled = np.array([[[1.5]], [[-4.0]]], np.float32)
+    log_prob = np.asarray(Gaussian(OBSERVATION[:2], np.full((2, 1, 1), 2.0)).log_prob(sampled))
+    clipped = unrolls(action=np.clip(sampled, -1, 1), extras={"action": sampled, "log_prob": log_prob})
+    _, metrics, _ = core_of(gaussian).step(core_of(gaussian).init(KEY), sample(clipped))
+    np.testing.assert_allclose(metrics["kl"], 0, atol=1e-6)
+    np.testing.assert_allclose(metrics["entropy"], np.log(2) + 0.5 * (1 + np.log(2 * np.pi)), rtol=1e-5)
+
+
+def test_the_lag_is_the_age_of_the_policy_that_acted():
+    core = core_of()
+    state = core.init(KEY)._replace(steps=jnp.int32(7))
+    batch = unrolls(extras={"learner_steps": np.array([[7], [4]], np.int32)})
+    _, metrics, _ = core.step(state, sample(batch))
+    assert (metrics["lag"], metrics["lag_max"]) == (1.5, 3)
+
+
+def test_a_batch_is_shuffled_differently_each_time():
+    core = core_of(num_minibatches=2, num_epochs=2, unroll_length=8)
+    batch = random_unrolls(8, 1, (1,))
+    state = core.init(KEY)
+    first, _, _ = core.step(state, sample(batch))
+    other, _, _ = core.step(state._replace(key=jax.random.key(1)), sample(batch))
+    again, _, _ = core.step(state, sample(batch))
+    weights = [np.asarray(jax.tree.leaves(s.trained.params)[1]) for s in (first, other, again)]
+    assert np.any(weights[0] != weights[1])
+    np.testing.assert_array_equal(weights[0], weights[2])
+    assert not np.array_equal(jax.random.key_data(first.key), jax.random.key_data(state.key))
