@@ -77,4 +77,34 @@ SETTINGS: dict[str, Setting] = {
     "td3-swingup": Setting("td3", "dmc:cartpole/swingup", 100_000, 1, "median", None, 20_000, 10),
     "sac-reacher": Setting("sac", "dmc:reacher/easy", 100_000, 1, "median", None, 20_000, 10),
     "sac-walker": Setting("sac", "dmc:walker/walk", 200_000, 1, "median", None, 40_000, 10),
+    "d4pg-pendulum": Setting(
+        "d4pg",
+        "gym:Pendulum-v1",
+        20_000,
+        4,
+        "median",
+        -200.0,
+        config={"v_min": "-1000", "v_max": "0", "samples_per_insert": "128"},
+    ),
+    "apex_dpg-pendulum": Setting(
+        "apex_dpg", "gym:Pendulum-v1", 20_000, 1, "median", -200.0, config={"samples_per_insert": "128"}, actors=4
+    ),
+    "mpo-pendulum": Setting("mpo", "gym:Pendulum-v1", 40_000, 4, "median", -200.0),
+    "dmpo-pendulum": Setting(
+        "dmpo", "gym:Pendulum-v1", 40_000, 4, "median", -200.0, config={"v_min": "-1000", "v_max": "0"}
+    ),
+    "d4pg-swingup": Setting("d4pg", "dmc:cartpole/swingup", 100_000, 4, "median", 750.0, 20_000, 10),
+    "dmpo-swingup": Setting("dmpo", "dmc:cartpole/swingup", 100_000, 4, "median", 750.0, 20_000, 10),
+    "d4pg-reacher": Setting("d4pg", "dmc:reacher/easy", 100_000, 4, "median", None, 20_000, 10),
+    "d4pg-walker": Setting(
+        "d4pg",
+        "dmc:walker/walk",
+        200_000,
+        4,
+        "median",
+        None,
+        40_000,
+        10,
+        config={"policy_sizes": "256,256", "critic_sizes": "256,256"},
+    ),
 }
