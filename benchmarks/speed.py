@@ -22,6 +22,7 @@ SECTIONS = {
     "continuous": "SGD steps a second of the agents of continuous control",
     "acting": "environment steps a second of the loop",
     "training": "environment steps a second of whole runs",
+    "program": "start and stop of programs, steps a second of their actors and learners",
 }
 """Name -> what it measures, by `run` in `benchmarks.sections.NAME`."""
 

@@ -21,7 +21,13 @@ def main(descriptor: int, launcher: int) -> int:
     if supervisor == 0:
         from acme_ext.launch.supervisor import main as supervise
 
-        return supervise(descriptor, keeper)
+        code = 1
+        try:
+            code = supervise(descriptor, keeper)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # the libraries it has imported take long to take leave
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         os.kill(supervisor, number)

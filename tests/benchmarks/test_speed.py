@@ -97,6 +97,40 @@ def test_training():
     ]
 
 
+def test_program(monkeypatch):
+    from benchmarks.sections import program
+
+    def attempt(trial):
+        return program.Outcome(5.0, 6.0, 1.5, trial.actors * 300.0, 800.0)
+
+    monkeypatch.setattr(program, "attempt", attempt)
+    monkeypatch.setattr(program, "_resident", lambda environment, config, seconds: 1_000.0)
+    figures = program.measure(1.0, 1, (1, 2), [("tiny", "gym:CartPole-v1", DQNConfig())])
+    check(figures, 9)
+    assert [f.references[0].met for f in figures] == [None, None, True, True, *[None] * 4, True]
+    assert [f.value for f in figures[:4]] == [5.0, 6.0, 1.5, 1.5]
+
+
+def test_a_program_is_timed_from_its_command_to_its_exit():
+    from benchmarks.sections import program
+
+    config = DQNConfig(hidden_sizes=(8,), batch_size=8, min_replay_size=50, sgd_steps_per_call=1)
+    trial = program.Trial(program.Unlimited(config), actors=1, sleep_s=1e-3, seconds=2.0)
+    found = program.attempt(trial)
+    assert 0 < found.first_action < found.first_learner_step
+    assert found.stop > 0
+    assert found.actor_rate > 0
+    assert found.learner_rate > 0
+    assert program.attempt(dataclasses.replace(trial, seconds=None, steps=300)).stop > 0
+
+
+def test_the_learner_on_a_resident_batch_is_that_of_the_program():
+    from benchmarks.sections import program
+
+    config = DQNConfig(image_features=8, batch_size=4, min_replay_size=20, max_replay_size=100, sgd_steps_per_call=1)
+    assert program._resident("images", config, 0.001) > 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [(["--only", "writers"], "did you mean 'writer'?"), (["--seconds", "0"], "--seconds must be positive")],

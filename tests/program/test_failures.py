@@ -94,8 +94,9 @@ def test_a_server_that_is_killed_is_named_and_the_last_checkpoint_stands(name, t
 
 def test_two_interrupts_of_a_program_on_threads_end_it_without_a_traceback(tmp_path, train):
     run = tmp_path / "run"
-    program = train(run, _FOR_EVER, "--on", "threads", LAB_WALK_HANGS_AT="50")
-    program.wait_for(lambda: program.steps() >= 20)
+    program = train(run, _FOR_EVER, "--on", "threads", LAB_WALK_HANGS_AT="300")
+    program.wait_for(lambda: program.steps() >= 200)
+    time.sleep(1)  # until both hang
     program.interrupt()
     time.sleep(0.3)
     program.interrupt()
