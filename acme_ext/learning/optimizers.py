@@ -3,8 +3,11 @@
 import optax
 
 
-def adam(learning_rate: float, max_gradient_norm: float | None) -> optax.GradientTransformation:
+def adam(
+    learning_rate: float, max_gradient_norm: float | None, *, epsilon: float = 1e-8
+) -> optax.GradientTransformation:
     """Returns Adam, behind a bound on the gradient's global norm unless that is None."""
+    optimizer = optax.adam(learning_rate, eps=epsilon)
     if max_gradient_norm is None:
-        return optax.adam(learning_rate)
-    return optax.chain(optax.clip_by_global_norm(max_gradient_norm), optax.adam(learning_rate))
+        return optimizer
+    return optax.chain(optax.clip_by_global_norm(max_gradient_norm), optimizer)

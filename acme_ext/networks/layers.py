@@ -23,8 +23,13 @@ class Linear(hk.Module):
         self._size = size
 
     def __call__(self, x: Array) -> Array:
-        start = _uniform(x.shape[-1])
+        start = uniform(x.shape[-1])
         return hk.Linear(self._size, w_init=start, b_init=start)(x)
+
+
+def linears(sizes: Sequence[tuple[int, int]]) -> list[Linear]:
+    """Returns an affine layer for each pair of inputs and outputs."""
+    return [Linear(outputs) for _, outputs in sizes]
 
 
 class Conv2D(hk.Module):
@@ -35,7 +40,7 @@ class Conv2D(hk.Module):
         self._channels, self._kernel, self._stride = channels, kernel, stride
 
     def __call__(self, x: Array) -> Array:
-        start = _uniform(x.shape[-1] * self._kernel**2)
+        start = uniform(x.shape[-1] * self._kernel**2)
         layer = hk.Conv2D(self._channels, self._kernel, self._stride, padding="VALID", w_init=start, b_init=start)
         return layer(x)
 
@@ -53,6 +58,7 @@ class MLP(hk.Module):
         return x
 
 
-def _uniform(inputs: int) -> hk.initializers.Initializer:
+def uniform(inputs: int) -> hk.initializers.Initializer:
+    """Returns what starts weights and biases of a layer with so many inputs."""
     bound = 1 / np.sqrt(inputs)
     return hk.initializers.RandomUniform(-bound, bound)

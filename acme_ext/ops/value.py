@@ -1,6 +1,9 @@
 """Value-learning targets and errors, batched; only what several agents share. Names are rlax's."""
 
+from types import ModuleType
+
 import jax.numpy as jnp
+import numpy as np
 
 from acme_ext.types import Array
 
@@ -42,3 +45,49 @@ def clipped_double_q_target(r_t: Array, discount_t: Array, q_t: Array) -> Array:
         q_t: `[N, B]` each target critic's value of the same next action.
     """
     return r_t + discount_t * jnp.min(q_t, axis=0)
+
+
+def signed_hyperbolic(x: Array, epsilon: float) -> Array:
+    """Returns h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, which squeezes large values (Pohlen et al. 2018, section
+    3.2).
+    """
+    xp = _numpy_of(x)
+    size = xp.abs(x)
+    # The root's difference to 1 as a quotient: it loses no digits where x is small.
+    return x / (xp.sqrt(size + 1.0) + 1.0) + epsilon * x
+
+
+def signed_parabolic(x: Array, epsilon: float) -> Array:
+    """Returns the inverse of `signed_hyperbolic` (Pohlen et al. 2018, proposition A.2)."""
+    xp = _numpy_of(x)
+    size, middle = xp.abs(x), 1.0 + 2.0 * epsilon
+    # sign(x) (z**2 - 1) with z = (sqrt(1 + 4 epsilon (|x| + 1 + epsilon)) - 1) / (2 epsilon), written by z - 1 in a
+    # form that subtracts nothing from what is nearly as large.
+    root = xp.sqrt(middle * middle + 4.0 * epsilon * size)
+    z_less_one = 2.0 * size * (1.0 - 2.0 * epsilon / (root + middle)) / (root + 1.0)
+    return xp.sign(x) * z_less_one * (z_less_one + 2.0)
+
+
+def n_step_returns(r_t: Array, discount_t: Array, v_t: Array, mask: Array, n: int) -> Array:
+    """Returns the returns `[T, ...]` of n steps from each step of a sequence on, or of fewer where its steps end.
+
+    G_t = r_{t+1} + gamma_{t+1} (r_{t+2} + gamma_{t+2} (... + gamma_{t+m} v_{t+m})), m <= n.
+
+    Args:
+        r_t: `[T, ...]` rewards of the steps; JAX or NumPy, as the others.
+        discount_t: `[T, ...]` their discounts, zero after a termination.
+        v_t: `[T, ...]` values at the steps' ends.
+        mask: `[T, ...]` 1 where there is a step.
+        n: steps.
+    """
+    xp = _numpy_of(r_t)
+    returns = r_t + discount_t * v_t
+    for _ in range(n - 1):
+        following = xp.concatenate([xp.where(mask[1:] > 0, returns[1:], v_t[:-1]), v_t[-1:]])
+        returns = r_t + discount_t * following
+    return returns
+
+
+def _numpy_of(x: Array) -> ModuleType:
+    """Returns the library an array is of, for what actors compute too, who don't wait for a device."""
+    return np if isinstance(x, np.ndarray) else jnp

@@ -1,11 +1,18 @@
 """Compiling for whatever device there is, as fast as it runs there."""
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+# To compile a product whose second factor comes out of a loop, as in the gradient of a recurrent network, ends the
+# process in the old runtime of jaxlib 0.5.3: its pass for oneDNN asserts that the loop can be evaluated beforehand. XLA
+# reads this flag when it is first used, and takes it from nowhere else. DQN's learner is as fast without the pass.
+if "xla_disable_hlo_passes" not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_disable_hlo_passes=onednn-contraction-rewriter"
 
 
 def jit(function: Callable, *, convolutional: bool = False, **options: Any) -> Callable:

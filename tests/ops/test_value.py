@@ -56,3 +56,65 @@ def test_agrees_with_rlax(rlax):
     error = rng.normal(scale=3, size=1000).astype(np.float32)
     for delta in (0.5, 1.0, 2.0):
         np.testing.assert_allclose(value.huber(error, delta), rlax.huber_loss(error, delta), rtol=1e-5, atol=1e-6)
+
+
+def test_value_rescaling_by_hand():
+    # sqrt(3 + 1) - 1 + 0.003, and -(sqrt(8 + 1) - 1) - 0.008.
+    x = np.array([0.0, 3.0, -8.0], np.float32)
+    np.testing.assert_allclose(value.signed_hyperbolic(x, 1e-3), [0, 1.003, -2.008], rtol=1e-6)
+    np.testing.assert_allclose(value.signed_hyperbolic(x, 0.0), [0, 1, -2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.5])
+@pytest.mark.parametrize("array", [np.asarray, jnp.asarray])
+def test_value_rescaling_is_undone(epsilon, array):
+    sizes = np.logspace(-6, 6, 60, dtype=np.float32)
+    x = array(np.concatenate([-sizes[::-1], [0], sizes]).astype(np.float32))
+    squeezed = value.signed_hyperbolic(x, epsilon)
+    back = value.signed_parabolic(squeezed, epsilon)
+    assert isinstance(back, type(x))
+    np.testing.assert_allclose(back, x, rtol=3e-6)
+    assert (np.diff(squeezed) > 0).all()
+
+
+def test_value_rescaling_agrees_with_rlax(rlax):
+    x = jnp.linspace(-300, 300, 101)
+    np.testing.assert_allclose(value.signed_hyperbolic(x, 1e-3), rlax.signed_hyperbolic(x, 1e-3), rtol=1e-5)
+    np.testing.assert_allclose(value.signed_parabolic(x, 1e-3), rlax.signed_parabolic(x, 1e-3), rtol=1e-3)
+
+
+def test_n_step_returns_by_hand():
+    r_t = np.array([1.0, 2.0, 4.0, 8.0], np.float32)
+    discount_t = np.full(4, 0.5, np.float32)
+    v_t = np.array([10.0, 20.0, 30.0, 40.0], np.float32)
+    # 1 + 0.5 (2 + 0.5 * 20);  2 + 0.5 (4 + 0.5 * 30);  4 + 0.5 (8 + 0.5 * 40);  8 + 0.5 * 40.
+    np.testing.assert_allclose(value.n_step_returns(r_t, discount_t, v_t, np.ones(4), 2), [7, 11.5, 18, 28])
+    # The third is no step: the second's return ends in its own value. 1 + 0.5 (2 + 0.5 * 20) and 2 + 0.5 * 20.
+    mask = np.array([1, 1, 0, 0])
+    np.testing.assert_allclose(value.n_step_returns(r_t, discount_t, v_t, mask, 3)[:2], [7, 12])
+    # After a termination nothing counts. 1 + 0.5 * 2.
+    discount_t[1] = 0
+    np.testing.assert_allclose(value.n_step_returns(r_t, discount_t, v_t, np.ones(4), 4)[0], 2)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+def test_n_step_returns_agree_with_rlax(rlax, n):
+    rng = np.random.default_rng(n)
+    r_t, v_t = rng.normal(size=(2, 7, 3)).astype(np.float32)
+    discount_t = rng.choice(np.float32([0, 0.9, 1]), (7, 3))
+    mask = rng.choice(np.float32([0, 1, 1, 1]), (7, 3))
+    continues = np.concatenate([mask[1:], np.zeros((1, 3))])
+    expected = jax.vmap(rlax.n_step_bootstrapped_returns, (1, 1, 1, None, 1), 1)(r_t, discount_t, v_t, n, continues)
+    for array in (np.asarray, jnp.asarray):
+        got = value.n_step_returns(*map(array, (r_t, discount_t, v_t, mask)), n)
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_clipped_double_q_target_by_hand():
+    # The smaller value counts, of each transition its own: 1 + 0.9 * 2, and -1 + 0.5 * -7; the third ended.
+    target = value.clipped_double_q_target(
+        r_t=jnp.array([1.0, -1.0, 4.0]),
+        discount_t=jnp.array([0.9, 0.5, 0.0]),
+        q_t=jnp.array([[3.0, -7.0, 9.0], [2.0, 5.0, 8.0]]),
+    )
+    np.testing.assert_allclose(target, [2.8, -4.5, 4.0], rtol=1e-6)

@@ -1,0 +1,89 @@
+"""R2D2's errors, loss and priorities. The functions of NumPy arrays serve the actors, those of JAX's the learner."""
+
+import jax.numpy as jnp
+from jax import lax
+
+from acme_ext.ops import value
+from acme_ext.types import Array
+
+
+def n_step_target(
+    r_t: Array, discount_t: Array, v_t: Array, mask: Array, n: int, rescaling_epsilon: float | None
+) -> Array:
+    """Returns the targets `[T, B]` of rescaled values (Kapturowski et al. 2019, section 2.3).
+
+    y_t = h(sum_{k<m} gamma^k r_{t+k+1} + gamma^m h^-1(v_{t+m})),  m = n, or less where the sequence ends before.
+
+    Args:
+        r_t: `[T, B]` rewards, as the environment gave them.
+        discount_t: `[T, B]` discounts, zero after a termination.
+        v_t: `[T, B]` values in h's scale at the steps' ends.
+        mask: `[T, B]` 1 where there is a step.
+        n: steps.
+        rescaling_epsilon: of h; None for values as they are.
+    """
+    if rescaling_epsilon is None:
+        return value.n_step_returns(r_t, discount_t, v_t, mask, n)
+    v_t = value.signed_parabolic(v_t, rescaling_epsilon)
+    returns = value.n_step_returns(r_t, discount_t, v_t, mask, n)
+    return value.signed_hyperbolic(returns, rescaling_epsilon)
+
+
+def td_error(
+    q: Array,
+    a_tm1: Array,
+    r_t: Array,
+    discount_t: Array,
+    q_target: Array,
+    mask: Array,
+    n: int,
+    rescaling_epsilon: float | None,
+) -> Array:
+    """Returns the n-step double Q-learning errors `[T, B]` of a sequence, zero where there is no step; the gradient
+    flows through the values of the actions taken alone.
+
+    delta_t = y_t - q_t[a_t], where y_t (see `n_step_target`) bootstraps from q_target[argmax_a q[a]].
+
+    Args:
+        q: `[T + 1, B, A]` online action values at all timesteps.
+        a_tm1: `[T, B]` actions.
+        r_t: `[T, B]` rewards.
+        discount_t: `[T, B]` discounts, zero after a termination.
+        q_target: `[T + 1, B, A]` target network's action values.
+        mask: `[T, B]` 1 where there is a step.
+        n: steps of a return.
+        rescaling_epsilon: of h; None for values as they are.
+    """
+    best = jnp.argmax(q[1:], axis=-1)
+    v_t = jnp.take_along_axis(q_target[1:], best[..., None], axis=-1)[..., 0]
+    target = n_step_target(r_t, discount_t, v_t, mask, n, rescaling_epsilon)
+    q_a = jnp.take_along_axis(q[:-1], a_tm1[..., None].astype(jnp.int32), axis=-1)[..., 0]
+    return mask * (lax.stop_gradient(target) - q_a)
+
+
+def sequence_loss(error: Array, weight: Array) -> Array:
+    """Returns the loss `[]`: half the squared errors, summed over a sequence; weighted, the mean over sequences.
+
+    mean_b w_b sum_t delta_{t,b}**2 / 2, so that every step counts the same, however long the sequence it is in.
+
+    Args:
+        error: `[T, B]` TD errors, zero where there is no step.
+        weight: `[B]` importance weights.
+    """
+    return jnp.mean(weight * jnp.sum(0.5 * error**2, axis=0))
+
+
+def priority(error: Array, mask: Array, max_share: float, offset: float) -> Array:
+    """Returns the priorities `[B]` of sequences (Kapturowski et al. 2019, section 2.3).
+
+    p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t| + offset, over the steps that there are.
+
+    Args:
+        error: `[T, B]` TD errors.
+        mask: `[T, B]` 1 where there is a step.
+        max_share: eta.
+        offset: keeps every priority above zero.
+    """
+    size = abs(error) * mask
+    mean = size.sum(axis=0) / mask.sum(axis=0).clip(1)
+    return max_share * size.max(axis=0) + (1 - max_share) * mean + offset
