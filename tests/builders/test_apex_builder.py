@@ -124,6 +124,8 @@ def test_the_ladder_spreads_over_the_environments_of_one_process():
         builder.make_policy(SPEC), VariableClient(Learner(builder)), jax.random.key(1), num_envs=8
     )
     q = np.tile(np.float32([0, 1, 2]), (8, 1))
+    zeros = np.zeros(8, np.float32)
+    actor.observe_first(dm_env.TimeStep(np.full(8, dm_env.StepType.FIRST), zeros, zeros + 1, q))
     explored = np.mean([actor.select_action(q) != 2 for _ in range(2_000)], axis=0)
     np.testing.assert_allclose(explored, 0.4 ** np.arange(1, 9) * 2 / 3, atol=0.05)
     assert explored[-1] < 0.01
