@@ -1,6 +1,6 @@
 """From features to what an agent predicts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import haiku as hk
 import jax
@@ -47,7 +47,7 @@ class ActionHead(hk.Module):
         num_outputs: N.
         hidden_size: units of each hidden layer.
         dueling: whether state and actions are apart.
-        linear: makes a layer of so many units; noisy ones explore.
+        linears: makes an affine layer for each pair of inputs and outputs; noisy ones explore.
     """
 
     def __init__(
@@ -57,20 +57,21 @@ class ActionHead(hk.Module):
         hidden_size: int,
         *,
         dueling: bool,
-        linear: Callable[[int], Callable[[Array], Array]] = layers.Linear,
+        linears: Callable[[Sequence[tuple[int, int]]], Sequence[Callable[[Array], Array]]] = layers.linears,
         name: str | None = None,
     ):
         super().__init__(name)
         self._num_actions, self._num_outputs, self._hidden_size = num_actions, num_outputs, hidden_size
-        self._dueling, self._linear = dueling, linear
+        self._dueling, self._linears = dueling, linears
 
     def __call__(self, features: Array) -> Array:
-        # In one method, not one for each stream: Haiku gives what a method makes the same parameters at each call.
+        rows = (1, self._num_actions) if self._dueling else (self._num_actions,)
+        inputs, hidden_size, outputs = features.shape[-1], self._hidden_size, self._num_outputs
+        made = self._linears([size for n in rows for size in ((inputs, hidden_size), (hidden_size, n * outputs))])
         streams = []
-        for rows in (1, self._num_actions) if self._dueling else (self._num_actions,):
-            hidden = jax.nn.relu(self._linear(self._hidden_size)(features))
-            out = self._linear(rows * self._num_outputs)(hidden)
-            streams.append(out.reshape(*out.shape[:-1], rows, self._num_outputs))
+        for n, hidden, last in zip(rows, made[::2], made[1::2], strict=True):
+            out = last(jax.nn.relu(hidden(features)))
+            streams.append(out.reshape(*out.shape[:-1], n, outputs))
         if not self._dueling:
             return streams[0]
         value, advantage = streams

@@ -83,3 +83,14 @@ def test_layers_start_within_the_inverse_root_of_their_inputs():
     kernel, bias = next((m["w"], m["b"]) for m in params.values() if m["w"].shape == (8, 8, 4, 32))
     assert jnp.abs(bias).max() <= 1 / 16 + 1e-6  # of 8 * 8 * 4 = 256 inputs
     np.testing.assert_allclose(jnp.abs(kernel).max(), 1 / 16, rtol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("observation", "features"),
+    [(np.zeros((2, 84, 84, 4), np.uint8), 3136), (np.zeros((2, 10, 10, 7), np.bool_), 1024), (np.zeros((2, 5)), 8)],
+)
+def test_a_body_is_a_torso_without_the_layer_behind_convolutions(observation, features):
+    body = hk.without_apply_rng(hk.transform(lambda o: torsos.default_body(o, (16, 8))))
+    params = body.init(KEY, observation)
+    assert body.apply(params, observation).shape == (2, features)
+    assert torsos.is_image(observation) == (features > 8)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import haiku as hk
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from acme_ext.agents.rainbow.config import RainbowConfig
 from acme_ext.networks import heads, layers, noisy, torsos
@@ -23,7 +24,7 @@ class Prediction(NamedTuple):
 
 def support(config: RainbowConfig) -> Array:
     """Returns the atoms `[N]` of the categorical distribution."""
-    return jnp.linspace(config.v_min, config.v_max, config.num_atoms)
+    return jnp.asarray(np.linspace(config.v_min, config.v_max, config.num_atoms), jnp.float32)
 
 
 def make_network(num_actions: int, config: RainbowConfig) -> hk.Transformed:
@@ -33,13 +34,13 @@ def make_network(num_actions: int, config: RainbowConfig) -> hk.Transformed:
     Noise and fractions are drawn by the key, one noise for the whole batch; without a key there is no noise, and the
     fractions are midpoints.
     """
-    linear = functools.partial(noisy.NoisyLinear, sigma=config.noisy_sigma) if config.noisy else layers.Linear
+    linears = functools.partial(noisy.noisy_linears, sigma=config.noisy_sigma) if config.noisy else layers.linears
     outputs = {"categorical": config.num_atoms, "quantile": config.num_quantiles}.get(config.distribution, 1)
 
     def predict(observation: Tree) -> Prediction:
         features = torsos.default_body(observation, config.hidden_sizes[:-1])
         hidden = config.image_features if torsos.is_image(observation) else config.hidden_sizes[-1]
-        head = heads.ActionHead(num_actions, outputs, hidden, dueling=config.dueling, linear=linear)
+        head = heads.ActionHead(num_actions, outputs, hidden, dueling=config.dueling, linears=linears)
         shape = (features.shape[0], config.num_quantiles)
         taus = jnp.broadcast_to(distributional.quantile_midpoints(config.num_quantiles), shape)
         if config.distribution == "implicit":
