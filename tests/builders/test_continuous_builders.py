@@ -22,7 +22,15 @@ _ACTOR_CRITIC = {
     "critic_learning_rate": 3e-3,
     "target_period": 10,
 }
-_MPO = {**_ACTOR_CRITIC, "init_temperature": 1.0, "init_alpha_mean": 1.0, "epsilon_mean": 1e-2}
+_DPG = {**_ACTOR_CRITIC, "noise_stddev": 1.0}
+_MPO = {
+    **_ACTOR_CRITIC,
+    "init_temperature": 1.0,
+    "epsilon_mean": 1e-2,
+    "init_alpha_mean": 1.0,
+    "epsilon_stddev": 1e-2,
+    "init_alpha_stddev": 1.0,
+}
 AGENTS = {
     "sac": {
         **_SMALL,
@@ -33,8 +41,8 @@ AGENTS = {
         "random_steps": 500,
     },
     "td3": {**_SMALL, "hidden_sizes": (32, 32), "learning_rate": 3e-3, "target_rate": 0.02, "random_steps": 500},
-    "d4pg": {**_ACTOR_CRITIC, "v_min": -21.0, "v_max": 10.0},
-    "apex_dpg": _ACTOR_CRITIC,
+    "d4pg": {**_DPG, "v_min": -21.0, "v_max": 10.0},
+    "apex_dpg": _DPG,
     "mpo": _MPO,
     "dmpo": {**_MPO, "v_min": -21.0, "v_max": 10.0},
 }
