@@ -19,7 +19,7 @@ class A2CConfig(AdvantageConfig):
     normalize_advantages: bool = False
     batch_size: int = 8
     unroll_length: int = 5  # Mnih et al. 2016, section 8
-    learning_rate: float = 7e-4
+    learning_rate: float = 3e-3
     max_queue_size: int = 8
 
     rmsprop_decay: float = 0.99  # of the gradient's average; Mnih et al. 2016, section 8
