@@ -32,12 +32,14 @@ class Inference(Protocol):
         """Returns the actions of the actor's B environments at their newest timesteps `[B, ...]`, when the run has
         taken so many environment steps.
         """
+        ...
 
     def update(self, wait: bool = False) -> None:
         """Renews the parameters, if they are held here and it is time to."""
 
     def save(self) -> int:
         """Returns how far the randomness has come."""
+        ...
 
     def restore(self, ticks: int) -> None:
         """Takes up what `save` returned."""
@@ -58,6 +60,8 @@ class InferenceCore:
 
     def __init__(self, policy: Policy, slots: int, *, buckets: Sequence[int] | None = None):
         self._buckets = sorted(buckets or ())
+        self.rows = self.padded_rows = 0
+        """Environments stepped by `step`, and those with the padding."""
         # One slot more, for the rows that fill a batch.
         self._scratch, rows = slots, slots + bool(buckets)
         self._initial = jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
@@ -143,6 +147,7 @@ class InferenceCore:
             pad(reward),
             tree.map_structure(pad, observation),
         )
+        self.rows, self.padded_rows = self.rows + count, self.padded_rows + size
         action, extras, before = jax.device_get((action, extras, before))
         return Acted(*jax.tree.map(lambda leaf: leaf[:count], (action, extras, before)))
 

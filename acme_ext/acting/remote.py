@@ -1,16 +1,23 @@
-"""Parameters from a learner in another process."""
+"""What an actor has from other processes: the learner's parameters, or an inference server's actions."""
 
+import contextlib
 import pickle
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent import futures
+from typing import Any, NamedTuple
 
 import acme.core
+import dm_env
 import jax
+import numpy as np
 
+from acme_ext.acting.inference import Acted
 from acme_ext.acting.variables import POLICY
-from acme_ext.types import Params
+from acme_ext.types import Params, Tree
+
+_LOOK_S = 0.2
 
 Fetch = Callable[[int], tuple[int, bytes | None]]
 """`version held -> (newest version, its pickled parameters, or None if it is the one held)`."""
@@ -45,8 +52,12 @@ class RemoteVariables(acme.core.VariableSource):
     def get_variables(self, names: Sequence[str]) -> list[Params]:
         if list(names) != [POLICY]:
             raise ValueError(f"only {POLICY!r} can be had here, not {names}")
+        return [self.held()[1]]
+
+    def held(self) -> tuple[int, Params]:
+        """Returns the learner step of the parameters held, and them; waits for the first."""
         self.wait_for(0)
-        return [self._held[1]]
+        return self._held
 
     def wait_for(self, version: int) -> int:
         """Waits for parameters of learner step `version` or later; returns whose they are."""
@@ -101,3 +112,82 @@ class Publisher:
                 self._pickled = (version, pickle.dumps(jax.device_get(params), protocol=5))
             newest, payload = self._pickled
         return newest, payload if newest > held else None
+
+
+class Reply(NamedTuple):
+    """An inference server's answer."""
+
+    action: np.ndarray  # [K, ...]
+    extras: Tree  # [K, ...], or nothing where the server keeps the experience
+    state: Tree  # [K, ...] the recurrent state from before, if it was asked for
+    version: int  # the learner step of the parameters
+
+
+class RemoteInference:
+    """An `Inference` whose policy is a server's.
+
+    Every request has a number, so that one which is delivered twice is answered twice and acted on once. While the
+    server is away the request waits, and is answered when it is back.
+
+    Args:
+        act: sends a request and returns its future: `(tick, steps, timestep, with_state) -> Reply`.
+        with_state: whether the recurrent state from before each action is wanted.
+        on_wait: called a few times a second while an answer is awaited; may raise to end the wait.
+    """
+
+    def __init__(
+        self, act: Callable[..., futures.Future], *, with_state: bool, on_wait: Callable[[], None] = lambda: None
+    ):
+        self._act, self._with_state, self._on_wait = act, with_state, on_wait
+        self._ticks = 0
+        self.version = -1
+        """The learner step of the parameters that gave the newest actions; -1 before the first."""
+
+    def step(self, steps: int, timestep: dm_env.TimeStep) -> Acted:
+        future = self._act(self._ticks, steps, tuple(timestep), self._with_state)
+        while True:
+            with contextlib.suppress(futures.TimeoutError):
+                reply = Reply(*future.result(_LOOK_S))
+                break
+            self._on_wait()
+        self._ticks += 1
+        self.version = reply.version
+        return Acted(reply.action, reply.extras, reply.state)
+
+    def update(self, wait: bool = False) -> None:
+        """Does nothing: the parameters are the server's to renew."""
+
+    def save(self) -> int:
+        return self._ticks
+
+    def restore(self, ticks: int) -> None:
+        self._ticks = ticks
+
+
+class RemoteExperience:
+    """The writer of an actor whose experience an inference server keeps: that has heard all but the last timestep.
+
+    Args:
+        leave: tells the server that timestep, and returns when all is in the replay.
+    """
+
+    def __init__(self, leave: Callable[[tuple], None]):
+        self._leave = leave
+        self._newest: dm_env.TimeStep | None = None
+
+    def add_first(self, timestep: dm_env.TimeStep) -> None:
+        self._newest = timestep
+
+    def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = ()) -> None:
+        self._newest = next_timestep
+
+    def flush(self) -> None:
+        """Has what is unfinished written."""
+        if self._newest is not None:
+            self._leave(tuple(self._newest))
+
+    def wait(self) -> None:
+        """Does nothing: what was flushed is there."""
+
+    def close(self) -> None:
+        """Does nothing: the server's writer is the server's to close."""

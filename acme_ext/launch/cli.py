@@ -70,16 +70,28 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--evaluators", type=_count, default=1, metavar="N", help="of a program (%(default)s)")
     train.add_argument(
         "--accelerated",
-        default="learner",
+        default="learner,inference",
         metavar="NODES",
-        help="which of a program's nodes see accelerators, of learner,evaluator,actor (%(default)s)",
+        help="which of a program's nodes see accelerators, of learner,inference,evaluator,actor (%(default)s)",
+    )
+    train.add_argument(
+        "--inference",
+        choices=("actor", "server"),
+        default="actor",
+        help="who applies the policy in a program: each actor, or a server for all of them (%(default)s)",
+    )
+    train.add_argument(
+        "--experience",
+        choices=("actor", "server"),
+        default="actor",
+        help="who writes the experience in a program with an inference server (%(default)s)",
     )
     train.add_argument(
         "--restart",
         type=int,
         default=0,
         metavar="N",
-        help="times that a program's actors and evaluators are started again",
+        help="times that a program's actors, evaluators and inference server are started again",
     )
     train.add_argument(
         "--open-ports", action="store_true", help="let the network reach a program's ports: whoever does can run code"
@@ -190,7 +202,14 @@ def _run_program(experiment: Any, options: argparse.Namespace) -> Any:
     try:
         return distributed.run_program(
             experiment,
-            Topology(options.actors or 1, options.replay_shards, options.evaluators, accelerated),
+            Topology(
+                options.actors or 1,
+                options.replay_shards,
+                options.evaluators,
+                accelerated,
+                options.inference,
+                options.experience,
+            ),
             fresh=options.fresh,
             quiet=options.quiet,
             on=on,

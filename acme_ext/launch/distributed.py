@@ -45,7 +45,7 @@ def run_program(
         fresh: starts anew even if the directory holds a part of this run.
         quiet: shows no progress line.
         on: `processes`, or `threads` of this process.
-        restarts: times that actors and evaluators that die are started again, in all.
+        restarts: times that actors, evaluators and the inference server are started again when they die, in all.
         private: keeps the program's ports from the network, where the kernel lets it (processes only).
 
     Raises:
@@ -77,7 +77,7 @@ def _run_processes(
     def load() -> tuple[Any, tuple[str, ...], Options]:
         # The learner takes what the others leave.
         share = max(1, len(os.sched_getaffinity(0)) // (topology.actors + topology.evaluators))
-        options = Options(logs, restarts, topology.accelerated, {"actor": share, "evaluator": share})
+        options = Options(logs, restarts, topology.accelerated_here, {"actor": share, "evaluator": share})
         return make(experiment, topology, fresh=fresh, quiet=quiet), SERVERS, options
 
     with tempfile.TemporaryFile(prefix="acme-ext-") as file:

@@ -138,6 +138,15 @@ class Experiment:
         """Returns the random key of a part of the run: `learner`, `actor` or `evaluator`."""
         return jax.random.fold_in(jax.random.key(self.seed), ("learner", "actor", "evaluator").index(part))
 
+    def actor_key(self, index: int, start: int) -> Array:
+        """Returns the random key of one of a program's actors, which has been started `start` times before."""
+        return jax.random.fold_in(jax.random.fold_in(self.key("actor"), index), start)
+
+    def ranks(self, actors: int) -> np.ndarray:
+        """Returns the ranks of all exploring environments of a program, actor by actor; see `acting.policy.Context`."""
+        count = actors * self.num_envs
+        return np.arange(count, dtype=np.float32) / max(1, count - 1)
+
 
 def check(experiment: Experiment, spec: EnvironmentSpec) -> None:
     """Raises UsageError if the agent can't act in the environment or its replay could never work; makes nothing."""

@@ -7,6 +7,7 @@ actors --rows--> replay shards --batches--> learner --parameters--> actors, eval
 
 import dataclasses
 import functools
+from typing import Any, Literal
 
 import launchpad as lp
 
@@ -16,15 +17,16 @@ from acme_ext.launch.experiment import Experiment, check
 from acme_ext.launch.nodes.actor import ActorNode
 from acme_ext.launch.nodes.coordinator import Coordinator
 from acme_ext.launch.nodes.evaluator import EvaluatorNode
+from acme_ext.launch.nodes.inference import InferenceNode
 from acme_ext.launch.nodes.learner import LearnerNode
 from acme_ext.launch.nodes.replay import ReplayNode, shard_folder
 from acme_ext.launch.store import RunCheckpoints, prepare, replay_folder
 
-SERVERS = ("learner", "replay", "coordinator")
+SERVERS = ("inference", "learner", "replay", "coordinator")
 """Groups of nodes that others dial, in the order in which they are stopped, after all others."""
 
 
-_COMPUTING = ("learner", "evaluator", "actor")
+_COMPUTING = ("learner", "inference", "evaluator", "actor")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,14 +38,19 @@ class Topology:
         replay_shards: Reverb servers that the replay is split over; actors write to them in turn.
         evaluators: nodes that evaluate. An evaluation is made by whichever is free; with more of them, evaluations that
             take longer than what lies between them are still made.
-        accelerated: kinds of nodes whose processes see accelerators, of `learner`, `evaluator` and `actor`; all others
-            compute on the CPU.
+        accelerated: kinds of nodes whose processes see accelerators, of `learner`, `inference`, `evaluator` and
+            `actor`; all others compute on the CPU.
+        inference: where the policy is applied: by each `actor`, which holds parameters, or by one `server` for all,
+            with the actors only stepping their environments.
+        experience: who makes items of the experience and writes them: the `actor`, or the inference `server`.
     """
 
     actors: int = 4
     replay_shards: int = 1
     evaluators: int = 1
-    accelerated: tuple[str, ...] = ("learner",)
+    accelerated: tuple[str, ...] = ("learner", "inference")
+    inference: Literal["actor", "server"] = "actor"
+    experience: Literal["actor", "server"] = "actor"
 
     def __post_init__(self):
         if min(self.actors, self.replay_shards, self.evaluators) < 1:
@@ -52,9 +59,19 @@ class Topology:
             raise UsageError(
                 f"{self.replay_shards} replay shards need as many actors to write to them, and there are {self.actors}."
             )
+        for name in ("inference", "experience"):
+            if (place := getattr(self, name)) not in ("actor", "server"):
+                raise UsageError(f"{name} is {place!r}: it must be 'actor' or 'server'.")
+        if self.experience == "server" and self.inference == "actor":
+            raise UsageError("experience on the server needs inference on the server.")
         for group in self.accelerated:
             if group not in _COMPUTING:
                 raise UsageError(f"{group!r} can't be given accelerators, only {', '.join(_COMPUTING)}.")
+
+    @property
+    def accelerated_here(self) -> tuple[str, ...]:
+        """The groups of the program that see accelerators."""
+        return tuple(group for group in self.accelerated if group != "inference" or self.inference == "server")
 
 
 def make(experiment: Experiment, topology: Topology, *, fresh: bool = False, quiet: bool = False) -> lp.Program:
@@ -101,10 +118,28 @@ def make(experiment: Experiment, topology: Topology, *, fresh: bool = False, qui
     with program.group("evaluator"):
         for index in range(topology.evaluators):
             program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, index, learner, coordinator))
+    inference: Any = None
+    options: dict[str, Any] = {}
+    if topology.inference == "server":
+        # Two parts of an actor's environments take turns: one waits for its actions while the other steps.
+        options = {"callers": min(2, experiment.num_envs), "experience": topology.experience == "actor"}
+        with program.group("inference"):
+            inference = program.add_node(
+                lp.CourierNode(
+                    functools.partial(InferenceNode, experiment, topology.actors, **options),
+                    replays,
+                    learner,
+                    coordinator,
+                    # Each part of each actor may have a request that waits.
+                    courier_kwargs={"thread_pool_size": topology.actors * options["callers"] + 2},
+                )
+            )
     with program.group("actor"):
         for index in range(topology.actors):
-            make_actor = functools.partial(ActorNode, experiment, index, topology.actors)
-            program.add_node(lp.PyNode(_run, make_actor, replays[index % shards], shards, learner, coordinator))
+            make_actor = functools.partial(ActorNode, experiment, index, topology.actors, **options)
+            program.add_node(
+                lp.PyNode(_run, make_actor, replays[index % shards], shards, learner, inference, coordinator)
+            )
     return program
 
 

@@ -33,6 +33,9 @@ class _Process:
     log_start: int = 0  # where in its log what it prints begins; earlier parts of a run are before
 
 
+_RESUMABLE = ("inference",)  # groups of nodes that others dial, and that may be started again in their place
+
+
 class Supervisor:
     """Starts, watches and stops the processes of a program.
 
@@ -122,13 +125,14 @@ class Supervisor:
             time.sleep(0.05)  # for the coordinator's word that this is the end, if it is
             if self._asked_to_end:
                 return
-        if dialled or self._restarts >= self._options.restarts:
+        lasting = dialled and process.group not in _RESUMABLE
+        if lasting or self._restarts >= self._options.restarts:
             self._failed = True
             self._died.append(process.name)
             log = self._options.log_of(process.name)
             print(f"acme-ext: {process.name} {_how(code)}{last_words(log, process.log_start)}", file=sys.stderr)
             # What was learned is good, and is saved, where all that takes part in it is still there.
-            self._asked_to_end = dialled
+            self._asked_to_end = lasting
             return
         self._restarts += 1
         print(f"acme-ext: {process.name} {_how(code)} and is started again.", file=sys.stderr)

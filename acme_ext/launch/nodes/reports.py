@@ -1,5 +1,6 @@
 """A node's side of the coordinator: it reports, and gets its orders in the answer."""
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ class Reporter:
 
     def __init__(self, coordinator: Any, node: str, period_s: float = 0.1):
         self._coordinator, self._node, self._period_s = coordinator, node, period_s
+        self._lock = threading.RLock()  # several threads of a node may report
         self._rows: list[tuple[int, str, dict[str, Any]]] = []
         self._numbered = 0
         self._next = 0.0
@@ -46,8 +48,9 @@ class Reporter:
 
     def row(self, label: str, row: dict[str, Any]) -> None:
         """Adds a row to a log, with the next report."""
-        self._numbered += 1
-        self._rows.append((self._numbered, label, row))
+        with self._lock:
+            self._numbered += 1
+            self._rows.append((self._numbered, label, row))
 
     def due(self) -> bool:
         """Whether it is time for a report."""
@@ -55,12 +58,14 @@ class Reporter:
 
     def report(self, state: str, *, now: bool = False) -> Orders:
         """Reports if it is time to, or in any case if `now`."""
-        if now or self.due():
-            answer = self._coordinator.report(self._node, state, self.counts, self._rows)
-            self._rows, self.reported = [], dict(self.counts)
-            self.orders = Orders(*answer)
-            self._next = time.monotonic() + self._period_s
-        return self.orders
+        with self._lock:
+            if now or self.due():
+                counts = dict(self.counts)
+                answer = self._coordinator.report(self._node, state, counts, self._rows)
+                self._rows, self.reported = [], counts
+                self.orders = Orders(*answer)
+                self._next = time.monotonic() + self._period_s
+            return self.orders
 
     def done(self, **result: Any) -> None:
         """Says the node's last word, or an evaluator's score."""
