@@ -35,7 +35,7 @@ class IMPALAConfig:
     entropy_cost: float = 0.01  # weight of the entropy that is rewarded; Espeholt et al. 2018, table G.1
     learning_rate: float = 3e-3
     rmsprop_decay: float = 0.99  # of the gradient's average; Espeholt et al. 2018, table G.1
-    rmsprop_epsilon: float = 1e-3  # under the root, added to the average; 0.1 in Espeholt et al. 2018, table G.1
+    rmsprop_epsilon: float = 1e-3  # under the root, added to the average; 0.01 in Espeholt et al. 2018, table G.1
     max_gradient_norm: float | None = 40.0  # global norm; Espeholt et al. 2018, table G.1
 
     # Replay
@@ -56,7 +56,7 @@ ATARI = IMPALAConfig(
     image_torso="deep",  # Espeholt et al. 2018, section 5.3.2
     batch_size=32,  # Espeholt et al. 2018, table G.1
     learning_rate=6e-4,  # Espeholt et al. 2018, table G.1, which lets it fall to 0
-    rmsprop_epsilon=0.1,  # Espeholt et al. 2018, table G.1
+    rmsprop_epsilon=0.01,  # Espeholt et al. 2018, table G.1
     max_queue_size=32,
 )
 """The paper's numbers for Atari, with its deep network and without an LSTM."""
