@@ -60,6 +60,35 @@ SETTINGS: dict[str, Setting] = {
     "dqn-catch": Setting("dqn", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
     "apex-cartpole": Setting("apex", "gym:CartPole-v1", 100_000, 2, "median", 475.0, actors=4),
     "apex-catch": Setting("apex", "bsuite:catch/0", 40_000, 2, "mean", 0.9, actors=4),
+    "rainbow-cartpole": Setting("rainbow", "gym:CartPole-v1", 100_000, 8, "median", 475.0),
+    "rainbow-catch": Setting("rainbow", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
+    "rainbow-minatar-breakout": Setting("rainbow", "minatar:breakout", 300_000, 8, "mean", None, 15_000, 50),
+    # Rainbow's numbers for MinAtar without its six parts.
+    "dqn-minatar-breakout": Setting(
+        "dqn",
+        "minatar:breakout",
+        300_000,
+        8,
+        "mean",
+        None,
+        15_000,
+        50,
+        config={
+            "n_step": "1",
+            "image_features": "128",
+            "double": "false",
+            "batch_size": "32",
+            "learning_rate": "2.5e-4",
+            "adam_epsilon": "1.5e-4",
+            "target_period": "250",
+            "target_rate": "1.0",
+            "sgd_steps_per_call": "2",
+            "samples_per_insert": "8.0",
+            "min_replay_size": "5000",
+            "epsilon_end": "0.1",
+            "epsilon_decay_steps": "100000",
+        },
+    ),
     # The published agent would only fill its replay in these steps: here it learns after the first thousand.
     "dqn-pong-smoke": Setting(
         "dqn",
@@ -78,17 +107,9 @@ SETTINGS: dict[str, Setting] = {
     "sac-reacher": Setting("sac", "dmc:reacher/easy", 100_000, 1, "median", None, 20_000, 10),
     "sac-walker": Setting("sac", "dmc:walker/walk", 200_000, 1, "median", None, 40_000, 10),
     "d4pg-pendulum": Setting(
-        "d4pg",
-        "gym:Pendulum-v1",
-        20_000,
-        4,
-        "median",
-        -200.0,
-        config={"v_min": "-1000", "v_max": "0", "samples_per_insert": "128"},
+        "d4pg", "gym:Pendulum-v1", 20_000, 4, "median", -200.0, config={"v_min": "-1000", "v_max": "0"}
     ),
-    "apex_dpg-pendulum": Setting(
-        "apex_dpg", "gym:Pendulum-v1", 20_000, 1, "median", -200.0, config={"samples_per_insert": "128"}, actors=4
-    ),
+    "apex_dpg-pendulum": Setting("apex_dpg", "gym:Pendulum-v1", 20_000, 1, "median", -200.0, actors=4),
     "mpo-pendulum": Setting("mpo", "gym:Pendulum-v1", 40_000, 4, "median", -200.0),
     "dmpo-pendulum": Setting(
         "dmpo", "gym:Pendulum-v1", 40_000, 4, "median", -200.0, config={"v_min": "-1000", "v_max": "0"}
@@ -107,4 +128,14 @@ SETTINGS: dict[str, Setting] = {
         10,
         config={"policy_sizes": "256,256", "critic_sizes": "256,256"},
     ),
+    "ppo-cartpole": Setting("ppo", "gym:CartPole-v1", 150_000, 8, "median", 475.0),
+    "ppo-catch": Setting("ppo", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
+    "ppo-balance": Setting("ppo", "dmc:cartpole/balance", 200_000, 8, "median", 900.0, 20_000, 10),
+    "impala-cartpole": Setting("impala", "gym:CartPole-v1", 500_000, 8, "median", 475.0, 25_000),
+    "impala-catch": Setting("impala", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
+    "impala-memory": Setting(
+        "impala", "bsuite:memory_len/10", 100_000, 8, "mean", 0.9, 10_000, 100, config={"lstm_size": "32"}
+    ),
+    "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 200_000, 8, "median", 475.0, 10_000),
+    "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
 }

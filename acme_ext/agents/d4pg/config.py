@@ -30,7 +30,7 @@ class DPGConfig:
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     # Replay
-    samples_per_insert: float = 64.0  # transitions sampled for each inserted: batch_size / environment steps an update
+    samples_per_insert: float = 128.0  # transitions sampled for each inserted: batch_size / environment steps an update
     min_replay_size: int = 1_000  # transitions before learning starts
     max_replay_size: int = 1_000_000  # transitions; Barth-Maron et al. 2018, section 4
     write_burst: int = 16  # transitions written to replay together

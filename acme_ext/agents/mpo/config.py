@@ -50,7 +50,7 @@ class MPOConfig:
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     # Replay
-    samples_per_insert: float = 32.0  # transitions sampled for each inserted: batch_size / environment steps an update
+    samples_per_insert: float = 64.0  # transitions sampled for each inserted: batch_size / environment steps an update
     min_replay_size: int = 1_000  # transitions before learning starts; Acme
     max_replay_size: int = 1_000_000  # transitions; Acme
     write_burst: int = 16  # transitions written to replay together
