@@ -100,6 +100,11 @@ SETTINGS: dict[str, Setting] = {
         config={"min_replay_size": "1000", "max_replay_size": "5000"},
         parts=2,
     ),
+    # What no agent without a memory can do: its mean return is 0, whatever it learns.
+    "r2d2-memory": Setting("r2d2", "bsuite:memory_len/10", 30_000, 8, "mean", 0.9, 3_000, 100),
+    "dqn-memory": Setting("dqn", "bsuite:memory_len/10", 30_000, 8, "mean", None, 3_000, 100),
+    "r2d2-catch": Setting("r2d2", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
+    "r2d2-cartpole": Setting("r2d2", "gym:CartPole-v1", 100_000, 8, "median", 475.0),
     "sac-pendulum": Setting("sac", "gym:Pendulum-v1", 20_000, 1, "median", -200.0),
     "td3-pendulum": Setting("td3", "gym:Pendulum-v1", 20_000, 1, "median", -200.0),
     "sac-swingup": Setting("sac", "dmc:cartpole/swingup", 100_000, 1, "median", 750.0, 20_000, 10),
