@@ -121,13 +121,13 @@ def draw(outcomes: Sequence[Outcome], title: str, path: pathlib.Path) -> None:
                 axes.fill_between(grid, values.min(0), values.max(0), color=colour, alpha=0.18, linewidth=0)
     seeds = len(outcomes) // len(_by_actors(outcomes))
     band = f"mean of {seeds} seeds; band: least to greatest" if seeds > 1 else "one seed"
-    panels["steps"].set(xlabel=f"environment steps of all actors ({band})", ylabel="return of an evaluation")
+    panels["steps"].set(xlabel="environment steps of all actors", ylabel="return of an evaluation")
     panels["seconds"].set(xlabel="time (s)")
     for axes in panels.values():
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
     panels["steps"].legend(frameon=False)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(f"{title} ({band})", fontsize=10)
     with files.replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix.removeprefix("."))
 
@@ -284,10 +284,11 @@ def _main(options: argparse.Namespace, arguments: Sequence[str]) -> int:
                     return 128 + result.stopped_by
             outcomes.append(read(actors, seed, RunDirectory.open(run_dir)))
     bar = options.bar if options.bar is not None else _bar(outcomes, options.environment)
+    step = f"whose step takes {options.sleep_ms:g} ms more" if options.sleep_ms else "pure CPU"
     described = (
-        f"{options.agent} on {options.environment}, whose step takes {options.sleep_ms:g} ms more, {options.steps:,} "
-        f"environment steps, {len(options.seeds)} seeds, {options.num_envs} environments an actor, actors as processes "
-        f"on one machine: `{' '.join(['python -m benchmarks.scaling', *arguments])}`."
+        f"{options.agent} on {options.environment}, {step}, {options.steps:,} environment steps, "
+        f"num_envs={options.num_envs}, {len(options.seeds)} seed{'s' if len(options.seeds) > 1 else ''}, actors as "
+        f"processes on one machine: `{' '.join(['python -m benchmarks.scaling', *arguments])}`."
     )
     plain = (options.agent, options.environment) == _DEFAULT
     name = "scaling" + ("" if plain else f"-{label}") + ("" if options.sleep_ms else "-cpu")
