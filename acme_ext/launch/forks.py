@@ -95,8 +95,9 @@ def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mma
 def _give_devices(group: str, options: Options) -> None:
     """Settles what this process computes on; JAX has been imported and has no device yet."""
     if group in options.accelerated:
-        # Whoever came first would take the memory for all.
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false" if len(options.accelerated) > 1 else "true")
+        # Of several processes, the first would take nearly all of the memory.
+        alone = options.accelerated == ("learner",)
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "true" if alone else "false")
     else:
         import jax
 

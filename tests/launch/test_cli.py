@@ -71,6 +71,8 @@ _BAD = [
     ([*_CARTPOLE, "--checkpoint-every", "nan"], "checkpoints.every_s is nan"),
     ([*_CARTPOLE, "--run-dir", "/proc/nowhere/run"], "the folder /proc/nowhere/run can't be written: "),
     ([*_CARTPOLE, "--run-dir", "/dev/null/run"], "the folder /dev/null/run can't be written: Not a directory"),
+    ([*_CARTPOLE, "--actors", "2", "--replay-shards", "3"], "3 replay shards need as many actors to write to them"),
+    ([*_CARTPOLE, "--actors", "2", "--accelerated", "learner,replay"], "'replay' can't be given accelerators, only "),
     (["evaluate", "nowhere"], "nowhere is no run directory: there is no such folder"),
     (["plot", "nowhere"], "nowhere is no run directory: there is no such folder"),
 ]  # fmt: skip
