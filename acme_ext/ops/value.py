@@ -80,7 +80,7 @@ def n_step_returns(r_t: Array, discount_t: Array, v_t: Array, mask: Array, n: in
         mask: `[T, ...]` 1 where there is a step.
         n: steps.
     """
-    xp = _numpy_of(r_t)
+    xp = _numpy_of(r_t, discount_t, v_t, mask)
     returns = r_t + discount_t * v_t
     for _ in range(n - 1):
         following = xp.concatenate([xp.where(mask[1:] > 0, returns[1:], v_t[:-1]), v_t[-1:]])
@@ -88,6 +88,6 @@ def n_step_returns(r_t: Array, discount_t: Array, v_t: Array, mask: Array, n: in
     return returns
 
 
-def _numpy_of(x: Array) -> ModuleType:
-    """Returns the library an array is of, for what actors compute too, who don't wait for a device."""
-    return np if isinstance(x, np.ndarray) else jnp
+def _numpy_of(*arrays: Array) -> ModuleType:
+    """Returns NumPy if all arrays are of it, else JAX's: actors compute some of this too, who wait for no device."""
+    return np if all(isinstance(array, np.ndarray) for array in arrays) else jnp

@@ -41,7 +41,7 @@ class R2D2Config:
     sgd_steps_per_call: int = 1  # learner steps fused in one compiled call
 
     # Replay
-    samples_per_insert: float = 8.0  # sequences sampled for each inserted
+    samples_per_insert: float = 16.0  # sequences sampled for each inserted
     min_replay_size: int = 100  # sequences before learning starts
     max_replay_size: int = 10_000  # sequences
     priority_exponent: float = 0.9  # alpha; Kapturowski et al. 2019, section 2.3

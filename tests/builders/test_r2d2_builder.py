@@ -1,0 +1,91 @@
+import dataclasses
+
+import acme.specs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import specs
+
+from acme_ext.acting.policy import Context
+from acme_ext.agents.r2d2.config import R2D2Config
+from acme_ext.builders import R2D2
+from acme_ext.errors import UsageError
+from acme_ext.replay.limits import RateLimit
+from acme_ext.types import Sample
+
+CONFIG = R2D2Config(length=3, burn_in=2, period=3, hidden_sizes=(5,), lstm_size=4)
+
+
+def spec_of(actions: specs.Array | None = None) -> acme.specs.EnvironmentSpec:
+    return acme.specs.EnvironmentSpec(
+        observations=specs.Array((3,), np.float32),
+        actions=actions or specs.DiscreteArray(4),
+        rewards=specs.Array((), np.float32),
+        discounts=specs.BoundedArray((), np.float32, 0, 1),
+    )
+
+
+def test_the_replay_is_the_configs():
+    config = dataclasses.replace(
+        CONFIG,
+        batch_size=7,
+        discount=0.5,
+        max_replay_size=30,
+        min_replay_size=20,
+        samples_per_insert=3.0,
+        priority_exponent=0.25,
+    )
+    replay = R2D2(config).make_replay(spec_of())
+    assert replay.limit == RateLimit(3.0, 20)
+    assert replay.prioritized
+    assert (replay.length, replay.burn_in, replay.period, replay.cross_episodes) == (5, 2, 3, False)
+    assert (replay.batch_size, replay.discount, replay.max_size, replay.priority_exponent) == (7, 0.5, 30, 0.25)
+    assert replay.extras == ()
+    assert replay.state.core.hidden.shape == replay.state.core.cell.shape == (4,)
+    assert replay.state.action.dtype == np.int32
+
+
+def test_the_parts_fit_together():
+    builder = R2D2(CONFIG)
+    core, replay = builder.make_core(spec_of()), builder.make_replay(spec_of())
+    state = core.init(jax.random.key(0))
+    rows = np.zeros((6, replay._layout.nbytes), np.uint8)
+    after, metrics, priority = jax.jit(lambda s, r: core.step(s, Sample(replay.decode(r), jnp.ones(6))))(state, rows)
+    assert int(after.steps) == 1
+    assert metrics["loss"] == 0  # there is no step in these
+    np.testing.assert_allclose(priority, CONFIG.priority_offset)
+    policy = builder.make_policy(spec_of())
+    context = Context(jax.random.split(jax.random.key(1), 2), jnp.int32(0), jnp.zeros(2), jnp.zeros(2))
+    before = policy.init_state(2)
+    action, remembered, extras = policy.apply(core.variables(after)["policy"], context, jnp.ones((2, 3)), before)
+    assert action.shape == extras["q_taken"].shape == extras["q_max"].shape == (2,)
+    np.testing.assert_array_equal(remembered.action, action)
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), remembered) == jax.tree.map(lambda x: (x.shape, x.dtype), before)
+
+
+@pytest.mark.parametrize(("rank", "epsilon"), [(0.0, 0.4), (1.0, 0.4**8)])
+def test_every_environment_explores_by_its_own_epsilon(rank, epsilon):
+    builder, batch = R2D2(CONFIG), 4_000
+    params = builder.make_core(spec_of()).init(jax.random.key(0)).params
+    ranks = jnp.full(batch, rank)
+    context = Context(jax.random.split(jax.random.key(1), batch), jnp.int32(0), ranks, jnp.zeros(batch))
+
+    def share_of_others(policy) -> float:
+        _, _, extras = jax.jit(policy.apply)(params, context, jnp.ones((batch, 3)), policy.init_state(batch))
+        return float(np.mean(extras["q_taken"] < extras["q_max"]))
+
+    assert share_of_others(builder.make_policy(spec_of())) == pytest.approx(0.75 * epsilon, abs=0.03)
+    assert share_of_others(builder.make_policy(spec_of(), evaluation=True)) == 0
+
+
+def test_actions_that_are_not_one_discrete_choice_are_refused():
+    continuous = specs.BoundedArray((2,), np.float32, -1, 1)
+    for make in (R2D2().make_policy, R2D2().make_core):
+        with pytest.raises(UsageError, match="R2D2 needs an environment with one discrete action"):
+            make(spec_of(continuous))
+
+
+def test_the_call_of_the_config_reaches_the_run():
+    builder = R2D2(dataclasses.replace(CONFIG, sgd_steps_per_call=3, variable_period=9))
+    assert (builder.sgd_steps_per_call, builder.variable_period) == (3, 9)
