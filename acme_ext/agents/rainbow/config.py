@@ -53,16 +53,16 @@ class RainbowConfig(DQNConfig):
 
 
 ATARI = RainbowConfig(
-    max_abs_reward=1.0,  # Hessel et al. 2018, table 3
-    batch_size=32,  # Hessel et al. 2018, table 3
+    max_abs_reward=1.0,  # Hessel et al. 2018, appendix
+    batch_size=32,  # Hessel et al. 2018, appendix
     learning_rate=6.25e-5,  # Hessel et al. 2018, table 1
     adam_epsilon=1.5e-4,  # Hessel et al. 2018, table 1
     target_period=2_000,  # learner steps: 32,000 frames; Hessel et al. 2018, table 1
     target_rate=1.0,
     sgd_steps_per_call=1,
-    samples_per_insert=8.0,  # an update every 4 agent steps; Hessel et al. 2018, table 3
+    samples_per_insert=8.0,  # an update every 4 agent steps; Hessel et al. 2018, appendix
     min_replay_size=20_000,  # 80,000 frames; Hessel et al. 2018, table 1
-    max_replay_size=1_000_000,  # Hessel et al. 2018, table 3
+    max_replay_size=1_000_000,  # Hessel et al. 2018, appendix
     importance_anneal_steps=12_500_000,  # learner steps of 200M frames, the length of a run in Hessel et al. 2018
     num_atoms=51,
     v_min=-10.0,
@@ -73,21 +73,21 @@ ATARI = RainbowConfig(
 """The published agent."""
 
 MINATAR = RainbowConfig(
-    image_features=128,  # Young and Tian 2019, section 4
-    batch_size=32,  # Young and Tian 2019, table 1
-    learning_rate=2.5e-4,  # Young and Tian 2019, table 1
+    image_features=128,  # the DQN of Young and Tian 2019
+    batch_size=32,  # the DQN of Young and Tian 2019
+    learning_rate=2.5e-4,  # the DQN of Young and Tian 2019
     adam_epsilon=1.5e-4,
-    target_period=250,  # learner steps: 1,000 frames; Young and Tian 2019, table 1
+    target_period=250,  # learner steps: 1,000 frames; the DQN of Young and Tian 2019
     target_rate=1.0,
-    sgd_steps_per_call=8,
+    sgd_steps_per_call=2,
     samples_per_insert=8.0,  # an update every 4 frames; Obando-Ceron and Castro 2021
-    min_replay_size=5_000,  # Young and Tian 2019, table 1
-    max_replay_size=100_000,  # Young and Tian 2019, table 1
+    min_replay_size=5_000,  # the DQN of Young and Tian 2019
+    max_replay_size=100_000,  # the DQN of Young and Tian 2019
     importance_anneal_steps=75_000,  # learner steps of 300,000 frames
     num_atoms=51,
     v_min=0.0,  # no game of MinAtar has negative rewards
     v_max=50.0,
-    epsilon_end=0.1,  # Young and Tian 2019, table 1
-    epsilon_decay_steps=100_000,  # Young and Tian 2019, table 1
+    epsilon_end=0.1,  # the DQN of Young and Tian 2019
+    epsilon_decay_steps=100_000,  # the DQN of Young and Tian 2019
 )
 """For MinAtar on a CPU, with a fourth of the updates of Young and Tian 2019."""

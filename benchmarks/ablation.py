@@ -1,0 +1,162 @@
+"""What each part of Rainbow is worth on a game of MinAtar, after Hessel et al. 2018, figure 3: all six parts, each of
+them removed, and DQN, `python -m benchmarks.ablation`.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from acme_ext.errors import UsageError, nearest
+from acme_ext.launch.experiment import Experiment
+from acme_ext.utils import files, loggers
+from acme_ext.utils.rundir import RunDirectory
+from benchmarks import learning, outcomes, report
+from benchmarks.outcomes import Outcome
+from benchmarks.settings import SETTINGS, Setting
+
+REMOVED: dict[str, dict[str, str]] = {
+    "no-double": {"double": "false"},
+    "no-dueling": {"dueling": "false"},
+    "no-priority": {"prioritized": "false"},
+    "no-multi-step": {"n_step": "1"},
+    "no-distribution": {"distribution": "none"},
+    "no-noisy": {"noisy": "false"},
+}
+"""The part that is removed -> the fields that remove it."""
+
+VARIANTS = ("rainbow", *REMOVED, "dqn")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code, which is 0 or what `benchmarks.learning` would return."""
+    options = _parser().parse_args(arguments)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
+    try:
+        return _main(options)
+    except UsageError as error:
+        print(f"benchmarks.ablation: {error}", file=sys.stderr)
+        return 2
+
+
+def settings(game: str) -> dict[str, Setting]:
+    """Returns the settings of all variants on a game of MinAtar, by the names of their runs' folders.
+
+    Those of Rainbow and DQN on Breakout are `benchmarks.learning`'s own, and so are their runs.
+    """
+    environment = f"minatar:{game}"
+    rainbow, dqn = (
+        dataclasses.replace(SETTINGS[f"{agent}-minatar-breakout"], environment=environment)
+        for agent in ("rainbow", "dqn")
+    )
+    made = {"rainbow": rainbow}
+    for variant, fields in REMOVED.items():
+        made[variant] = dataclasses.replace(rainbow, config={**rainbow.config, **fields})
+    return {**made, "dqn": dqn}
+
+
+def folder(variant: str, game: str) -> str:
+    """Returns the name of the folder of a variant's runs, that of `benchmarks.learning` where it has the same."""
+    return f"{'rainbow-' if variant in REMOVED else ''}{variant}-minatar-{game}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.ablation",
+        description="Rainbow on a game of MinAtar, with each of its six parts removed in turn, beside DQN. "
+        "What is finished is not run again, what was stopped goes on.",
+    )
+    parser.add_argument("--game", default="breakout", metavar="NAME", help="of MinAtar (%(default)s)")
+    parser.add_argument("--steps", type=int, metavar="N", help="another budget: results beside the runs")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="(0 1 2)")
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), metavar="NAME", help=", ".join(VARIANTS))
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="seeds at a time (%(default)s)")
+    parser.add_argument("--fresh", action="store_true", help="start anew: delete what earlier runs left")
+    parser.add_argument("--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="(%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="of the results (benchmarks/results)")
+    return parser
+
+
+def _main(options: argparse.Namespace) -> int:
+    for variant in options.variants:
+        if variant not in VARIANTS:
+            raise UsageError(f"there is no variant {variant!r}: {nearest(variant, VARIANTS)}")
+    if options.jobs < 1 or (options.steps is not None and options.steps < 1):
+        raise UsageError("--jobs and --steps must be at least 1.")
+    for name in ("seeds", "variants"):
+        if len(set(getattr(options, name))) < len(getattr(options, name)):
+            raise UsageError(f"--{name} names one twice.")
+    out = options.out or (learning.RESULTS if options.steps is None else options.runs)
+    files.make_writable_folder(out)
+
+    made = settings(options.game)
+    if options.steps is not None:
+        made = {variant: dataclasses.replace(setting, steps=options.steps) for variant, setting in made.items()}
+    experiments = {}
+    for variant in options.variants:
+        runs, setting = options.runs / folder(variant, options.game), made[variant]
+        experiments[variant] = [setting.experiment(s, setting.steps, runs / f"seed-{s}") for s in options.seeds]
+    named = {f"{variant}, seed {e.seed}": e for variant, of_seeds in experiments.items() for e in of_seeds}
+    # All variants' settings are alike in how they are run.
+    if code := learning.run_all(made["rainbow"], named, options.jobs, fresh=options.fresh):
+        return code
+
+    found = {variant: [outcomes.read(e, 1) for e in of_seeds] for variant, of_seeds in experiments.items()}
+    name = "ablation" if options.game == "breakout" else f"ablation-{options.game}"
+    print("written:", *write(out / name, options.game, experiments, found))
+    if faults := [f"{v} seed {o.seed}: {o.fault}" for v, of_seeds in found.items() for o in of_seeds if o.fault]:
+        print("; ".join(faults))
+        return 1
+    return 0
+
+
+def write(
+    out: pathlib.Path,
+    game: str,
+    experiments: Mapping[str, Sequence[Experiment]],
+    found: Mapping[str, Sequence[Outcome]],
+) -> list[pathlib.Path]:
+    """Writes the page and the learning curves of all variants to `out` with their endings; returns the paths."""
+    from acme_ext.utils import plots
+
+    rundirs = {v: [RunDirectory.open(e.directory) for e in of_seeds] for v, of_seeds in experiments.items()}
+    figure = plots.learning_curves(rundirs, out.with_suffix(".png"))
+    page = out.with_suffix(".md")
+    (seeds,) = {len(of_seeds) for of_seeds in found.values()}
+    (steps,) = {e.steps for of_seeds in experiments.values() for e in of_seeds}
+    lines = [
+        f"# {out.name}",
+        "",
+        f"Rainbow on `minatar:{game}`, all of it and without each of its six parts, and DQN with the same numbers "
+        f"otherwise: {steps:,} frames, {seeds} {'seed' if seeds == 1 else 'seeds'}. Made by "
+        "`python -m benchmarks.ablation`.",
+        "",
+        "The final return is the mean of a seed's last evaluation, greedy and without noise, on environments and seeds "
+        "of its own; the return on the way is the mean of its evaluations until then.",
+        "",
+        "| variant | final return, mean of the seeds | least seed | greatest seed | on the way | wall time a seed, s |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for variant, of_seeds in found.items():
+        scores = np.array([o.score for o in of_seeds])
+        on_the_way = np.mean([_mean_evaluation(run) for run in rundirs[variant]])
+        wall = np.mean([o.wall_time_s for o in of_seeds])
+        cells = (f"{scores.mean():.4g}", f"{scores.min():.4g}", f"{scores.max():.4g}", f"{on_the_way:.4g}")
+        lines.append(f"| {variant} | {' | '.join(cells)} | {wall:.0f} |")
+    lines += ["", f"![learning curves]({figure.name})", ""]
+    lines.append(", ".join(f"{name} {value}" for name, value in report.machine().items()) + ".")
+    with files.replacing(page) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return [page, figure]
+
+
+def _mean_evaluation(run: RunDirectory) -> float:
+    return float(np.mean(loggers.read_csv(loggers.csv_path(run, "evaluator"))["episode_return_mean"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
