@@ -1,0 +1,86 @@
+"""A2C's own part: the plain policy gradient and RMSProp, in one step for a batch."""
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from acme_ext.agents.a2c import learning, losses
+from acme_ext.agents.a2c.config import A2CConfig
+from acme_ext.agents.ppo.networks import Output
+from acme_ext.errors import UsageError
+from acme_ext.ops.policy import Categorical
+from acme_ext.types import Sample, Sequence
+
+
+def linear(observation):
+    """Logits `x * w` of 2 actions and the value `x * v`."""
+    x = observation[..., 0]
+    return Output(
+        Categorical(x[:, None] * hk.get_parameter("w", (2,), init=jnp.zeros)),
+        x * hk.get_parameter("v", (), init=jnp.ones),
+    )
+
+
+def unrolls(behaviour=0.5):
+    """One unroll of two steps: values 1, 2, -1, rewards 3 and -1, actions 0 and 1, discount 0.9."""
+    return Sequence(
+        observation=np.array([[[1.0]], [[2.0]], [[-1.0]]], np.float32),
+        reward=np.array([[0.0], [3.0], [-1.0]], np.float32),
+        first=np.zeros((3, 1), np.bool_),
+        action=np.array([[0], [1]], np.int32),
+        discount=np.full((2, 1), 0.9, np.float32),
+        mask=np.ones((2, 1), np.float32),
+        extras={
+            "log_prob": np.full((2, 1), np.log(behaviour), np.float32),
+            "learner_steps": np.zeros((2, 1), np.int32),
+        },
+    )
+
+
+def step(behaviour=0.5, **fields):
+    config = A2CConfig(batch_size=1, unroll_length=2, max_gradient_norm=None, entropy_cost=0.0, **fields)
+    core = learning.make_core(hk.transform(linear), config, np.ones((1, 1), np.float32))
+    state = core.init(jax.random.key(0))
+    return core.step(state, Sample(unrolls(behaviour), np.ones(1, np.float32)))
+
+
+def test_the_policy_gradient_by_hand():
+    np.testing.assert_allclose(
+        losses.policy_gradient_loss(jnp.log(jnp.array([0.5, 0.25])), jnp.array([2.0, -1.0])),
+        [2 * np.log(2), -np.log(4)],
+        rtol=1e-6,
+    )
+
+
+def test_a_step_by_hand():
+    # With a lambda of 1 the targets are the returns: -1 + 0.9 * -1 and 3 + 0.9 * that.
+    advantage = np.array([3 + 0.9 * -1.9 - 1, -1.9 - 2])
+    state, metrics, priorities = step(rmsprop_epsilon=1e-12, rmsprop_decay=0.75, learning_rate=0.1)
+    assert priorities is None
+    np.testing.assert_allclose(metrics["policy_loss"], np.log(2) * np.mean(advantage), rtol=1e-5)
+    np.testing.assert_allclose(metrics["value_loss"], np.mean(advantage**2), rtol=1e-5)
+    # -mean A_t x_t (1(a_t) - 1/2), and 0.5 * mean 2 (V - target) x.
+    x = np.array([1.0, 2.0])
+    by_w = -np.mean((advantage * x)[:, None] * (np.eye(2) - 0.5), axis=0)
+    by_v = -np.mean(advantage * x)
+    np.testing.assert_allclose(metrics["gradient_norm"], np.sqrt(np.sum(by_w**2) + by_v**2), rtol=1e-5)
+    ((_, params),) = state.trained.params.items()
+    # RMSProp's first average is a quarter of the gradient's square.
+    np.testing.assert_allclose(params["w"], -0.1 * 2 * np.sign(by_w), rtol=1e-4)
+    np.testing.assert_allclose(params["v"], 1 - 0.1 * 2 * np.sign(by_v), rtol=1e-4)
+
+
+def test_data_is_taken_to_be_the_policys_own():
+    """The probability that was stored changes nothing, where PPO would weigh by it."""
+    np.testing.assert_array_equal(step(0.5)[1]["loss"], step(0.01)[1]["loss"])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("rmsprop_decay", 1.5), ("rmsprop_epsilon", 0.0), ("gae_lambda", -0.1), ("batch_size", 0), ("hidden_sizes", ())],
+)
+def test_a_value_that_makes_no_sense_is_refused_by_its_name(field, value):
+    with pytest.raises(UsageError, match=f"^{field} is .*(must|needs)"):
+        A2CConfig(**{field: value})
