@@ -77,12 +77,13 @@ def test_a_step_by_hand(prioritized):
     np.testing.assert_allclose(metrics["loss"], np.mean(weight * ERRORS**2 / 2), rtol=1e-5)
     np.testing.assert_allclose(metrics["td_error_abs"], 1.75, rtol=1e-5)
     if prioritized:
+        assert priorities is not None
         np.testing.assert_allclose(priorities, np.abs(ERRORS) + 0.25, rtol=1e-5)
     else:
         assert priorities is None
     # The critic before the step has dq/da = 3; the policy's gradient is minus that times the observation's mean.
     of_policy = -3.0 * 1.5
-    of_critic = np.mean(-(weight * ERRORS)[:, None] * np.array([[1.0, 1.0], [2.0, -0.5]]), axis=0)
+    of_critic = np.mean(-1.0 * (weight * ERRORS)[:, None] * np.array([[1.0, 1.0], [2.0, -0.5]]), axis=0)
     np.testing.assert_allclose(metrics["policy_loss"], 4.5, rtol=1e-5)
     np.testing.assert_allclose(metrics["gradient_norm"], np.linalg.norm([*of_critic, of_policy]), rtol=1e-5)
     # q of the policy's own actions 0.2 and 0.4: 1 + 0.6 and 2 + 1.2.

@@ -1,4 +1,5 @@
 import sys
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -56,20 +57,24 @@ def dual(eta, q, epsilon):
     return eta * (epsilon + np.mean(np.log(np.mean(np.exp(q / eta), axis=0))))
 
 
+def solve_dual(q, epsilon) -> Any:
+    """What scipy finds: `x` the temperature, `fun` the dual's value there."""
+    options = {"xatol": 1e-9}
+    return scipy.optimize.minimize_scalar(dual, bounds=(1e-2, 50), args=(q, epsilon), method="bounded", options=options)
+
+
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5])
 def test_the_temperature_of_two_actions_is_the_optimum_that_scipy_finds(epsilon):
     # One observation, two actions that are worth 0 and 1. At the dual's minimum the improved policy is at a divergence
     # of epsilon, so the better action's weight solves  w log 2w + (1 - w) log 2(1 - w) = epsilon, and is at the same
     # time 1 / (1 + exp(-1 / eta)).
     q = np.array([[0.0], [1.0]])
-    solved = scipy.optimize.minimize_scalar(
-        dual, bounds=(1e-2, 50), args=(q, epsilon), method="bounded", options={"xatol": 1e-9}
-    )
+    solved = solve_dual(q, epsilon)
 
     def excess(w):
         return w * np.log(2 * w) + (1 - w) * np.log(2 * (1 - w)) - epsilon
 
-    best = scipy.optimize.brentq(excess, 0.5, 1 - 1e-12)
+    best: Any = scipy.optimize.brentq(excess, 0.5, 1 - 1e-12)
     np.testing.assert_allclose(1 / (1 + np.exp(-1 / solved.x)), best, rtol=1e-4)
 
     # Our loss has its minimum there, ...
@@ -96,7 +101,7 @@ def test_the_temperature_of_two_actions_is_the_optimum_that_scipy_finds(epsilon)
 
 def test_the_temperature_of_many_observations_is_scipys_too():
     q = np.random.default_rng(0).normal(scale=3, size=(20, 32))
-    solved = scipy.optimize.minimize_scalar(dual, bounds=(1e-2, 50), args=(q, 0.1), method="bounded")
+    solved = solve_dual(q, 0.1)
     slope = jax.grad(lambda eta: losses.temperature_loss(q, eta, 0.1))(jnp.float32(solved.x))
     np.testing.assert_allclose(slope, 0, atol=1e-4)
     # The bound is on the mean over observations.
@@ -120,7 +125,8 @@ TARGET = Gaussian(jnp.array([[0.5, 0.5], [0.5, 0.0]]), jnp.array([[0.5, 1.0], [0
 def test_the_weighted_likelihood_is_scipys():
     actions = np.random.default_rng(0).normal(size=(3, 2, 2)).astype(np.float32)
     weights = np.array([[0.2, 0.5], [0.3, 0.25], [0.5, 0.25]], np.float32)
-    log_prob = scipy.stats.norm(np.asarray(POLICY.mean), np.asarray(POLICY.stddev)).logpdf(actions).sum(-1)
+    normal: Any = scipy.stats.norm(np.asarray(POLICY.mean), np.asarray(POLICY.stddev))
+    log_prob = normal.logpdf(actions).sum(-1)
     expected = np.mean(np.sum(weights * log_prob, axis=0))
     np.testing.assert_allclose(losses.weighted_log_likelihood(POLICY, actions, weights), expected, rtol=1e-5)
 
