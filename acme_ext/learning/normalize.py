@@ -78,4 +78,26 @@ def denormalize(moments: Moments, values: Tree) -> Tree:
     )
 
 
+def floating_fields(observation: Tree) -> list[Array]:
+    """Returns the fields of an observation that can be normalised; those of integers, such as pixels, are left out."""
+    return [leaf for leaf in jax.tree.leaves(observation) if _is_floating(leaf)]
+
+
+def normalize_fields(moments: Moments, observation: Tree, max_abs: float) -> Tree:
+    """Returns an observation whose floating-point fields are normalised and clipped.
+
+    Args:
+        moments: of `floating_fields`.
+        observation: `[..., *shape]`.
+        max_abs: bound on what is normalised.
+    """
+    leaves, structure = jax.tree.flatten(observation)
+    normal = iter(normalize(moments, floating_fields(observation), max_abs))
+    return jax.tree.unflatten(structure, [next(normal) if _is_floating(leaf) else leaf for leaf in leaves])
+
+
+def _is_floating(leaf: Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
 _EPSILON = 1e-8

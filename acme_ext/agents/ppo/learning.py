@@ -67,9 +67,7 @@ def prepare(moments: Moments, observation: Tree, config: AdvantageConfig) -> Tre
     """Returns observations `[..., *shape]` as the network takes them: their floating-point fields normalised."""
     if not config.normalize_observations:
         return observation
-    leaves, structure = jax.tree.flatten(observation)
-    normal = iter(normalize.normalize(moments, _floating(observation), config.max_abs_observation))
-    return jax.tree.unflatten(structure, [next(normal) if _is_floating(leaf) else leaf for leaf in leaves])
+    return normalize.normalize_fields(moments, observation, config.max_abs_observation)
 
 
 def core_of_policy_loss(
@@ -101,7 +99,9 @@ def core_of_policy_loss(
     def init(key: Array) -> State:
         key, params_key = jax.random.split(key)
         params = network.init(params_key, observation)
-        first = jax.tree.map(lambda x: x[0], _floating(observation) if config.normalize_observations else ())
+        first = jax.tree.map(
+            lambda x: x[0], normalize.floating_fields(observation) if config.normalize_observations else ()
+        )
         return State(
             trained=Trained(params, optimizer.init(params)),
             observations=normalize.init(first),
@@ -169,7 +169,7 @@ def core_of_policy_loss(
         trained, metrics = jax.lax.scan(learn, state.trained, order.reshape(epochs * parts, -1))
         observations = state.observations
         if config.normalize_observations:
-            seen = jax.tree.map(lambda x: x[:-1], _floating(unrolls.observation))
+            seen = jax.tree.map(lambda x: x[:-1], normalize.floating_fields(unrolls.observation))
             observations = normalize.update(observations, seen, unrolls.mask)
         metrics = {**jax.tree.map(jnp.mean, metrics), **lag(state.steps, unrolls)}
         return State(trained, observations, values, key, state.steps + 1), metrics, None
@@ -183,11 +183,3 @@ def core_of_policy_loss(
 def _merge(x: Array, axes: int) -> Array:
     """Makes the first axes of an array one."""
     return jnp.asarray(x).reshape(-1, *x.shape[axes:])
-
-
-def _is_floating(leaf: Array) -> bool:
-    return jnp.issubdtype(leaf.dtype, jnp.floating)
-
-
-def _floating(observation: Tree) -> list[Array]:
-    return [leaf for leaf in jax.tree.leaves(observation) if _is_floating(leaf)]
