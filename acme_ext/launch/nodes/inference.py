@@ -157,6 +157,14 @@ class InferenceNode:
                 seat.writer.flush()
                 seat.writer.wait()
 
+    def fill(self) -> tuple[int, int]:
+        """Returns how many environments' steps the batches held so far, without and with their padding."""
+        return self._core.rows, self._core.padded_rows
+
+    def compilations(self) -> int:
+        """Returns how many programs have been compiled."""
+        return self._core.compilations()
+
     def run(self) -> None:
         """Serves until the program ends."""
         logged = time.monotonic()
@@ -164,9 +172,10 @@ class InferenceNode:
             while not lp.wait_for_stop(_REPORT_S):
                 waited, reason = self._held_back
                 self._reporter.report(reason if time.monotonic() - waited < 1 else "serving")
-                if time.monotonic() - logged > _LOG_EVERY_S and self._core.rows:
+                rows, padded = self.fill()
+                if time.monotonic() - logged > _LOG_EVERY_S and rows:
                     logged = time.monotonic()
-                    row = {"inference_fill": self._core.rows / self._core.padded_rows, "rows": self._core.rows}
+                    row = {"inference_steps": rows, "inference_fill": rows / padded}
                     self._reporter.row("inference", row)
         finally:
             self._stopping = True
