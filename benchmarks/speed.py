@@ -22,6 +22,7 @@ SECTIONS = {
     "continuous": "SGD steps a second of the agents of continuous control",
     "acting": "environment steps a second of the loop",
     "training": "environment steps a second of whole runs",
+    "onpolicy": "environment steps a second of whole runs that learn from each step once",
     "program": "start and stop of programs, steps a second of their actors and learners",
 }
 """Name -> what it measures, by `run` in `benchmarks.sections.NAME`."""

@@ -11,15 +11,18 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from dm_env.specs import DiscreteArray
 
 from acme_ext import envs, specs
 from acme_ext.acting.loop import EnvironmentLoop
 from acme_ext.acting.policy import Context
 from acme_ext.acting.variables import POLICY, VariableClient
+from acme_ext.builders.base import Builder
 from acme_ext.builders.dqn import DQN
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer
+from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import compiling
 from benchmarks import cartpole
 from benchmarks.measure import Contestant, one_after_the_other, rates
@@ -89,10 +92,10 @@ def _contestants(stack: contextlib.ExitStack, num_envs: int) -> dict[str, Contes
     return {
         "loop and actor": loop(False),
         "loop, actor and writer": loop(True),
-        "environment": _environment(environment()),
+        "environment": bare_environment(environment()),
         "list": _list(num_envs),
         "vectorised": _vectorised(stack, num_envs),
-        "policy": _policy(builder, variables[POLICY], num_envs),
+        "policy": bare_policy(builder, cartpole.SPEC, variables[POLICY], num_envs),
     }
 
 
@@ -107,14 +110,17 @@ def _repeated(step: Callable[[], int], finish: Callable[[], object] = _nothing, 
     return Contestant(work, finish)
 
 
-def _actions(num_envs: int) -> Callable[[], np.ndarray]:
+def _actions(num_envs: int, count: int = 2) -> Callable[[], np.ndarray]:
     """Returns what gives random actions `[B]`, made in advance."""
-    actions = np.random.default_rng(0).integers(2, size=(997, num_envs))
+    actions = np.random.default_rng(0).integers(count, size=(997, num_envs))
     return itertools.cycle(actions).__next__
 
 
-def _environment(environment: BatchedEnvironment) -> Contestant:
-    action = _actions(environment.num_envs)
+def bare_environment(environment: BatchedEnvironment) -> Contestant:
+    """Steps an environment of discrete actions by random ones."""
+    spec = environment.action_spec()
+    assert isinstance(spec, DiscreteArray)
+    action = _actions(environment.num_envs, spec.num_values)
     environment.reset()
     return _repeated(lambda: int(np.count_nonzero(environment.step(action()).step_type)))
 
@@ -152,12 +158,16 @@ def _vectorised(stack: contextlib.ExitStack, num_envs: int) -> Contestant:
     return _repeated(step)
 
 
-def _policy(builder: DQN, params: Any, num_envs: int) -> Contestant:
-    policy = builder.make_policy(cartpole.SPEC)
-    apply = compiling.jit(lambda params, context, observation: policy.apply(params, context, observation, ())[0])
+def bare_policy(builder: Builder, spec: EnvironmentSpec, params: Any, num_envs: int) -> Contestant:
+    """Applies an agent's compiled policy, one without a recurrent state."""
+    policy = builder.make_policy(spec)
+    apply = compiling.jit(
+        lambda params, context, observation: policy.apply(params, context, observation, ())[0],
+        convolutional=compiling.is_convolutional(params),
+    )
     keys, zeros = jax.random.split(jax.random.key(0), num_envs), np.zeros(num_envs, np.float32)
     context = Context(keys, jnp.zeros((), jnp.int32), rank=zeros, reward=zeros)
-    observation = specs.zeros(cartpole.SPEC.observations, num_envs)
+    observation = specs.zeros(spec.observations, num_envs)
 
     def step() -> int:
         np.asarray(apply(params, context, observation))

@@ -5,8 +5,11 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from acme_ext import launch
 from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.builders.base import Builder
 from acme_ext.builders.dqn import DQN
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
@@ -40,7 +43,7 @@ def measure(config: DQNConfig, batches: Sequence[int], warm_up: int, counted: in
     """Measures `rounds` runs of each kind, whose first `warm_up` environment steps aren't counted."""
     kinds: dict[str, Callable[[], float]] = {}
     for num_envs in batches:
-        kinds[f"ours {num_envs}"] = lambda n=num_envs: _ours(config, n, warm_up, counted)
+        kinds[f"ours {num_envs}"] = lambda n=num_envs: whole_run(DQN(config), _ENVIRONMENT, n, warm_up, counted)
         kinds[f"plain {num_envs}"] = lambda n=num_envs: _plain(config, n, warm_up, counted)
     found: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
@@ -62,22 +65,26 @@ def measure(config: DQNConfig, batches: Sequence[int], warm_up: int, counted: in
     ]
 
 
-def _ours(config: DQNConfig, num_envs: int, warm_up: int, counted: int) -> float:
+def whole_run(builder: Builder, environment: str, num_envs: int, warm_up: int, counted: int) -> float:
+    """Returns the environment steps a second of a run in one process, after its first `warm_up` steps."""
     with tempfile.TemporaryDirectory() as folder:
         experiment = launch.Experiment(
-            DQN(config),
-            _ENVIRONMENT,
+            builder,
+            environment,
             steps=warm_up + counted,
             num_envs=num_envs,
             evaluation=launch.Evaluation(every=0, final_episodes=1, num_envs=1),
             checkpoints=launch.Checkpoints(every_s=1e9, replay=False),
             run_dir=str(pathlib.Path(folder) / "run"),
         )
-        result = launch.run(experiment, quiet=True)
-        # The run's own counter: a row for every episode that ended.
-        rows = loggers.read_csv(loggers.csv_path(RunDirectory.open(result.run_dir), "actor"))
-    steady = rows["environment_steps"] >= warm_up
-    steps, times = rows["environment_steps"][steady], rows["wall_time_s"][steady]
+        rundir = RunDirectory.open(launch.run(experiment, quiet=True).run_dir)
+        # The run's own counter: a row for every episode that ended, and of the learner, each second and at the end.
+        paths = [loggers.csv_path(rundir, label) for label in ("actor", "learner")]
+        logs = [loggers.read_csv(path) for path in paths if path.is_file()]
+    steps, times = (np.concatenate([log[name] for log in logs]) for name in ("environment_steps", "wall_time_s"))
+    order = np.argsort(times)
+    steps, times = steps[order], times[order]
+    steps, times = steps[steps >= warm_up], times[steps >= warm_up]
     return float((steps[-1] - steps[0]) / (times[-1] - times[0]))
 
 

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.launch import local
 from benchmarks import cartpole, speed
 from benchmarks.report import Figure
 
@@ -95,6 +96,20 @@ def test_training():
         ("quoted", 10.0),
         ("quoted", None),
     ]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_onpolicy(which, monkeypatch):
+    from benchmarks.sections import onpolicy
+
+    monkeypatch.setattr(local, "_LOG_EVERY_S", 0.0)  # no game of Pong ends
+    setting = onpolicy.SETTINGS[which]
+    config = {"batch_size": 2, "unroll_length": 8, "hidden_sizes": (8,), "image_features": 8}
+    builder = dataclasses.replace(setting.builder, config=dataclasses.replace(setting.builder.config, **config))
+    found = onpolicy.measure(setting._replace(builder=builder, num_envs=2, warm_up=60), 60, 1, 0.001)
+    check([found], 1)
+    assert [reference.goal for reference in found.references] == [None] * 4 + [5.0] * (which == 0)
+    assert setting.environment in found.name
 
 
 def test_program(monkeypatch):

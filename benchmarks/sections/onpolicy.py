@@ -1,0 +1,95 @@
+"""Learning on policy: environment steps a second of whole runs of PPO and IMPALA, and of the parts they are made of."""
+
+import contextlib
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from acme_ext import envs
+from acme_ext.acting.variables import POLICY
+from acme_ext.builders.impala import IMPALA
+from acme_ext.builders.ppo import PPO
+from acme_ext.types import EnvironmentSpec, Sample
+from acme_ext.utils import compiling
+from benchmarks.measure import Contestant, Rate, one_after_the_other, rates
+from benchmarks.report import Figure, against, figure, quoted
+from benchmarks.sections.acting import bare_environment, bare_policy
+from benchmarks.sections.learner import bare
+from benchmarks.sections.training import whole_run
+
+
+class Setting(NamedTuple):
+    """A run to measure."""
+
+    builder: PPO | IMPALA
+    environment: str
+    num_envs: int
+    warm_up: int  # environment steps that aren't counted: start-up and compilation
+    steps_per_second: int  # counted, for each second asked for
+    quoted: tuple[tuple[str, float, float | None], ...] = ()  # name, environment steps/s, goal
+
+
+SETTINGS = (
+    # Measured with this work, 2 cores, on another day.
+    Setting(PPO(), "gym:CartPole-v1", 8, 10_000, 15_000, (("Stable-Baselines3 PPO", 4_300.0, 5.0),)),
+    Setting(IMPALA(), "envpool:Pong-v5", 8, 2_000, 700),
+)
+
+_PARTS = ("environment", "policy", "learner")
+
+
+def run(seconds: float, rounds: int) -> list[Figure]:
+    """Measures whole runs beside the bare environments, policy and learner step, in turns of a run each."""
+    rounds = max(1, rounds // 5)  # a turn is long here
+    return [measure(setting, max(1, int(seconds * setting.steps_per_second)), rounds, seconds) for setting in SETTINGS]
+
+
+def measure(setting: Setting, counted: int, rounds: int, seconds: float) -> Figure:
+    """Measures `rounds` runs of `counted` environment steps, and after each the parts, for their share of `seconds`."""
+    builder, name, num_envs = setting.builder, setting.environment, setting.num_envs
+    found: dict[str, list[float]] = {part: [] for part in ("run", *_PARTS)}
+    with contextlib.ExitStack() as stack:
+        contestants = _contestants(stack, builder, name, num_envs)
+        for _ in range(rounds):
+            found["run"].append(whole_run(builder, name, num_envs, setting.warm_up, counted))
+            for part, rate in rates(contestants, seconds / rounds, 1).items():
+                found[part] += rate.rounds
+    measured = {part: Rate(tuple(values)) for part, values in found.items()}
+    ours, limit = measured["run"], one_after_the_other([measured[part] for part in _PARTS])
+    return figure(
+        "onpolicy",
+        f"launch.run, {builder.name} on {name}, num_envs={num_envs}",
+        "steps/s",
+        ours,
+        [
+            against(ours, "the three below, bare, one after the other", limit, source="computed"),
+            against(ours, "environment, bare", measured["environment"]),
+            against(ours, "compiled policy, bare", measured["policy"]),
+            against(ours, "compiled learner step, bare", measured["learner"]),
+            *(quoted(ours, *reference) for reference in setting.quoted),
+        ],
+    )
+
+
+def _contestants(stack: contextlib.ExitStack, builder: PPO | IMPALA, name: str, num_envs: int) -> dict[str, Contestant]:
+    environment = envs.make(name, num_envs=num_envs)
+    stack.callback(environment.close)
+    spec = envs.make_spec(environment)
+    core = builder.make_core(spec)
+    variables = core.variables(jax.jit(core.init)(jax.random.key(0)))
+    return {
+        "environment": bare_environment(environment),
+        "policy": bare_policy(builder, spec, variables[POLICY], num_envs),
+        "learner": _learner(builder, spec),
+    }
+
+
+def _learner(builder: PPO | IMPALA, spec: EnvironmentSpec) -> Contestant:
+    """Returns the compiled step on one batch that stays on the device; its units are environment steps."""
+    replay, core = builder.make_replay(spec), builder.make_core(spec)
+    rows = np.zeros((replay.batch_size, replay.tables()[0].info.signature.shape[0]), np.uint8)
+    sample = Sample(replay.decode(rows), np.ones(replay.batch_size, np.float32))
+    step = bare(core, jax.device_put(jax.tree.map(lambda x: x[None], sample)), 1, compiling.jit, unroll=True)
+    steps = builder.config.batch_size * builder.config.unroll_length
+    return Contestant(lambda: steps * step.work(), step.finish, step.prepare)
