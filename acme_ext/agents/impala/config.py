@@ -33,7 +33,7 @@ class IMPALAConfig:
     max_c: float = 1.0  # c-bar, bound on the ratios that errors are passed back by; likewise
     value_cost: float = 0.5  # weight of the value's loss; Espeholt et al. 2018, table G.1
     entropy_cost: float = 0.01  # weight of the entropy that is rewarded; Espeholt et al. 2018, table G.1
-    learning_rate: float = 3e-3
+    learning_rate: float = 1.5e-3
     rmsprop_decay: float = 0.99  # of the gradient's average; Espeholt et al. 2018, table G.1
     rmsprop_epsilon: float = 1e-3  # under the root, added to the average; 0.01 in Espeholt et al. 2018, table G.1
     max_gradient_norm: float | None = 40.0  # global norm; Espeholt et al. 2018, table G.1
