@@ -8,7 +8,6 @@ from typing import ClassVar
 import haiku as hk
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from acme_ext import specs
 from acme_ext.acting.exploration import ladder_epsilon
@@ -55,7 +54,7 @@ class R2D2(Builder):
             burn_in=c.burn_in,
             discount=c.discount,
             cross_episodes=False,
-            state=jax.tree.map(lambda leaf: np.asarray(leaf[0]), acting.initial_state(1, c)),
+            state=jax.tree.map(lambda leaf: leaf[0], acting.initial_state(1, c)),
             max_size=c.max_replay_size,
             limit=RateLimit(c.samples_per_insert, c.min_replay_size),
             order="prioritized",

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import haiku as hk
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from acme_ext.networks import layers
@@ -19,8 +20,11 @@ class LSTMState(NamedTuple):
 
 
 def initial_lstm_state(batch: int, size: int) -> LSTMState:
-    """Returns the state before anything was seen: zeros."""
-    return LSTMState(jnp.zeros((batch, size)), jnp.zeros((batch, size)))
+    """Returns the state before anything was seen: zeros.
+
+    They are NumPy's: replays are described by it in processes that are still to be forked, where JAX must not start.
+    """
+    return LSTMState(np.zeros((batch, size), np.float32), np.zeros((batch, size), np.float32))
 
 
 class LSTM(hk.Module):

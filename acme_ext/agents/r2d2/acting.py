@@ -15,22 +15,22 @@ from acme_ext.agents.r2d2.config import R2D2Config
 from acme_ext.agents.r2d2.networks import NO_ACTION, Inputs
 from acme_ext.networks.recurrent import LSTMState, initial_lstm_state
 from acme_ext.ops import value
-from acme_ext.types import Params, Sequence, Tree
+from acme_ext.types import Array, Params, Sequence, Tree
 
 
 class RecurrentState(NamedTuple):
     """What R2D2's policy remembers."""
 
     core: LSTMState
-    action: jax.Array  # [B] int32, the last one; NO_ACTION before an episode's first
+    action: Array  # [B] int32, the last one; NO_ACTION before an episode's first
 
 
 def initial_state(batch: int, config: R2D2Config) -> RecurrentState:
     """Returns the state before an episode."""
-    return RecurrentState(initial_lstm_state(batch, config.lstm_size), jnp.full(batch, NO_ACTION, jnp.int32))
+    return RecurrentState(initial_lstm_state(batch, config.lstm_size), np.full(batch, NO_ACTION, np.int32))
 
 
-def make_policy(network: hk.Transformed, config: R2D2Config, epsilon: Callable[[Context], jax.Array]) -> Policy:
+def make_policy(network: hk.Transformed, config: R2D2Config, epsilon: Callable[[Context], Array]) -> Policy:
     """Returns the epsilon-greedy recurrent policy.
 
     Its extras are what first priorities are made of: `q_taken` `[B]`, the value of the action that is taken, and
