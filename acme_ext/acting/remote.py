@@ -130,7 +130,8 @@ class RemoteInference:
     server is away the request waits, and is answered when it is back.
 
     Args:
-        act: sends a request and returns its future: `(tick, steps, timestep, with_state) -> Reply`.
+        act: sends a request and returns its future: `(tick, steps, timestep, with_state) -> Reply`, or None from a
+            server that ends; `on_wait` then says what follows.
         with_state: whether the recurrent state from before each action is wanted.
         on_wait: called a few times a second while an answer is awaited; may raise to end the wait.
     """
@@ -147,9 +148,11 @@ class RemoteInference:
         future = self._act(self._ticks, steps, tuple(timestep), self._with_state)
         while True:
             with contextlib.suppress(futures.TimeoutError):
-                reply = Reply(*future.result(_LOOK_S))
-                break
+                if (answer := future.result(_LOOK_S)) is not None:
+                    break
+                time.sleep(_LOOK_S)  # the server has been told of the end first
             self._on_wait()
+        reply = Reply(*answer)
         self._ticks += 1
         self.version = reply.version
         return Acted(reply.action, reply.extras, reply.state)

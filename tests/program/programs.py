@@ -142,17 +142,21 @@ def saved(run: Path) -> list[int]:
     return sorted(int(path.name) for path in folder.glob("[0-9]" * 12)) if folder.is_dir() else []
 
 
-def state(run: Path) -> tuple[int, int, int]:
-    """Returns the environment's steps, the rows inserted and the learner's steps in a run's last checkpoint."""
+def state(run: Path, shards: int = 1) -> tuple[int, int, int]:
+    """Returns the environment's steps, the rows inserted (into all shards) and the learner's steps in a run's last
+    checkpoint.
+    """
     restored = CheckpointStore(run / "checkpoints").restore({})
     assert restored is not None
     kept = restored.info["state"]
     with envs.make("gym:lab_walk:LabWalk-v0") as environment:
         fields = {name: str(value) for name, value in FIELDS.items()}
         replay = DQN(settings.replace(DQN().config, fields)).make_replay(envs.make_spec(environment))
-    server = ReplayServer(replay.tables(), restore=restored.path / "replay" / "0")
-    try:
-        inserted, _ = server.counts(replay.table)
-    finally:
-        server.close()
+    inserted = 0
+    for shard in range(shards):
+        server = ReplayServer(replay.tables(), restore=restored.path / "replay" / str(shard))
+        try:
+            inserted += server.counts(replay.table)[0]
+        finally:
+            server.close()
     return kept["counts"]["environment_steps"], inserted, kept["learner_steps"]

@@ -123,8 +123,9 @@ class InferenceNode:
 
     def act(
         self, actor: int, caller: int, run: int, tick: int, steps: int, timestep: Sequence[Any], with_state: bool
-    ) -> tuple:
-        """Gives the actions of a caller's environments, a Reply; see `acting.remote.RemoteInference`.
+    ) -> tuple | None:
+        """Gives the actions of a caller's environments, a Reply, or None if the program ends; see
+        `acting.remote.RemoteInference`.
 
         Args:
             actor: which.
@@ -140,7 +141,10 @@ class InferenceNode:
         self._check(newest, len(seat.slots))
         with seat.lock:
             if seat.acted is None or (run, tick) != (seat.run, seat.tick):
-                seat.acted = self._answer(actor, caller, seat, run, tick, steps, newest)
+                try:
+                    seat.acted = self._answer(actor, caller, seat, run, tick, steps, newest)
+                except StopWaitingError:
+                    return None
                 seat.run, seat.tick = run, tick
             acted, version = seat.acted
         if seat.writer is not None:
@@ -150,7 +154,8 @@ class InferenceNode:
     def leave(self, actor: int, caller: int, timestep: Sequence[Any]) -> None:
         """Writes what a caller's experience is still unfinished, with the timestep that its last actions led to."""
         seat = self._seats[actor, caller]
-        with seat.lock:
+        # What the replay doesn't take before the end stays out of it.
+        with seat.lock, contextlib.suppress(StopWaitingError):
             if seat.writer is not None and seat.acted is not None:
                 self._tell(seat, dm_env.TimeStep(*timestep), goes_on=True)
                 seat.acted = None
