@@ -263,7 +263,7 @@ def test_a_run_repeats_to_the_last_digit_and_is_never_off_policy(tmp_path, monke
 
 @pytest.mark.usefixtures("no_plots")
 @pytest.mark.parametrize(
-    ("builder", "steps"), [(PPO(), 16_000), (A2C(), 16_000), (IMPALA(), 16_000)], ids=lambda x: getattr(x, "name", "")
+    ("builder", "steps"), [(PPO(), 16_000), (A2C(), 16_000), (IMPALA(), 40_000)], ids=lambda x: getattr(x, "name", "")
 )
 def test_it_learns_catch(tmp_path, builder, steps):
     result = run(builder, tmp_path, steps=steps, evaluation=launch.Evaluation(every=0, final_episodes=50))
