@@ -77,7 +77,7 @@ def test_the_network_is_given_in_learning_what_the_policy_was_given_in_acting():
     first = np.zeros((7, 3), bool)
     first[0, 0] = first[4, 1] = True
     initial = policy.init_state(3)
-    start = state = jax.tree.map(lambda x: x + 1, initial)
+    start = state = jax.tree.map(lambda x: jnp.asarray(x) + 1, initial)
     actions, taken, best = [], [], []
     act = jax.jit(policy.apply)
     for t in range(7):
