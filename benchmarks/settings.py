@@ -143,14 +143,4 @@ SETTINGS: dict[str, Setting] = {
     ),
     "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 200_000, 8, "median", 475.0, 10_000),
     "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
-    "ppo-cartpole": Setting("ppo", "gym:CartPole-v1", 150_000, 8, "median", 475.0),
-    "ppo-catch": Setting("ppo", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
-    "ppo-balance": Setting("ppo", "dmc:cartpole/balance", 200_000, 8, "median", 900.0, 20_000, 10),
-    "impala-cartpole": Setting("impala", "gym:CartPole-v1", 500_000, 8, "median", 475.0, 25_000),
-    "impala-catch": Setting("impala", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
-    "impala-memory": Setting(
-        "impala", "bsuite:memory_len/10", 100_000, 8, "mean", 0.9, 10_000, 100, config={"lstm_size": "32"}
-    ),
-    "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 200_000, 8, "median", 475.0, 10_000),
-    "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
 }
