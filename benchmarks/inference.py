@@ -245,7 +245,8 @@ def _act(model: Model, index: int, num_envs: int, callers: int, address: str | N
         def update(self, wait: bool = False) -> None:
             self._inference.update(wait)
 
-    loops = []
+    loops: list[EnvironmentLoop] = []
+    clients: list[Any] = []
     for caller, mine in enumerate(np.array_split(np.arange(num_envs), callers)):
         if address is None:
             params = parameters(model)
@@ -255,7 +256,8 @@ def _act(model: Model, index: int, num_envs: int, callers: int, address: str | N
         else:
             import courier
 
-            act = functools.partial(courier.Client(address).futures.act, index, caller, 0)
+            clients.append(courier.Client(address))  # which is shut down when nobody holds it
+            act = functools.partial(clients[-1].futures.act, index, caller, 0)
             inference = RemoteInference(act, with_state=False)
         loops.append(EnvironmentLoop(Still(model, len(mine)), Actor(Timed(inference), num_envs=len(mine))))  # type: ignore[arg-type]
     for loop in loops:
@@ -296,6 +298,7 @@ def measure(model: Model, num_envs: int, actors: int, arrangement: str, seconds:
             server, theirs = context.Pipe()
             processes.append(context.Process(target=_serve, args=(model, actors, num_envs, callers, theirs)))
             processes[-1].start()
+            theirs.close()
             address = _receive(server)
         pipes = []
         for index in range(actors):
@@ -303,6 +306,7 @@ def measure(model: Model, num_envs: int, actors: int, arrangement: str, seconds:
             arguments = (model, index, num_envs, callers, address, seconds, theirs)
             processes.append(context.Process(target=_act, args=arguments))
             processes[-1].start()
+            theirs.close()
             pipes.append(pipe)
         for pipe in pipes:
             _receive(pipe)
@@ -326,7 +330,7 @@ def measure(model: Model, num_envs: int, actors: int, arrangement: str, seconds:
 def _receive(pipe: Any) -> Any:
     if not pipe.poll(_WAIT_S):
         raise TimeoutError("a process of the measurement did not answer")
-    return pipe.recv()
+    return pipe.recv()  # EOFError if it has died
 
 
 def page(rows: Sequence[str], command: str) -> str:

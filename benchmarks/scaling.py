@@ -126,7 +126,7 @@ def draw(outcomes: Sequence[Outcome], title: str, path: pathlib.Path) -> None:
     for axes in panels.values():
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
-    panels["steps"].legend(frameon=False)
+    panels["steps"].legend(loc="upper left", frameon=False)
     figure.suptitle(f"{title} ({band})", fontsize=10)
     with files.replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix.removeprefix("."))

@@ -74,7 +74,7 @@ def learning_curves(
     if crowded:
         figure.legend(loc="outside right upper", frameon=False, fontsize=9, handlelength=2.8)
     else:
-        axes.legend(frameon=False, fontsize=9)
+        axes.legend(loc="upper left", frameon=False, fontsize=9)
 
     files.make_writable_folder(out.parent)
     with files.replacing(out) as temporary:

@@ -1,0 +1,114 @@
+"""What holds of every agent that the command line knows: it runs in both worlds and goes on where it stopped."""
+
+import contextlib
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from acme_ext import builders, envs
+from acme_ext.errors import UsageError
+from acme_ext.launch import distributed, local
+from acme_ext.launch.experiment import Evaluation, Experiment
+from acme_ext.launch.program import Topology
+
+# Small enough for a run to learn within a few hundred steps; an agent takes those that are fields of its config.
+SMALL = {
+    "batch_size": 8,
+    "hidden_sizes": (16, 16),
+    "min_replay_size": 40,
+    "max_replay_size": 400,
+    "random_steps": 20,
+    "write_burst": 1,
+    "sgd_steps_per_call": 2,
+    "num_samples": 4,
+    "burn_in": 2,
+    "length": 6,
+    "period": 3,
+    "unroll_length": 8,
+}
+# Items of these are sequences, so that there are fewer.
+SEQUENCES = {"batch_size": 2, "min_replay_size": 4, "max_replay_size": 40}
+
+
+def spec_of(environment: str):
+    with contextlib.closing(envs.make_single(environment, seed=0)) as made:
+        return envs.make_spec(made)
+
+
+def experiment(name: str, tmp_path, steps: int) -> Experiment:
+    """A small experiment in an environment that the agent can act in."""
+    for environment in ("gym:CartPole-v1", "gym:Pendulum-v1"):
+        builder = small(builders.load(name)())
+        spec = spec_of(environment)
+        try:
+            builder.make_policy(spec)
+        except UsageError:
+            continue
+        return Experiment(
+            builder,
+            environment,
+            steps=steps,
+            num_envs=2,
+            evaluation=Evaluation(every=0, final_episodes=1),
+            run_dir=str(tmp_path / "run"),
+        )
+    raise AssertionError(f"{name} can act neither in CartPole nor in Pendulum")
+
+
+def small(builder):
+    config = builder.config
+    fields = {field.name for field in dataclasses.fields(config)}
+    wanted = SMALL | (SEQUENCES if {"unroll_length", "burn_in"} & fields else {})
+    return dataclasses.replace(
+        builder, config=dataclasses.replace(config, **{k: v for k, v in wanted.items() if k in fields})
+    )
+
+
+@pytest.mark.parametrize("name", builders.AGENTS)
+def test_learns_saves_and_goes_on_in_one_process(name, tmp_path):
+    first = local.run(experiment(name, tmp_path, 300), quiet=True)
+    assert first.learner_steps > 0
+    second = local.run(experiment(name, tmp_path, 500), quiet=True)
+    assert second.environment_steps >= 500
+    assert second.learner_steps > first.learner_steps
+    assert np.isfinite(second.score.returns).all()
+
+
+@pytest.mark.parametrize("name", builders.AGENTS)
+def test_runs_as_a_program(name, tmp_path):
+    result = distributed.run_program(experiment(name, tmp_path, 400), Topology(actors=2), on="threads", quiet=True)
+    assert result.environment_steps >= 400
+    assert result.learner_steps > 0
+    assert np.isfinite(result.score.returns).all()
+
+
+def row_bytes(replay) -> int:
+    return replay.tables()[0].info.signature.shape[0]
+
+
+@pytest.mark.parametrize("name", builders.AGENTS)
+def test_a_step_keeps_the_shape_of_the_state(name, tmp_path):
+    described = experiment(name, tmp_path, 1)
+    spec = spec_of(described.environment)
+    replay, core = described.builder.make_replay(spec), described.builder.make_core(spec)
+
+    def step(state, rows):
+        from acme_ext.types import Sample
+
+        return core.step(state, Sample(replay.decode(rows), np.ones(replay.batch_size, np.float32)))
+
+    rows = np.zeros((replay.batch_size, row_bytes(replay)), np.uint8)
+    before = core.abstract_state()
+    after, metrics, priorities = jax.eval_shape(step, before, rows)
+    # What a step returns is what the next is given and what a checkpoint restores.
+    assert jax.tree.structure(after) == jax.tree.structure(before)
+    jax.tree.map(
+        lambda new, old: np.testing.assert_equal((new.shape, new.dtype), (old.shape, old.dtype)), after, before
+    )
+    assert {"loss", "gradient_norm"} <= set(metrics)
+    assert all(metric.shape == () for metric in metrics.values())
+    assert (priorities is not None) == replay.prioritized
+    if replay.prioritized:
+        assert priorities.shape == (replay.batch_size,)
