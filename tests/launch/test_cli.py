@@ -45,7 +45,7 @@ def test_list_names_every_agent_and_family(capsys):
 
 # Bad input: one sentence, exit code 2, and nothing written.
 _BAD = [
-    (["train", "dqm", "gym:CartPole-v1"], "there is no agent 'dqm': did you mean 'dqn'?"),
+    (["train", "dqm", "gym:CartPole-v1"], "there is no agent 'dqm': did you mean 'dqn' or 'dmpo'?"),
     (["train", "jumping", "gym:CartPole-v1"], "there is no agent 'jumping': valid: "),
     (["train", "dqn", "gmy:CartPole-v1"], "no family of environments 'gmy'; a name is like 'gym:CartPole-v1': "),
     (["train", "dqn", "CartPole-v1"], "'CartPole-v1' names no family of environments"),
