@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from acme_ext import envs
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.experiment import Experiment
 from acme_ext.utils import files, loggers
@@ -90,6 +91,7 @@ def _main(options: argparse.Namespace) -> int:
     for name in ("seeds", "variants"):
         if len(set(getattr(options, name))) < len(getattr(options, name)):
             raise UsageError(f"--{name} names one twice.")
+    envs.check(f"minatar:{options.game}")
     out = options.out or (learning.RESULTS if options.steps is None else options.runs)
     files.make_writable_folder(out)
 

@@ -87,7 +87,7 @@ def test_variants_are_run_and_written_and_not_run_again(tmp_path, monkeypatch, c
         (["--variants", "dqn", "dqn"], "--variants names one twice"),
         (["--seeds", "1", "1"], "--seeds names one twice"),
         (["--steps", "0"], "must be at least 1"),
-        (["--game", "chess", "--variants", "dqn", "--seeds", "0", "--steps", "1"], "chess"),
+        (["--game", "brakeout"], "did you mean 'minatar:breakout'"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments, message, tmp_path, capsys):

@@ -72,7 +72,7 @@ def test_the_parts_fit_together_whichever_is_off(off):
     for evaluation in (False, True):
         policy = builder.make_policy(spec, evaluation=evaluation)
         observation = jnp.zeros((3, *_GRID.shape))
-        action, _, extras = policy.apply(core.variables(state)["policy"], context(3), observation, ())
+        action, _, extras = policy.apply(core.variables(state)["policy"], context(3), observation, policy.init_state(3))
         assert action.shape == (3,)
         assert list(extras) == (["priority"] if config.prioritized and not evaluation else [])
 
@@ -116,7 +116,7 @@ def test_every_field_of_the_config_is_read(monkeypatch):
                 policy = builder.make_policy(spec, evaluation=evaluation)
                 variables = jax.eval_shape(core.variables, state)["policy"]
                 o = jnp.zeros((1, *observation.shape), observation.dtype)
-                jax.eval_shape(policy.apply, variables, context(1), o, ())
+                jax.eval_shape(policy.apply, variables, context(1), o, policy.init_state(1))
     assert read == names
 
 

@@ -1,21 +1,32 @@
 """How Rainbow acts: greedily by a noisy network, or epsilon-greedily as DQN does."""
 
+from typing import NamedTuple
+
 import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from acme_ext.acting.policy import Policy
+from acme_ext.acting.policy import Context, Policy
 from acme_ext.agents.dqn import acting as dqn
+from acme_ext.agents.dqn.learning import PolicyVariables
 from acme_ext.agents.rainbow import networks
 from acme_ext.agents.rainbow.config import RainbowConfig
 from acme_ext.networks import noisy
 from acme_ext.types import Array, Params, Tree
 
 
-def make_policy(network: hk.Transformed, config: RainbowConfig) -> Policy:
-    """Returns the policy of training, in which every environment has a noise of its own, and each step another one.
+class Noise(NamedTuple):
+    """The noise that an environment acts by."""
 
-    With noisy layers there is no epsilon. The network is as of `networks.make_network`.
+    key: Array  # [B, ...] uint32: the data of the random key that draws it
+    age: Array  # [B] int32: steps that it has served; 0 in a new episode
+
+
+def make_policy(network: hk.Transformed, config: RainbowConfig) -> Policy:
+    """Returns the policy of training: without noisy layers DQN's; with them greedy, by a noise of each environment's
+    own, which is another after `config.noise_period` steps and in each episode.
+
+    The network is as of `networks.make_network`.
     """
     own_noise = noisy.own_noise(networks.q_network(network))
 
@@ -23,8 +34,26 @@ def make_policy(network: hk.Transformed, config: RainbowConfig) -> Policy:
         # Apart from what the keys are used for in choosing an action.
         return own_noise.apply(params, jax.vmap(jax.random.fold_in, (0, None))(keys, 0), observation)
 
-    epsilon = (lambda context: jnp.float32(0)) if config.noisy else dqn.epsilon_schedule(config)
-    return dqn.policy_of(q_values, epsilon, with_priority=config.prioritized)
+    if not config.noisy:
+        return dqn.policy_of(q_values, dqn.epsilon_schedule(config), with_priority=config.prioritized)
+
+    def apply(params: PolicyVariables, context: Context, observation: Tree, state: Noise):
+        fresh = state.age % config.noise_period == 0
+        held: Array = jnp.where(fresh[:, None], jax.random.key_data(context.key), state.key)
+        keys = jax.random.wrap_key_data(held, impl=jax.random.key_impl(context.key))
+        greedy = dqn.policy_of(
+            lambda params, _, observation: q_values(params, keys, observation),
+            lambda context: jnp.float32(0),
+            with_priority=config.prioritized,
+        )
+        action, _, extras = greedy.apply(params, context, observation, ())
+        return action, Noise(held, state.age + 1), extras
+
+    def init_state(batch: int) -> Noise:
+        shape = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0))).shape
+        return Noise(jnp.zeros((batch, *shape), jnp.uint32), jnp.zeros(batch, jnp.int32))
+
+    return Policy(apply, init_state)
 
 
 def make_evaluation_policy(network: hk.Transformed, config: RainbowConfig) -> Policy:

@@ -36,10 +36,11 @@ class RainbowConfig(DQNConfig):
     # Exploration
     noisy: bool = True  # noisy layers in place of epsilon; Fortunato et al. 2018
     noisy_sigma: float = 0.5  # sigma_0; Hessel et al. 2018, table 1
+    noise_period: int = 1  # steps that an environment acts by the same noise; Fortunato et al. 2018, section 3.1
 
     def __post_init__(self):
         super().__post_init__()
-        self._check_positive("num_quantiles", "noisy_sigma")
+        self._check_positive("num_quantiles", "noisy_sigma", "noise_period")
         if self.distribution not in (known := get_args(Distribution)):
             raise UsageError(f"distribution is {self.distribution!r}: it must be one of {', '.join(known)}.")
         if self.num_atoms < 2:
@@ -85,8 +86,8 @@ MINATAR = RainbowConfig(
     max_replay_size=100_000,  # the DQN of Young and Tian 2019
     importance_anneal_steps=75_000,  # learner steps of 300,000 frames
     num_atoms=51,
-    v_min=0.0,  # no game of MinAtar has negative rewards
-    v_max=50.0,
+    v_min=-10.0,  # as on Atari: values of Breakout stay below 5, and atoms 1 apart were too coarse for them
+    v_max=10.0,
     epsilon_end=0.1,  # the DQN of Young and Tian 2019
     epsilon_decay_steps=100_000,  # the DQN of Young and Tian 2019
 )

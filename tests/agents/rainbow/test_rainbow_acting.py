@@ -25,19 +25,36 @@ def context(steps=0, count=COUNT, seed=1):
     return Context(keys, jnp.int32(steps), jnp.zeros(count), jnp.zeros(count))
 
 
-def act(policy, params, context, observation=OBSERVATION):
-    return policy.apply(params, context, observation, policy.init_state(len(observation)))
+def act(policy, params, context, observation=OBSERVATION, state=None):
+    return policy.apply(params, context, observation, policy.init_state(len(observation)) if state is None else state)
 
 
 @pytest.mark.parametrize("distribution", ["none", "categorical", "quantile", "implicit"])
 def test_environments_with_the_same_observation_act_by_noises_of_their_own(distribution):
     policy, params, _ = build(distribution=distribution, noisy_sigma=2.0)
-    action, state, extras = act(policy, params, context())
+    action, _, extras = act(policy, params, context())
     assert len(np.unique(action)) > 1
-    assert state == ()
     np.testing.assert_array_equal(extras["priority"], np.full(COUNT, 3.5, np.float32))
-    # Another step, another noise.
-    assert (act(policy, params, context(seed=2))[0] != action).any()
+
+
+def test_an_environment_keeps_its_noise_for_a_period():
+    policy, params, _ = build(noisy_sigma=2.0, noise_period=3)
+    taken, state = [], policy.init_state(COUNT)
+    for step in range(7):
+        action, state, _ = act(policy, params, context(seed=step), state=state)
+        taken.append(np.asarray(action))
+    for a, b, same in [(0, 1, True), (1, 2, True), (2, 3, False), (3, 5, True), (5, 6, False)]:
+        assert (taken[a] == taken[b]).all() == same
+    # What an actor does where an episode began: only that environment's noise is new.
+    state = jax.tree.map(lambda leaf, start: leaf.at[0].set(start[0]), state, policy.init_state(COUNT))
+    _, after, _ = act(policy, params, context(seed=9), state=state)
+    np.testing.assert_array_equal((after.key == state.key).all(-1), [False] + [True] * (COUNT - 1))
+    np.testing.assert_array_equal(after.age, [1] + [8] * (COUNT - 1))
+    # With a period of 1 each step has a noise of its own, which is that of the step's key.
+    policy, params, _ = build(noisy_sigma=2.0, noise_period=1)
+    _, state, _ = act(policy, params, context(seed=1))
+    _, state, _ = act(policy, params, context(seed=2), state=state)
+    np.testing.assert_array_equal(state.key, jax.random.key_data(context(seed=2).key))
 
 
 def test_an_action_does_not_depend_on_who_else_is_in_the_batch():

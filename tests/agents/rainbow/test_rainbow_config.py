@@ -16,6 +16,7 @@ from acme_ext.errors import UsageError
         ({"num_quantiles": 0}, "^num_quantiles is 0: it must be greater than 0"),
         ({"quantile_kappa": -1.0}, "^quantile_kappa is -1.0: it must not be negative"),
         ({"noisy_sigma": 0.0}, "^noisy_sigma is 0.0: it must be greater than 0"),
+        ({"noise_period": 0}, "^noise_period is 0: it must be greater than 0"),
         ({"hidden_sizes": ()}, "^hidden_sizes is empty: it must have"),
         ({"target_period": 0}, "^target_period is 0: it must be greater than 0"),  # DQN's own
         ({"epsilon_end": 1.5}, "^epsilon_end is 1.5: it must lie in"),
