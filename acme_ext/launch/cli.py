@@ -63,8 +63,23 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--actors", type=_count, metavar="N", help="run as a program with so many actors")
     train.add_argument(
         "--on",
-        choices=("processes", "threads"),
+        choices=("processes", "threads", "ray"),
         help="where the nodes of a program run (processes); implies --actors 1",
+    )
+    train.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="of a Ray cluster that this machine is a part of, or auto; without it a Ray is started for the run",
+    )
+    train.add_argument(
+        "--ray-wait", type=float, metavar="S", help="seconds that the cluster has to make room for all nodes"
+    )
+    train.add_argument(
+        "--resources",
+        action="append",
+        default=[],
+        metavar="NODES=NAME:N[,...]",
+        help="what each of a program's nodes of a kind asks of Ray, as learner=GPU:1,CPU:4",
     )
     train.add_argument("--replay-shards", type=_count, default=1, metavar="N", help="of a program (%(default)s)")
     train.add_argument("--evaluators", type=_count, default=1, metavar="N", help="of a program (%(default)s)")
@@ -194,7 +209,7 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _run_program(experiment: Any, options: argparse.Namespace) -> Any:
-    from acme_ext.launch import distributed
+    from acme_ext.launch import distributed, settings
     from acme_ext.launch.program import Topology
 
     on = options.on or "processes"
@@ -209,12 +224,15 @@ def _run_program(experiment: Any, options: argparse.Namespace) -> Any:
                 accelerated,
                 options.inference,
                 options.experience,
+                settings.amounts(options.resources),
             ),
             fresh=options.fresh,
             quiet=options.quiet,
             on=on,
             restarts=options.restart,
             private=not options.open_ports,
+            ray_address=options.ray_address,
+            ray_wait_s=options.ray_wait,
         )
     except KeyboardInterrupt:
         if on == "threads":

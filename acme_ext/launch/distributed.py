@@ -1,5 +1,7 @@
 """Running an experiment as a program, from Python in one call."""
 
+import dataclasses
+import importlib.util
 import json
 import math
 import os
@@ -7,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -36,17 +39,25 @@ def run_program(
     on: str = "processes",
     restarts: int = 0,
     private: bool = True,
+    ray_address: str | None = None,
+    ray_wait_s: float | None = None,
 ) -> Result:
-    """Runs an experiment as a program on this machine, from where its run directory stands to its budget.
+    """Runs an experiment as a program, from where its run directory stands to its budget.
 
     Args:
         experiment: what to run.
         topology: how it is spread out.
         fresh: starts anew even if the directory holds a part of this run.
         quiet: shows no progress line.
-        on: `processes`, or `threads` of this process.
-        restarts: times that actors, evaluators and the inference server are started again when they die, in all.
-        private: keeps the program's ports from the network, where the kernel lets it (processes only).
+        on: `processes` of this machine, `threads` of this process, or `ray`, the hosts of a Ray cluster.
+        restarts: times that actors, evaluators and the inference server are started again when they die, in all. On Ray
+            the whole program is, too, from its last checkpoint, when what can't be started again by itself is lost; all
+            that is lost with one host counts once.
+        private: keeps the program's ports from the network, where the kernel lets it (processes, and a Ray of its own).
+        ray_address: of a cluster that this machine is a part of, `auto` for one that runs here; None starts a Ray on
+            this machine for the run alone.
+        ray_wait_s: seconds that a cluster has to make room for all nodes, before nothing is started. None: 30 s where
+            others hold what is missing, and no time where the cluster hasn't as much.
 
     Raises:
         UsageError: nothing was started or written; the message says why.
@@ -56,8 +67,10 @@ def run_program(
         code = threads.run(make(experiment, topology, fresh=fresh, quiet=quiet))
     elif on == "processes":
         code = _run_processes(experiment, topology, fresh, quiet, restarts, private)
+    elif on == "ray":
+        code = _run_on_ray(experiment, topology, fresh, quiet, restarts, private, ray_address, ray_wait_s)
     else:
-        raise UsageError(f"a program runs on 'processes' or 'threads', not on {on!r}.")
+        raise UsageError(f"a program runs on 'processes', 'threads' or 'ray', not on {on!r}.")
     if code < 0:
         raise RunError(f"the program's supervisor was killed by {signal.Signals(-code).name}.")
     if code == 2:
@@ -70,8 +83,6 @@ def run_program(
 def _run_processes(
     experiment: Experiment, topology: Topology, fresh: bool, quiet: bool, restarts: int, private: bool
 ) -> int:
-    import cloudpickle
-
     logs = pathlib.Path(experiment.directory).absolute() / "logs" / "nodes"
 
     def load() -> tuple[Any, tuple[str, ...], Options]:
@@ -80,10 +91,82 @@ def _run_processes(
         options = Options(logs, restarts, topology.accelerated_here, {"actor": share, "evaluator": share})
         return make(experiment, topology, fresh=fresh, quiet=quiet), SERVERS, options
 
+    return _under_keeper("supervisor", load, private)
+
+
+def _run_on_ray(
+    experiment: Experiment,
+    topology: Topology,
+    fresh: bool,
+    quiet: bool,
+    restarts: int,
+    private: bool,
+    address: str | None,
+    wait_s: float | None,
+) -> int:
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError("a program on Ray needs the extra `ray`: pip install 'acme-ext[ray]'.")
+    from acme_ext.launch.cluster.driver import Plan
+
+    directory = experiment.directory.absolute()
+    # The nodes' own working directory is another.
+    experiment = dataclasses.replace(experiment, run_dir=str(directory))
+
+    def load(first: bool) -> Any:
+        return make(experiment, topology, fresh=fresh and first, quiet=quiet)
+
+    code = _code_folder()
+    with tempfile.TemporaryDirectory(prefix="acme-ext-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        plan = Plan(
+            load,
+            topology.groups,
+            topology.all_resources,
+            SERVERS,
+            directory,
+            address,
+            pathlib.Path(folder),
+            code,
+            _module_folders(code if address is not None else None),
+            restarts,
+            wait_s,
+        )
+        return _under_keeper("cluster.driver", plan, private)
+
+
+def _code_folder() -> pathlib.Path:
+    """Returns the folder with the user's own code: the script's, where that is not in the working directory, or else
+    the latter.
+    """
+    here, main = pathlib.Path.cwd(), sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if file is None or getattr(main, "__spec__", None) is not None:  # interactive, or `python -m`
+        return here
+    folder = pathlib.Path(file).resolve().parent
+    return here if folder.is_relative_to(here) or folder.is_relative_to(pathlib.Path(sys.prefix)) else folder
+
+
+def _module_folders(code: pathlib.Path | None) -> list[str]:
+    """Returns where this process finds modules, but for the interpreter's own folders: what lies in the folder `code`
+    relative to it.
+    """
+    own = [pathlib.Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    found = []
+    for entry in (pathlib.Path(name).resolve() for name in sys.path):
+        if not entry.is_dir() or any(entry.is_relative_to(folder) for folder in own):
+            continue
+        inside = code is not None and entry.is_relative_to(code)
+        found.append(str(entry.relative_to(code) if code is not None and inside else entry))
+    return found
+
+
+def _under_keeper(entry: str, payload: Any, private: bool) -> int:
+    """Runs the `main` of a module in `launch` beneath a keeper; returns its exit code."""
+    import cloudpickle
+
     with tempfile.TemporaryFile(prefix="acme-ext-") as file:
-        cloudpickle.dump((private, cloudpickle.dumps(load)), file)
+        cloudpickle.dump((private, cloudpickle.dumps(payload)), file)
         file.seek(0)
-        line = [sys.executable, "-m", "acme_ext.launch.keeper", str(file.fileno()), str(os.getpid())]
+        line = [sys.executable, "-m", "acme_ext.launch.keeper", entry, str(file.fileno()), str(os.getpid())]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*processes.WISHES, *processes.WISHES.values()])
         try:

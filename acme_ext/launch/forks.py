@@ -1,5 +1,6 @@
 """A program's nodes in the processes that the supervisor forks for them."""
 
+import contextlib
 import dataclasses
 import mmap
 import os
@@ -8,12 +9,19 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import processes
 
+RESUMABLE = ("inference",)
+"""Groups of nodes that others dial, and that may be started again in their place."""
+GRACE_S = 1.0
+"""That a group of nodes gets to end by itself; when the program ends they have been told before."""
+
+_ANSWER_S = 3.0  # that the coordinator gets to take the wish to stop
 _FAILED = "acme-ext: this node failed."  # before a node's traceback in its log
 _LAST_LINES = 40
 _TELLING_S = 0.5  # until a node knows of a SIGTERM that went to the supervisor too
@@ -40,8 +48,15 @@ class Options:
         return self.logs / f"{name}.log"
 
 
-def bind(program: Any, stopper: Callable[..., None], launch_type: str = "LOCAL_MULTI_PROCESSING") -> None:
-    """Gives a program's nodes their addresses and what `lp.stop()` calls, as Launchpad's launchers do."""
+def bind(
+    program: Any,
+    stopper: Callable[..., None],
+    launch_type: str = "LOCAL_MULTI_PROCESSING",
+    bind_addresses: Callable[[Any], None] = lambda node: node.bind_addresses(),
+) -> None:
+    """Gives a program's nodes what `lp.stop()` calls, and their addresses, of this machine or by
+    `bind_addresses(node)`, as Launchpad's launchers do.
+    """
     from launchpad import context
 
     for node in program.get_all_nodes():
@@ -51,7 +66,7 @@ def bind(program: Any, stopper: Callable[..., None], launch_type: str = "LOCAL_M
             for handle in node.input_handles:
                 handle.connect(node, label)
     for node in program.get_all_nodes():
-        node.bind_addresses()
+        bind_addresses(node)
 
 
 def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mmap.mmap, options: Options) -> int:
@@ -120,6 +135,34 @@ def _end_unless(interrupted: mmap.mmap) -> None:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.01)
+
+
+def ask_to_stop(address: str, died: list[str]) -> int:
+    """Has the coordinator at an address stop the program, with a last save; see `Coordinator.request_stop`.
+
+    It is asked in a child, so that this process never has Courier's threads and can go on forking. Returns the child's
+    number; its exit code is 0 if the coordinator answered.
+    """
+    import courier
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        code = 1
+        with contextlib.suppress(Exception):
+            courier.Client(address, call_timeout=_ANSWER_S).request_stop(died)
+            code = 0
+        os._exit(code)
+    return pid
+
+
+def how(code: int) -> str:
+    """Returns how a node ended, by its process's exit code, in words."""
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"failed with exit code {code}" if code else "ended before the program did"
 
 
 def last_words(log: pathlib.Path, start: int) -> str:

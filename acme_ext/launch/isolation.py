@@ -10,6 +10,7 @@ import fcntl
 import os
 import socket
 import struct
+import sys
 
 from acme_ext.errors import RunError
 
@@ -47,6 +48,13 @@ def enter() -> str | None:
             "Python private=False."
         ) from error
     return None
+
+
+def make_private() -> bool:
+    """Enters such a namespace if that can be done, and tells the user if not; returns whether it was."""
+    if (why := enter()) is not None:
+        print(f"acme-ext: the program's ports are open to the network ({why}).", file=sys.stderr)
+    return why is None
 
 
 def _raise_loopback() -> None:

@@ -1,5 +1,6 @@
 """The keeper's process: see `launch.processes`. It does nothing else, so that it has no reason to die."""
 
+import importlib
 import os
 import signal
 import sys
@@ -8,22 +9,21 @@ from types import FrameType
 from acme_ext.launch import processes
 
 
-def main(descriptor: int, launcher: int) -> int:
-    """Runs the supervisor on what `launch.distributed` left in an open file; returns its exit code.
+def main(entry: str, descriptor: int, launcher: int) -> int:
+    """Runs the supervisor, or Ray's driver in its stead, on what `launch.distributed` left in an open file; returns its
+    exit code.
 
-    It is started with all wishes to stop blocked, and so is the supervisor: each takes them when it can answer, and
-    this one never those that reach the supervisor as well.
+    `entry` is the module of `launch` whose `main` it is. Both processes are started with all wishes to stop blocked:
+    each takes them when it can answer, and this one never those that reach the supervisor as well.
     """
     processes.take_in_orphans()
     if not processes.tell_when_orphaned(launcher, processes.ORPHANED):
         return 1
     keeper, supervisor = os.getpid(), os.fork()
     if supervisor == 0:
-        from acme_ext.launch.supervisor import main as supervise
-
         code = 1
         try:
-            code = supervise(descriptor, keeper)
+            code = importlib.import_module(f"acme_ext.launch.{entry}").main(descriptor, keeper)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -51,4 +51,4 @@ def main(descriptor: int, launcher: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

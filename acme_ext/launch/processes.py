@@ -41,6 +41,20 @@ def take_in_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def end_at_a_wish() -> None:
+    """Ends this process at any wish to stop, also one that was held back until now."""
+    for stop, wish in WISHES.items():
+        for number in (stop, wish):
+            signal.signal(number, lambda number, frame, code=128 + stop: os._exit(code))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [*WISHES, *WISHES.values()])
+
+
+def abandon(number: int, frame: object) -> None:
+    """Ends everything: nobody is left to hear of it. A handler of `ORPHANED`."""
+    end_children()
+    os._exit(1)
+
+
 def end_children() -> None:
     """Kills the children of this process that are left, and theirs as they come to it."""
     while left := _children():

@@ -7,12 +7,14 @@ actors --rows--> replay shards --batches--> learner --parameters--> actors, eval
 
 import dataclasses
 import functools
+import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import launchpad as lp
 
 from acme_ext import envs
-from acme_ext.errors import UsageError
+from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.experiment import Experiment, check
 from acme_ext.launch.nodes.actor import ActorNode
 from acme_ext.launch.nodes.coordinator import Coordinator
@@ -27,6 +29,7 @@ SERVERS = ("inference", "learner", "replay", "coordinator")
 
 
 _COMPUTING = ("learner", "inference", "evaluator", "actor")
+_RESOURCES = {"coordinator": {"CPU": 0.1}}  # of a node on Ray where nothing is said; of all others one CPU
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +46,9 @@ class Topology:
         inference: where the policy is applied: by each `actor`, which holds parameters, or by one `server` for all,
             with the actors only stepping their environments.
         experience: who makes items of the experience and writes them: the `actor`, or the inference `server`.
+        resources: on Ray, what each node of a group asks for, as `{"learner": {"GPU": 1, "CPU": 4}}`: `CPU`, `GPU`, or
+            a name that hosts were given; one CPU where none is said. Accelerated are those of the groups in
+            `accelerated` that ask for GPUs; actors and evaluators compute with as many threads as CPUs.
     """
 
     actors: int = 4
@@ -51,6 +57,7 @@ class Topology:
     accelerated: tuple[str, ...] = ("learner", "inference")
     inference: Literal["actor", "server"] = "actor"
     experience: Literal["actor", "server"] = "actor"
+    resources: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         if min(self.actors, self.replay_shards, self.evaluators) < 1:
@@ -67,6 +74,29 @@ class Topology:
         for group in self.accelerated:
             if group not in _COMPUTING:
                 raise UsageError(f"{group!r} can't be given accelerators, only {', '.join(_COMPUTING)}.")
+
+        for group, asked in self.resources.items():
+            if group not in self.groups:
+                raise UsageError(f"resources are asked for {group!r}: {nearest(group, self.groups)}")
+            for name, amount in asked.items():
+                if not name or not 0 < amount < math.inf or (amount > 1 and amount != int(amount)):
+                    raise UsageError(f"{group} asks for {amount} {name}: it must be above 0, and whole if above 1.")
+            if "GPU" in asked and group not in self.accelerated:
+                raise UsageError(f"{group} asks for a GPU and is not among the accelerated ({self.accelerated}).")
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """The groups of the program, with their numbers of nodes."""
+        inference = {"inference": 1} if self.inference == "server" else {}
+        fixed = {"replay": self.replay_shards, "coordinator": 1, "learner": 1, "evaluator": self.evaluators}
+        return {**fixed, **inference, "actor": self.actors}
+
+    @property
+    def all_resources(self) -> dict[str, dict[str, float]]:
+        """What each node of every group asks of Ray."""
+        return {
+            group: {**_RESOURCES.get(group, {"CPU": 1.0}), **self.resources.get(group, {})} for group in self.groups
+        }
 
     @property
     def accelerated_here(self) -> tuple[str, ...]:

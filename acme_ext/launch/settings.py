@@ -51,6 +51,19 @@ def from_json(cls: type[Config], values: Mapping[str, Any]) -> Config:
     return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
+def amounts(assignments: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Returns what `group=name:amount,name:amount` texts say; raises UsageError for one that is none."""
+    found: dict[str, dict[str, float]] = {}
+    for group, text in split(assignments).items():
+        for part in text.split(","):
+            name, _, amount = part.rpartition(":")
+            try:
+                found.setdefault(group, {})[name.strip()] = float(amount)
+            except ValueError:
+                raise UsageError(f"{group}={text} says no amounts: write {group}=GPU:1,CPU:4.") from None
+    return found
+
+
 def literal(text: str) -> Any:
     """Returns the Python literal that a text writes (`true` and `false` too), or else the text itself."""
     if text.lower() in ("true", "false"):

@@ -17,11 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch import processes
-from acme_ext.launch.forks import Options, bind, last_words, run_node
-
-_GRACE_S = 1.0  # that a group of nodes gets to end by itself; when the program ends they have been told before
-_ANSWER_S = 3.0  # that the coordinator gets to take the wish to stop
+from acme_ext.launch import isolation, processes
+from acme_ext.launch.forks import GRACE_S, RESUMABLE, Options, ask_to_stop, bind, how, last_words, run_node
 
 
 @dataclasses.dataclass
@@ -31,9 +28,6 @@ class _Process:
     node: Any
     pid: int = 0
     log_start: int = 0  # where in its log what it prints begins; earlier parts of a run are before
-
-
-_RESUMABLE = ("inference",)  # groups of nodes that others dial, and that may be started again in their place
 
 
 class Supervisor:
@@ -63,7 +57,7 @@ class Supervisor:
         self._options.logs.mkdir(parents=True, exist_ok=True)
         processes.take_in_orphans()
         bind(self._program, _stopper(os.getpid()))
-        signal.signal(processes.ORPHANED, _abandon)
+        signal.signal(processes.ORPHANED, processes.abandon)
         for number in self._wishes:
             signal.signal(number, self._on_wish)
         signal.signal(signal.SIGUSR2, self._on_program_end)
@@ -125,17 +119,17 @@ class Supervisor:
             time.sleep(0.05)  # for the coordinator's word that this is the end, if it is
             if self._asked_to_end:
                 return
-        lasting = dialled and process.group not in _RESUMABLE
+        lasting = dialled and process.group not in RESUMABLE
         if lasting or self._restarts >= self._options.restarts:
             self._failed = True
             self._died.append(process.name)
             log = self._options.log_of(process.name)
-            print(f"acme-ext: {process.name} {_how(code)}{last_words(log, process.log_start)}", file=sys.stderr)
+            print(f"acme-ext: {process.name} {how(code)}{last_words(log, process.log_start)}", file=sys.stderr)
             # What was learned is good, and is saved, where all that takes part in it is still there.
             self._asked_to_end = lasting
             return
         self._restarts += 1
-        print(f"acme-ext: {process.name} {_how(code)} and is started again.", file=sys.stderr)
+        print(f"acme-ext: {process.name} {how(code)} and is started again.", file=sys.stderr)
         self._processes.append(process)
         self._start(process)
 
@@ -149,7 +143,7 @@ class Supervisor:
             self._signal(stage, processes.STOP_NODE)
             start = time.monotonic()
             while any(process in self._processes for process in stage):
-                if self._at_once or time.monotonic() - start > _GRACE_S:
+                if self._at_once or time.monotonic() - start > GRACE_S:
                     self._signal(stage, signal.SIGKILL)
                 if self._reap() is None:
                     time.sleep(0.01)
@@ -183,19 +177,7 @@ class Supervisor:
         if node is None:
             self._asked_to_end = True
             return
-        import courier
-
-        # In a child, so that this process never has Courier's threads and can go on forking.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._asking = os.fork()
-        if self._asking == 0:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            code = 1
-            with contextlib.suppress(Exception):
-                courier.Client(node.courier_address.resolve(), call_timeout=_ANSWER_S).request_stop(self._died)
-                code = 0
-            os._exit(code)
+        self._asking = ask_to_stop(node.courier_address.resolve(), self._died)
 
     def _on_wish(self, number: int, frame: Any) -> None:
         self._wishes[number] += 1
@@ -214,18 +196,6 @@ class Supervisor:
         self._asked_to_end = True
 
 
-def _abandon(number: int, frame: Any) -> None:
-    """Ends everything: nobody is left to hear of it."""
-    processes.end_children()
-    os._exit(1)
-
-
-def _how(code: int) -> str:
-    if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"failed with exit code {code}" if code else "ended before the program did"
-
-
 def _stopper(pid: int) -> Callable[..., None]:
     """Returns what `lp.stop()` calls in a node."""
 
@@ -240,20 +210,16 @@ def main(descriptor: int, keeper: int) -> int:
     """Runs what `launch.distributed` left in an open file; the entry of the supervisor's process."""
     import cloudpickle
 
-    # Until nodes run there is nothing to save.
-    for stop, wish in processes.WISHES.items():
-        for number in (stop, wish):
-            signal.signal(number, lambda number, frame, code=128 + stop: os._exit(code))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [*processes.WISHES, *processes.WISHES.values()])
+    processes.end_at_a_wish()  # until nodes run there is nothing to save
     with open(descriptor, "rb") as file:
         private, load = cloudpickle.load(file)
     try:
         if private:
-            _make_private()
+            isolation.make_private()
         # Not before the namespace: new rights may clear it. Until there are nodes, the signal's default will do.
         if not processes.tell_when_orphaned(keeper, processes.ORPHANED):
             return 1
-        _warm()
+        warm()
         program, servers, options = cloudpickle.loads(load)()
         return Supervisor(program, servers, options).run()
     except (UsageError, RunError) as error:
@@ -261,14 +227,7 @@ def main(descriptor: int, keeper: int) -> int:
         return 2 if isinstance(error, UsageError) else 1
 
 
-def _make_private() -> None:
-    from acme_ext.launch import isolation
-
-    if (why := isolation.enter()) is not None:
-        print(f"acme-ext: the program's ports are open to the network ({why}).", file=sys.stderr)
-
-
-def _warm() -> None:
+def warm() -> None:
     """Imports what nodes need, and nothing that starts a thread or a device."""
     import gc
 

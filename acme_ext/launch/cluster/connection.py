@@ -1,0 +1,78 @@
+"""The driver's connection to Ray: to a cluster that runs, or to a Ray that is started for this program alone."""
+
+import logging
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from acme_ext.errors import UsageError
+
+_EXCLUDED = ("runs/", ".git/", ".venv/", "venv/", "__pycache__/", "*.egg-info/", ".*_cache/", "node_modules/")
+"""What of the working directory doesn't travel, beside what `.gitignore` names."""
+_SETTINGS = {
+    "RAY_worker_niceness": "0",  # 15 is for tasks beside a user's own work
+    "RAY_memory_monitor_refresh_ms": "0",  # it would end agents, which hold nothing, for what nodes hold
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+_STORE_BYTES = 80 * 2**20  # for objects in Ray, the least that it allows: data does not go by it
+
+
+def start(folder: pathlib.Path, resources: Mapping[str, float], *, private: bool) -> None:
+    """Starts a Ray on this machine, as a part of this process's tree.
+
+    Args:
+        folder: for its files; a short path.
+        resources: that it is to have beside this machine's GPUs, at least.
+        private: whether this process is in a network of its own, with a loopback and nothing else.
+    """
+    import ray
+
+    os.environ.update(_SETTINGS)
+    others = {name: amount for name, amount in resources.items() if name not in ("CPU", "GPU")}
+    options: dict[str, Any] = {"_node_ip_address": "127.0.0.1"} if private else {}
+    ray.init(
+        address="local",
+        num_cpus=max(len(os.sched_getaffinity(0)), -int(-resources.get("CPU", 0) // 1)),
+        resources=others,
+        object_store_memory=_STORE_BYTES,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        _temp_dir=str(folder),
+        **options,
+    )
+
+
+def connect(address: str, code: pathlib.Path, run_directory: pathlib.Path) -> None:
+    """Connects to a cluster, one of whose hosts this is; the code of a folder travels to the others.
+
+    Raises:
+        UsageError: there is no such cluster, or this can't be a part of it; the message says why.
+    """
+    import ray
+
+    if "://" in address:
+        raise UsageError(f"the program must be started on a host of the cluster, not by way of {address!r}.")
+    excluded = list(_EXCLUDED)
+    if run_directory.is_relative_to(code):
+        excluded.append(f"/{run_directory.relative_to(code)}/")
+    try:
+        ray.init(
+            address=address,
+            runtime_env={"working_dir": str(code), "excludes": excluded},
+            namespace="acme-ext",
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except ConnectionError as error:
+        raise UsageError(
+            f"no Ray cluster answers at {address!r} ({_first_line(error)}): start one with `ray start --head`, or give "
+            "no address for a Ray of the run's own."
+        ) from error
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(f"the cluster at {address!r} can't be joined from here: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0].rstrip(".")

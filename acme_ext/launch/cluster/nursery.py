@@ -1,0 +1,323 @@
+"""The process of a host that forks nodes for the agents there, as the supervisor does on one machine.
+
+A node's process costs seconds of CPU and 400 MB to import its libraries, and an agent, which has Ray's threads, can't
+be forked. So the first agent of a run on a host starts one process that has imported everything; each agent then asks
+it for its node, over a connection by which the node's life hangs: when it is closed, the node is killed, and with the
+last one the nursery ends, and whatever the nodes have left behind.
+
+The messages are tuples. From an agent: `("start", Order)`, `("signal", number)` and `("ask", address, died)`, to have
+the coordinator stop the program. To an agent: `("started", pid)`, `("said", bytes)`, what the node wrote to the
+terminal, `("stop",)` for `lp.stop()`, `("unanswered",)` and `("ended", code, last words)`.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import mmap
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import time
+import types
+import warnings
+from collections.abc import Mapping
+from multiprocessing.connection import Connection, wait
+
+from acme_ext.launch import processes
+from acme_ext.launch.forks import Options
+
+_LOOK_S = 0.02
+_LONELY_S = 60.0  # without any agent until it gives up
+_LAST_LINES = 20
+_CHUNK = 65536
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """A node that is to be started.
+
+    Attributes:
+        node: the node, by cloudpickle; what it needs is imported in its own process.
+        group, name: of the node.
+        options: see there; the log folder is this host's.
+        environment: variables of its process; None takes one away.
+        columns: of the terminal that it speaks to; 0 if that is none.
+    """
+
+    node: bytes
+    group: str
+    name: str
+    options: Options
+    environment: Mapping[str, str | None]
+    columns: int = 0
+
+
+def connect(folder: pathlib.Path, environment: Mapping[str, str]) -> Connection:
+    """Returns a connection to a host's nursery for a run, which is started where there is none yet.
+
+    Args:
+        folder: the run's on this host.
+        environment: that the nursery is started with; the modules it finds are on its PYTHONPATH.
+    """
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    if folder.parent.stat().st_uid != os.getuid():
+        raise PermissionError(f"{folder.parent} is somebody else's")  # who may write there could have code run
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = str(folder / "nursery.sock")
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        client = socket.socket(socket.AF_UNIX)
+        try:
+            client.connect(path)
+        except OSError:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            _start(folder, path, environment)
+            client.connect(path)
+    return Connection(client.detach())
+
+
+def why(folder: pathlib.Path) -> str:
+    """Returns what a nursery printed last."""
+    log = folder / "nursery.log"
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return ":\n" + "\n".join(lines[-_LAST_LINES:]) if lines else "."
+
+
+def stop_program(mark_as_completed: bool = False) -> None:
+    """What `lp.stop()` calls in a node."""
+    del mark_as_completed
+    os.kill(os.getppid(), signal.SIGUSR2)
+
+
+def _start(folder: pathlib.Path, path: str, environment: Mapping[str, str]) -> None:
+    with socket.socket(socket.AF_UNIX) as server, (folder / "nursery.log").open("ab") as log:
+        server.bind(path)
+        server.listen(4096)  # agents come before it has imported what it needs
+        line = [sys.executable, "-m", "acme_ext.launch.cluster.nursery", str(server.fileno()), str(folder)]
+        subprocess.run(
+            line,
+            env=dict(environment),
+            pass_fds=[server.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            check=True,
+        )
+
+
+@dataclasses.dataclass
+class _Child:
+    """A node, and the agent that it belongs to."""
+
+    connection: Connection
+    order: Order
+    log_start: int
+    terminal: int  # where what it says to the user can be read
+
+
+class Nursery:
+    """See the module.
+
+    Args:
+        server: the socket on which agents call.
+    """
+
+    def __init__(self, server: socket.socket):
+        self._server = server
+        self._connections: list[Connection] = []
+        self._children: dict[int, _Child] = {}
+        self._asking: dict[int, Connection] = {}
+        self._stopped = False
+        # Nobody sends SIGTERM to a node but to end it: see `forks.run_node`.
+        self._never = mmap.mmap(-1, 1)
+
+    def run(self) -> None:
+        """Serves agents until the last one is gone."""
+        signal.signal(signal.SIGUSR2, self._on_stop)
+        alone_since = time.monotonic()
+        while self._connections or time.monotonic() - alone_since < _LONELY_S:
+            terminals = {child.terminal: child for child in self._children.values() if child.terminal >= 0}
+            # multiprocessing's types know of connections and sockets only, its `wait` of descriptors too.
+            ready: list = wait([self._server, *self._connections, *terminals], _LOOK_S)  # type: ignore[list-item]
+            for source in ready:
+                if source is self._server:
+                    self._connections.append(Connection(self._server.accept()[0].detach()))
+                elif isinstance(source, Connection):
+                    self._serve(source)
+                else:
+                    self._relay(terminals[source])
+            self._reap()
+            if not self._connections and ready:
+                return
+
+    def _on_stop(self, number: int, frame: object) -> None:
+        self._stopped = True
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            what, *arguments = connection.recv()
+        except (EOFError, OSError):
+            self._forget(connection)
+            return
+        if what == "start":
+            self._fork(connection, *arguments)
+        elif what == "ask":
+            self._ask(connection, *arguments)
+        elif what == "signal":
+            for pid, child in self._children.items():
+                if child.connection is connection:
+                    os.kill(pid, *arguments)
+
+    def _forget(self, connection: Connection) -> None:
+        """Ends the node of an agent that is gone."""
+        self._connections.remove(connection)
+        connection.close()
+        for pid, child in self._children.items():
+            if child.connection is connection:
+                os.kill(pid, signal.SIGKILL)
+
+    def _fork(self, connection: Connection, order: Order) -> None:
+        from acme_ext.launch.forks import run_node
+
+        order.options.logs.mkdir(parents=True, exist_ok=True)
+        log = order.options.log_of(order.name)
+        log_start = log.stat().st_size if log.exists() else 0
+        terminal, theirs = _open_terminal(order.columns)
+        nursery = os.getpid()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # JAX warns of forks: no device or thread of it is there yet
+            pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                os.dup2(theirs, 2)
+                for descriptor in (terminal, theirs, self._server.fileno(), *(c.fileno() for c in self._connections)):
+                    os.close(descriptor)
+                for name, value in order.environment.items():
+                    os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+                node = types.SimpleNamespace(function=lambda: _load(order.node).function())
+                code = run_node(node, order.group, order.name, nursery, self._never, order.options)
+            finally:
+                with contextlib.suppress(Exception):
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                os._exit(code)
+        os.close(theirs)
+        self._children[pid] = _Child(connection, order, log_start, terminal)
+        self._tell(connection, "started", pid)
+
+    def _ask(self, connection: Connection, address: str, died: list[str]) -> None:
+        from acme_ext.launch.forks import ask_to_stop
+
+        pid = ask_to_stop(address, died)
+        self._asking[pid] = connection
+
+    def _relay(self, child: _Child) -> None:
+        """Passes on what a node has written to the terminal."""
+        while True:
+            try:
+                text = os.read(child.terminal, _CHUNK)
+            except BlockingIOError:
+                return
+            except OSError:  # a terminal that nobody has open any more
+                text = b""
+            if not text:
+                os.close(child.terminal)
+                child.terminal = -1
+                return
+            self._tell(child.connection, "said", text)
+
+    def _reap(self) -> None:
+        from acme_ext.launch.forks import last_words
+
+        ended = []
+        with contextlib.suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                ended.append(found)
+        if self._stopped:  # before the news that who said so has ended
+            self._stopped = False
+            for connection in self._connections:
+                self._tell(connection, "stop")
+        for pid, status in ended:
+            code = os.waitstatus_to_exitcode(status)
+            if pid in self._asking and code:
+                self._tell(self._asking[pid], "unanswered")
+            self._asking.pop(pid, None)
+            if (child := self._children.pop(pid, None)) is None:
+                continue
+            if child.terminal >= 0:
+                self._relay(child)
+            if child.terminal >= 0:
+                os.close(child.terminal)  # something it had started still has it
+            words = last_words(child.order.options.log_of(child.order.name), child.log_start) if code else ""
+            self._tell(child.connection, "ended", code, words)
+
+    def _tell(self, connection: Connection, *message: object) -> None:
+        with contextlib.suppress(OSError):  # it is gone, as its end will say
+            connection.send(message)
+
+
+def _load(node: bytes):
+    import cloudpickle
+
+    return cloudpickle.loads(node)
+
+
+def _open_terminal(columns: int) -> tuple[int, int]:
+    """Returns a descriptor to read from without waiting, and the one to write to: a terminal's, or a pipe's."""
+    if columns:
+        ours, theirs = os.openpty()
+        mode = termios.tcgetattr(theirs)
+        mode[1] &= ~termios.OPOST  # the user's own terminal will do it
+        termios.tcsetattr(theirs, termios.TCSANOW, mode)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    else:
+        ours, theirs = os.pipe()
+    os.set_blocking(ours, False)
+    return ours, theirs
+
+
+def _abandon(number: int, frame: object) -> None:
+    """Ends everything: the process above, which would, is gone."""
+    processes.end_children()
+    os._exit(1)
+
+
+def main(descriptor: int, folder: pathlib.Path) -> None:
+    """Runs the nursery, beneath a process that does nothing but end what it may leave: see `launch.processes`."""
+    if os.fork():
+        os._exit(0)  # nobody's child, for it outlives the agent that happened to start it
+    processes.take_in_orphans()
+    keeper, nursery = os.getpid(), os.fork()
+    if nursery == 0:
+        processes.take_in_orphans()
+        signal.signal(processes.ORPHANED, _abandon)
+        if processes.tell_when_orphaned(keeper, processes.ORPHANED):
+            from acme_ext.launch.supervisor import warm
+
+            warm()
+            try:
+                Nursery(socket.socket(fileno=descriptor)).run()
+            finally:
+                processes.end_children()
+        os._exit(0)
+    os.close(descriptor)
+    _, status = os.waitpid(nursery, 0)
+    processes.end_children()
+    if status == 0:
+        for name in ("nursery.sock", "nursery.log", "lock"):
+            (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()  # unless it has logs
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), pathlib.Path(sys.argv[2]))
