@@ -127,7 +127,8 @@ def train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: b
         for part in range(1, setting.parts + 1):
             budget = dataclasses.replace(experiment, steps=max(1, experiment.steps * part // setting.parts))
             if setting.actors:
-                result = launch.run_program(budget, launch.Topology(setting.actors), fresh=fresh and part == 1)
+                topology = launch.Topology(setting.actors, inference=setting.inference)
+                result = launch.run_program(budget, topology, fresh=fresh and part == 1, on=setting.on)
             else:
                 result = launch.run(budget, fresh=fresh and part == 1, quiet=quiet)
             if result.stopped_by is not None:

@@ -25,7 +25,9 @@ class Setting:
     eval_every: int = 5_000  # environment steps; 0: only at the end
     eval_episodes: int = 20  # of the final evaluation
     config: Mapping[str, str] = dataclasses.field(default_factory=dict)  # fields that aren't the agent's defaults
-    actors: int = 0  # of a program whose nodes are processes; 0: all in one process
+    actors: int = 0  # of a program; 0: all in one process
+    on: Literal["processes", "ray"] = "processes"  # where the program's nodes run
+    inference: Literal["actor", "server"] = "actor"  # where the program applies the policy
     parts: int = 1  # the budget is reached in so many runs, each of which resumes the one before
     environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the family's own
 
@@ -48,6 +50,8 @@ class Setting:
         parts = f", in {self.parts} parts, each resuming the one before" if self.parts > 1 else ""
         changed = "".join(f", {name}={value}" for name, value in {**self.config, **self.environment_options}.items())
         actors = f" for each of {self.actors} actors, as a program" if self.actors else ""
+        actors += " on Ray" if self.on == "ray" else ""
+        actors += " with an inference server" if self.inference == "server" else ""
         return (
             f"{self.agent} on {self.environment}, {self.steps:,} environment steps, num_envs={self.num_envs}"
             f"{actors}{changed}{parts}"
@@ -57,6 +61,12 @@ class Setting:
 SETTINGS: dict[str, Setting] = {
     "dqn-cartpole": Setting("dqn", "gym:CartPole-v1", 100_000, 8, "median", 475.0),
     "dqn-cartpole-program": Setting("dqn", "gym:CartPole-v1", 100_000, 2, "median", 475.0, actors=4),
+    "dqn-cartpole-ray": Setting("dqn", "gym:CartPole-v1", 100_000, 2, "median", 475.0, actors=4, on="ray"),
+    "r2d2-catch-ray": Setting("r2d2", "bsuite:catch/0", 40_000, 2, "mean", 0.9, actors=4, on="ray"),
+    "impala-catch-ray": Setting("impala", "bsuite:catch/0", 40_000, 2, "mean", 0.9, actors=4, on="ray"),
+    "impala-catch-ray-server": Setting(
+        "impala", "bsuite:catch/0", 40_000, 2, "mean", 0.9, actors=4, on="ray", inference="server"
+    ),
     "dqn-catch": Setting("dqn", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
     "apex-cartpole": Setting("apex", "gym:CartPole-v1", 100_000, 2, "median", 475.0, actors=4),
     "apex-catch": Setting("apex", "bsuite:catch/0", 40_000, 2, "mean", 0.9, actors=4),

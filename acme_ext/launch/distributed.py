@@ -13,6 +13,7 @@ import sysconfig
 import tempfile
 import threading
 import time
+import uuid
 from typing import Any
 
 import numpy as np
@@ -115,9 +116,10 @@ def _run_on_ray(
     def load(first: bool) -> Any:
         return make(experiment, topology, fresh=fresh and first, quiet=quiet)
 
-    code = _code_folder()
+    run, code = f"acme-ext-{uuid.uuid4().hex[:12]}", _code_folder()
     with tempfile.TemporaryDirectory(prefix="acme-ext-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         plan = Plan(
+            run,
             load,
             topology.groups,
             topology.all_resources,
@@ -130,7 +132,11 @@ def _run_on_ray(
             restarts,
             wait_s,
         )
-        return _under_keeper("cluster.driver", plan, private)
+        try:
+            return _under_keeper("cluster.driver", plan, private)
+        finally:
+            for token in directory.parent.glob(f".{run}-*"):
+                token.unlink(missing_ok=True)
 
 
 def _code_folder() -> pathlib.Path:

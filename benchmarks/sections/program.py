@@ -132,6 +132,7 @@ class Trial:
         sleep_s: of an environment's step.
         seconds: that it learns, until it is interrupted; None: it ends by itself.
         steps: its budget, if it ends by itself.
+        on: where its nodes run.
     """
 
     builder: DQN
@@ -140,6 +141,7 @@ class Trial:
     sleep_s: float = 0.0
     seconds: float | None = None
     steps: int = 10**9
+    on: str = "processes"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,7 +207,7 @@ def main(name: str) -> None:
         checkpoints=launch.Checkpoints(every_s=1e9),
         run_dir=str(folder / "run"),
     )
-    result = launch.run_program(experiment, launch.Topology(actors=trial.actors), quiet=True)
+    result = launch.run_program(experiment, launch.Topology(actors=trial.actors), quiet=True, on=trial.on)
     sys.exit(0 if result.stopped_by is None else 128 + result.stopped_by)
 
 

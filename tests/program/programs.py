@@ -75,6 +75,17 @@ class Running:
         end = f"/{name}.log"
         return next(p for p in self.supervisor().children() if os.readlink(f"/proc/{p.pid}/fd/1").endswith(end))
 
+    def node_of_host(self, name: str) -> psutil.Process | None:
+        """Returns the process of a node that runs anywhere on this machine, by its log, or None."""
+        log = str(self.run / "logs" / "nodes" / f"{name}.log")
+        for process in psutil.process_iter():
+            try:
+                if os.readlink(f"/proc/{process.pid}/fd/1") == log and process.status() != psutil.STATUS_ZOMBIE:
+                    return process
+            except (OSError, psutil.Error):
+                continue
+        return None
+
     def listening(self) -> list[int]:
         """Returns the ports that the program listens on, in the network where it does."""
         inodes = set()

@@ -70,7 +70,7 @@ class Agent:
         import ray
 
         host, niceness = ray.get_runtime_context().get_node_id(), _take_back_niceness()
-        scratch = pathlib.Path(_SCRATCH.format(user=os.getuid())) / f"{visit.run}-{host[:12]}"
+        scratch = pathlib.Path(_SCRATCH.format(user=os.getuid())) / f"{visit.run}-{host[:8]}"
         self._connection = nursery.connect(scratch, _environment(visit))
         threading.Thread(target=self._listen, args=(self._connection, scratch), daemon=True).start()
         return Place(host, ray.util.get_node_ip_address(), os.path.exists(visit.token), scratch, niceness)

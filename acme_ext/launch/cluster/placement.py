@@ -53,18 +53,18 @@ def reserve(
     """
     from ray.util.placement_group import placement_group, remove_placement_group
 
-    missing = _missing(names, bundles, _hosts())
+    lacking = missing(names, bundles, _hosts())
     if wait_s is None:
-        wait_s = 0.0 if missing else _PATIENCE_S
-    if missing and not wait_s:
-        raise _refusal(missing, bundles)
+        wait_s = 0.0 if lacking else _PATIENCE_S
+    if lacking and not wait_s:
+        raise _refusal(lacking, bundles)
     group = placement_group([dict(asked) for asked in bundles], strategy="PACK")
     start, silent = time.monotonic(), True
     try:
         while not group.wait(1):
             waited = time.monotonic() - start
             if waited > max(wait_s, _LEAST_S):
-                raise _refusal(_missing(names, bundles, _hosts()), bundles)
+                raise _refusal(missing(names, bundles, _hosts()), bundles)
             if waited > _SILENCE_S and silent:
                 silent = False
                 say_to_user(f"waiting for room on the cluster, for {wait_s:.0f} s at most: {_compare(bundles)}.")
@@ -74,8 +74,8 @@ def reserve(
     return group
 
 
-def _refusal(missing: Sequence[str], bundles: Sequence[Resources]) -> UsageError:
-    why = "; ".join([*missing, _compare(bundles)])
+def _refusal(lacking: Sequence[str], bundles: Sequence[Resources]) -> UsageError:
+    why = "; ".join([*lacking, _compare(bundles)])
     return UsageError(f"the program does not fit on the cluster, and nothing was started: {why}.")
 
 
@@ -86,7 +86,7 @@ def _hosts() -> list[tuple[str, dict[str, float]]]:
     return [(node["NodeManagerAddress"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
 
-def _missing(names: Sequence[str], bundles: Sequence[Resources], hosts: Sequence[tuple[str, Resources]]) -> list[str]:
+def missing(names: Sequence[str], bundles: Sequence[Resources], hosts: Sequence[tuple[str, Resources]]) -> list[str]:
     """Returns what can't be had however empty the cluster is, a clause for each; none does not say that all fits."""
     reasons = []
     for name, asked in zip(names, bundles, strict=True):

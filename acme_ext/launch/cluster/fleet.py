@@ -1,0 +1,271 @@
+"""The agents of a program on Ray, one for each node: sent to their places, asked for news, and given orders."""
+
+import contextlib
+import dataclasses
+import math
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from acme_ext.errors import RunError, UsageError
+from acme_ext.launch.cluster import placement
+from acme_ext.launch.cluster.agent import Agent, Place, Visit, exists
+from acme_ext.launch.cluster.nursery import Order, stop_program
+from acme_ext.launch.forks import Options, bind
+
+WRITERS = ("replay", "coordinator", "learner")
+"""Groups of nodes that write to the run directory."""
+ANSWER_S = 120.0
+"""For agents to answer."""
+
+_LOOK_S = 0.1
+
+
+@dataclasses.dataclass
+class Member:
+    """A node, and the agent that stands for it."""
+
+    group: str
+    name: str
+    bundle: int  # of its placement group
+    agent: Any = None
+    place: Place | None = None  # None: the agent has not arrived
+    node: Any = None  # Launchpad's
+    question: Any = None  # that its agent has not answered yet
+    heard: int = 0  # events of this agent
+    runs: bool = False  # has been ordered, and has not ended
+    started: bool = False  # has a process
+    since: float = 0.0  # of the latest order
+
+
+class Fleet:
+    """All agents of a program. Ray is connected to.
+
+    Args:
+        run: a name of this start of the program, on every host.
+        groups: of the program, with their numbers of nodes.
+        resources: that each node of a group asks for.
+        directory: the run's.
+        path: see `launch.cluster.agent.Visit`.
+        say: tells the user something.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        groups: Mapping[str, int],
+        resources: Mapping[str, Mapping[str, float]],
+        directory: pathlib.Path,
+        path: Sequence[str],
+        say: Callable[[str], None],
+    ):
+        self._run, self._resources, self._directory, self._path = run, resources, directory, path
+        self._say = say
+        names = [
+            (group, group if count == 1 else f"{group}-{index}")
+            for group, count in groups.items()
+            for index in range(count)
+        ]
+        self.members = [Member(group, name, bundle) for bundle, (group, name) in enumerate(names)]
+        self._group: Any = None
+        self._tokens: dict[str, pathlib.Path] = {}  # of agents that are on their way
+
+    # Places ------------------------------------------------------------------------------------------------------
+
+    def reserve(self, wait_s: float | None) -> None:
+        """Reserves a place for every node, or none; see `launch.cluster.placement.reserve`."""
+        import ray
+
+        asked = [self._resources[member.group] for member in self.members]
+        pin = None if self._is_shared() else ray.util.get_node_ip_address()
+        if pin is not None:
+            self._say(f"the run directory is not shared by all hosts: {', '.join(WRITERS)} run on this one.")
+        bundles = [
+            placement.bundle(resources, pin if member.group in WRITERS else None)
+            for member, resources in zip(self.members, asked, strict=True)
+        ]
+        self._group = placement.reserve([member.name for member in self.members], bundles, wait_s, self._say)
+        if (there := ray.cluster_resources().get("GPU", 0)) and not any("GPU" in resources for resources in asked):
+            self._say(f"the cluster has {there:g} GPUs, and no node asks for one (as --resources learner=GPU:1 would).")
+
+    def send(self, member: Member) -> None:
+        """Sends an agent for a node to its place, or to the one that Ray finds in its stead when that is lost."""
+        import ray
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        where = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=member.bundle)
+        # Orders are taken in their order, by one thread; another has the question for events.
+        remote = ray.remote(concurrency_groups={"events": 1}, max_restarts=0)(Agent)
+        asked = placement.actor_options(self._resources[member.group])
+        member.agent = remote.options(scheduling_strategy=where, **asked).remote()
+        member.place, member.heard, member.since, member.started = None, 0, time.monotonic(), False
+        # gRPC takes an empty value to mean that there is no proxy, before it looks at the variables of others.
+        environment = {"grpc_proxy": "", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}
+        token = self._make_token(member.name)
+        member.question = member.agent.place.remote(Visit(self._run, self._path, str(token), environment))
+
+    def give_up(self, member: Member) -> None:
+        """Lets go of an agent, if there is still one; its node ends with it."""
+        import ray
+
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(member.agent)
+        member.agent = member.question = None
+        member.runs = False
+        self._drop_token(member.name)
+
+    def _arrive(self, member: Member, place: Place) -> None:
+        self._drop_token(member.name)
+        if member.group in WRITERS and not place.shared:
+            raise UsageError(
+                f"{member.name} was placed on {place.ip}, where {self._directory} is not the same folder as here: "
+                "choose a run directory that all hosts share."
+            )
+        if place.niceness > 0 and all(other.place is None or other.place.host != place.host for other in self.members):
+            self._say(
+                f"nodes run at niceness {place.niceness} on {place.ip}: start Ray with RAY_worker_niceness=0 there."
+            )
+        member.place = place
+
+    def _is_shared(self) -> bool:
+        """Whether every host sees the run directory of this one."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        here = ray.get_runtime_context().get_node_id()
+        others = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != here]
+        if not others:
+            return True
+        token = self._make_token("driver")
+        look = ray.remote(num_cpus=0, max_retries=0)(exists)
+        answers = [
+            look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(host, soft=False)).remote(str(token))
+            for host in others
+        ]
+        try:
+            return all(ray.get(answers, timeout=ANSWER_S))
+        except ray.exceptions.RayError:
+            return False
+        finally:
+            self._drop_token("driver")
+
+    def _make_token(self, name: str) -> pathlib.Path:
+        """Makes a file beside the run directory, by which a host knows that it is the same there.
+
+        The launcher removes what is left of them.
+        """
+        folder = self._directory.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        token = self._tokens[name] = folder / f".{self._run}-{name}"
+        token.touch()
+        return token
+
+    def _drop_token(self, name: str) -> None:
+        if (token := self._tokens.pop(name, None)) is not None:
+            token.unlink(missing_ok=True)
+
+    # Orders ------------------------------------------------------------------------------------------------------
+
+    def bind(self, program: Any) -> None:
+        """Gives a program's nodes to the agents, and addresses, with ports that the agents have reserved."""
+        import ray
+
+        launched = [(group, node) for group, nodes in program.groups.items() for node in nodes]
+        assert [group for group, _ in launched] == [member.group for member in self.members]
+        for member, (_, node) in zip(self.members, launched, strict=True):
+            member.node = node
+        dialled = [member for member in self.members if member.node.addresses]
+        questions = [member.agent.reserve.remote(len(member.node.addresses)) for member in dialled]
+        try:
+            answers = ray.get(questions, timeout=ANSWER_S)
+        except ray.exceptions.RayError as error:
+            raise RunError(f"a host was lost while the program was started ({type(error).__name__}).") from error
+        found = {
+            id(member.node): [f"{member.place.ip}:{port}" for port in ports]
+            for member, ports in zip(dialled, answers, strict=True)
+            if member.place is not None
+        }
+
+        def bind_addresses(node: Any) -> None:
+            for address, text in zip(node.addresses, found.get(id(node), ()), strict=True):
+                address.bind(_fixed(text))
+
+        bind(program, stop_program, bind_addresses=bind_addresses)
+
+    def start(self, member: Member) -> None:
+        """Has a node started where its agent is."""
+        import cloudpickle
+
+        assert member.place is not None
+        folder = self._directory / "logs" if member.place.shared else member.place.scratch
+        asked = self._resources
+        options = Options(
+            folder / "nodes",
+            accelerated=tuple(group for group in asked if "GPU" in asked[group]),
+            threads={group: max(1, math.floor(asked[group]["CPU"])) for group in ("actor", "evaluator")},
+        )
+        columns, environment = 0, {}
+        if member.group == "coordinator" and sys.stderr.isatty():
+            with contextlib.suppress(OSError):
+                columns, environment = os.get_terminal_size(2).columns or 80, {"TERM": os.environ.get("TERM")}
+        order = Order(cloudpickle.dumps(member.node), member.group, member.name, options, environment, columns)
+        member.agent.start.remote(order)
+        member.runs, member.started, member.since = True, False, time.monotonic()
+
+    def signal(self, members: Sequence[Member], number: int) -> None:
+        """Sends nodes a signal, those that run."""
+        for member in members:
+            if member.runs:
+                member.agent.signal.remote(int(number))
+
+    # News --------------------------------------------------------------------------------------------------------
+
+    def events(self) -> Iterator[tuple[Member, tuple]]:
+        """Gives what agents have to tell, within a moment: what their nurseries do (`launch.cluster.nursery`), and
+        `("arrived",)` and `("lost", why)` of their own.
+        """
+        import ray
+
+        asking = [member for member in self.members if member.agent is not None]
+        for member in asking:
+            if member.question is None:
+                ask = member.agent.events.options(concurrency_group="events")
+                member.question = ask.remote(member.heard)
+        if not asking:
+            time.sleep(_LOOK_S)
+            return
+        questions = {member.question: member for member in asking}
+        ready, _ = ray.wait(list(questions), num_returns=1, timeout=_LOOK_S)
+        for question in ready:
+            member = questions[question]
+            member.question = None
+            try:
+                answer = ray.get(question)
+            except ray.exceptions.ActorUnavailableError:
+                if member.place is None:
+                    yield member, ("lost", ".")
+                continue  # it is asked again
+            except ray.exceptions.RayError as error:
+                first = str(error).strip().split("\n")[0]
+                yield member, ("lost", f": {first}")
+                continue
+            if isinstance(answer, Place):
+                self._arrive(member, answer)
+                yield member, ("arrived",)
+                continue
+            member.heard += len(answer)
+            for event in answer:
+                yield member, event
+
+
+def _fixed(text: str) -> Any:
+    from launchpad import address
+
+    class Fixed(address.AbstractAddressBuilder):
+        def build(self) -> str:
+            return text
+
+    return Fixed()

@@ -1,0 +1,258 @@
+"""`python -m benchmarks.ray_hosts`: a program on a Ray cluster of three hosts, played by namespaces of this machine.
+
+Each host has a network of its own, with an address and a cable to a switch, its own name and its own `/tmp`; this
+machine's network is left alone. The replay is on the first host, where the command is given, the learner on the second
+and the actors on the third. Then an actor's process is killed, the learner's process, and the whole third host, whose
+cable is pulled; a fourth takes its place. The run must end at its budget all the same.
+
+It needs root, and a kernel that gives namespaces and bridges; without, it says so and does nothing.
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.utils import loggers
+
+_ROOT = pathlib.Path(__file__).parents[1]
+_SHARED = "/var/tmp"  # that all hosts have in common, as they would a network's file system
+_PATIENCE_S = 180.0
+_PORT = 6379
+_CPUS = 4
+_FIELDS = {"hidden_sizes": "64,64", "batch_size": 64, "min_replay_size": 500}
+
+
+class Host:
+    """A host of the cluster, alive as long as a process that sleeps in its namespaces."""
+
+    def __init__(self, switch: "Host | None", number: int):
+        self.name, self.address = f"host{number}", f"10.77.0.{number}"
+        kinds = ["--net", "--mount", "--uts"]
+        self._holder = subprocess.Popen(["unshare", *kinds, "sleep", "infinity"], stdin=subprocess.DEVNULL)
+        self._switch = switch
+        _wait_for(lambda: os.readlink(f"/proc/{self._holder.pid}/ns/net") != os.readlink("/proc/self/ns/net"))
+        if switch is None:
+            self.run("ip link add switch type bridge")
+            self.run("ip link set switch up")
+            return
+        switch.run(f"ip link add {self.name} type veth peer name cable netns {self._holder.pid}")
+        switch.run(f"ip link set {self.name} master switch up")
+        for line in (f"ip addr add {self.address}/24 dev cable", "ip link set cable up", "ip link set lo up"):
+            self.run(line)
+        self.run("mount --make-rprivate /")
+        self.run("mount -t tmpfs tmpfs /tmp")
+        self.run(f"hostname {self.name}")
+
+    def enter(self, line: str) -> list[str]:
+        """Returns a command line that runs another on this host."""
+        pid = str(self._holder.pid)
+        return ["nsenter", "--target", pid, "--net", "--mount", "--uts", "sh", "-c", line]
+
+    def run(self, line: str) -> str:
+        """Runs a command here; returns what it prints."""
+        done = subprocess.run(self.enter(line), capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{line}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def processes(self) -> list[int]:
+        """Returns the processes that run here."""
+        mine, found = os.readlink(f"/proc/{self._holder.pid}/ns/net"), []
+        for entry in pathlib.Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    if os.readlink(entry / "ns" / "net") == mine:
+                        found.append(int(entry.name))
+        return found
+
+    def node(self, name: str) -> int | None:
+        """Returns the process of a program's node that runs here, or None."""
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/1").endswith(f"/{name}.log"):
+                    return pid
+        return None
+
+    def lose(self) -> None:
+        """Pulls the cable, and then switches the power off."""
+        if self._switch is not None:
+            self._switch.run(f"ip link set {self.name} down")
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._holder.wait()
+
+
+class Command:
+    """The command that runs the program, on a host."""
+
+    def __init__(self, host: Host, run: pathlib.Path, line: str):
+        self._run, self.started = run, time.monotonic()
+        self._said: list[str] = []
+        self.process = subprocess.Popen(
+            host.enter(f"cd /tmp/work && exec {line}"), stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def steps(self) -> int:
+        path = self._run / "logs" / "actor.csv"
+        logged = loggers.read_csv(path).get("environment_steps", ()) if path.is_file() else ()
+        return int(max(logged)) if len(logged) else 0
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        _wait_for(lambda: self.process.poll() is not None or condition())
+        if self.process.poll() is not None:
+            raise RuntimeError(f"the command has ended: {self.end()}")
+
+    def end(self) -> tuple[int, str]:
+        _, err = self.process.communicate(timeout=_PATIENCE_S)
+        return self.process.returncode, err
+
+
+def play(steps: int) -> None:
+    """Plays the whole course, and prints what is seen of it."""
+    switch = Host(None, 0)
+    hosts = [switch]
+    shared = pathlib.Path(tempfile.mkdtemp(prefix="ray-hosts-", dir=_SHARED))
+    command = None
+    try:
+        hosts += [Host(switch, number) for number in (1, 2, 3)]
+        head, second, third = hosts[1:]
+        _start_ray(head, None, {"base": 9})
+        _start_ray(second, head, {"second": 1})
+        _start_ray(third, head, {"field": 9})
+        _say("three hosts", head.run(f"{_python()} -m ray.scripts.scripts status | grep -c node_ || true").strip())
+        # An environment that the other hosts have only if it travels along.
+        head.run(f"mkdir /tmp/work && cp {_ROOT}/tests/program/lab_walk.py /tmp/work")
+        run = shared / "run"
+        command = Command(head, run, _line(run, head, steps))
+        command.wait_for(lambda: command.steps() > 500 and any((run / "checkpoints").glob("[0-9]*")))
+        where = {
+            name: [h.name for h in (head, second, third) if h.node(name)] for name in ("replay", "learner", "actor-0")
+        }
+        _say("nodes", where)
+        assert where == {"replay": ["host1"], "learner": ["host2"], "actor-0": ["host3"]}, where
+
+        _kill(third, "actor-0", command)
+        _kill(second, "learner", command)
+        now = time.monotonic()
+        third.lose()
+        fourth = Host(switch, 4)
+        hosts.append(fourth)
+        _start_ray(fourth, head, {"field": 9})
+        at = command.steps()
+        command.wait_for(lambda: fourth.node("actor-0") is not None and command.steps() > at + 300)
+        _say("host3 lost, its actors at work on host4 after, s", round(time.monotonic() - now, 1))
+        code, err = command.end()
+        _say("exit code", code)
+        print(err)
+        assert code == 0
+        assert "restarts of nodes that had died: 2." in err
+        assert "restarts of the whole program: 1." in err
+        restored = CheckpointStore(run / "checkpoints").restore({})
+        assert restored is not None
+        assert restored.steps >= steps
+        _say("steps", restored.steps)
+        left = {
+            h.name: [p for p in h.processes() if b"cluster.nursery" in _command_of(p)] for h in (head, second, fourth)
+        }
+        assert not any(left.values()), left
+        _say("nothing of the program is left on", ", ".join(left))
+    finally:
+        if command is not None and command.process.poll() is None:
+            os.killpg(command.process.pid, signal.SIGKILL)
+        for host in reversed(hosts):
+            with contextlib.suppress(OSError, RuntimeError):
+                host.lose()
+        shutil.rmtree(shared, ignore_errors=True)
+
+
+def _line(run: pathlib.Path, head: Host, steps: int) -> str:
+    groups = dict.fromkeys(("replay", "coordinator", "evaluator"), "base") | {"learner": "second", "actor": "field"}
+    words = [f"{_python()} -m acme_ext.launch.cli train dqn gym:lab_walk:LabWalk-v0 --actors 2 --steps {steps}"]
+    words += [f"--run-dir {run} --on ray --ray-address {head.address}:{_PORT} --restart 3 --checkpoint-every 1"]
+    words += [
+        "--eval-every 2000 --eval-episodes 5",
+        *(f"--resources {group}={name}:1" for group, name in groups.items()),
+    ]
+    words += [f"--set {name}={value}" for name, value in _FIELDS.items()]
+    return " ".join(words)
+
+
+def _start_ray(host: Host, head: Host | None, resources: dict[str, int]) -> None:
+    where = f"--head --port={_PORT} --include-dashboard=false" if head is None else f"--address={head.address}:{_PORT}"
+    named = ", ".join(f'"{name}": {count}' for name, count in resources.items())
+    host.run(
+        f"RAY_worker_niceness=0 {_python()} -m ray.scripts.scripts start {where} --node-ip-address={host.address} "
+        f"--num-cpus={_CPUS} --num-gpus=0 --resources='{{{named}}}' --object-store-memory=80000000 "
+        "--disable-usage-stats"
+    )
+
+
+def _kill(host: Host, name: str, command: Command) -> None:
+    """Kills a node's process, and waits until another is at work in its stead."""
+    pid, now = host.node(name), time.monotonic()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    command.wait_for(lambda: host.node(name) not in (None, pid))
+    at = command.steps()
+    command.wait_for(lambda: command.steps() > at + 300)
+    _say(f"{name} killed, and the program at work again after, s", round(time.monotonic() - now, 1))
+
+
+def _command_of(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def _python() -> str:
+    return sys.executable
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise RuntimeError("waited in vain")
+        time.sleep(0.05)
+
+
+def _say(what: str, value: object) -> None:
+    print(f"{what}: {value}", flush=True)
+
+
+def _why_not() -> str | None:
+    """Returns why it can't be played here, or None."""
+    if os.geteuid() != 0:
+        return "only root may make hosts"
+    tools = [name for name in ("ip", "unshare", "nsenter", "mount") if shutil.which(name) is None]
+    if tools:
+        return f"there is no {', '.join(tools)}"
+    probe = "ip link add switch type bridge && mount --make-rprivate / && mount -t tmpfs tmpfs /tmp"
+    done = subprocess.run(["unshare", "--net", "--mount", "--uts", "sh", "-c", probe], capture_output=True, text=True)
+    return re.sub(r"\s+", " ", done.stderr).strip() or "no namespaces" if done.returncode else None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="A program on three hosts, of which one is lost.")
+    parser.add_argument("--steps", type=int, default=20_000, metavar="N", help="environment steps (%(default)s)")
+    options = parser.parse_args()
+    if (why := _why_not()) is not None:
+        print(f"skipped: {why}.")
+        return 0
+    play(options.steps)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""What the nodes of a program ask of a cluster, and what is said where it can't be given. Nothing of Ray runs."""
+
+import sys
+
+import pytest
+
+from acme_ext.errors import UsageError
+from acme_ext.launch import distributed, settings
+from acme_ext.launch.cluster import placement
+from acme_ext.launch.program import Topology
+
+
+def test_amounts_from_the_command_line():
+    found = settings.amounts(["learner=GPU:1,CPU:4", "actor=CPU:0.5", "actor=far away:1"])
+    assert found == {"learner": {"GPU": 1.0, "CPU": 4.0}, "actor": {"far away": 1.0}}
+
+
+@pytest.mark.parametrize("text", ["learner=GPU", "learner=GPU:one", "learner=", "learner=1,GPU:"])
+def test_what_is_no_amount_is_refused(text):
+    with pytest.raises(UsageError, match="write learner=GPU:1,CPU:4"):
+        settings.amounts([text])
+
+
+def test_every_node_asks_for_a_cpu_where_nothing_is_said():
+    topology = Topology(actors=3, replay_shards=2, inference="server", resources={"learner": {"GPU": 1, "CPU": 4}})
+    assert list(topology.groups.items()) == [
+        ("replay", 2),
+        ("coordinator", 1),
+        ("learner", 1),
+        ("evaluator", 1),
+        ("inference", 1),
+        ("actor", 3),
+    ]
+    asked = topology.all_resources
+    assert asked["learner"] == {"GPU": 1, "CPU": 4}
+    assert asked["coordinator"] == {"CPU": 0.1}
+    assert all(asked[group] == {"CPU": 1.0} for group in ("replay", "evaluator", "inference", "actor"))
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ({"actors": {"CPU": 1}}, "did you mean 'actor'"),
+        ({"inference": {"CPU": 1}}, "resources are asked for 'inference'"),  # there is no such node
+        ({"actor": {"CPU": 0}}, "actor asks for 0 CPU: it must be above 0"),
+        ({"actor": {"CPU": 1.5}}, "whole if above 1"),
+        ({"actor": {"CPU": float("nan")}}, "it must be above 0"),
+        ({"actor": {"": 1}}, "it must be above 0"),
+        ({"replay": {"GPU": 1}}, "replay asks for a GPU and is not among the accelerated"),
+    ],
+)
+def test_resources_that_can_not_be_asked_for_are_refused(resources, message):
+    with pytest.raises(UsageError, match=message):
+        Topology(resources=resources)
+
+
+def test_a_bundle_is_pinned_by_the_address_and_its_pin_is_no_resource():
+    asked = placement.bundle({"CPU": 1.0}, "10.0.0.1")
+    assert asked == {"CPU": 1.0, "node:10.0.0.1": 0.001}
+    assert placement.total([asked, placement.bundle({"CPU": 0.5, "arm": 1}, None)]) == {"CPU": 1.5, "arm": 1}
+    assert placement.actor_options({"CPU": 0.1, "arm": 2}) == {"num_cpus": 0.1, "num_gpus": 0, "resources": {"arm": 2}}
+
+
+_HOSTS = [
+    ("10.0.0.1", {"CPU": 4.0, "node:10.0.0.1": 1.0}),
+    ("10.0.0.2", {"CPU": 8.0, "GPU": 1.0, "node:10.0.0.2": 1.0}),
+]
+
+
+@pytest.mark.parametrize(
+    ("bundles", "reasons"),
+    [
+        ([{"CPU": 4.0}, {"CPU": 8.0}], []),
+        ([{"CPU": 9.0}], ["a asks for 9 CPU, which no host has"]),
+        (
+            [{"CPU": 1.0, "GPU": 1.0, "node:10.0.0.1": 0.001}],
+            ["a asks for 1 CPU, 1 GPU, which 10.0.0.1, where the run directory is, does not have"],
+        ),
+        ([{"CPU": 1.0, "arm": 1.0}], ["a asks for 1 CPU, 1 arm, which no host has"]),
+        ([{"CPU": 6.0}] * 3, ["there is too little CPU"]),
+        ([{"CPU": 9.0}] * 9, [*(f"{name} asks for 9 CPU, which no host has" for name in "abc"), "and others likewise"]),
+    ],
+)
+def test_what_is_missing_is_said(bundles, reasons):
+    assert placement.missing("abcdefghi"[: len(bundles)], bundles, _HOSTS) == reasons
+
+
+def test_folders_of_modules_in_the_code_that_travels_are_relative(tmp_path, monkeypatch):
+    (tmp_path / "code" / "lib").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    code = tmp_path / "code"
+    given = [str(code), str(code / "lib"), str(tmp_path / "other"), str(tmp_path / "gone")]
+    monkeypatch.setattr(sys, "path", [*given, *sys.path])
+    assert distributed._module_folders(code)[:3] == [".", "lib", str(tmp_path / "other")]
+    assert distributed._module_folders(None)[:3] == given[:3]
+    assert not any("site-packages" in folder for folder in distributed._module_folders(None))
+
+
+def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
+    from acme_ext import launch
+    from acme_ext.builders import DQN
+
+    monkeypatch.setattr(distributed.importlib.util, "find_spec", lambda name: None)
+    experiment = launch.Experiment(DQN(), "gym:CartPole-v1", run_dir=str(tmp_path / "run"))
+    with pytest.raises(UsageError, match=r"acme-ext\[ray\]"):
+        launch.run_program(experiment, Topology(), on="ray")
+    assert not (tmp_path / "run").exists()
