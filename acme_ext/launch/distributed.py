@@ -133,7 +133,7 @@ def _run_on_ray(
             wait_s,
         )
         try:
-            return _under_keeper("cluster.driver", plan, private)
+            return _under_keeper("cluster.driver", plan, private and address is None)
         finally:
             for token in directory.parent.glob(f".{run}-*"):
                 token.unlink(missing_ok=True)

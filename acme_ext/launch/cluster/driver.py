@@ -296,20 +296,19 @@ def main(descriptor: int, keeper: int) -> int:
     with open(descriptor, "rb") as file:
         private, plan = cloudpickle.load(file)
     try:
-        plan = cloudpickle.loads(plan)
-        own = plan.address is None
-        private = private and own and isolation.make_private()
+        private = private and isolation.make_private()  # while there is one thread
         if not processes.tell_when_orphaned(keeper, processes.ORPHANED):
             return 1
         processes.take_in_orphans()
-        if own:
+        plan = cloudpickle.loads(plan)
+        if plan.address is None:
             names = [group for group, count in plan.groups.items() for _ in range(count)]
             connection.start(plan.folder, placement.total(plan.resources[name] for name in names), private=private)
         else:
             connection.connect(plan.address, plan.code, plan.directory)
         signal.signal(processes.ORPHANED, processes.abandon)
         code = Driver(plan).run()
-        if not own:
+        if plan.address is not None:
             import ray
 
             ray.shutdown()  # a Ray of the run's own is the keeper's to end
