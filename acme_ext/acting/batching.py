@@ -3,28 +3,42 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 Request = TypeVar("Request")
 
 _ALIVE_S = 5.0  # without a request before a caller no longer counts as one that another request is awaited from
 
 
-class _Ticket(NamedTuple):
-    caller: Any
-    size: int
-    request: Any
-    arrived: float
-    future: Future
+class _Ticket:
+    """A request in the queue, and the thread that waits for it."""
+
+    def __init__(self, size: int, request: Any):
+        self.size, self.request = size, request
+        self.arrived = time.monotonic()
+        self.answer: Any = None
+        self.error: Exception | None = None
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
+
+    def sleep(self) -> None:
+        """Waits for `wake`, which may have come before."""
+        self._asleep.acquire()
+
+    def wake(self) -> None:
+        self._asleep.release()
 
 
 class Batcher(Generic[Request]):
-    """Runs requests in batches, in a thread of its own, which is the only one that runs them.
+    """Runs the requests of many threads in batches, one batch at a time.
 
     A batch runs when nothing else does and either enough has come (a share of what all callers that are alive have
     between them) or the oldest request has waited long enough. So a caller that dies stalls nobody, and one that is
-    alone waits for nobody. Requests are not split, and of those of one batch no two are of the same caller.
+    alone waits for nobody. Requests are not split.
+
+    There is no thread for it: whoever asks first runs the batch that holds its request, and hands on to the oldest of
+    those who have come meanwhile. A lone caller's request never changes threads, which would cost more than the call
+    of a small network.
 
     Args:
         run: runs a batch; `requests -> answers`, of the same length. What it raises is raised to all callers of the
@@ -37,61 +51,78 @@ class Batcher(Generic[Request]):
     def __init__(
         self, run: Callable[[Sequence[Request]], Sequence[Any]], *, most: int, share: float = 0.5, wait_s: float = 0.0
     ):
-        self._run_batch, self._most, self._share, self._wait_s = run, most, share, wait_s
+        self._run, self._most, self._share, self._wait_s = run, most, share, wait_s
         self._pending: list[_Ticket] = []
         self._seen: dict[Any, tuple[float, int]] = {}  # caller -> (latest request, its size)
+        self._leader: _Ticket | None = None  # whose thread runs a batch, or waits until one is due
         self._changed = threading.Condition()
         self._stopped: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="batcher", daemon=True)
-        self._thread.start()
 
-    def submit(self, caller: Any, size: int, request: Request) -> Future:
-        """Queues a request of a caller, which has none under way; returns the future of its answer."""
-        future: Future = Future()
-        now = time.monotonic()
+    def ask(self, caller: Any, size: int, request: Request) -> Any:
+        """Returns the answer to the request of a caller that has none under way; it takes `size` of a batch."""
+        ticket = _Ticket(size, request)
         with self._changed:
             if self._stopped is not None:
-                future.set_exception(self._stopped)
-                return future
-            self._seen[caller] = (now, size)
-            self._pending.append(_Ticket(caller, size, request, now, future))
-            self._changed.notify()
-        return future
+                raise self._stopped
+            self._seen[caller] = (ticket.arrived, size)
+            self._pending.append(ticket)
+            if self._leader is None:
+                self._leader = ticket
+            else:
+                self._changed.notify_all()  # it may be enough now
+        if self._leader is not ticket:
+            ticket.sleep()
+        if self._leader is ticket:
+            self._lead()
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.answer
 
     def close(self, reason: Exception) -> None:
-        """Ends the thread; whoever waits, or asks later, is raised `reason`."""
+        """Whoever waits, or asks later, is raised `reason`; returns when the batch that runs is done."""
         with self._changed:
             self._stopped = reason
-            pending, self._pending = self._pending, []
-            self._changed.notify()
-        for ticket in pending:
-            ticket.future.set_exception(reason)
-        self._thread.join()
+            for ticket in self._pending:
+                ticket.error = reason
+                if ticket is not self._leader:  # which is awake, or told to be
+                    ticket.wake()
+            self._pending = []
+            self._changed.notify_all()
+            while self._leader is not None:
+                self._changed.wait()
 
-    def _run(self) -> None:
-        while (batch := self._next()) is not None:
-            try:
-                answers = self._run_batch([ticket.request for ticket in batch])
-            except Exception as error:
-                for ticket in batch:
-                    ticket.future.set_exception(error)
-                continue
+    def _lead(self) -> None:
+        """Runs the batch of the oldest request, this thread's own, and hands on."""
+        batch = self._next()
+        if batch:
+            self._run_batch(batch)
+        with self._changed:
+            self._leader = self._pending[0] if self._pending else None
+            if self._leader is not None:
+                self._leader.wake()
+            self._changed.notify_all()
+        for other in batch[1:]:
+            other.wake()
+
+    def _run_batch(self, batch: Sequence[_Ticket]) -> None:
+        try:
+            answers = self._run([ticket.request for ticket in batch])
             for ticket, answer in zip(batch, answers, strict=True):
-                ticket.future.set_result(answer)
+                ticket.answer = answer
+        except Exception as error:
+            for ticket in batch:
+                ticket.error = error
 
-    def _next(self) -> list[_Ticket] | None:
-        """Waits for the next batch and takes it; None once it has been closed."""
+    def _next(self) -> list[_Ticket]:
+        """Waits until a batch is due and takes it; nothing once the batcher is closed."""
         with self._changed:
             while self._stopped is None:
-                if not self._pending:
-                    self._changed.wait()
-                    continue
                 now = time.monotonic()
                 left = self._pending[0].arrived + self._wait_s - now
                 if left <= 0 or sum(ticket.size for ticket in self._pending) >= self._enough(now):
                     return self._take()
                 self._changed.wait(left)
-            return None
+            return []
 
     def _enough(self, now: float) -> float:
         alive = sum(size for seen, size in self._seen.values() if now - seen < _ALIVE_S)

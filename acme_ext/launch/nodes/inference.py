@@ -207,7 +207,7 @@ class InferenceNode:
         first = (newest.step_type == FIRST) | (not goes_on)
         ticks = np.full(count, tick, np.int32)
         request = _Request(seat.slots, keys, seat.ranks, ticks, steps, first, newest)
-        return self._batcher.submit((actor, caller), count, request).result()
+        return self._batcher.ask((actor, caller), count, request)
 
     def _tell(self, seat: _Seat, newest: dm_env.TimeStep, goes_on: bool) -> None:
         """Tells a seat's writer what its latest actions led to; waits while the replay takes no more."""
