@@ -23,8 +23,9 @@ class Noise(NamedTuple):
 
 
 def make_policy(network: hk.Transformed, config: RainbowConfig) -> Policy:
-    """Returns the policy of training: without noisy layers DQN's; with them greedy, by a noise of each environment's
-    own, which is another after `config.noise_period` steps and in each episode.
+    """Returns the policy of training: without noisy layers DQN's; with them greedy but for a share of
+    `config.noisy_epsilon`, by a noise of each environment's own, which is another after `config.noise_period` steps and
+    in each episode.
 
     The network is as of `networks.make_network`.
     """
@@ -43,7 +44,7 @@ def make_policy(network: hk.Transformed, config: RainbowConfig) -> Policy:
         keys = jax.random.wrap_key_data(held, impl=jax.random.key_impl(context.key))
         greedy = dqn.policy_of(
             lambda params, _, observation: q_values(params, keys, observation),
-            lambda context: jnp.float32(0),
+            lambda context: jnp.float32(config.noisy_epsilon),
             with_priority=config.prioritized,
         )
         action, _, extras = greedy.apply(params, context, observation, ())

@@ -37,10 +37,12 @@ class RainbowConfig(DQNConfig):
     noisy: bool = True  # noisy layers in place of epsilon; Fortunato et al. 2018
     noisy_sigma: float = 0.5  # sigma_0; Hessel et al. 2018, table 1
     noise_period: int = 1  # steps that an environment acts by the same noise; Fortunato et al. 2018, section 3.1
+    noisy_epsilon: float = 0.0  # random actions beside the noise; none in Hessel et al. 2018
 
     def __post_init__(self):
         super().__post_init__()
         self._check_positive("num_quantiles", "noisy_sigma", "noise_period")
+        self._check_share("noisy_epsilon")
         if self.distribution not in (known := get_args(Distribution)):
             raise UsageError(f"distribution is {self.distribution!r}: it must be one of {', '.join(known)}.")
         if self.num_atoms < 2:

@@ -102,3 +102,13 @@ def test_an_evaluations_epsilon_is_its_own():
 def test_uniform_replay_is_given_no_priorities():
     policy, params, _ = build(prioritized=False)
     assert act(policy, params, context())[2] == ()
+
+
+def test_some_actions_may_be_random_beside_the_noise():
+    policy, params, network = build(noisy_epsilon=0.4, epsilon_start=0.0, epsilon_end=0.0)
+    params = params._replace(
+        network={k: jax.tree.map(jnp.zeros_like, v) if "deviation" in k else v for k, v in params.network.items()}
+    )
+    best = jnp.argmax(network.apply(params.network, None, OBSERVATION[:1]).q)
+    other = np.mean(act(policy, params, context())[0] != best)
+    assert other == pytest.approx(0.4 * 3 / 4, abs=0.07)  # a random action of the 4 is the best one now and then

@@ -17,6 +17,7 @@ from acme_ext.errors import UsageError
         ({"quantile_kappa": -1.0}, "^quantile_kappa is -1.0: it must not be negative"),
         ({"noisy_sigma": 0.0}, "^noisy_sigma is 0.0: it must be greater than 0"),
         ({"noise_period": 0}, "^noise_period is 0: it must be greater than 0"),
+        ({"noisy_epsilon": 1.5}, r"^noisy_epsilon is 1.5: it must lie in \[0, 1\]"),
         ({"hidden_sizes": ()}, "^hidden_sizes is empty: it must have"),
         ({"target_period": 0}, "^target_period is 0: it must be greater than 0"),  # DQN's own
         ({"epsilon_end": 1.5}, "^epsilon_end is 1.5: it must lie in"),
