@@ -107,6 +107,7 @@ def _run_on_ray(
 ) -> int:
     if importlib.util.find_spec("ray") is None:
         raise UsageError("a program on Ray needs the extra `ray`: pip install 'acme-ext[ray]'.")
+    from acme_ext.launch.cluster import nursery
     from acme_ext.launch.cluster.driver import Plan
 
     directory = experiment.directory.absolute()
@@ -137,6 +138,8 @@ def _run_on_ray(
         finally:
             for token in directory.parent.glob(f".{run}-*"):
                 token.unlink(missing_ok=True)
+            for scratch in nursery.scratch().glob(f"{run}-*"):
+                nursery.clear(scratch)
 
 
 def _code_folder() -> pathlib.Path:

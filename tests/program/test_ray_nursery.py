@@ -31,7 +31,6 @@ def folder(tmp_path, monkeypatch) -> Iterator[pathlib.Path]:
     short.mkdir(mode=0o700, exist_ok=True)
     yield short / "n"
     _until(lambda: not _marked(tmp_path))
-    (short / "n").exists() and (short / "n").rmdir()
     short.rmdir()
 
 
@@ -144,8 +143,7 @@ def test_whichever_process_of_it_is_killed_takes_the_nodes_along(place, tmp_path
     with pytest.raises((EOFError, ConnectionResetError)):
         _drain(connection)
     _until(lambda: not _marked(tmp_path))
-    for file in folder.iterdir():
-        file.unlink()
+    nursery.clear(folder)
 
 
 def test_a_nursery_that_can_not_import_says_why(tmp_path, folder, monkeypatch):
@@ -157,5 +155,4 @@ def test_a_nursery_that_can_not_import_says_why(tmp_path, folder, monkeypatch):
         _receive(connection)
     assert "ImportError: not for this machine" in nursery.why(folder)
     _until(lambda: not _marked(tmp_path))
-    for file in folder.iterdir():
-        file.unlink()
+    nursery.clear(folder)

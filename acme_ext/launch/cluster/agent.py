@@ -5,6 +5,7 @@ import dataclasses
 import os
 import pathlib
 import socket
+import string
 import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
@@ -14,7 +15,6 @@ from acme_ext.launch.cluster import nursery
 from acme_ext.launch.cluster.nursery import Order
 
 _IDLE_S = 5.0  # after which a question for events is answered though there are none
-_SCRATCH = "/tmp/acme-ext-{user}"  # short, for a socket's path is limited
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Agent:
         import ray
 
         host, niceness = ray.get_runtime_context().get_node_id(), _take_back_niceness()
-        scratch = pathlib.Path(_SCRATCH.format(user=os.getuid())) / f"{visit.run}-{host[:8]}"
+        scratch = nursery.scratch() / f"{visit.run}-{host[:8]}"
         self._connection = nursery.connect(scratch, _environment(visit))
         threading.Thread(target=self._listen, args=(self._connection, scratch), daemon=True).start()
         return Place(host, ray.util.get_node_ip_address(), os.path.exists(visit.token), scratch, niceness)
@@ -142,6 +142,9 @@ def _environment(visit: Visit) -> dict[str, str]:
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     environment: dict[str, str | None] = {**os.environ, **visit.environment}
     environment["PYTHONPATH"] = os.pathsep.join([*path, *given])
+    # gRPC, inside Courier and Reverb, takes these as endings of a host's name: a proxy is for no address in numbers.
+    direct = [*string.digits, "localhost", environment.get("no_grpc_proxy") or environment.get("no_proxy")]
+    environment["no_grpc_proxy"] = ",".join(filter(None, direct))
     return {name: value for name, value in environment.items() if value is not None}
 
 

@@ -102,8 +102,7 @@ class Fleet:
         asked = placement.actor_options(self._resources[member.group])
         member.agent = remote.options(scheduling_strategy=where, **asked).remote()
         member.place, member.heard, member.since, member.started = None, 0, time.monotonic(), False
-        # gRPC takes an empty value to mean that there is no proxy, before it looks at the variables of others.
-        environment = {"grpc_proxy": "", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}
+        environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}  # not what Ray says
         token = self._make_token(member.name)
         member.question = member.agent.place.remote(Visit(self._run, self._path, str(token), environment))
 

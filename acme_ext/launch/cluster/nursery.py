@@ -82,6 +82,19 @@ def connect(folder: pathlib.Path, environment: Mapping[str, str]) -> Connection:
     return Connection(client.detach())
 
 
+def scratch() -> pathlib.Path:
+    """Returns where the folders of runs are on a host; a short path, for a socket's is limited."""
+    return pathlib.Path(f"/tmp/acme-ext-{os.getuid()}")
+
+
+def clear(folder: pathlib.Path) -> None:
+    """Removes a run's folder on a host, but for nodes' logs."""
+    for name in ("nursery.sock", "nursery.log", "lock"):
+        (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
 def why(folder: pathlib.Path) -> str:
     """Returns what a nursery printed last."""
     log = folder / "nursery.log"
@@ -312,10 +325,7 @@ def main(descriptor: int, folder: pathlib.Path) -> None:
     _, status = os.waitpid(nursery, 0)
     processes.end_children()
     if status == 0:
-        for name in ("nursery.sock", "nursery.log", "lock"):
-            (folder / name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        folder.rmdir()  # unless it has logs
+        clear(folder)
     os._exit(0)
 
 
