@@ -1,10 +1,11 @@
-"""`python -m benchmarks.inference`: actors that apply the policy, and actors that ask a server, beside the bare policy.
+"""`python -m benchmarks.inference`: actors that apply the policy, and actors that ask a server, beside the bare loop.
 
-Environments cost nothing here, so that all that is seen is acting: the policy, and how it is reached. The limit is the
-compiled policy called in a loop by one process on all environments at once, without any actor.
+The limit is one process that steps all the environments and calls the compiled policy on them, without any actor. With
+`--still` the environments cost nothing, so that all that is seen is acting: the policy, and how it is reached.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -23,6 +24,7 @@ from dm_env import specs as dm_specs
 
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.envs.specs import DISCOUNT, REWARD
+from benchmarks import report
 
 _RESULTS = pathlib.Path(__file__).parent / "results"
 _WAIT_S = 120  # for the processes of a measurement
@@ -31,11 +33,13 @@ _VERSION = 1  # of the parameters, which don't change
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A builder and what it sees."""
+    """A builder and what it acts in."""
 
     name: str
-    shape: tuple[int, ...]
+    environment: str
+    shape: tuple[int, ...]  # of an observation
     dtype: str
+    still: bool = False  # nothing ever happens in the environments, at no cost
 
     def builder(self) -> Any:
         from acme_ext import builders
@@ -47,11 +51,24 @@ class Model:
         impala = builders.IMPALA.for_environment("atari:Pong")
         return dataclasses.replace(impala, config=dataclasses.replace(impala.config, image_torso="deep", lstm_size=256))
 
+    def make(self, num_envs: int, seed: int = 0) -> BatchedEnvironment:
+        """Returns a batch of its environments."""
+        if self.still:
+            return Still(self, num_envs)
+        from acme_ext import envs
+
+        return envs.make(self.environment, num_envs=num_envs, seed=seed)
+
+    @property
+    def factory(self) -> Any:
+        """What an experiment takes for the environment."""
+        return functools.partial(make_still, self) if self.still else self.environment
+
 
 MODELS = {
-    "mlp": Model("mlp", (4,), "float32"),
-    "cnn": Model("cnn", (84, 84, 4), "uint8"),
-    "deep-lstm": Model("deep-lstm", (84, 84, 4), "uint8"),
+    "mlp": Model("mlp", "gym:CartPole-v1", (4,), "float32"),
+    "cnn": Model("cnn", "envpool:Pong-v5", (84, 84, 4), "uint8"),
+    "deep-lstm": Model("deep-lstm", "envpool:Pong-v5", (84, 84, 4), "uint8"),
 }
 """DQN's MLP 64x64, DQN's Nature network, and IMPALA's deep residual network with an LSTM of 256."""
 
@@ -107,7 +124,7 @@ def make_still(model: Model, seed: int, evaluation: bool) -> dm_env.Environment:
 
 
 class Spec(NamedTuple):
-    """The specs of a Still environment; `acme.specs` would do, and imports more."""
+    """The specs of a model's environment; `acme.specs` would do, and imports more."""
 
     observations: Any
     actions: Any
@@ -127,8 +144,8 @@ class Figures(NamedTuple):
 
 
 def spec_of(model: Model) -> Spec:
-    environment = Still(model, 1)
-    return Spec(environment.observation_spec(), environment.action_spec())
+    with contextlib.closing(model.make(1)) as environment:
+        return Spec(environment.observation_spec(), environment.action_spec())
 
 
 def parameters(model: Model) -> Any:
@@ -139,8 +156,8 @@ def parameters(model: Model) -> Any:
     return core.variables(jax.jit(core.init)(jax.random.key(0)))["policy"]
 
 
-def bare(model: Model, num_envs: int, seconds: float) -> float:
-    """Returns the steps per second of the compiled policy in a loop, with nothing around it."""
+def raw_policy(model: Model, num_envs: int) -> Any:
+    """Returns the compiled policy as one would write it by hand, `(tick, timestep) -> action, extras`, NumPy."""
     import jax
     import jax.numpy as jnp
 
@@ -148,18 +165,61 @@ def bare(model: Model, num_envs: int, seconds: float) -> float:
     from acme_ext.utils import compiling
 
     policy, params = model.builder().make_policy(spec_of(model)), parameters(model)
-    apply = compiling.jit(policy.apply, convolutional=compiling.is_convolutional(params))
-    keys, zeros = jax.random.split(jax.random.key(0), num_envs), jnp.zeros(num_envs)
-    context = Context(keys, jnp.int32(0), zeros, zeros)
-    observation, state = Still(model, num_envs).reset().observation, policy.init_state(num_envs)
 
-    def step() -> int:
+    def act(params, keys, tick, reward, observation, state):
+        keys = jax.vmap(jax.random.fold_in, (0, None))(keys, tick)
+        return policy.apply(params, Context(keys, tick, jnp.zeros(num_envs), reward), observation, state)
+
+    apply = compiling.jit(act, threaded=compiling.is_convolutional(params))
+    keys, state = jax.random.split(jax.random.key(0), num_envs), policy.init_state(num_envs)
+
+    def step(tick: int, timestep: dm_env.TimeStep) -> tuple[Any, Any]:
         nonlocal state
-        action, state, extras = apply(params, context, observation, state)
-        jax.device_get((action, extras))
+        action, state, extras = apply(params, keys, np.int32(tick), timestep.reward, timestep.observation, state)
+        return jax.device_get((action, extras))
+
+    return step
+
+
+def bare(model: Model, num_envs: int, seconds: float) -> float:
+    """Returns the environment steps per second of the environments and the compiled policy, one after the other."""
+    policy = raw_policy(model, num_envs)
+    with contextlib.closing(model.make(num_envs)) as environment:
+        timestep, ticks = environment.reset(), itertools.count()
+
+        def step() -> int:
+            nonlocal timestep
+            timestep = environment.step(policy(next(ticks), timestep)[0])
+            return num_envs
+
+        return _rate(step, seconds)
+
+
+def core(model: Model, num_envs: int, seconds: float, rounds: int = 5) -> tuple[float, float]:
+    """Returns the steps per second of `LocalInference` on one timestep, and the median ratio to the raw policy's, with
+    which it takes turns.
+    """
+    import jax
+
+    from acme_ext.acting.inference import LocalInference
+    from acme_ext.acting.variables import VariableClient
+
+    params = parameters(model)
+    source = type("Source", (), {"get_variables": lambda self, names: [params]})()
+    policy = model.builder().make_policy(spec_of(model))
+    inference = LocalInference(policy, VariableClient(source), jax.random.key(0), num_envs)  # type: ignore[arg-type]
+    raw, ticks, timestep = raw_policy(model, num_envs), itertools.count(), Still(model, num_envs).step(None)
+
+    def ours() -> int:
+        inference.step(0, timestep)
         return num_envs
 
-    return _rate(step, seconds)
+    def theirs() -> int:
+        raw(next(ticks), timestep)
+        return num_envs
+
+    pairs = [(_rate(ours, seconds / rounds), _rate(theirs, seconds / rounds)) for _ in range(rounds)]
+    return statistics.median(one for one, _ in pairs), statistics.median(one / other for one, other in pairs)
 
 
 def _rate(step: Any, seconds: float) -> float:
@@ -199,9 +259,7 @@ def _serve(model: Model, actors: int, num_envs: int, callers: int, pipe: Any) ->
     from acme_ext.launch.experiment import Experiment
     from acme_ext.launch.nodes.inference import InferenceNode
 
-    experiment = Experiment(
-        model.builder(), functools.partial(make_still, model), steps=1, num_envs=num_envs, run_dir=os.devnull
-    )
+    experiment = Experiment(model.builder(), model.factory, steps=1, num_envs=num_envs, run_dir=os.devnull)
     world = _World(parameters(model))
     node = InferenceNode(experiment, actors, [None], world, world, callers=callers, experience=True)
     compiled = node.compilations()
@@ -259,7 +317,8 @@ def _act(model: Model, index: int, num_envs: int, callers: int, address: str | N
             clients.append(courier.Client(address))  # which is shut down when nobody holds it
             act = functools.partial(clients[-1].futures.act, index, caller, 0)
             inference = RemoteInference(act, with_state=False)
-        loops.append(EnvironmentLoop(Still(model, len(mine)), Actor(Timed(inference), num_envs=len(mine))))  # type: ignore[arg-type]
+        environment = model.make(len(mine), seed=1 + index * callers + caller)
+        loops.append(EnvironmentLoop(environment, Actor(Timed(inference), num_envs=len(mine))))  # type: ignore[arg-type]
     for loop in loops:
         for _ in range(3):
             loop.step()
@@ -333,20 +392,37 @@ def _receive(pipe: Any) -> Any:
     return pipe.recv()  # EOFError if it has died
 
 
-def page(rows: Sequence[str], command: str) -> str:
+def page(cores: Sequence[str], rows: Sequence[str], still: bool, command: str) -> str:
     """Returns the results as markdown."""
+    environments = (
+        "Environments that cost nothing" if still else "CartPole with the MLP, EnvPool's Pong with the others"
+    )
     lines = [
         "# Central inference beside local inference",
         "",
-        f"Environments that cost nothing, on {os.cpu_count()} cores, everything in processes of its own: `{command}`.",
-        "The bare policy is one compiled call after the other on all the environments at once, in one process.",
-        "Latency is of one request for the actions of an actor's environments (with a server: of half of them, while",
-        "the other half steps). CPU is that of the actors' processes alone.",
+        f"{environments}, on {os.cpu_count()} cores: `{command}`.",
         "",
-        "| model | environments of an actor | actors | inference | steps/s | of the bare policy | fill | p50 ms "
-        "| p99 ms | actor CPU s for 1,000 steps | compiled while serving |",
-        "|---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|",
+        "## The core alone",
+        "",
+        "`LocalInference`, which every local actor calls, and the raw policy: its compiled function as one would write",
+        "it by hand, called in a loop. They take turns in short rounds.",
+        "",
+        "| model | environments | steps/s | of the raw policy |",
+        "|---|--:|--:|--:|",
+        *cores,
+        "",
+        "## Actors",
+        "",
+        "Each in a process of its own. The bare loop is one process that steps all the environments and calls the raw",
+        "policy, one after the other. Latency is of one request for the actions of an actor's environments (with a",
+        "server: of half of them, while the other half steps). CPU is that of the actors' processes alone.",
+        "",
+        "| model | environments of an actor | actors | inference | steps/s | of the bare loop | of local | fill "
+        "| p50 ms | p99 ms | actor CPU s for 1,000 steps | compiled while serving |",
+        "|---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|",
         *rows,
+        "",
+        ", ".join(f"{name} {value}" for name, value in report.machine().items()) + ".",
         "",
     ]
     return "\n".join(lines)
@@ -359,27 +435,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--envs", type=int, nargs="+", default=[1, 8, 32], metavar="N", help="of an actor")
     parser.add_argument("--actors", type=int, nargs="+", default=[1, 2, 4], metavar="N")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement (%(default)s)")
+    parser.add_argument("--still", action="store_true", help="environments that cost nothing")
     parser.add_argument("--out", type=pathlib.Path, default=_RESULTS, metavar="DIR")
     options = parser.parse_args(arguments)
-    rows = []
-    for name, num_envs, actors in itertools.product(options.models, options.envs, options.actors):
-        model = MODELS[name]
-        # Before and after: a shared machine is fast in one minute and slow in the next.
-        limits = [bare(model, num_envs * actors, options.seconds / 2)]
-        found = {kind: measure(model, num_envs, actors, kind, options.seconds) for kind in ("actor", "server")}
-        limits.append(bare(model, num_envs * actors, options.seconds / 2))
-        limit = statistics.mean(limits)
-        rows.append(f"| {name} | {num_envs} | {actors} | bare policy | {limit:,.0f} | 1 | | | | | |")
-        for kind, f in found.items():
-            fill, compiled = (f"{f.fill:.2f}", f"{f.compilations}") if kind == "server" else ("", "")
-            rows.append(
-                f"| {name} | {num_envs} | {actors} | {kind} | {f.rate:,.0f} | {f.rate / limit:.2f} | {fill} | "
-                f"{f.p50_ms:.2f} | {f.p99_ms:.2f} | {f.cpu_s:.3f} | {compiled} |"
-            )
-        print("\n".join(rows[-3:]), flush=True)
-    command = f"python -m benchmarks.inference --seconds {options.seconds:g}"
+    cores, rows = [], []
+    for name in options.models:
+        model = dataclasses.replace(MODELS[name], still=options.still)
+        for num_envs in options.envs:
+            rate, ratio = core(model, num_envs, options.seconds)
+            cores.append(f"| {name} | {num_envs} | {rate:,.0f} | {ratio:.2f} |")
+            print(cores[-1], flush=True)
+        for num_envs, actors in itertools.product(options.envs, options.actors):
+            # Before and after: a shared machine is fast in one minute and slow in the next.
+            limits = [bare(model, num_envs * actors, options.seconds / 2)]
+            found = {kind: measure(model, num_envs, actors, kind, options.seconds) for kind in ("actor", "server")}
+            limits.append(bare(model, num_envs * actors, options.seconds / 2))
+            limit, local = statistics.mean(limits), found["actor"].rate
+            rows.append(f"| {name} | {num_envs} | {actors} | bare loop | {limit:,.0f} | 1 | | | | | | |")
+            for kind, f in found.items():
+                extra = ("", "", "") if kind == "actor" else (f"{f.rate / local:.2f}", f"{f.fill:.2f}", f.compilations)
+                rows.append(
+                    f"| {name} | {num_envs} | {actors} | {kind} | {f.rate:,.0f} | {f.rate / limit:.2f} | {extra[0]} | "
+                    f"{extra[1]} | {f.p50_ms:.2f} | {f.p99_ms:.2f} | {f.cpu_s:.3f} | {extra[2]} |"
+                )
+            print("\n".join(rows[-3:]), flush=True)
+    command = f"python -m benchmarks.inference{' --still' * options.still} --seconds {options.seconds:g}"
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "inference.md").write_text(page(rows, command))
+    name = "inference-still.md" if options.still else "inference.md"
+    (options.out / name).write_text(page(cores, rows, options.still, command))
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ class InferenceCore:
 
     @staticmethod
     def _compile(function: Callable, params: Params, **options: Any) -> Callable:
-        return compiling.jit(function, convolutional=compiling.is_convolutional(params), **options)
+        return compiling.jit(function, threaded=compiling.is_convolutional(params), **options)
 
 
 class LocalInference:

@@ -77,7 +77,7 @@ class Learner(acme.core.Learner):
         # The first SGD step of this learner whose loss or gradient was not finite; -1: none. Kept on the device.
         self._bad_step: Array = jax.device_put(jnp.full((), -1, jnp.int32), self._replicated or self._sharded)
         self._metrics: dict[str, Array] = {}
-        self._update = compiling.jit(self._make_update())
+        self._update = compiling.jit(self._make_update(), threaded=compiling.is_wide(state, batch_size))
         self.steps = 0
         """SGD steps taken, those before a resume included."""
         self.calls = 0

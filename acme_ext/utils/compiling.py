@@ -15,7 +15,7 @@ if "xla_disable_hlo_passes" not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_disable_hlo_passes=onednn-contraction-rewriter"
 
 
-def jit(function: Callable, *, convolutional: bool = False, **options: Any) -> Callable:
+def jit(function: Callable, *, threaded: bool = False, **options: Any) -> Callable:
     """Returns `jax.jit(function, **options)`, on the CPU with the runtime that suits small networks and loops.
 
     XLA's newer CPU runtime hands every operation to a pool of threads, which costs small networks half of their speed
@@ -25,10 +25,10 @@ def jit(function: Callable, *, convolutional: bool = False, **options: Any) -> C
 
     Args:
         function: to compile.
-        convolutional: keeps the newer runtime: it is the faster one for convolutions on a few images.
+        threaded: keeps the newer runtime. It is the faster one for convolutions on a few images, and for wide layers.
         options: of `jax.jit`.
     """
-    if convolutional or not _has_old_cpu_runtime():
+    if threaded or not _has_old_cpu_runtime():
         return jax.jit(function, **options)
     return jax.jit(function, compiler_options=_OLD_CPU_RUNTIME, **options)
 
@@ -37,6 +37,21 @@ def is_convolutional(params: Any) -> bool:
     """Whether a nest of parameters holds kernels of convolutions."""
     return any(jnp.ndim(leaf) >= 4 for leaf in jax.tree.leaves(params))
 
+
+def is_wide(state: Any, batch_size: int) -> bool:
+    """Whether the SGD steps of a learner's state are so large, and so much in its matrices, that they are `threaded`.
+
+    Measured on 2 cores, old against new runtime, steps/s: SAC, 58M matrix entries times batch, 209 against 411; Rainbow
+    on MinAtar, 39M, 72 against 105; Rainbow on CartPole, 28M, 244 against 173.
+    """
+    leaves = jax.tree.leaves(state)
+    matrices = sum(leaf.size for leaf in leaves if jnp.ndim(leaf) == 2)
+    kernels = sum(leaf.size for leaf in leaves if jnp.ndim(leaf) >= 4)
+    return matrices * batch_size > _WIDE and kernels < _LARGE_KERNELS
+
+
+_WIDE = 32_000_000
+_LARGE_KERNELS = 10_000  # MinAtar's networks have about 1,000, the Nature network 78,000
 
 _OLD_CPU_RUNTIME = {"xla_cpu_use_thunk_runtime": False}
 

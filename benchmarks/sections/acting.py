@@ -163,7 +163,7 @@ def bare_policy(builder: Builder, spec: EnvironmentSpec, params: Any, num_envs: 
     policy = builder.make_policy(spec)
     apply = compiling.jit(
         lambda params, context, observation: policy.apply(params, context, observation, ())[0],
-        convolutional=compiling.is_convolutional(params),
+        threaded=compiling.is_convolutional(params),
     )
     keys, zeros = jax.random.split(jax.random.key(0), num_envs), np.zeros(num_envs, np.float32)
     context = Context(keys, jnp.zeros((), jnp.int32), rank=zeros, reward=zeros)
