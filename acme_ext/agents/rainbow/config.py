@@ -92,5 +92,7 @@ MINATAR = RainbowConfig(
     v_max=10.0,
     epsilon_end=0.1,  # the DQN of Young and Tian 2019
     epsilon_decay_steps=100_000,  # the DQN of Young and Tian 2019
+    noisy_sigma=0.1,
+    noisy_epsilon=0.1,  # as without noise: in games this small the noise dies out, and all episodes become the same
 )
 """For MinAtar on a CPU, with a fourth of the updates of Young and Tian 2019."""
