@@ -127,7 +127,7 @@ def train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: b
         for part in range(1, setting.parts + 1):
             budget = dataclasses.replace(experiment, steps=max(1, experiment.steps * part // setting.parts))
             if setting.actors:
-                topology = launch.Topology(setting.actors, inference=setting.inference)
+                topology = launch.Topology(setting.actors, inference=setting.inference, experience=setting.experience)
                 result = launch.run_program(budget, topology, fresh=fresh and part == 1, on=setting.on)
             else:
                 result = launch.run(budget, fresh=fresh and part == 1, quiet=quiet)

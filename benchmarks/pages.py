@@ -24,7 +24,9 @@ class Result:
 
     @property
     def world(self) -> str:
-        return f"{self.setting.actors} actor processes" if self.setting.actors else "one process"
+        if not self.setting.actors:
+            return "one process"
+        return f"{self.setting.actors} actor processes{self.setting.arrangement}"
 
     @property
     def bar(self) -> str:

@@ -28,6 +28,7 @@ class Setting:
     actors: int = 0  # of a program; 0: all in one process
     on: Literal["processes", "ray"] = "processes"  # where the program's nodes run
     inference: Literal["actor", "server"] = "actor"  # where the program applies the policy
+    experience: Literal["actor", "server"] = "actor"  # who writes its experience
     parts: int = 1  # the budget is reached in so many runs, each of which resumes the one before
     environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the family's own
 
@@ -49,13 +50,19 @@ class Setting:
     def __str__(self) -> str:
         parts = f", in {self.parts} parts, each resuming the one before" if self.parts > 1 else ""
         changed = "".join(f", {name}={value}" for name, value in {**self.config, **self.environment_options}.items())
-        actors = f" for each of {self.actors} actors, as a program" if self.actors else ""
-        actors += " on Ray" if self.on == "ray" else ""
-        actors += " with an inference server" if self.inference == "server" else ""
+        actors = f" for each of {self.actors} actors, as a program{self.arrangement}" if self.actors else ""
         return (
             f"{self.agent} on {self.environment}, {self.steps:,} environment steps, num_envs={self.num_envs}"
             f"{actors}{changed}{parts}"
         )
+
+    @property
+    def arrangement(self) -> str:
+        """In words, where a program runs and what its inference server does, where that isn't as usual."""
+        on = " on Ray" if self.on == "ray" else ""
+        if self.inference == "actor":
+            return on
+        return f"{on} with an inference server{' that writes the experience' * (self.experience == 'server')}"
 
 
 SETTINGS: dict[str, Setting] = {
@@ -67,7 +74,9 @@ SETTINGS: dict[str, Setting] = {
     "impala-catch-ray-server": Setting(
         "impala", "bsuite:catch/0", 40_000, 2, "mean", 0.9, actors=4, on="ray", inference="server"
     ),
+    "dqn-cartpole-server": Setting("dqn", "gym:CartPole-v1", 100_000, 2, "median", 475.0, actors=4, inference="server"),
     "dqn-catch": Setting("dqn", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
+    "dqn-catch-server": Setting("dqn", "bsuite:catch/0", 40_000, 2, "mean", 0.9, actors=4, inference="server"),
     "apex-cartpole": Setting("apex", "gym:CartPole-v1", 100_000, 2, "median", 475.0, actors=4),
     "apex-catch": Setting("apex", "bsuite:catch/0", 40_000, 2, "mean", 0.9, actors=4),
     "rainbow-cartpole": Setting("rainbow", "gym:CartPole-v1", 100_000, 8, "median", 475.0),
@@ -148,6 +157,23 @@ SETTINGS: dict[str, Setting] = {
     "ppo-balance": Setting("ppo", "dmc:cartpole/balance", 200_000, 8, "median", 900.0, 20_000, 10),
     "impala-cartpole": Setting("impala", "gym:CartPole-v1", 500_000, 8, "median", 475.0, 25_000),
     "impala-catch": Setting("impala", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
+    "impala-cartpole-program": Setting("impala", "gym:CartPole-v1", 500_000, 2, "median", 475.0, 25_000, actors=4),
+    "impala-cartpole-server": Setting(
+        "impala",
+        "gym:CartPole-v1",
+        500_000,
+        2,
+        "median",
+        475.0,
+        25_000,
+        actors=4,
+        inference="server",
+        experience="server",
+    ),
+    "impala-catch-program": Setting("impala", "bsuite:catch/0", 40_000, 2, "mean", 0.9, actors=4),
+    "impala-catch-server": Setting(
+        "impala", "bsuite:catch/0", 40_000, 2, "mean", 0.9, actors=4, inference="server", experience="server"
+    ),
     "impala-memory": Setting(
         "impala", "bsuite:memory_len/10", 100_000, 8, "mean", 0.9, 10_000, 100, config={"lstm_size": "32"}
     ),
