@@ -4,6 +4,7 @@ import importlib
 import os
 import signal
 import sys
+import traceback
 from types import FrameType
 
 from acme_ext.launch import processes
@@ -24,6 +25,8 @@ def main(entry: str, descriptor: int, launcher: int) -> int:
         code = 1
         try:
             code = importlib.import_module(f"acme_ext.launch.{entry}").main(descriptor, keeper)
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()

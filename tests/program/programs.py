@@ -36,6 +36,8 @@ class Running:
 
     def __init__(self, line: list[str], run: Path, **variables: str):
         self.run, self.mark = run, uuid.uuid4().hex
+        # Ray starts a dozen processes, of which each imports it.
+        self._patience_s = 3 * PATIENCE_S if "ray" in line else PATIENCE_S
         self._opened: set[int] = set()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), MARK: self.mark}
         self.process = subprocess.Popen(
@@ -106,7 +108,7 @@ class Running:
         return int(max(rows(self.run, "actor"), default=0))
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self._patience_s
         while not condition():
             assert self.process.poll() is None, self.process.communicate()
             assert time.monotonic() < deadline
@@ -118,7 +120,7 @@ class Running:
 
     def end(self) -> tuple[int, str, str]:
         """Waits for the end and checks that nothing is left; returns the exit code, stdout and stderr."""
-        out, err = self.process.communicate(timeout=PATIENCE_S)
+        out, err = self.process.communicate(timeout=self._patience_s)
         deadline = time.monotonic() + 2  # what dies with a killed parent takes a moment
         while (left := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.02)

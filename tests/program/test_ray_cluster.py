@@ -11,25 +11,32 @@ from pathlib import Path
 import pytest
 from programs import rows, saved, state
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra `ray`")
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra `ray`"),
+    pytest.mark.timeout(900),
+]
 
 # The cluster lives in a process of its own, since Ray takes hold of the one that it is in. It reads a line for each
 # thing to do, and answers each.
 _CLUSTER = """
-import os, sys
-import ray
+import pathlib, sys
 from ray.cluster_utils import Cluster
 
 cluster = Cluster()
 options = dict(num_gpus=0, object_store_memory=80 * 2**20)
 head = cluster.add_node(num_cpus=4, resources={"base": 9}, include_dashboard=False, **options)
-hosts = {}
+# Addresses of their own, and a driver that takes the head's for its own: each host writes its address to the same file.
+hosts, addresses = {}, (f"127.0.0.{number}" for number in range(2, 255))
+file = pathlib.Path(head.get_session_dir_path()) / "node_ip_address.json"
+address_of_head = file.read_text()
 print(cluster.address, flush=True)
 for line in sys.stdin:
     what, name = line.split()
     if what == "add":
-        hosts[name] = cluster.add_node(num_cpus=4, resources={"field": 9}, **options)
+        address = next(addresses)
+        hosts[name] = cluster.add_node(num_cpus=4, resources={"field": 9}, node_ip_address=address, **options)
         cluster.wait_for_nodes()
+        file.write_text(address_of_head)
     else:
         cluster.remove_node(hosts.pop(name), allow_graceful=False)
     print("done", flush=True)

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from programs import rows, saved, state
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra `ray`")
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra `ray`"),
+    pytest.mark.timeout(900),
+]
 
 _FOR_EVER = 10**7
 _RAY = ("--on", "ray")

@@ -3,6 +3,7 @@
 import logging
 import os
 import pathlib
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ _SETTINGS = {
     "RAY_memory_monitor_refresh_ms": "0",  # it would end agents, which hold nothing, for what nodes hold
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+_KNOCK_S = 5.0
 _STORE_BYTES = 80 * 2**20  # for objects in Ray, the least that it allows: data does not go by it
 
 
@@ -50,10 +52,13 @@ def connect(address: str, code: pathlib.Path, run_directory: pathlib.Path) -> No
     Raises:
         UsageError: there is no such cluster, or this can't be a part of it; the message says why.
     """
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "2")  # of 36 s; Ray would make 20
     import ray
 
     if "://" in address:
         raise UsageError(f"the program must be started on a host of the cluster, not by way of {address!r}.")
+    if address != "auto":
+        _knock(address)
     excluded = list(_EXCLUDED)
     if run_directory.is_relative_to(code):
         excluded.append(f"/{run_directory.relative_to(code)}/")
@@ -66,12 +71,25 @@ def connect(address: str, code: pathlib.Path, run_directory: pathlib.Path) -> No
             logging_level=logging.ERROR,
         )
     except ConnectionError as error:
-        raise UsageError(
-            f"no Ray cluster answers at {address!r} ({_first_line(error)}): start one with `ray start --head`, or give "
-            "no address for a Ray of the run's own."
-        ) from error
+        raise _nobody(address, error) from error
     except (RuntimeError, ValueError) as error:
         raise UsageError(f"the cluster at {address!r} can't be joined from here: {_first_line(error)}") from error
+
+
+def _knock(address: str) -> None:
+    """Raises UsageError if nobody listens at an address, for which Ray would try for a minute."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()
+    except (OSError, ValueError) as error:
+        raise _nobody(address, error) from error
+
+
+def _nobody(address: str, error: Exception) -> UsageError:
+    return UsageError(
+        f"no Ray cluster answers at {address!r} ({_first_line(error)}): start one with `ray start --head`, or give no "
+        "address for a Ray of the run's own."
+    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -307,10 +307,13 @@ def main(descriptor: int, keeper: int) -> int:
         else:
             connection.connect(plan.address, plan.code, plan.directory)
         signal.signal(processes.ORPHANED, processes.abandon)
-        code = Driver(plan).run()
-        if plan.address is not None:
-            import ray
+        import ray
 
+        try:
+            code = Driver(plan).run()
+        except ray.exceptions.RayError as error:
+            raise RunError(f"Ray failed: {error}") from error
+        if plan.address is not None:
             ray.shutdown()  # a Ray of the run's own is the keeper's to end
         return code
     except (UsageError, RunError) as error:

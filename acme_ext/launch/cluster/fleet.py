@@ -123,7 +123,9 @@ class Fleet:
                 f"{member.name} was placed on {place.ip}, where {self._directory} is not the same folder as here: "
                 "choose a run directory that all hosts share."
             )
-        if place.niceness > 0 and all(other.place is None or other.place.host != place.host for other in self.members):
+        if place.niceness > os.nice(0) and all(
+            other.place is None or other.place.host != place.host for other in self.members
+        ):
             self._say(
                 f"nodes run at niceness {place.niceness} on {place.ip}: start Ray with RAY_worker_niceness=0 there."
             )
@@ -243,6 +245,8 @@ class Fleet:
             member.question = None
             try:
                 answer = ray.get(question)
+            except OSError as error:
+                raise RunError(f"the connection to Ray is lost ({error}).") from error
             except ray.exceptions.ActorUnavailableError:
                 if member.place is None:
                     yield member, ("lost", ".")
