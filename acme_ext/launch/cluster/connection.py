@@ -59,7 +59,7 @@ def connect(address: str, code: pathlib.Path, run_directory: pathlib.Path) -> No
         raise UsageError(f"the program must be started on a host of the cluster, not by way of {address!r}.")
     if address != "auto":
         _knock(address)
-    excluded = list(_EXCLUDED)
+    excluded: list[str] = list(_EXCLUDED)
     if run_directory.is_relative_to(code):
         excluded.append(f"/{run_directory.relative_to(code)}/")
     try:

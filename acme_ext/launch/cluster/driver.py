@@ -291,6 +291,7 @@ def main(descriptor: int, keeper: int) -> int:
 
     # The terminal's signals, and those to everybody, are for the launcher, which passes them on; Ray has none of them.
     os.setpgid(0, 0)
+    os.dup2(2, 1)  # what Ray prints is no result
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     processes.end_at_a_wish()
     with open(descriptor, "rb") as file:
@@ -308,10 +309,11 @@ def main(descriptor: int, keeper: int) -> int:
             connection.connect(plan.address, plan.code, plan.directory)
         signal.signal(processes.ORPHANED, processes.abandon)
         import ray
+        from ray.exceptions import RayError
 
         try:
             code = Driver(plan).run()
-        except ray.exceptions.RayError as error:
+        except RayError as error:
             raise RunError(f"Ray failed: {error}") from error
         if plan.address is not None:
             ray.shutdown()  # a Ray of the run's own is the keeper's to end

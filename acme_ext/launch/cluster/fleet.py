@@ -96,11 +96,12 @@ class Fleet:
         import ray
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+        agent: Any = ray.remote(Agent)
         where = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=member.bundle)
         # Orders are taken in their order, by one thread; another has the question for events.
-        remote = ray.remote(concurrency_groups={"events": 1}, max_restarts=0)(Agent)
+        options = {"concurrency_groups": {"events": 1}, "max_restarts": 0, "scheduling_strategy": where}
         asked = placement.actor_options(self._resources[member.group])
-        member.agent = remote.options(scheduling_strategy=where, **asked).remote()
+        member.agent = agent.options(**options, **asked).remote()
         member.place, member.heard, member.since, member.started = None, 0, time.monotonic(), False
         environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}  # not what Ray says
         token = self._make_token(member.name)
@@ -109,8 +110,9 @@ class Fleet:
     def give_up(self, member: Member) -> None:
         """Lets go of an agent, if there is still one; its node ends with it."""
         import ray
+        from ray.exceptions import RayError
 
-        with contextlib.suppress(ray.exceptions.RayError):
+        with contextlib.suppress(RayError):
             ray.kill(member.agent)
         member.agent = member.question = None
         member.runs = False
@@ -134,6 +136,7 @@ class Fleet:
     def _is_shared(self) -> bool:
         """Whether every host sees the run directory of this one."""
         import ray
+        from ray.exceptions import RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = ray.get_runtime_context().get_node_id()
@@ -148,7 +151,7 @@ class Fleet:
         ]
         try:
             return all(ray.get(answers, timeout=ANSWER_S))
-        except ray.exceptions.RayError:
+        except RayError:
             return False
         finally:
             self._drop_token("driver")
@@ -173,6 +176,7 @@ class Fleet:
     def bind(self, program: Any) -> None:
         """Gives a program's nodes to the agents, and addresses, with ports that the agents have reserved."""
         import ray
+        from ray.exceptions import RayError
 
         launched = [(group, node) for group, nodes in program.groups.items() for node in nodes]
         assert [group for group, _ in launched] == [member.group for member in self.members]
@@ -182,7 +186,7 @@ class Fleet:
         questions = [member.agent.reserve.remote(len(member.node.addresses)) for member in dialled]
         try:
             answers = ray.get(questions, timeout=ANSWER_S)
-        except ray.exceptions.RayError as error:
+        except RayError as error:
             raise RunError(f"a host was lost while the program was started ({type(error).__name__}).") from error
         found = {
             id(member.node): [f"{member.place.ip}:{port}" for port in ports]
@@ -229,6 +233,7 @@ class Fleet:
         `("arrived",)` and `("lost", why)` of their own.
         """
         import ray
+        from ray.exceptions import ActorUnavailableError, RayError
 
         asking = [member for member in self.members if member.agent is not None]
         for member in asking:
@@ -247,11 +252,11 @@ class Fleet:
                 answer = ray.get(question)
             except OSError as error:
                 raise RunError(f"the connection to Ray is lost ({error}).") from error
-            except ray.exceptions.ActorUnavailableError:
+            except ActorUnavailableError:
                 if member.place is None:
                     yield member, ("lost", ".")
                 continue  # it is asked again
-            except ray.exceptions.RayError as error:
+            except RayError as error:
                 first = str(error).strip().split("\n")[0]
                 yield member, ("lost", f": {first}")
                 continue

@@ -157,8 +157,7 @@ class Nursery:
         alone_since = time.monotonic()
         while self._connections or time.monotonic() - alone_since < _LONELY_S:
             terminals = {child.terminal: child for child in self._children.values() if child.terminal >= 0}
-            # multiprocessing's types know of connections and sockets only, its `wait` of descriptors too.
-            ready: list = wait([self._server, *self._connections, *terminals], _LOOK_S)  # type: ignore[list-item]
+            ready: list = wait([self._server, *self._connections, *terminals], _LOOK_S)
             for source in ready:
                 if source is self._server:
                     self._connections.append(Connection(self._server.accept()[0].detach()))
