@@ -96,12 +96,11 @@ class Fleet:
         import ray
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        agent: Any = ray.remote(Agent)
         where = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=member.bundle)
         # Orders are taken in their order, by one thread; another has the question for events.
-        options = {"concurrency_groups": {"events": 1}, "max_restarts": 0, "scheduling_strategy": where}
+        lasting: dict[str, Any] = {"concurrency_groups": {"events": 1}, "max_restarts": 0}
         asked = placement.actor_options(self._resources[member.group])
-        member.agent = agent.options(**options, **asked).remote()
+        member.agent = ray.remote(**lasting)(Agent).options(scheduling_strategy=where, **asked).remote()
         member.place, member.heard, member.since, member.started = None, 0, time.monotonic(), False
         environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}  # not what Ray says
         token = self._make_token(member.name)
