@@ -130,12 +130,13 @@ def write(
     page = out.with_suffix(".md")
     (seeds,) = {len(of_seeds) for of_seeds in found.values()}
     (steps,) = {e.steps for of_seeds in experiments.values() for e in of_seeds}
+    parts = ", all of it and without each of its six parts" if set(found) == set(VARIANTS) else ""
+    command = "python -m benchmarks.ablation" + ("" if parts else f" --variants {' '.join(found)}")
     lines = [
         f"# {out.name}",
         "",
-        f"Rainbow on `minatar:{game}`, all of it and without each of its six parts, and DQN with the same numbers "
-        f"otherwise: {steps:,} frames, {seeds} {'seed' if seeds == 1 else 'seeds'}. Made by "
-        "`python -m benchmarks.ablation`.",
+        f"Rainbow on `minatar:{game}`{parts}, and DQN with the same numbers "
+        f"otherwise: {steps:,} frames, {seeds} {'seed' if seeds == 1 else 'seeds'}. Made by `{command}`.",
         "",
         "The final return is the mean of a seed's last evaluation, greedy and without noise, on environments and seeds "
         "of its own; the return on the way is the mean of its evaluations until then.",
