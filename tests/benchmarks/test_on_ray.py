@@ -1,4 +1,4 @@
-"""What a program on Ray costs beside one on processes: the table; and the hosts that are played, where they can't be."""
+"""What a program on Ray costs beside one on processes, as a table; and hosts are not played where they can not be."""
 
 from benchmarks import on_ray, ray_hosts
 from benchmarks.sections.program import Outcome
