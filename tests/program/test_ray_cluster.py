@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from programs import rows, saved, state
 
@@ -127,3 +128,18 @@ def test_a_program_that_does_not_fit_says_what_is_missing(tmp_path, train, clust
     assert "the program does not fit on the cluster, and nothing was started: there is too little CPU" in err
     assert "asked for are 11.1 CPU; there are 4 CPU, and of these free 4 CPU" in err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_killed_command_leaves_nothing_on_any_host(tmp_path, train, cluster):
+    cluster.do("add one")
+    run = tmp_path / "run"
+    program = train(run, 10**7, "--on", "ray", "--ray-address", cluster.address, "--resources", "actor=field:1")
+    program.wait_for(lambda: program.steps() > 100)
+    names = ("replay", "coordinator", "learner", "evaluator", "actor-0", "actor-1")
+    nodes = [program.node_of_host(name) for name in names]
+    above = {process for node in nodes for process in node.parents() if "nursery" in " ".join(process.cmdline())}
+    assert len(above) >= 4  # on each host the nursery, and what watches it
+    program.process.kill()
+    program.end()
+    _, alive = psutil.wait_procs([*nodes, *above], timeout=30)
+    assert alive == []
