@@ -27,6 +27,7 @@ PARTS = set(FLOOR_OF)
 # What may be imported in which parts only. The last ones import TensorFlow: 7 s and 420 MB for every process.
 ONLY_IN = {
     "launchpad": {"launch"},
+    "ray": {"launch"},
     "reverb": {"replay", "launch"},
     "acme.adders": {"replay"},
     "acme.datasets": {"replay"},
@@ -54,7 +55,7 @@ PORTABLE = ("agents", "ops", "networks")
 NOT_PORTABLE = ("reverb", "tensorflow", "launchpad", "acme", "rlax", "distrax", "tensorflow_probability")
 
 # What answers at once, so that `acme-ext --help` does.
-HEAVY = {"jax", "haiku", "optax", "tensorflow", "reverb", "launchpad", "acme", "matplotlib", "gymnasium"}
+HEAVY = {"jax", "haiku", "optax", "tensorflow", "reverb", "launchpad", "acme", "matplotlib", "gymnasium", "ray"}
 LIGHT_MODULES = {"acme_ext.launch.cli", "acme_ext.launch.doctor"}
 
 
@@ -111,6 +112,16 @@ def violations(modules: Mapping[str, tuple[str, bool]], parents: Mapping[str, se
             if part == target == "agents" and other not in {agent, *parents.get(agent, ())}:
                 found.append(f"{module} imports {name}, and {other} is no declared parent of {agent}")
     return found
+
+
+def test_ray_is_imported_where_programs_run_on_it_and_nowhere_else():
+    found = {
+        module
+        for module, (source, is_package) in sources().items()
+        if any(within(name, "ray") for name in imports_in(source, module, is_package))
+    }
+    assert found
+    assert all(within(module, "acme_ext.launch.cluster") for module in found)
 
 
 def test_imports_go_down_only():
