@@ -17,7 +17,7 @@ from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.launch.evaluation import Evaluator, Score
 from acme_ext.launch.experiment import Experiment, check
 from acme_ext.launch.interrupt import Interrupt, graceful
-from acme_ext.launch.meter import SampleMeter
+from acme_ext.launch.meter import LostBatchError, Patience, SampleMeter
 from acme_ext.launch.store import RunStore, hold, prepare, replay_folder
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils.native import native_stderr
@@ -100,7 +100,8 @@ class _Run:
 
         replay = builder.make_replay(spec)
         self.replay = ReplayServer(replay.tables(), scratch=store.rundir.replay, restore=replay_folder(restored))
-        dataset = replay.dataset(self.replay.client, builder.sgd_steps_per_call)
+        self.patience = Patience(replay, lambda: self.replay.counts(replay.table))
+        dataset = replay.dataset(self.replay.client, builder.sgd_steps_per_call, on_wait=self.patience.look)
         stack.callback(self.replay.close)
         stack.callback(dataset.close, wake=True)
         self.learner = builder.make_learner(
@@ -182,7 +183,12 @@ class _Run:
     def _learn(self, *, last: bool = False) -> None:
         calls = self.meter.due(self.writer.inserted, last=last)
         for _ in range(calls):
-            self.learner.step()
+            self.patience.begin()
+            try:
+                self.learner.step()
+            except LostBatchError:
+                self.report("samples that Reverb drew have not come out of it: a learner call is passed over.")
+                break  # the others of now can't be served either
         if calls and self.on_policy:
             self.actor.update(wait=True)  # otherwise the next action would still be the old policy's
 

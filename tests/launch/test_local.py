@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import threading
+import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -16,8 +17,9 @@ from toys import Walk, make_walk, toy
 
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
-from acme_ext.launch import Evaluation, Experiment, Result, local
+from acme_ext.launch import Evaluation, Experiment, Result, local, meter
 from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 from acme_ext.utils.watchdog import Watchdog
@@ -115,6 +117,24 @@ def test_a_queue_smaller_than_a_batch_gives_each_item_once(tmp_path, counts, num
     inserted, sampled = counts.saved[-1]
     assert inserted == result.environment_steps
     assert inserted - 3 <= sampled <= inserted
+
+
+@pytest.mark.parametrize("order", ["uniform", "queue"])
+def test_samples_that_never_come_cost_a_call_and_not_the_run(tmp_path, capfd, monkeypatch, order):
+    monkeypatch.setattr(meter, "_LOOKS", 5)
+    make = TransitionReplay.dataset
+
+    def dataset(self, client, *args, **options):
+        # Somebody else draws some, which count as drawn and don't come.
+        threading.Thread(target=lambda: list(client.sample(self.table, 3)), daemon=True).start()
+        time.sleep(0.2)
+        return make(self, client, *args, **options)
+
+    monkeypatch.setattr(TransitionReplay, "dataset", dataset)
+    result = run(tmp_path, toy(order=order, min_size=4, batch_size=4, samples_per_insert=1.0, tolerance=1.0), steps=40)
+    calls = {"uniform": (40 - 4 + 1) // 4, "queue": 40 // 4}[order]
+    assert result.learner_steps == calls - 1
+    assert capfd.readouterr().out.count("a learner call is passed over") == 1
 
 
 def test_never_learns_before_the_smallest_size(tmp_path, counts):
