@@ -13,7 +13,9 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import shlex
 import statistics
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -459,7 +461,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     f"{extra[1]} | {f.p50_ms:.2f} | {f.p99_ms:.2f} | {f.cpu_s:.3f} | {extra[2]} |"
                 )
             print("\n".join(rows[-3:]), flush=True)
-    command = f"python -m benchmarks.inference{' --still' * options.still} --seconds {options.seconds:g}"
+    words = sys.argv[1:] if arguments is None else arguments
+    command = shlex.join(["python", "-m", "benchmarks.inference", *words])
     options.out.mkdir(parents=True, exist_ok=True)
     name = "inference-still.md" if options.still else "inference.md"
     (options.out / name).write_text(page(cores, rows, options.still, command))
