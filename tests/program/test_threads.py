@@ -158,7 +158,7 @@ def test_a_program_that_stands_still_says_what_each_node_waits_for(tmp_path, mon
 
 def test_other_worlds_are_refused(tmp_path):
     described = experiment(tmp_path, 100)
-    with pytest.raises(UsageError, match="'processes' or 'threads', not on 'boats'"):
+    with pytest.raises(UsageError, match="'processes', 'threads' or 'ray', not on 'boats'"):
         distributed.run_program(described, Topology(actors=1), on="boats")
     refused = []
 
