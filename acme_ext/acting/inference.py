@@ -99,7 +99,8 @@ class InferenceCore:
             params, self._keys, self._ranks, self._table, np.int32(ticks), np.int32(steps), first, reward, observation
         )
         # Which asks for the copy before it waits, and so waits half as long as np.asarray.
-        return Acted(*jax.device_get((action, extras)), before)
+        action, extras = jax.device_get((action, extras))
+        return Acted(action, extras, before)
 
     def step(
         self,
