@@ -185,7 +185,8 @@ def experiment_from(options: argparse.Namespace) -> Any:
 
 
 def _train(options: argparse.Namespace) -> int:
-    program = bool(options.actors or options.on)
+    for_ray = options.ray_address is not None or options.ray_wait is not None or options.resources
+    program = bool(options.actors or options.on or for_ray)
     with interrupt.at_once():
         experiment = experiment_from(options)
         from acme_ext.launch import distributed, local  # noqa: F401

@@ -64,6 +64,8 @@ def run_program(
         UsageError: nothing was started or written; the message says why.
         RunError: a node failed; what it printed is on the terminal. On threads, what the node raised comes as it is.
     """
+    if on != "ray" and (ray_address is not None or ray_wait_s is not None or topology.resources):
+        raise UsageError(f"a Ray address, a wait for its hosts and resources are for programs on 'ray', not on {on!r}.")
     if on == "threads":
         code = threads.run(make(experiment, topology, fresh=fresh, quiet=quiet))
     elif on == "processes":

@@ -15,9 +15,9 @@ class LostBatchError(Exception):
 class Patience:
     """Looks on while a batch is awaited that is due, and ends the wait if it can't come any more.
 
-    Reverb's readers in the server's own process may lose samples: a request that has waited for 3 seconds is given up,
-    and what was drawn for it in that moment, say since a checkpoint held the table, is dropped. The limit counts it as
-    sampled, so that a learner waits for ever for the rest of its batch, where nothing is inserted meanwhile.
+    Reverb may lose samples. By its source, a reader in the server's own process gives a request up that has waited for
+    3 seconds, and drops what was drawn for it in that moment. The limit counts it as sampled, so that a learner waits
+    for ever for the rest of its batch, where nothing is inserted meanwhile.
 
     Args:
         replay: knows the limit.

@@ -73,7 +73,8 @@ class Learner(acme.core.Learner):
             self._sharded = NamedSharding(mesh, PartitionSpec(None, "data"))
         state = jax.jit(core.init)(key)
         self._state = jax.device_put(state, self._replicated or self._sharded)
-        self._scan = fuse == "scan" or (fuse == "auto" and not _convolutional_on_cpu(state))
+        unrolled = jax.default_backend() == "cpu" and compiling.is_convolutional(state)
+        self._scan = fuse == "scan" or (fuse == "auto" and not unrolled)
         # The first SGD step of this learner whose loss or gradient was not finite; -1: none. Kept on the device.
         self._bad_step: Array = jax.device_put(jnp.full((), -1, jnp.int32), self._replicated or self._sharded)
         self._metrics: dict[str, Array] = {}
@@ -160,7 +161,3 @@ class Learner(acme.core.Learner):
             return state, bad_step, jax.tree.map(jnp.mean, metrics), priorities
 
         return update
-
-
-def _convolutional_on_cpu(state: Any) -> bool:
-    return jax.default_backend() == "cpu" and any(jnp.ndim(leaf) >= 4 for leaf in jax.tree.leaves(state))

@@ -19,7 +19,6 @@ from acme_ext.learning.learner import Learner
 from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer
-from acme_ext.utils import compiling
 from benchmarks import cartpole
 from benchmarks.measure import Contestant, rates
 from benchmarks.report import Figure, figure
@@ -84,8 +83,8 @@ def _contestants(stack: contextlib.ExitStack, builder: Builder) -> dict[str, Con
     contestants = {"resident batch": stepping(learner, count)}
     for fused in sorted({1, count}):
         sample = resident(replay, raw, fused)
-        contestants[f"bare {fused}"] = bare(core, sample, fused, compiling.jit, unroll=False)
-        contestants[f"plain {fused}"] = bare(core, sample, fused, jax.jit, unroll=False)
+        contestants[f"bare {fused}"] = bare(core, sample, fused, unroll=False)
+        contestants[f"plain {fused}"] = bare(core, sample, fused, unroll=False, plain=True)
     return contestants
 
 

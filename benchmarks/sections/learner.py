@@ -116,8 +116,8 @@ def _contestants(stack: contextlib.ExitStack, setting: Setting) -> dict[str, Con
     unroll = compiling.is_convolutional(jax.jit(core.init)(jax.random.key(0)))
     for count in setting.fused:
         sample = resident(replay, raw, count)
-        contestants[f"bare {count}"] = bare(core, sample, count, compiling.jit, unroll=unroll)
-        contestants[f"plain {count}"] = bare(core, sample, count, jax.jit, unroll=unroll)
+        contestants[f"bare {count}"] = bare(core, sample, count, unroll=unroll)
+        contestants[f"plain {count}"] = bare(core, sample, count, unroll=unroll, plain=True)
     return contestants
 
 
@@ -139,8 +139,10 @@ def resident(replay: TransitionReplay, raw: RawBatch, count: int) -> Sample:
     return jax.device_put(jax.tree.map(lambda x: x.reshape(count, size, *x.shape[1:]), sample))
 
 
-def bare(core: LearnerCore, batches: Sample, count: int, jit: Callable, *, unroll: bool) -> Contestant:
-    """Returns the core's step and nothing else, `count` of them fused in a call."""
+def bare(core: LearnerCore, batches: Sample, count: int, *, unroll: bool, plain: bool = False) -> Contestant:
+    """Returns the core's step and nothing else, `count` of them fused in a call, compiled as the learner's or by plain
+    `jax.jit`.
+    """
 
     def step(state: Any, sample: Sample) -> tuple[Any, Any]:
         state, metrics, _ = core.step(state, sample)
@@ -155,8 +157,9 @@ def bare(core: LearnerCore, batches: Sample, count: int, jit: Callable, *, unrol
             losses.append(loss)
         return state, jnp.stack(losses)
 
-    compiled = jit(update)
     state = jax.jit(core.init)(jax.random.key(0))
+    wide = compiling.is_wide(state, batches.probability.shape[1])
+    compiled = jax.jit(update) if plain else compiling.jit(update, threaded=wide)
 
     def work() -> int:
         nonlocal state

@@ -11,7 +11,6 @@ from acme_ext.acting.variables import POLICY
 from acme_ext.builders.impala import IMPALA
 from acme_ext.builders.ppo import PPO
 from acme_ext.types import EnvironmentSpec, Sample
-from acme_ext.utils import compiling
 from benchmarks.measure import Contestant, Rate, one_after_the_other, rates
 from benchmarks.report import Figure, against, figure, quoted
 from benchmarks.sections.acting import bare_environment, bare_policy
@@ -90,6 +89,6 @@ def _learner(builder: PPO | IMPALA, spec: EnvironmentSpec) -> Contestant:
     replay, core = builder.make_replay(spec), builder.make_core(spec)
     rows = np.zeros((replay.batch_size, replay.tables()[0].info.signature.shape[0]), np.uint8)
     sample = Sample(replay.decode(rows), np.ones(replay.batch_size, np.float32))
-    step = bare(core, jax.device_put(jax.tree.map(lambda x: x[None], sample)), 1, compiling.jit, unroll=True)
+    step = bare(core, jax.device_put(jax.tree.map(lambda x: x[None], sample)), 1, unroll=True)
     steps = builder.config.batch_size * builder.config.unroll_length
     return Contestant(lambda: steps * step.work(), step.finish, step.prepare)

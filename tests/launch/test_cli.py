@@ -45,6 +45,8 @@ def test_list_names_every_agent_and_family(capsys):
 
 # Bad input: one sentence, exit code 2, and nothing written.
 _BAD = [
+    (["train", "dqn", "gym:CartPole-v1", "--ray-wait", "9"], "are for programs on 'ray', not on 'proc"),
+    (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=CPU:2"], "are for programs on 'ray', not on 'proc"),
     (["train", "dqm", "gym:CartPole-v1"], "there is no agent 'dqm': did you mean 'dqn' or 'dmpo'?"),
     (["train", "jumping", "gym:CartPole-v1"], "there is no agent 'jumping': valid: "),
     (["train", "dqn", "gmy:CartPole-v1"], "no family of environments 'gmy'; a name is like 'gym:CartPole-v1': "),

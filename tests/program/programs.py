@@ -1,6 +1,7 @@
 """What the tests of programs share: programs in processes of their own, which nothing outlives."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -127,6 +128,28 @@ class Running:
         assert left == []
         assert not self._opened & listening_here()
         return self.process.returncode, out, err
+
+
+def check_second_interrupt(program: Running) -> None:
+    """Interrupts a program twice, and checks that it ends at once."""
+    program.interrupt()
+    time.sleep(0.3)
+    program.interrupt()
+    code, _, err = program.end()
+    assert code == 128 + signal.SIGINT
+    assert "Traceback" not in err
+
+
+def check_finished(run: Path, out: str, steps: int, more: int) -> None:
+    """Checks what a program of two actors has left that came to its budget, or up to so many steps past it."""
+    assert steps <= saved(run)[-1] <= steps + more
+    assert re.search(r"^evaluation  return \d", out, re.MULTILINE)
+    assert (run / "curve.png").is_file()
+    for label in ("actor", "learner"):
+        logged = rows(run, label)
+        assert logged == sorted(logged)
+        assert logged[-1] <= saved(run)[-1]
+    assert set(rows(run, "actor", "actor")) == {0, 1}
 
 
 def listening_here() -> set[int]:

@@ -3,11 +3,10 @@
 import importlib.util
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
-from programs import rows, saved, state
+from programs import check_finished, check_second_interrupt, saved, state
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra `ray`"),
@@ -68,13 +67,7 @@ def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tm
     steps = last + 300
     code, out, err = train(run, steps, *_RAY).end()
     assert code == 0
-    assert steps <= saved(run)[-1] <= steps + 40
-    assert re.search(r"^evaluation  return \d", out, re.MULTILINE)
-    assert (run / "curve.png").is_file()
-    for label in ("actor", "learner"):
-        logged = rows(run, label)
-        assert logged == sorted(logged)
-    assert set(rows(run, "actor", "actor")) == {0, 1}
+    check_finished(run, out, steps, 40)
 
 
 def test_a_node_that_raises_ends_the_program_with_its_traceback(tmp_path, train):
@@ -93,12 +86,7 @@ def test_a_node_that_raises_ends_the_program_with_its_traceback(tmp_path, train)
 def test_a_second_interrupt_ends_everything_at_once(tmp_path, train):
     program = train(tmp_path / "run", _FOR_EVER, *_RAY, LAB_WALK_SERVER="", LAB_WALK_HANGS_AT="100")
     program.wait_for(lambda: program.steps() > 50)
-    program.interrupt()
-    time.sleep(0.5)
-    program.interrupt()
-    code, _, err = program.end()
-    assert code == 128 + signal.SIGINT
-    assert "Traceback" not in err
+    check_second_interrupt(program)
 
 
 def test_what_ray_can_not_do_is_said_in_a_sentence_and_nothing_is_written(tmp_path, train):

@@ -296,12 +296,6 @@ def _open_terminal(columns: int) -> tuple[int, int]:
     return ours, theirs
 
 
-def _abandon(number: int, frame: object) -> None:
-    """Ends everything: the process above, which would, is gone."""
-    processes.end_children()
-    os._exit(1)
-
-
 def main(descriptor: int, folder: pathlib.Path) -> None:
     """Runs the nursery, beneath a process that does nothing but end what it may leave: see `launch.processes`."""
     if os.fork():
@@ -310,7 +304,7 @@ def main(descriptor: int, folder: pathlib.Path) -> None:
     keeper, nursery = os.getpid(), os.fork()
     if nursery == 0:
         processes.take_in_orphans()
-        signal.signal(processes.ORPHANED, _abandon)
+        signal.signal(processes.ORPHANED, processes.abandon)
         if processes.tell_when_orphaned(keeper, processes.ORPHANED):
             from acme_ext.launch.supervisor import warm
 
