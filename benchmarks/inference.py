@@ -256,8 +256,6 @@ class _World:
 def _serve(model: Model, actors: int, num_envs: int, callers: int, pipe: Any) -> None:
     """A server's process: serves until it is told to stop, and tells what its batches were."""
     _quiet()
-    import courier
-
     from acme_ext.launch.experiment import Experiment
     from acme_ext.launch.nodes.inference import InferenceNode
 
@@ -265,21 +263,16 @@ def _serve(model: Model, actors: int, num_envs: int, callers: int, pipe: Any) ->
     world = _World(parameters(model))
     node = InferenceNode(experiment, actors, [None], world, world, callers=callers, experience=True)
     compiled = node.compilations()
-    server = courier.Server(thread_pool_size=actors * callers + 2)
-    server.Bind("act", node.act)
-    server.Start()
-    pipe.send(f"localhost:{server.port}")
+    pipe.send(node.port())
     pipe.recv()
     rows, padded = node.fill()
     pipe.send((rows / max(1, padded), node.compilations() - compiled))
     os._exit(0)  # its threads wait for requests that don't come
 
 
-def _act(model: Model, index: int, num_envs: int, callers: int, address: str | None, seconds: float, pipe: Any) -> None:
+def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None, seconds: float, pipe: Any) -> None:
     """An actor's process: acts for some time, together with the others, and tells how fast."""
     _quiet()
-    import threading
-
     import jax
 
     from acme_ext.acting.actor import Actor
@@ -287,61 +280,59 @@ def _act(model: Model, index: int, num_envs: int, callers: int, address: str | N
     from acme_ext.acting.loop import EnvironmentLoop
     from acme_ext.acting.remote import RemoteInference
     from acme_ext.acting.variables import VariableClient
+    from acme_ext.utils.calls import RemoteCall
 
     latencies: list[float] = []
 
     class Timed:
-        """An inference whose steps are timed."""
+        """An inference whose requests are timed, from when they are begun to when the actions are wanted and there."""
 
         def __init__(self, inference: Any):
-            self._inference = inference
+            self._inference, self._begun = inference, 0.0
+
+        def begin(self, steps: int, timestep: dm_env.TimeStep) -> None:
+            self._begun = time.perf_counter()
+            self._inference.begin(steps, timestep)
 
         def step(self, steps: int, timestep: dm_env.TimeStep) -> Any:
-            start = time.perf_counter()
             acted = self._inference.step(steps, timestep)
-            latencies.append(time.perf_counter() - start)
+            latencies.append(time.perf_counter() - self._begun)
             return acted
 
         def update(self, wait: bool = False) -> None:
             self._inference.update(wait)
 
+    actors: list[Actor] = []
     loops: list[EnvironmentLoop] = []
-    clients: list[Any] = []
     for caller, mine in enumerate(np.array_split(np.arange(num_envs), callers)):
-        if address is None:
+        if port is None:
             params = parameters(model)
             source = type("Source", (), {"get_variables": lambda self, names, params=params: [params]})()
             policy, key = model.builder().make_policy(spec_of(model)), jax.random.key(index)
             inference: Any = LocalInference(policy, VariableClient(source), key, len(mine))  # type: ignore[arg-type]
         else:
-            import courier
-
-            clients.append(courier.Client(address))  # which is shut down when nobody holds it
-            act = functools.partial(clients[-1].futures.act, index, caller, 0)
-            inference = RemoteInference(act, with_state=False)
+            call = RemoteCall(lambda: ("localhost", port), first=(index, caller, 0))
+            inference = RemoteInference(call, with_state=False)
         environment = model.make(len(mine), seed=1 + index * callers + caller)
-        loops.append(EnvironmentLoop(environment, Actor(Timed(inference), num_envs=len(mine))))  # type: ignore[arg-type]
-    for loop in loops:
-        for _ in range(3):
-            loop.step()
+        actors.append(Actor(Timed(inference), num_envs=len(mine)))  # type: ignore[arg-type]
+        loops.append(EnvironmentLoop(environment, actors[-1]))
+
+    def step() -> int:
+        taken = 0
+        for loop, actor in zip(loops, actors, strict=True):
+            taken += loop.step()
+            actor.begin()  # while the others step
+        return taken
+
+    for _ in range(3):
+        step()
     pipe.send(None)
     pipe.recv()
     latencies.clear()
-    end = time.perf_counter() + seconds
-    taken = [0] * len(loops)
-
-    def drive(part: int) -> None:
-        while time.perf_counter() < end:
-            taken[part] += loops[part].step()
-
-    start, cpu = time.perf_counter(), time.process_time()
-    threads = [threading.Thread(target=drive, args=(part,)) for part in range(1, len(loops))]
-    for thread in threads:
-        thread.start()
-    drive(0)
-    for thread in threads:
-        thread.join()
-    pipe.send((sum(taken) / (time.perf_counter() - start), time.process_time() - cpu, sum(taken), latencies))
+    start, cpu, taken = time.perf_counter(), time.process_time(), 0
+    while time.perf_counter() - start < seconds:
+        taken += step()
+    pipe.send((taken / (time.perf_counter() - start), time.process_time() - cpu, taken, latencies))
     os._exit(0)
 
 
@@ -353,18 +344,18 @@ def measure(model: Model, num_envs: int, actors: int, arrangement: str, seconds:
     """Measures so many actors of so many environments each, in one arrangement."""
     context = multiprocessing.get_context("spawn")
     callers = min(2, num_envs) if arrangement == "server" else 1
-    processes, server, address = [], None, None
+    processes, server, port = [], None, None
     try:
         if arrangement == "server":
             server, theirs = context.Pipe()
             processes.append(context.Process(target=_serve, args=(model, actors, num_envs, callers, theirs)))
             processes[-1].start()
             theirs.close()
-            address = _receive(server)
+            port = _receive(server)
         pipes = []
         for index in range(actors):
             pipe, theirs = context.Pipe()
-            arguments = (model, index, num_envs, callers, address, seconds, theirs)
+            arguments = (model, index, num_envs, callers, port, seconds, theirs)
             processes.append(context.Process(target=_act, args=arguments))
             processes[-1].start()
             theirs.close()

@@ -54,6 +54,12 @@ class Actor(acme.core.Actor):
         action, self._extras, self._state_before = self._inference.step(self.environment_steps, timestep)
         return action if self._batched else action[0]
 
+    def begin(self) -> None:
+        """Has the next actions made, where that can be done elsewhere, while this thread does something else."""
+        if self._timestep is None:
+            raise RuntimeError("an actor has to observe the first timestep before it acts")
+        self._inference.begin(self.environment_steps, self._timestep)
+
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
         timestep = self._timestep = self._batch(timestep)
         if self._writer is not None:

@@ -34,6 +34,9 @@ class Inference(Protocol):
         """
         ...
 
+    def begin(self, steps: int, timestep: dm_env.TimeStep) -> None:
+        """Begins what `step` will be called for next, if that can be done elsewhere meanwhile."""
+
     def update(self, wait: bool = False) -> None:
         """Renews the parameters, if they are held here and it is time to."""
 
@@ -67,7 +70,7 @@ class InferenceCore:
         self._initial = jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
         self._table = policy.init_state(rows)
         self._keys = jax.random.split(jax.random.key(0), rows)
-        self._ranks = np.zeros(rows, np.float32)
+        self._ranks = jnp.zeros(rows, jnp.float32)
         self._apply: Callable | None = None
         self._apply_some: Callable | None = None
 
@@ -87,7 +90,7 @@ class InferenceCore:
     def seat(self, slots: np.ndarray, keys: Array, ranks: np.ndarray) -> None:
         """Gives slots `[K]` to environments with random keys `[K]` and ranks `[K]` (see `Context`)."""
         self._keys = self._keys.at[slots].set(keys)
-        self._ranks[slots] = ranks
+        self._ranks = self._ranks.at[slots].set(ranks)
 
     def step_all(
         self, params: Params, ticks: int, steps: int, first: np.ndarray, reward: np.ndarray, observation: Tree
@@ -111,17 +114,20 @@ class InferenceCore:
         first: np.ndarray,
         reward: np.ndarray,
         observation: Tree,
+        *,
+        with_state: bool = True,
     ) -> Acted:
         """Steps some slots.
 
         Args:
             params: of the policy.
-            slots: `[K]` which, each once.
+            slots: `[K]` int32 which, each once.
             ticks: `[K]` int32, how often each has acted; with the slot's key it makes the randomness.
             steps: environment steps that the run has taken.
             first: `[K]` bool, whether recurrent state begins anew.
             reward: `[K]` float32, came with the observations.
             observation: `[K, ...]`.
+            with_state: whether the recurrent state from before is wanted; `()` is given if not.
         """
         if self._apply_some is None:
             self._apply_some = self._compile(self._pure[1], params, donate_argnums=3)
@@ -147,16 +153,18 @@ class InferenceCore:
             np.int32(steps),
             pad(first),
             pad(reward),
-            tree.map_structure(pad, observation),
+            observation if count == size else tree.map_structure(pad, observation),
         )
         self.rows, self.padded_rows = self.rows + count, self.padded_rows + size
-        action, extras, before = jax.device_get((action, extras, before))
-        return Acted(*jax.tree.map(lambda leaf: leaf[:count], (action, extras, before)))
+        leaves, structure = jax.tree.flatten((action, extras, before if with_state else ()))
+        for leaf in leaves:
+            leaf.copy_to_host_async()  # as jax.device_get does, which takes longer over it
+        return Acted(*jax.tree.unflatten(structure, [np.asarray(leaf)[:count] for leaf in leaves]))
 
     def warm_up(self, params: Params, observation: Tree) -> None:
         """Compiles every bucket, for observations `[1, ...]` like this one; no slot's state is changed."""
         for size in self._buckets:
-            slots = np.full(size, self._scratch)
+            slots = np.full(size, self._scratch, np.int32)
             zeros = np.zeros(size, np.int32)
             repeated = tree.map_structure(lambda leaf, size=size: np.repeat(leaf, size, axis=0), observation)
             self.step(params, slots, zeros, 0, np.ones(size, np.bool_), np.zeros(size, np.float32), repeated)
@@ -195,6 +203,9 @@ class LocalInference:
         acted = self._core.step_all(params, self._ticks, steps, first, reward, observation)
         self._ticks += 1
         return acted
+
+    def begin(self, steps: int, timestep: dm_env.TimeStep) -> None:
+        """Does nothing: there is no elsewhere."""
 
     def update(self, wait: bool = False) -> None:
         self._variables.update(wait)

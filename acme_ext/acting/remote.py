@@ -1,12 +1,10 @@
 """What an actor has from other processes: the learner's parameters, or an inference server's actions."""
 
-import contextlib
 import pickle
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent import futures
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import acme.core
 import dm_env
@@ -123,39 +121,60 @@ class Reply(NamedTuple):
     version: int  # the learner step of the parameters
 
 
+class PendingCall(Protocol):
+    """A call in two halves; see `utils.calls.RemoteCall`."""
+
+    def begin(self, *arguments: Any) -> None: ...
+    def end(self) -> Any: ...
+
+
 class RemoteInference:
     """An `Inference` whose policy is a server's.
 
-    Every request has a number, so that one which is delivered twice is answered twice and acted on once. While the
-    server is away the request waits, and is answered when it is back.
+    Every request has a number, so that one which is delivered twice is answered twice and acted on once.
 
     Args:
-        act: sends a request and returns its future: `(tick, steps, timestep, with_state) -> Reply`, or None from a
-            server that ends; `on_wait` then says what follows.
+        call: of the server: `("act", tick, steps, timestep, with_state) -> Reply`, and `("leave", timestep)`, see
+            `leave`. A server that ends answers None.
         with_state: whether the recurrent state from before each action is wanted.
-        on_wait: called a few times a second while an answer is awaited; may raise to end the wait.
+        on_wait: called a few times a second while a server that ends gives no answer; may raise to end the wait.
     """
 
-    def __init__(
-        self, act: Callable[..., futures.Future], *, with_state: bool, on_wait: Callable[[], None] = lambda: None
-    ):
-        self._act, self._with_state, self._on_wait = act, with_state, on_wait
+    def __init__(self, call: PendingCall, *, with_state: bool, on_wait: Callable[[], None] = lambda: None):
+        self._call, self._with_state, self._on_wait = call, with_state, on_wait
         self._ticks = 0
+        self._begun = False
         self.version = -1
         """The learner step of the parameters that gave the newest actions; -1 before the first."""
 
+    def begin(self, steps: int, timestep: dm_env.TimeStep) -> None:
+        """Asks the server; `step` then waits for the answer. The timestep must stay as it is until then."""
+        self._begun = True
+        self._call.begin("act", self._ticks, steps, tuple(timestep), self._with_state)
+
     def step(self, steps: int, timestep: dm_env.TimeStep) -> Acted:
-        future = self._act(self._ticks, steps, tuple(timestep), self._with_state)
-        while True:
-            with contextlib.suppress(futures.TimeoutError):
-                if (answer := future.result(_LOOK_S)) is not None:
-                    break
-                time.sleep(_LOOK_S)  # the server has been told of the end first
+        if not self._begun:
+            self.begin(steps, timestep)
+        while (answer := self._call.end()) is None:
+            time.sleep(_LOOK_S)  # the server has been told of the end first
             self._on_wait()
+            self.begin(steps, timestep)
+        self._begun = False
         reply = Reply(*answer)
         self._ticks += 1
         self.version = reply.version
         return Acted(reply.action, reply.extras, reply.state)
+
+    def leave(self, timestep: dm_env.TimeStep) -> None:
+        """Tells the server that there will be no more after the newest timestep; returns when all that it keeps of the
+        experience is in the replay.
+        """
+        heard = self._begun
+        if heard:  # nobody wants the answer any more
+            self._call.end()
+            self._begun, self._ticks = False, self._ticks + 1
+        self._call.begin("leave", None if heard else tuple(timestep))
+        self._call.end()
 
     def update(self, wait: bool = False) -> None:
         """Does nothing: the parameters are the server's to renew."""
@@ -168,14 +187,14 @@ class RemoteInference:
 
 
 class RemoteExperience:
-    """The writer of an actor whose experience an inference server keeps: that has heard all but the last timestep.
+    """The writer of an actor whose experience an inference server keeps: that hears of it by being asked for actions.
 
     Args:
-        leave: tells the server that timestep, and returns when all is in the replay.
+        inference: asks it.
     """
 
-    def __init__(self, leave: Callable[[tuple], None]):
-        self._leave = leave
+    def __init__(self, inference: RemoteInference):
+        self._inference = inference
         self._newest: dm_env.TimeStep | None = None
 
     def add_first(self, timestep: dm_env.TimeStep) -> None:
@@ -187,7 +206,7 @@ class RemoteExperience:
     def flush(self) -> None:
         """Has what is unfinished written."""
         if self._newest is not None:
-            self._leave(tuple(self._newest))
+            self._inference.leave(self._newest)
 
     def wait(self) -> None:
         """Does nothing: what was flushed is there."""

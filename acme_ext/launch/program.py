@@ -160,8 +160,6 @@ def make(experiment: Experiment, topology: Topology, *, fresh: bool = False, qui
                     replays,
                     learner,
                     coordinator,
-                    # Each part of each actor may have a request that waits.
-                    courier_kwargs={"thread_pool_size": topology.actors * options["callers"] + 2},
                 )
             )
     with program.group("actor"):

@@ -15,6 +15,13 @@ if "xla_disable_hlo_passes" not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_disable_hlo_passes=onednn-contraction-rewriter"
 
 
+# On the CPU, JAX hands every call to a thread of its own, unless it is told before the first one. Small networks lose
+# half of their time by that: acting with an MLP takes 26 us a call with it and 14 us without, PPO's CartPole runs at
+# 11.2k steps/s in place of 9.6k, and a program has more threads that want the same cores. Large ones don't mind (SAC,
+# D4PG, DQN and IMPALA on Pong: within 3%).
+jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
 def jit(function: Callable, *, threaded: bool = False, **options: Any) -> Callable:
     """Returns `jax.jit(function, **options)`, on the CPU with the runtime that suits small networks and loops.
 

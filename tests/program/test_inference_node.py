@@ -4,7 +4,6 @@ import dataclasses
 import pickle
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import dm_env
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 from acme_ext import envs
+from acme_ext.acting.actor import Actor
 from acme_ext.acting.inference import LocalInference
 from acme_ext.acting.policy import Policy
 from acme_ext.acting.remote import RemoteExperience, RemoteInference, Reply
@@ -21,9 +21,10 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Builder
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.nodes.inference import InferenceNode
-from acme_ext.launch.nodes.reports import Orders, StopWaitingError
+from acme_ext.launch.nodes.reports import Orders
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.server import ReplayServer
+from acme_ext.utils.calls import RemoteCall
 
 ACTORS, NUM_ENVS, UNITS, LENGTH = 2, 4, 3, 5
 PATIENCE_S = 30
@@ -105,12 +106,8 @@ def start(experiment, request):
         node = InferenceNode(experiment, ACTORS, replays, world, world, callers=2, experience=experience)
 
         def end():
-            world.stop = node._stopping = True
-            node._batcher.close(StopWaitingError())
-            node._variables.close()
-            for seat in node._seats.values():
-                if seat.writer is not None:
-                    seat.writer.close()
+            world.stop = True
+            node.end()
 
         request.addfinalizer(end)
         return node
@@ -131,6 +128,23 @@ class envs_of:  # noqa: N801
         self.environment.close()
 
 
+@pytest.fixture
+def caller(request):
+    """Makes what calls a node as an actor's part does."""
+
+    def caller(node, actor=0, part=0, start=0):
+        made = RemoteCall(lambda: ("localhost", node.port()), first=(actor, part, start))
+        request.addfinalizer(made.close)
+        return made
+
+    return caller
+
+
+def act(call, tick, timestep, *, steps=0, with_state=True):
+    call.begin("act", tick, steps, tuple(timestep), with_state)
+    return Reply(*call.end())
+
+
 def copied(timestep):
     return dm_env.TimeStep(*(np.copy(field) for field in timestep))
 
@@ -139,7 +153,7 @@ def rows(timestep, mine):
     return tuple(np.copy(field[mine]) for field in timestep)
 
 
-def test_actions_are_those_of_the_local_policy_whoever_else_asks(experiment, start):
+def test_actions_are_those_of_the_local_policy_whoever_else_asks(experiment, start, caller):
     node, rng = start(), np.random.default_rng(0)
     with envs_of(experiment) as environment:
         policy = experiment.builder.make_policy(envs.make_spec(environment))
@@ -156,106 +170,114 @@ def test_actions_are_those_of_the_local_policy_whoever_else_asks(experiment, sta
             for actor in range(ACTORS)
         ]
         timestep = environment.reset()
-        with ThreadPoolExecutor(2 * ACTORS) as callers:
-            for tick in range(60):
-                # Both actors see the same, and differ in their randomness and ranks.
-                expected = [inference.step(7, timestep) for inference in local]
-                asked = {}
-                for actor, caller in rng.permutation([(a, c) for a in range(ACTORS) for c in range(2)]):
-                    mine = np.arange(NUM_ENVS).reshape(2, -1)[caller]
-                    asked[actor, caller] = callers.submit(
-                        node.act, actor, caller, 0, tick, 7, rows(timestep, mine), True
-                    )
-                for (actor, caller), future in asked.items():
-                    mine, reply = np.arange(NUM_ENVS).reshape(2, -1)[caller], Reply(*future.result(PATIENCE_S))
-                    np.testing.assert_array_equal(reply.action, expected[actor].action[mine])
-                    close = {"rtol": 1e-5, "atol": 1e-6}
-                    np.testing.assert_allclose(reply.extras["logits"], expected[actor].extras["logits"][mine], **close)
-                    before = np.asarray(expected[actor].state["memory"])[mine]
-                    np.testing.assert_allclose(reply.state["memory"], before, **close)
-                    assert reply.version == 3
-                timestep = environment.step(expected[0].action)
+        calls = {(actor, part): caller(node, actor, part) for actor in range(ACTORS) for part in range(2)}
+        for tick in range(60):
+            # Both actors see the same, and differ in their randomness and ranks.
+            expected = [inference.step(7, timestep) for inference in local]
+            for who in rng.permutation(list(calls)):
+                mine = np.arange(NUM_ENVS).reshape(2, -1)[who[1]]
+                calls[tuple(who)].begin("act", tick, 7, rows(timestep, mine), True)
+            for (actor, part), call in calls.items():
+                mine, reply = np.arange(NUM_ENVS).reshape(2, -1)[part], Reply(*call.end())
+                np.testing.assert_array_equal(reply.action, expected[actor].action[mine])
+                close = {"rtol": 1e-5, "atol": 1e-6}
+                np.testing.assert_allclose(reply.extras["logits"], expected[actor].extras["logits"][mine], **close)
+                before = np.asarray(expected[actor].state["memory"])[mine]
+                np.testing.assert_allclose(reply.state["memory"], before, **close)
+                assert reply.version == 3
+            timestep = environment.step(expected[0].action)
         assert (timestep.step_type == dm_env.StepType.FIRST).sum() < NUM_ENVS
 
 
-def test_a_request_that_comes_twice_is_acted_on_once(experiment, start):
+def test_a_request_that_comes_twice_is_acted_on_once(experiment, start, caller):
     node = start()
     with envs_of(experiment, 2) as environment:
-        timestep = tuple(copied(environment.reset()))
-        first = node.act(0, 0, 0, 0, 0, timestep, True)
-        stepped = node._core.rows
-        again = node.act(0, 0, 0, 0, 0, timestep, True)
-        assert node._core.rows == stepped
-        for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
+        timestep = copied(environment.reset())
+        first = act(caller(node), 0, timestep)
+        stepped = node.fill()
+        again = act(caller(node), 0, timestep)  # on another connection, as after the loss of one
+        assert node.fill() == stepped
+        for one, other in zip(jax.tree.leaves(tuple(first)), jax.tree.leaves(tuple(again)), strict=True):
             np.testing.assert_array_equal(one, other)
         # Recurrent state went one step, not two.
-        later = Reply(*node.act(0, 0, 0, 1, 0, timestep, True))
-        assert (later.state["memory"] == 0).all()  # the timestep is a first one
-        with pytest.raises(ValueError, match="request 0 of start 0 comes after 1 of start 0"):
-            node.act(0, 0, 0, 0, 0, timestep, True)
+        call = caller(node)
+        assert (act(call, 1, timestep).state["memory"] == 0).all()  # the timestep is a first one
+        with pytest.raises(RuntimeError, match="request 0 of start 0 comes after 1 of start 0"):
+            act(call, 0, timestep)
 
 
-def test_an_actor_that_is_started_again_begins_anew(experiment, start):
+def test_a_request_that_comes_again_while_the_first_waits_is_acted_on_once(experiment, start, caller):
     node = start()
     with envs_of(experiment, 2) as environment:
-        timestep = environment.reset()
+        timestep = copied(environment.reset())
+        node._batcher._wait_s, node._batcher._share = PATIENCE_S, 1.0
+        node._batcher._seen["somebody else"] = (time.monotonic() + PATIENCE_S, 100)  # whom it waits for
+        lost, call, before = caller(node), caller(node), node.fill()[0]
+        lost.begin("act", 0, 0, tuple(timestep), True)
+        call.begin("act", 0, 0, tuple(timestep), True)
+        np.testing.assert_array_equal(Reply(*call.end()).action, Reply(*lost.end()).action)
+        assert node.fill()[0] == before + 2
+
+
+def test_an_actor_that_is_started_again_begins_anew(experiment, start, caller):
+    node = start()
+    with envs_of(experiment, 2) as environment:
+        timestep, call = environment.reset(), caller(node)
         for tick in range(3):
-            reply = Reply(*node.act(0, 0, 0, tick, 0, tuple(copied(timestep)), True))
-            timestep = environment.step(reply.action)
-        middle = tuple(copied(timestep))
-        assert (Reply(*node.act(0, 0, 0, 3, 0, middle, True)).state["memory"] != 0).all()
-        begun = Reply(*node.act(0, 0, 1, 0, 0, middle, True))
-        assert (begun.state["memory"] == 0).all()
+            timestep = environment.step(act(call, tick, timestep).action)
+        middle = copied(timestep)
+        assert (act(call, 3, middle).state["memory"] != 0).all()
+        assert (act(caller(node, start=1), 0, middle).state["memory"] == 0).all()
         # With randomness of its own: 40 draws of the two starts differ somewhere.
-        draws = [
-            [Reply(*node.act(a, 0, r, t, 0, middle, False)).action for t in range(1, 21)] for a, r in ((0, 1), (0, 2))
-        ]
+        again = [caller(node, actor, start=run) for actor, run in ((0, 1), (0, 2))]
+        draws = [[act(call, tick, middle).action for tick in range(1, 21)] for call in again]
         assert (np.array(draws[0]) != np.array(draws[1])).any()
 
 
-def test_a_bad_request_fails_its_caller_alone(experiment, start):
+def test_a_bad_request_fails_its_caller_alone(experiment, start, caller):
     node = start()
     with envs_of(experiment, 2) as environment:
         good = tuple(copied(environment.reset()))
     bad = (*good[:3], good[3][:, :3])
-    with ThreadPoolExecutor(2) as callers:
-        refused = callers.submit(node.act, 0, 0, 0, 0, 0, bad, False)
-        served = callers.submit(node.act, 1, 0, 0, 0, 0, good, False)
-        assert len(Reply(*served.result(PATIENCE_S)).action) == 2
-        with pytest.raises(ValueError, match=r"where .* was expected"):
-            refused.result(PATIENCE_S)
+    one, other = caller(node), caller(node, actor=1)
+    one.begin("act", 0, 0, bad, False)
+    other.begin("act", 0, 0, good, False)
+    assert len(Reply(*other.end()).action) == 2
+    with pytest.raises(RuntimeError, match=r"where .* was expected"):
+        one.end()
+    few = tuple(leaf[:1] for leaf in good)
+    with pytest.raises(RuntimeError, match="observations of 2"):
+        act(one, 0, few)
+    one.begin("jump")
+    with pytest.raises(RuntimeError, match="KeyError: 'jump'"):
+        one.end()
     # It can ask again, properly.
-    assert len(Reply(*node.act(0, 0, 0, 0, 0, good, False)).action) == 2
+    assert len(act(one, 0, good).action) == 2
 
 
-def drive(node, environment, writer, ticks, *, start=0):
-    """Steps two environments as an actor's part does; returns the observations it saw `[T, 2, 4]`."""
-
-    def act(*arguments):
-        with ThreadPoolExecutor(1) as pool:
-            return pool.submit(node.act, 0, 0, start, *arguments)
-
-    remote = RemoteInference(act, with_state=False)
+def drive(call, environment, ticks):
+    """Steps two environments as an actor's part does; returns the observations it saw `[T, 2, 4]` and its writer."""
+    remote = RemoteInference(call, with_state=False)
+    actor = Actor(remote, num_envs=2, writer=RemoteExperience(remote))
     timestep = environment.reset()
-    writer.add_first(timestep)
+    actor.observe_first(timestep)
     seen = [timestep.observation.copy()]
     for _ in range(ticks):
-        acted = remote.step(0, timestep)
-        assert acted.extras == acted.state == ()
-        timestep = environment.step(acted.action)
-        writer.add(acted.action, timestep)
+        action = actor.select_action(timestep.observation)
+        timestep = environment.step(action)
+        actor.observe(action, timestep)
+        actor.begin()
         seen.append(timestep.observation.copy())
-    return np.array(seen)
+    return np.array(seen), actor._writer
 
 
-def test_unrolls_are_made_on_the_server_and_never_hold_two_starts(experiment, start, replay):
+def test_unrolls_are_made_on_the_server_and_never_hold_two_starts(experiment, start, caller, replay):
     server, made = replay
     node = start(replays=[server.client], experience=False)
     with envs_of(experiment, 2) as environment, envs_of(experiment, 2, part=2) as other:
-        first = drive(node, environment, RemoteExperience(lambda newest: node.leave(0, 0, newest)), 2 * LENGTH + 2)
+        first, _ = drive(caller(node), environment, 2 * LENGTH + 2)
         # The actor is killed here, without a word, and started again.
-        writer = RemoteExperience(lambda newest: node.leave(0, 0, newest))
-        second = drive(node, other, writer, LENGTH + 1, start=1)
+        second, writer = drive(caller(node, start=1), other, LENGTH + 1)
         writer.flush()
     dataset = made.dataset(server.client, node._seats[0, 0].writer.inserted)
     try:
@@ -283,7 +305,33 @@ def test_unrolls_are_made_on_the_server_and_never_hold_two_starts(experiment, st
     assert found[1] > 2 * LENGTH
 
 
-def test_a_replay_that_takes_no_more_holds_back_the_answers(experiment, start, replay):
+@pytest.mark.parametrize("asked", [False, True])
+def test_what_is_unfinished_is_written_once_when_a_caller_leaves(experiment, start, caller, replay, asked):
+    server, made = replay
+    node = start(replays=[server.client], experience=False)
+    remote = RemoteInference(caller(node), with_state=False)
+    experience = RemoteExperience(remote)
+    with envs_of(experiment, 2) as environment:
+        timestep = environment.reset()
+        experience.add_first(timestep)
+        for _ in range(3):
+            action = remote.step(0, timestep).action
+            timestep = environment.step(action)
+            experience.add(action, timestep)
+        if asked:
+            remote.begin(0, timestep)
+        experience.flush()
+        experience.flush()
+    assert node._seats[0, 0].writer.inserted == 2
+    dataset = made.dataset(server.client, 2)
+    try:
+        unrolls = made.decode(next(dataset).rows)
+    finally:
+        dataset.close(wake=True)
+    assert unrolls.mask.sum(axis=0).tolist() == [3, 3]
+
+
+def test_a_replay_that_takes_no_more_holds_back_the_answers(experiment, start, caller, replay):
     _, made = replay
     small = dataclasses.replace(experiment, builder=Remembering(config=3))
     world = World()
@@ -291,13 +339,16 @@ def test_a_replay_that_takes_no_more_holds_back_the_answers(experiment, start, r
     try:
         node = InferenceNode(small, ACTORS, [tables.client], world, world, callers=2, experience=False)
         node._seats[0, 0].writer._max_pending = 2
-        answered = [0]
+        answered, told = [0], threading.Event()
+        call = caller(node)
 
         def act_on():
             with envs_of(small, 2) as environment:
                 timestep = environment.reset()
                 for tick in range(10_000):
-                    if (answer := node.act(0, 0, 0, tick, 0, tuple(copied(timestep)), False)) is None:
+                    call.begin("act", tick, 0, tuple(timestep), False)
+                    if (answer := call.end()) is None:
+                        told.set()
                         return
                     answered[0] += 1
                     timestep = environment.step(Reply(*answer).action)
@@ -311,11 +362,9 @@ def test_a_replay_that_takes_no_more_holds_back_the_answers(experiment, start, r
         # Room for 3 in the queue and 2 on the way, of 2 environments: no more than a few unrolls, for ever.
         assert LENGTH < answered[0] <= 8 * LENGTH
         assert thread.is_alive()
-        node._stopping = True
+        node.end()
         thread.join(PATIENCE_S)
-        assert not thread.is_alive()  # it was told of the end
-        node._batcher.close(StopWaitingError())
-        node._variables.close()
-        node._seats[0, 0].writer.close()
+        assert not thread.is_alive()
+        assert told.is_set()  # of the end
     finally:
         tables.close()

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable
 from concurrent import futures
 from typing import Any, NamedTuple
@@ -18,15 +17,17 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.nodes.replay import describe
 from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, node_name, waiting
+from acme_ext.utils.calls import RemoteCall
 
+_LOOK_S = 0.2
 _PENDING = 16  # rows, beside a step of all environments, that the replay may not have taken when an actor goes on
 
 
 class ActorNode:
     """Steps environments and writes what happens to its shard of the replay, until the coordinator says stop.
 
-    With an inference server it holds no parameters, and steps its environments in `callers` parts, each in a thread:
-    while one part waits for its actions, the other steps.
+    With an inference server it holds no parameters, and steps its environments in `callers` parts, one after the other:
+    while one part steps, the server makes the other's actions.
 
     Args:
         experiment: what is run.
@@ -59,9 +60,6 @@ class ActorNode:
         self._start = coordinator.enter(name)
         self._reporter = Reporter(coordinator, node_name(name, self._start))
         self._reporter.counts |= {"environment_steps": 0, "environment_episodes": 0, "parameter_version": -1}
-        self._lock = threading.Lock()  # of the counts
-        self._over = threading.Event()  # the program is, for all parts
-        self._failed = threading.Event()  # some part has raised
         self._experiment, self._index, self._actors = experiment, index, actors
         self._stack = contextlib.ExitStack()
         self._parts: list[_Part] = []
@@ -71,67 +69,51 @@ class ActorNode:
             environment = experiment.make_environment(len(mine), part=seeds)
             self._stack.callback(environment.close)
             spec = envs.make_spec(environment)
+            writer: Any = None
             if experience:
                 writer = self._writer(replay, experiment.builder.make_replay(spec).split(shards), len(mine))
-            else:
-                assert inference is not None
-                writer = RemoteExperience(functools.partial(inference.leave, index, caller))
-            self._stack.callback(writer.close)
+                self._stack.callback(writer.close)
             if inference is None:
                 actor, version = self._local(spec, mine, writer, learner)
             else:
-                actor, version = self._remote(caller, mine, writer, inference)
+                actor, version, writer = self._remote(caller, mine, writer, inference)
             loop = EnvironmentLoop(environment, actor, on_episode=self._on_episode)
             self._parts.append(_Part(loop, actor, writer, version))
 
     def run(self) -> None:
         """Acts until it is told to stop; all that it did is then in the replay."""
         try:
-            with futures.ThreadPoolExecutor(len(self._parts)) as threads:
-                others = [threads.submit(self._act, part, self._over.is_set) for part in self._parts[1:]]
-                # Launchpad tells a node's main thread alone.
-                self._act(self._parts[0], lambda: lp.wait_for_stop(0))
-                for other in others:
-                    other.result()
-        except StopWaitingError:
-            pass
+            with contextlib.suppress(StopWaitingError):
+                while not self._reporter.orders.stop and not lp.wait_for_stop(0):
+                    for part in self._parts:
+                        self._count(part.loop.step(), part.version())
+                        part.actor.environment_steps = max(
+                            part.actor.environment_steps, self._reporter.orders.environment_steps
+                        )
+                        part.actor.begin()
+            with contextlib.suppress(StopWaitingError):
+                for part in self._parts:
+                    part.writer.flush()
+                for part in self._parts:
+                    part.writer.wait()
         finally:
             self._stack.close()
         self._reporter.report("has ended", now=True)
         self._reporter.done()
 
-    def _act(self, part: "_Part", is_over: Callable[[], bool]) -> None:
-        """Acts in one part of the environments until it is told to stop, or that the program is over."""
-        try:
-            while not self._reporter.orders.stop and not is_over():
-                if self._failed.is_set():
-                    return
-                self._count(part.loop.step(), part.version())
-                part.actor.environment_steps = max(
-                    part.actor.environment_steps, self._reporter.orders.environment_steps
-                )
-            self._over.set()
-            part.writer.flush()
-            part.writer.wait()
-        except BaseException:
-            self._failed.set()
-            raise
-
     def _count(self, taken: int, version: int) -> None:
         """Counts steps, and reports if it is time to."""
         reporter, counts = self._reporter, self._reporter.counts
-        with self._lock:
-            counts["environment_steps"] += taken
-            counts["parameter_version"] = version
-            unreported = counts["environment_steps"] - reporter.reported.get("environment_steps", 0)
+        counts["environment_steps"] += taken
+        counts["parameter_version"] = version
+        unreported = counts["environment_steps"] - reporter.reported.get("environment_steps", 0)
         # Near the budget everybody asks more often: nobody goes far past it, even if the others are faster.
         left = self._experiment.steps - reporter.orders.environment_steps
         if reporter.due() or 2 * unreported * self._actors >= left:
             reporter.report("acting", now=True)
 
     def _on_episode(self, episode: Episode) -> None:
-        with self._lock:
-            self._reporter.counts["environment_episodes"] += 1
+        self._reporter.counts["environment_episodes"] += 1
         row = {"episode_return": episode.episode_return, "episode_length": episode.length, **episode.metrics}
         self._reporter.row("actor", {"actor": self._index, **row})
 
@@ -159,17 +141,32 @@ class ActorNode:
         )
         return actor, lambda: variables.version
 
-    def _remote(self, caller: int, mine: np.ndarray, writer: Any, inference: Any) -> tuple[Actor, Callable[[], int]]:
-        """Returns an actor whose actions are the inference server's, and what gives the version that made them."""
-        remote = RemoteInference(
-            functools.partial(inference.futures.act, self._index, caller, self._start),
-            with_state=getattr(writer, "keeps_state", False),
-            on_wait=self._waiting(lambda: "waiting for the inference server's actions"),
-        )
-        return Actor(remote, num_envs=len(mine), writer=writer), lambda: remote.version
+    def _remote(
+        self, caller: int, mine: np.ndarray, writer: Any, inference: Any
+    ) -> tuple[Actor, Callable[[], int], Any]:
+        """Returns an actor whose actions are the inference server's, what gives the version that made them, and what
+        writes its experience, if need be by way of the server.
+        """
+        on_wait = self._waiting(lambda: "waiting for the inference server's actions")
+        who = (self._index, caller, self._start)
+        call = RemoteCall(functools.partial(_find, inference, on_wait), on_wait, first=who)
+        self._stack.callback(call.close)
+        remote = RemoteInference(call, with_state=getattr(writer, "keeps_state", False), on_wait=on_wait)
+        writer = writer or RemoteExperience(remote)
+        return Actor(remote, num_envs=len(mine), writer=writer), lambda: remote.version, writer
 
     def _waiting(self, state: Callable[[], str]) -> Callable[[], None]:
         return waiting(self._reporter, state)
+
+
+def _find(inference: Any, on_wait: Callable[[], None]) -> tuple[str, int]:
+    """Returns where an inference server answers calls; waits for one that is not there yet, or not any more."""
+    host, _, _ = inference.address.rpartition(":")
+    port = inference.futures.port()
+    while True:
+        with contextlib.suppress(futures.TimeoutError):
+            return host, port.result(_LOOK_S)
+        on_wait()
 
 
 class _Part(NamedTuple):

@@ -5,8 +5,9 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import dm_env
 import jax
@@ -21,7 +22,8 @@ from acme_ext.acting.remote import RemoteVariables, Reply
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.nodes.replay import describe
 from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, waiting
-from acme_ext.types import Array
+from acme_ext.types import Array, Tree
+from acme_ext.utils.calls import Call, CallServer
 
 _PENDING = 16  # rows, beside a step of all its environments, that the replay may not have taken when a caller goes on
 _REPORT_S = 0.1
@@ -30,34 +32,45 @@ _WAIT_S = 0.002  # that an accelerator waits for more requests; a CPU, whose tim
 
 
 class _Request(NamedTuple):
-    slots: np.ndarray  # [K]
+    """A call of `act` that waits for its batch."""
+
+    call: Call
+    seat: "_Seat"
+    run: int  # how often its actor was started before
+    tick: int  # how often its caller has asked since
     keys: Array | None  # [K] of a timeline that begins
-    ranks: np.ndarray  # [K]
-    ticks: np.ndarray  # [K] int32
     steps: int  # of the environments, that the run has taken
     first: np.ndarray  # [K] bool
     timestep: dm_env.TimeStep
+    with_state: bool  # whether the recurrent state from before is wanted
 
 
 @dataclasses.dataclass
 class _Seat:
     """What is known of one caller: an actor's environments, or half of them."""
 
+    actor: int
     slots: np.ndarray
     ranks: np.ndarray
     writer: Any = None  # of its experience, where that is kept here
     run: int = -1  # how often its actor was started before
     tick: int = -1
     acted: tuple[Acted, int] | None = None  # the answer to that request, and the version of the parameters
-    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    waits: bool = False  # for a batch
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the experience that is kept here has recurrent state in it."""
+        return getattr(self.writer, "keeps_state", False)
 
 
 class InferenceNode:
     """Applies the policy for all actors, to batches of what they ask, with recurrent state that stays here.
 
-    A call that Courier delivers twice is answered from memory. A caller whose actor was started again, or whom this
-    node doesn't know because it was started again itself, begins a new timeline: recurrent state, randomness and
-    unfinished sequences are its own. Parameters change between batches only.
+    The actors ask at a port of its own, see `utils.calls`, and one thread takes what they ask and answers it. A request
+    that is made again, since its answer was lost, is answered from memory. A caller whose actor was started again, or
+    whom this node doesn't know because it was started again itself, begins a new timeline: recurrent state, randomness
+    and unfinished sequences are its own. Parameters change between batches only.
 
     Where the actors don't keep the `experience`, the node writes what it hears to the replay: observations then cross
     the network once, and recurrent state never. A replay that takes no more holds back the answers.
@@ -89,7 +102,8 @@ class InferenceNode:
         environment = experiment.make_environment(1)
         spec = envs.make_spec(environment)
         environment.close()
-        self._expected = specs.zeros(spec.observations, 1)
+        example = specs.zeros(spec.observations, 1)
+        self._expected = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(example)]
         builder, num_envs = experiment.builder, experiment.num_envs
         slots = actors * num_envs
         self._core = InferenceCore(builder.make_policy(spec), slots, buckets=bucket_sizes(slots))
@@ -98,7 +112,7 @@ class InferenceNode:
         )
         with contextlib.suppress(StopWaitingError):  # then nobody will ask
             _, params = self._variables.held()
-            self._core.warm_up(params, self._expected)
+            self._core.warm_up(params, example)
 
         part = builder.make_replay(spec).split(max(1, len(replays)))
         ranks = experiment.ranks(actors)
@@ -115,52 +129,19 @@ class InferenceNode:
                         max_pending=_PENDING + len(mine),
                         on_wait=functools.partial(self._hold_back, replay),
                     )
-                self._seats[actor, caller] = _Seat(mine, ranks[mine], writer)
-        self._stopping = False
+                self._seats[actor, caller] = _Seat(actor, mine.astype(np.int32), ranks[mine], writer)
+        self._ended = threading.Event()
         self._held_back = (0.0, "")  # when a writer last waited, and for what
         accelerated = jax.default_backend() != "cpu"
-        self._batcher = Batcher(self._run_batch, most=slots, wait_s=_WAIT_S if accelerated else 0.0)
+        self._batcher: Batcher[_Request] = Batcher(most=slots, wait_s=_WAIT_S if accelerated else 0.0)
+        self._calls = CallServer()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._serve, name="inference", daemon=True)
+        self._thread.start()
 
-    def act(
-        self, actor: int, caller: int, run: int, tick: int, steps: int, timestep: Sequence[Any], with_state: bool
-    ) -> tuple | None:
-        """Gives the actions of a caller's environments, a Reply, or None if the program ends; see
-        `acting.remote.RemoteInference`.
-
-        Args:
-            actor: which.
-            caller: which of the actor's.
-            run: how often the actor was started before.
-            tick: how often this caller has asked since.
-            steps: environment steps that the run has taken.
-            timestep: the fields of the newest, batched.
-            with_state: whether the recurrent state from before is wanted.
-        """
-        newest = dm_env.TimeStep(*timestep)
-        seat = self._seats[actor, caller]
-        self._check(newest, len(seat.slots))
-        with seat.lock:
-            if seat.acted is None or (run, tick) != (seat.run, seat.tick):
-                try:
-                    seat.acted = self._answer(actor, caller, seat, run, tick, steps, newest)
-                except StopWaitingError:
-                    return None
-                seat.run, seat.tick = run, tick
-            acted, version = seat.acted
-        if seat.writer is not None:
-            return tuple(Reply(acted.action, (), (), version))
-        return tuple(Reply(acted.action, acted.extras, acted.state if with_state else (), version))
-
-    def leave(self, actor: int, caller: int, timestep: Sequence[Any]) -> None:
-        """Writes what a caller's experience is still unfinished, with the timestep that its last actions led to."""
-        seat = self._seats[actor, caller]
-        # What the replay doesn't take before the end stays out of it.
-        with seat.lock, contextlib.suppress(StopWaitingError):
-            if seat.writer is not None and seat.acted is not None:
-                self._tell(seat, dm_env.TimeStep(*timestep), goes_on=True)
-                seat.acted = None
-                seat.writer.flush()
-                seat.writer.wait()
+    def port(self) -> int:
+        """Returns where the actors ask; see `acting.remote.RemoteInference`."""
+        return self._calls.port
 
     def fill(self) -> tuple[int, int]:
         """Returns how many environments' steps the batches held so far, without and with their padding."""
@@ -175,6 +156,8 @@ class InferenceNode:
         logged = time.monotonic()
         try:
             while not lp.wait_for_stop(_REPORT_S):
+                if self._error is not None:
+                    raise self._error
                 waited, reason = self._held_back
                 self._reporter.report(reason if time.monotonic() - waited < 1 else "serving")
                 rows, padded = self.fill()
@@ -183,31 +166,85 @@ class InferenceNode:
                     row = {"inference_steps": rows, "inference_fill": rows / padded}
                     self._reporter.row("inference", row)
         finally:
-            self._stopping = True
-            self._batcher.close(StopWaitingError())
-            self._variables.close()
-            for seat in self._seats.values():
-                if seat.writer is not None:
-                    seat.writer.close()
+            self.end()
 
-    def _answer(
-        self, actor: int, caller: int, seat: _Seat, run: int, tick: int, steps: int, newest: dm_env.TimeStep
-    ) -> tuple[Acted, int]:
-        """Has a new request answered; called with the seat's lock held."""
+    def end(self) -> None:
+        """Serves no more: whoever waits is told that the program ends."""
+        self._ended.set()
+        self._calls.wake()
+        self._thread.join()
+        self._calls.close()
+        self._variables.close()
+        for seat in self._seats.values():
+            if seat.writer is not None:
+                seat.writer.close()
+
+    def _serve(self) -> None:
+        try:
+            while not self._ended.is_set():
+                for call in self._calls.take(self._batcher.due_s()):
+                    self._receive(call)
+                while self._batcher.due_s() == 0.0:
+                    self._run_batch()
+            for request in self._batcher.take():
+                request.call.answer(None)
+        except BaseException as error:
+            self._error = error
+
+    def _receive(self, call: Call) -> None:
+        """Answers a call, or has it wait for a batch."""
+        try:
+            actor, caller, *rest = call.arguments
+            seat = self._seats[actor, caller]
+            if seat.waits:  # an earlier start's request, or this one, whose first caller has gone
+                self._run_batch()
+            self._METHODS[rest[1]](self, call, seat, rest[0], *rest[2:])
+        except StopWaitingError:
+            call.answer(None)
+        except Exception:
+            call.fail(traceback.format_exc())
+
+    def _act(
+        self,
+        call: Call,
+        seat: _Seat,
+        run: int,
+        tick: int,
+        steps: int,
+        timestep: Sequence[Any],
+        with_state: bool,
+    ) -> None:
+        newest = dm_env.TimeStep(*timestep)
+        self._check(newest, len(seat.slots))
+        if seat.acted is not None and (run, tick) == (seat.run, seat.tick):
+            call.answer(self._reply(seat, with_state))
+            return
         if (run, tick) < (seat.run, seat.tick):
             raise ValueError(f"request {tick} of start {run} comes after {seat.tick} of start {seat.run}")
         goes_on = seat.acted is not None and (run, tick) == (seat.run, seat.tick + 1)
         if seat.writer is not None:
             self._tell(seat, newest, goes_on)
-        count, keys = len(seat.slots), None
+        first, keys = newest.step_type == FIRST, None
         if not goes_on:
-            num_envs = self._experiment.num_envs
+            num_envs, actor = self._experiment.num_envs, seat.actor
             key = self._experiment.actor_key(actor, run)
             keys = slot_keys(key, num_envs)[seat.slots - actor * num_envs]
-        first = (newest.step_type == FIRST) | (not goes_on)
-        ticks = np.full(count, tick, np.int32)
-        request = _Request(seat.slots, keys, seat.ranks, ticks, steps, first, newest)
-        return self._batcher.ask((actor, caller), count, request)
+            first = np.ones_like(first)
+        seat.waits = True
+        request = _Request(call, seat, run, tick, keys, steps, first, newest, with_state)
+        self._batcher.add(id(seat), len(seat.slots), request)
+
+    def _leave(self, call: Call, seat: _Seat, run: int, timestep: Sequence[Any] | None) -> None:
+        if seat.writer is not None and seat.acted is not None and run == seat.run:
+            if timestep is not None:
+                self._tell(seat, dm_env.TimeStep(*timestep), goes_on=True)
+            seat.acted = None
+            # What the replay doesn't take before the end stays out of it.
+            seat.writer.flush()
+            seat.writer.wait()
+        call.answer(None)
+
+    _METHODS: ClassVar[dict[str, Callable[..., None]]] = {"act": _act, "leave": _leave}
 
     def _tell(self, seat: _Seat, newest: dm_env.TimeStep, goes_on: bool) -> None:
         """Tells a seat's writer what its latest actions led to; waits while the replay takes no more."""
@@ -215,12 +252,12 @@ class InferenceNode:
             seat.writer.add_first(newest)
             return
         acted, _ = seat.acted
-        kept = {"state": acted.state} if getattr(seat.writer, "keeps_state", False) else {}
+        kept = {"state": acted.state} if seat.keeps_state else {}
         seat.writer.add(acted.action, newest, acted.extras, **kept)
 
     def _hold_back(self, replay: Any) -> None:
         """Looks up from a writer's wait."""
-        if self._stopping or self._reporter.orders.stop:
+        if self._ended.is_set() or self._reporter.orders.stop:
             raise StopWaitingError
         waited, reason = self._held_back
         if time.monotonic() - waited > 1:
@@ -229,27 +266,61 @@ class InferenceNode:
 
     def _check(self, timestep: dm_env.TimeStep, count: int) -> None:
         """Raises ValueError if a timestep isn't what the seat's environments give, which would fail others too."""
-        expected = [((count, *leaf.shape[1:]), leaf.dtype) for leaf in tree.flatten(self._expected)]
-        found = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in tree.flatten(timestep.observation)]
-        if found != expected or any(np.shape(leaf) != (count,) for leaf in timestep[:3]):
-            raise ValueError(f"observations are {found} where {expected} was expected")
+        found = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(timestep.observation)]
+        if found != self._expected or any(len(leaf) != count for leaf in tree.flatten(timestep)):
+            raise ValueError(f"observations of {count} are {found} where {self._expected} was expected")
 
-    def _run_batch(self, requests: Sequence[_Request]) -> list[tuple[Acted, int]]:
+    def _run_batch(self) -> None:
+        """Answers the requests that have waited longest, as many as a batch holds."""
+        batch = self._batcher.take()
+        for request in batch:
+            request.seat.waits = False
+        try:
+            acted, version = self._apply(batch)
+        except StopWaitingError:
+            for request in batch:
+                request.call.answer(None)
+            return
+        except Exception:
+            for request in batch:
+                request.call.fail(traceback.format_exc())
+            return
+        for request, mine in zip(batch, acted, strict=True):
+            seat = request.seat
+            seat.run, seat.tick, seat.acted = request.run, request.tick, (mine, version)
+            request.call.answer(self._reply(seat, request.with_state))
+
+    def _reply(self, seat: _Seat, with_state: bool) -> tuple:
+        """Returns what the seat's caller is told of its latest actions."""
+        assert seat.acted is not None
+        acted, version = seat.acted
+        if seat.writer is not None:
+            return tuple(Reply(acted.action, (), (), version))
+        return tuple(Reply(acted.action, acted.extras, acted.state if with_state else (), version))
+
+    def _apply(self, batch: Sequence[_Request]) -> tuple[list[Acted], int]:
+        """Returns what the policy gives for each of some requests, and the version of its parameters."""
         # One look at what is held: all of a batch act on the same parameters.
         version, params = self._variables.held()
-        for request in requests:
+        for request in batch:
             if request.keys is not None:
-                self._core.seat(request.slots, request.keys, request.ranks)
-        timesteps = [request.timestep for request in requests]
+                self._core.seat(request.seat.slots, request.keys, request.seat.ranks)
         acted = self._core.step(
             params,
-            np.concatenate([request.slots for request in requests]),
-            np.concatenate([request.ticks for request in requests]),
-            max(request.steps for request in requests),
-            np.concatenate([request.first for request in requests]),
-            np.concatenate([timestep.reward for timestep in timesteps]),
-            tree.map_structure(lambda *leaves: np.concatenate(leaves), *(t.observation for t in timesteps)),
+            _joined([request.seat.slots for request in batch]),
+            _joined([np.full(len(request.first), request.tick, np.int32) for request in batch]),
+            max(request.steps for request in batch),
+            _joined([request.first for request in batch]),
+            _joined([request.timestep.reward for request in batch]),
+            _joined([request.timestep.observation for request in batch]),
+            with_state=any(request.with_state or request.seat.keeps_state for request in batch),
         )
-        ends = np.cumsum([len(request.slots) for request in requests])
-        rows = [slice(end - len(request.slots), end) for request, end in zip(requests, ends, strict=True)]
-        return [(Acted(*jax.tree.map(lambda leaf, mine=mine: leaf[mine], tuple(acted))), version) for mine in rows]
+        if len(batch) == 1:
+            return [acted], version
+        ends = np.cumsum([len(request.first) for request in batch])
+        rows = [slice(end - len(request.first), end) for request, end in zip(batch, ends, strict=True)]
+        return [Acted(*jax.tree.map(lambda leaf, mine=mine: leaf[mine], tuple(acted))) for mine in rows], version
+
+
+def _joined(trees: Sequence[Tree]) -> Tree:
+    return trees[0] if len(trees) == 1 else tree.map_structure(lambda *leaves: np.concatenate(leaves), *trees)

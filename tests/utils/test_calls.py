@@ -1,0 +1,232 @@
+"""Calls from the test's threads to a server in another."""
+
+import pickle
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from acme_ext.utils.calls import CallServer, RemoteCall
+
+WAIT_S = 10
+
+
+class StoppedError(Exception):
+    pass
+
+
+class Serving:
+    """A server in a thread of its own, that answers with `function`."""
+
+    def __init__(self, function):
+        self.server, self.function, self.heard = CallServer(), function, []
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while not self.ended.is_set():
+            for call in self.server.take(None):
+                self.heard.append(call.arguments)
+                try:
+                    call.answer(self.function(*call.arguments))
+                except ValueError as error:
+                    call.fail(str(error))
+
+    def end(self):
+        self.ended.set()
+        self.server.wake()
+        self.thread.join(WAIT_S)
+        assert not self.thread.is_alive()
+        self.server.close()
+
+
+@pytest.fixture
+def serve(request):
+    def serve(function):
+        serving = Serving(function)
+        request.addfinalizer(serving.end)
+        return serving
+
+    return serve
+
+
+def call(serving, **options):
+    return RemoteCall(lambda: ("localhost", serving.server.port), **options)
+
+
+def asked(remote, *arguments):
+    remote.begin(*arguments)
+    return remote.end()
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.arange(6, dtype=np.int64).reshape(2, 3).T,  # not in C's order
+        np.arange(20)[::3],  # not contiguous
+        np.zeros((3, 0), np.uint8),
+        np.array(True),
+        np.array(["one", "two"]),
+        np.array([{"an": "object"}, None], dtype=object),
+        np.zeros(2, np.dtype([("x", np.int8), ("y", np.float64)])),
+        np.random.default_rng(0).integers(0, 256, (32, 84, 84, 4), dtype=np.uint8),  # larger than what is read at once
+        np.random.default_rng(0).normal(size=(3, 50_000))[:, ::2],
+    ],
+    ids=lambda array: f"{array.dtype}{array.shape}",
+)
+def test_arrays_come_as_they_went(serve, array):
+    remote = call(serve(lambda *arguments: arguments))
+    for _ in range(2):
+        name, there = asked(remote, "name", {"nested": [array, 3]})
+        assert name == "name"
+        back, three = there["nested"]
+        assert three == 3
+        assert back.dtype == array.dtype
+        np.testing.assert_array_equal(back, array)
+    remote.close()
+
+
+def test_an_answer_may_be_asked_for_and_fetched_later(serve):
+    serving = serve(lambda who, x: (who, x + 1))
+    one, other = call(serving, first=("one",)), call(serving, first=("other",))
+    for x in range(50):
+        one.begin(x)
+        other.begin(-x)
+        assert one.end() == ("one", x + 1)
+        assert other.end() == ("other", 1 - x)
+    one.close()
+    other.close()
+
+
+def test_an_error_is_raised_at_its_caller_alone_who_can_call_again(serve):
+    def function(x):
+        if x < 0:
+            raise ValueError(f"{x} is too little")
+        return x
+
+    serving = serve(function)
+    one, other = call(serving), call(serving)
+    one.begin(-1)
+    other.begin(1)
+    with pytest.raises(RuntimeError, match="answered by an error:\n-1 is too little"):
+        one.end()
+    assert other.end() == 1
+    assert asked(one, 2) == 2
+    one.close()
+    other.close()
+
+
+def test_many_callers_are_each_answered_what_they_asked(serve):
+    remotes = []
+    wrong = []
+    serving = serve(lambda name, x: (name, x))
+
+    def ask(name):
+        remote = call(serving, first=(name,))
+        for n in range(200):
+            if asked(remote, n) != (name, n):
+                wrong.append((name, n))
+        remotes.append(remote)
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert len(remotes) == 8
+    assert not wrong
+    assert len(serving.heard) == 8 * 200
+    for remote in remotes:
+        remote.close()
+
+
+def test_a_server_that_comes_back_elsewhere_is_called_anew():
+    there = [Serving(lambda x: ("first", x))]
+    remote = RemoteCall(lambda: ("localhost", there[-1].server.port))
+    assert asked(remote, 1) == ("first", 1)
+    there[0].end()
+    there.append(Serving(lambda x: ("second", x)))
+    assert asked(remote, 2) == ("second", 2)
+    # One that dies with a call in its hands never answers it: another hears it again.
+    taken, gate = threading.Event(), threading.Event()
+    there[1].function = lambda x: taken.set() or gate.wait(WAIT_S)
+    remote.begin(3)
+    assert taken.wait(WAIT_S)
+    there.append(Serving(lambda x: ("third", x)))
+    there[1].ended.set()
+    there[1].server.close()
+    assert remote.end() == ("third", 3)
+    assert there[2].heard == [(3,)]
+    gate.set()
+    there[1].thread.join(WAIT_S)
+    remote.close()
+    there[2].end()
+
+
+def test_a_wait_can_be_given_up_and_its_answer_is_not_the_next_ones(serve):
+    gate = threading.Event()
+    serving = serve(lambda x: gate.wait(WAIT_S) and x)
+    waits = []
+
+    def on_wait():
+        waits.append(time.monotonic())
+        if len(waits) == 2:
+            raise StoppedError
+
+    remote = call(serving, on_wait=on_wait)
+    remote.begin("slow")
+    with pytest.raises(StoppedError):
+        remote.end()
+    assert 0.1 < waits[1] - waits[0] < 2
+    gate.set()
+    assert asked(remote, "next") == "next"
+    remote.close()
+
+
+def test_a_server_that_is_not_there_is_looked_for_until_it_is_or_the_wait_ends():
+    with socket.socket() as unused:
+        unused.bind(("localhost", 0))
+        address = unused.getsockname()  # nobody listens there
+        waits = []
+
+        def on_wait():
+            waits.append(None)
+            if len(waits) == 3:
+                raise StoppedError
+
+        remote = RemoteCall(lambda: address, on_wait)
+        with pytest.raises(StoppedError):
+            asked(remote, 1)
+
+
+def test_strangers_and_half_a_message_hurt_nobody(serve):
+    serving = serve(lambda x: x)
+    address = ("localhost", serving.server.port)
+    with socket.create_connection(address) as stranger, socket.create_connection(address) as slow:
+        stranger.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        data = pickle.dumps(("half of it",))
+        slow.sendall((1).to_bytes(8, "little") + len(data).to_bytes(8, "little") + data[:5])
+        remote = call(serving)
+        assert asked(remote, 1) == 1
+        slow.sendall(data[5:])
+        slow.settimeout(WAIT_S)
+        assert b"half of it" in slow.recv(1000)
+    assert asked(remote, 2) == 2
+    assert serving.heard == [(1,), ("half of it",), (2,)]
+    remote.close()
+
+
+def test_taking_ends_when_it_is_woken_or_in_time():
+    server = CallServer()
+    began = time.monotonic()
+    assert server.take(0.05) == []
+    assert 0.04 < time.monotonic() - began < 2
+    threading.Timer(0.05, server.wake).start()
+    assert server.take(None) == []
+    server.wake()
+    assert server.take(None) == []
+    server.close()
