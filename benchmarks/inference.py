@@ -178,7 +178,7 @@ def raw_policy(model: Model, num_envs: int) -> Any:
     def step(tick: int, timestep: dm_env.TimeStep) -> tuple[Any, Any]:
         nonlocal state
         action, state, extras = apply(params, keys, np.int32(tick), timestep.reward, timestep.observation, state)
-        return jax.device_get((action, extras))
+        return np.asarray(action), jax.tree.map(np.asarray, extras)
 
     return step
 

@@ -68,9 +68,12 @@ class InferenceCore:
         # One slot more, for the rows that fill a batch.
         self._scratch, rows = slots, slots + bool(buckets)
         self._initial = jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
+        self.is_recurrent = bool(jax.tree.leaves(self._initial))
+        """Whether the policy has recurrent state."""
         self._table = policy.init_state(rows)
         self._keys = jax.random.split(jax.random.key(0), rows)
         self._ranks = jnp.zeros(rows, jnp.float32)
+        self._far = jax.default_backend() != "cpu"
         self._apply: Callable | None = None
         self._apply_some: Callable | None = None
 
@@ -101,9 +104,7 @@ class InferenceCore:
         action, extras, before, self._table = self._apply(
             params, self._keys, self._ranks, self._table, np.int32(ticks), np.int32(steps), first, reward, observation
         )
-        # Which asks for the copy before it waits, and so waits half as long as np.asarray.
-        action, extras = jax.device_get((action, extras))
-        return Acted(action, extras, before)
+        return Acted(*self._fetched((action, extras)), before)
 
     def step(
         self,
@@ -156,10 +157,7 @@ class InferenceCore:
             observation if count == size else tree.map_structure(pad, observation),
         )
         self.rows, self.padded_rows = self.rows + count, self.padded_rows + size
-        leaves, structure = jax.tree.flatten((action, extras, before if with_state else ()))
-        for leaf in leaves:
-            leaf.copy_to_host_async()  # as jax.device_get does, which takes longer over it
-        return Acted(*jax.tree.unflatten(structure, [np.asarray(leaf)[:count] for leaf in leaves]))
+        return Acted(*self._fetched((action, extras, before if with_state else ()), count))
 
     def warm_up(self, params: Params, observation: Tree) -> None:
         """Compiles every bucket, for observations `[1, ...]` like this one; no slot's state is changed."""
@@ -172,6 +170,14 @@ class InferenceCore:
     def compilations(self) -> int:
         """Returns how many programs have been compiled."""
         return sum(apply._cache_size() for apply in (self._apply, self._apply_some) if apply is not None)
+
+    def _fetched(self, arrays: Tree, count: int | None = None) -> Tree:
+        """Returns arrays of the device in NumPy, or so many rows of them: what `jax.device_get` takes longer for."""
+        leaves, structure = jax.tree.flatten(arrays)
+        if self._far:
+            for leaf in leaves:
+                leaf.copy_to_host_async()
+        return jax.tree.unflatten(structure, [np.asarray(leaf)[:count] for leaf in leaves])
 
     @staticmethod
     def _compile(function: Callable, params: Params, **options: Any) -> Callable:
@@ -196,9 +202,10 @@ class LocalInference:
         self._core = InferenceCore(policy, num_envs)
         rank = np.linspace(0, 1, num_envs, dtype=np.float32) if rank is None else rank
         self._core.seat(np.arange(num_envs), slot_keys(key, num_envs), rank)
+        self._none = np.zeros(num_envs, np.bool_)
 
     def step(self, steps: int, timestep: dm_env.TimeStep) -> Acted:
-        first = timestep.step_type == FIRST
+        first = timestep.step_type == FIRST if self._core.is_recurrent else self._none
         params, (_, reward, _, observation) = self._variables.params, timestep
         acted = self._core.step_all(params, self._ticks, steps, first, reward, observation)
         self._ticks += 1

@@ -16,7 +16,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def _array(shape: tuple[int, ...], dtype: str, buffer: Any) -> np.ndarray:
 class _Pickler(pickle.Pickler):
     """Describes an array in half the time that NumPy takes for it."""
 
-    dispatch_table: Any = {**copyreg.dispatch_table, np.ndarray: _reduced}
+    dispatch_table: ClassVar[dict[type, Callable]] = {**copyreg.dispatch_table, np.ndarray: _reduced}
 
 
 def _pickled(message: Any) -> tuple[bytes, list[memoryview]]:
