@@ -104,7 +104,8 @@ class InferenceCore:
         action, extras, before, self._table = self._apply(
             params, self._keys, self._ranks, self._table, np.int32(ticks), np.int32(steps), first, reward, observation
         )
-        return Acted(*self._fetched((action, extras)), before)
+        action, extras = self._fetched((action, extras))
+        return Acted(action, extras, before)
 
     def step(
         self,
