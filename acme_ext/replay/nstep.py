@@ -114,6 +114,10 @@ class NStepWriter:
         """Blocks until the server has confirmed every row sent."""
         self._sink.flush(0, self._on_wait)
 
+    def has_sent(self, pending: int) -> bool:
+        """Whether at most `pending` rows are not yet confirmed by the server; doesn't wait for them."""
+        return self._sink.has_sent(pending)
+
     def close(self) -> None:
         """Ends the connection; what the server hasn't confirmed is dropped."""
         self._sink.close()

@@ -23,6 +23,10 @@ class Sink(Protocol):
         `on_wait` is called a few times a second meanwhile, and may raise to end the wait.
         """
 
+    def has_sent(self, pending: int) -> bool:
+        """Whether at most `pending` rows are not yet confirmed by the server; doesn't wait for them."""
+        ...
+
     def close(self) -> None:
         """Ends the connection at once."""
 
@@ -44,7 +48,11 @@ class StructuredSink:
             append(row)
 
     def flush(self, pending: int, on_wait: OnWait) -> None:
-        _flush(self._writer, pending, on_wait)
+        while not _flush(self._writer, pending, _WAIT_MS):
+            on_wait()
+
+    def has_sent(self, pending: int) -> bool:
+        return _flush(self._writer, pending, 0)
 
     def close(self) -> None:
         try:
@@ -71,18 +79,22 @@ class PrioritySink:
             writer.create_item(table, priority, writer.history[-1])
 
     def flush(self, pending: int, on_wait: OnWait) -> None:
-        _flush(self._writer, pending, on_wait)
+        while not _flush(self._writer, pending, _WAIT_MS):
+            on_wait()
+
+    def has_sent(self, pending: int) -> bool:
+        return _flush(self._writer, pending, 0)
 
     def close(self) -> None:
         self._writer.close()
 
 
-def _flush(writer: Any, pending: int, on_wait: OnWait) -> None:
+def _flush(writer: Any, pending: int, timeout_ms: int) -> bool:
+    """Waits until at most `pending` rows are not yet confirmed; returns whether it is so."""
     from reverb import errors
 
-    while True:
-        try:
-            writer.flush(pending, timeout_ms=_WAIT_MS)
-            return
-        except errors.DeadlineExceededError:
-            on_wait()
+    try:
+        writer.flush(pending, timeout_ms=timeout_ms)
+    except errors.DeadlineExceededError:
+        return False
+    return True

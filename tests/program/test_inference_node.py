@@ -20,6 +20,7 @@ from acme_ext.acting.remote import RemoteExperience, RemoteInference, Reply
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Builder
 from acme_ext.launch.experiment import Experiment
+from acme_ext.launch.nodes import inference
 from acme_ext.launch.nodes.inference import InferenceNode
 from acme_ext.launch.nodes.reports import Orders
 from acme_ext.replay.sequences import SequenceReplay
@@ -36,11 +37,12 @@ class Remembering(Builder):
 
     name: ClassVar[str] = "remembering"
     config: int = 100  # items that the queue holds
+    batch_size: int = 1
 
     def make_replay(self, spec):
         return SequenceReplay(
             spec,
-            batch_size=1,
+            batch_size=self.batch_size,
             max_size=self.config,
             order="queue",
             length=LENGTH,
@@ -101,9 +103,10 @@ def replay(experiment):
 def start(experiment, request):
     """Starts a node; it ends with the test."""
 
-    def start(world=None, *, replays=(None,), experience=True):
+    def start(world=None, *, replays=(None,), experience=True, builder=experiment.builder):
         world = world or World()
-        node = InferenceNode(experiment, ACTORS, replays, world, world, callers=2, experience=experience)
+        described = dataclasses.replace(experiment, builder=builder)
+        node = InferenceNode(described, ACTORS, replays, world, world, callers=2, experience=experience)
 
         def end():
             world.stop = True
@@ -331,40 +334,78 @@ def test_what_is_unfinished_is_written_once_when_a_caller_leaves(experiment, sta
     assert unrolls.mask.sum(axis=0).tolist() == [3, 3]
 
 
-def test_a_replay_that_takes_no_more_holds_back_the_answers(experiment, start, caller, replay):
+@pytest.fixture
+def blocked(experiment, replay, monkeypatch):
+    """A replay that has room for little more than 3 unrolls, which nobody draws."""
+    monkeypatch.setattr(inference, "_PENDING", 0)
     _, made = replay
-    small = dataclasses.replace(experiment, builder=Remembering(config=3))
-    world = World()
-    tables = ReplayServer(small.builder.make_replay(made.spec).tables())
-    try:
-        node = InferenceNode(small, ACTORS, [tables.client], world, world, callers=2, experience=False)
-        node._seats[0, 0].writer._max_pending = 2
-        answered, told = [0], threading.Event()
-        call = caller(node)
+    server = ReplayServer(dataclasses.replace(made, max_size=3).tables())
+    yield server
+    server.close()
 
-        def act_on():
-            with envs_of(small, 2) as environment:
-                timestep = environment.reset()
-                for tick in range(10_000):
-                    call.begin("act", tick, 0, tuple(timestep), False)
-                    if (answer := call.end()) is None:
-                        told.set()
-                        return
-                    answered[0] += 1
-                    timestep = environment.step(Reply(*answer).action)
 
-        thread = threading.Thread(target=act_on)
-        thread.start()
+class Pestering(threading.Thread):
+    """Acts on and on, until it is told of the end."""
+
+    def __init__(self, call, experiment):
+        super().__init__()
+        self.call, self.experiment, self.answered, self.told = call, experiment, 0, False
+        self.start()
+
+    def run(self):
+        with envs_of(self.experiment, 2) as environment:
+            timestep = environment.reset()
+            for tick in range(100_000):
+                self.call.begin("act", tick, 0, tuple(timestep), False)
+                if (answer := self.call.end()) is None:
+                    self.told = True
+                    return
+                self.answered += 1
+                timestep = environment.step(Reply(*answer).action)
+
+    def settle(self):
+        """Waits until it is not answered any more."""
         deadline, before = time.monotonic() + PATIENCE_S, -1
-        while (answered[0] != before or before < LENGTH) and time.monotonic() < deadline:
-            before = answered[0]
+        while (self.answered != before or before < LENGTH) and time.monotonic() < deadline:
+            before = self.answered
             time.sleep(1.0)
-        # Room for 3 in the queue and 2 on the way, of 2 environments: no more than a few unrolls, for ever.
-        assert LENGTH < answered[0] <= 8 * LENGTH
-        assert thread.is_alive()
-        node.end()
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
-        assert told.is_set()  # of the end
-    finally:
-        tables.close()
+
+
+def test_a_replay_that_takes_no_more_holds_back_the_answers(experiment, start, caller, blocked):
+    node = start(replays=[blocked.client], experience=False)
+    thread = Pestering(caller(node), experiment)
+    thread.settle()
+    # Room for 3 in the queue and 2 on the way, of 2 environments: no more than a few unrolls, for ever.
+    assert LENGTH < thread.answered <= 8 * LENGTH
+    assert thread.is_alive()
+    node.end()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert thread.told
+
+
+def test_a_full_shard_holds_back_nobody_who_writes_to_another(experiment, start, caller, blocked, replay):
+    other, _ = replay
+    node = start(replays=[blocked.client, other.client], experience=False, builder=Remembering(batch_size=2))
+    held = Pestering(caller(node), experiment)
+    held.settle()
+    with envs_of(experiment, 2) as environment:
+        timestep, call = environment.reset(), caller(node, actor=1)
+        for tick in range(10 * LENGTH):
+            timestep = environment.step(act(call, tick, timestep).action)
+    answered = held.answered
+    assert held.is_alive()
+    # What is asked again is not told again, and is answered when there is room.
+    inserted = node._seats[0, 0].writer.inserted
+    again = caller(node)
+    with envs_of(experiment, 2) as environment:
+        again.begin("act", answered, 0, tuple(environment.reset()), False)
+        time.sleep(0.5)
+        assert node._seats[0, 0].writer.inserted == inserted
+        assert held.answered == answered
+        for table in blocked.client.server_info():
+            blocked.client.reset(table)
+        assert len(Reply(*again.end()).action) == 2
+    node.end()
+    held.call.close()
+    held.join(PATIENCE_S)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import threading
 import time
 import traceback
@@ -26,6 +25,8 @@ from acme_ext.types import Array, Tree
 from acme_ext.utils.calls import Call, CallServer
 
 _PENDING = 16  # rows, beside a step of all its environments, that the replay may not have taken when a caller goes on
+_HELD_S = 0.01  # between looks at what the replay has taken
+_LAST_S = 0.5  # for the replay to take rows, once the program is to stop
 _REPORT_S = 0.1
 _LOG_EVERY_S = 1.0
 _WAIT_S = 0.002  # that an accelerator waits for more requests; a CPU, whose time grows with the batch, doesn't
@@ -57,11 +58,24 @@ class _Seat:
     tick: int = -1
     acted: tuple[Acted, int] | None = None  # the answer to that request, and the version of the parameters
     waits: bool = False  # for a batch
+    held: "_Held | None" = None  # what the replay holds back
+    sent: int = 0  # rows of the writer's when the replay had last taken enough of them
 
     @property
     def keeps_state(self) -> bool:
         """Whether the experience that is kept here has recurrent state in it."""
         return getattr(self.writer, "keeps_state", False)
+
+
+@dataclasses.dataclass
+class _Held:
+    """A call that the replay holds back."""
+
+    call: Call
+    key: tuple  # the same for the same call, made again
+    pending: int  # rows of its seat's that the replay need not have taken
+    go_on: Callable[[Call], None]
+    since: float = dataclasses.field(default_factory=time.monotonic)
 
 
 class InferenceNode:
@@ -73,7 +87,8 @@ class InferenceNode:
     and unfinished sequences are its own. Parameters change between batches only.
 
     Where the actors don't keep the `experience`, the node writes what it hears to the replay: observations then cross
-    the network once, and recurrent state never. A replay that takes no more holds back the answers.
+    the network once, and recurrent state never. A replay that takes no more holds back the answers to those who write
+    to it.
 
     Args:
         experiment: what is run.
@@ -122,16 +137,10 @@ class InferenceNode:
                 mine = mine + actor * num_envs
                 writer = None
                 if not experience:
-                    replay = replays[actor % len(replays)]
-                    writer = part.writer(
-                        replay,
-                        len(mine),
-                        max_pending=_PENDING + len(mine),
-                        on_wait=functools.partial(self._hold_back, replay),
-                    )
+                    writer = part.writer(replays[actor % len(replays)], len(mine))
                 self._seats[actor, caller] = _Seat(actor, mine.astype(np.int32), ranks[mine], writer)
         self._ended = threading.Event()
-        self._held_back = (0.0, "")  # when a writer last waited, and for what
+        self._replays = replays
         accelerated = jax.default_backend() != "cpu"
         self._batcher: Batcher[_Request] = Batcher(most=slots, wait_s=_WAIT_S if accelerated else 0.0)
         self._calls = CallServer()
@@ -158,18 +167,22 @@ class InferenceNode:
             while not lp.wait_for_stop(_REPORT_S):
                 if self._error is not None:
                     raise self._error
-                waited, reason = self._held_back
-                self._reporter.report(reason if time.monotonic() - waited < 1 else "serving")
+                self._reporter.report("serving")
                 rows, padded = self.fill()
                 if time.monotonic() - logged > _LOG_EVERY_S and rows:
                     logged = time.monotonic()
                     row = {"inference_steps": rows, "inference_fill": rows / padded}
                     self._reporter.row("inference", row)
+                    for seat in [seat for seat in self._seats.values() if seat.held is not None][:1]:
+                        replay = self._replays[seat.actor % len(self._replays)]
+                        self._reporter.report(f"waiting for the replay to take its rows: {describe(replay)}", now=True)
         finally:
             self.end()
 
     def end(self) -> None:
         """Serves no more: whoever waits is told that the program ends."""
+        if self._ended.is_set():
+            return
         self._ended.set()
         self._calls.wake()
         self._thread.join()
@@ -182,23 +195,50 @@ class InferenceNode:
     def _serve(self) -> None:
         try:
             while not self._ended.is_set():
-                for call in self._calls.take(self._batcher.due_s()):
+                due_s = self._batcher.due_s()
+                if any(seat.held is not None for seat in self._seats.values()):
+                    due_s = _HELD_S if due_s is None else min(due_s, _HELD_S)
+                for call in self._calls.take(due_s):
                     self._receive(call)
+                self._release()
                 while self._batcher.due_s() == 0.0:
                     self._run_batch()
             for request in self._batcher.take():
                 request.call.answer(None)
+            for seat in self._seats.values():
+                if seat.held is not None:
+                    seat.held.call.answer(None)
         except BaseException as error:
             self._error = error
+
+    def _release(self) -> None:
+        """Lets those go on whose rows the replay has taken meanwhile. Nobody is held for another's: of two shards, the
+        one that is full may wait for the learner, which waits for the other.
+        """
+        for seat in self._seats.values():
+            if (held := seat.held) is None:
+                continue
+            if self._has_sent(seat, held.pending):
+                seat.held = None
+                held.go_on(held.call)
+            elif self._reporter.orders.stop and time.monotonic() - held.since > _LAST_S:
+                seat.held = None
+                held.call.answer(None)  # what the replay doesn't take before the end stays out of it
 
     def _receive(self, call: Call) -> None:
         """Answers a call, or has it wait for a batch."""
         try:
-            actor, caller, *rest = call.arguments
-            seat = self._seats[actor, caller]
-            if seat.waits:  # an earlier start's request, or this one, whose first caller has gone
+            actor, caller, run, method, *rest = call.arguments
+            seat, key = self._seats[actor, caller], (run, method, *rest[:1]) if method == "act" else (run, method)
+            # What is there of a seat already is an earlier start's, or this very call: its caller has gone.
+            if seat.waits:
                 self._run_batch()
-            self._METHODS[rest[1]](self, call, seat, rest[0], *rest[2:])
+            if (held := seat.held) is not None:
+                if held.key == key:
+                    held.call = call
+                    return
+                seat.held = None
+            self._METHODS[method](self, call, key, seat, run, *rest)
         except StopWaitingError:
             call.answer(None)
         except Exception:
@@ -207,6 +247,7 @@ class InferenceNode:
     def _act(
         self,
         call: Call,
+        key: tuple,
         seat: _Seat,
         run: int,
         tick: int,
@@ -230,39 +271,48 @@ class InferenceNode:
             key = self._experiment.actor_key(actor, run)
             keys = slot_keys(key, num_envs)[seat.slots - actor * num_envs]
             first = np.ones_like(first)
-        seat.waits = True
-        request = _Request(call, seat, run, tick, keys, steps, first, newest, with_state)
-        self._batcher.add(id(seat), len(seat.slots), request)
 
-    def _leave(self, call: Call, seat: _Seat, run: int, timestep: Sequence[Any] | None) -> None:
+        def go_on(call: Call) -> None:
+            seat.waits = True
+            request = _Request(call, seat, run, tick, keys, steps, first, newest, with_state)
+            self._batcher.add(id(seat), len(seat.slots), request)
+
+        self._when_sent(seat, _Held(call, key, _PENDING + len(seat.slots), go_on))
+
+    def _leave(self, call: Call, key: tuple, seat: _Seat, run: int, timestep: Sequence[Any] | None) -> None:
         if seat.writer is not None and seat.acted is not None and run == seat.run:
             if timestep is not None:
                 self._tell(seat, dm_env.TimeStep(*timestep), goes_on=True)
             seat.acted = None
-            # What the replay doesn't take before the end stays out of it.
             seat.writer.flush()
-            seat.writer.wait()
-        call.answer(None)
+        self._when_sent(seat, _Held(call, key, 0, lambda call: call.answer(None)))
 
     _METHODS: ClassVar[dict[str, Callable[..., None]]] = {"act": _act, "leave": _leave}
 
+    def _when_sent(self, seat: _Seat, held: _Held) -> None:
+        """Goes on with a call, at once or as soon as the replay has taken the rows of its seat."""
+        if self._has_sent(seat, held.pending):
+            held.go_on(held.call)
+        else:
+            seat.held = held
+
+    def _has_sent(self, seat: _Seat, pending: int) -> bool:
+        writer = seat.writer
+        if writer is None or (pending and writer.inserted == seat.sent):
+            return True
+        if not writer.has_sent(pending):
+            return False
+        seat.sent = writer.inserted
+        return True
+
     def _tell(self, seat: _Seat, newest: dm_env.TimeStep, goes_on: bool) -> None:
-        """Tells a seat's writer what its latest actions led to; waits while the replay takes no more."""
+        """Tells a seat's writer what its latest actions led to."""
         if not goes_on or seat.acted is None:
             seat.writer.add_first(newest)
             return
         acted, _ = seat.acted
         kept = {"state": acted.state} if seat.keeps_state else {}
         seat.writer.add(acted.action, newest, acted.extras, **kept)
-
-    def _hold_back(self, replay: Any) -> None:
-        """Looks up from a writer's wait."""
-        if self._ended.is_set() or self._reporter.orders.stop:
-            raise StopWaitingError
-        waited, reason = self._held_back
-        if time.monotonic() - waited > 1:
-            reason = f"waiting for the replay to take its rows: {describe(replay)}"
-        self._held_back = (time.monotonic(), reason)
 
     def _check(self, timestep: dm_env.TimeStep, count: int) -> None:
         """Raises ValueError if a timestep isn't what the seat's environments give, which would fail others too."""
