@@ -178,5 +178,6 @@ SETTINGS: dict[str, Setting] = {
         "impala", "bsuite:memory_len/10", 100_000, 8, "mean", 0.9, 10_000, 100, config={"lstm_size": "32"}
     ),
     "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 200_000, 8, "median", 475.0, 10_000),
-    "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
+    # With the default of 0.01 two seeds in five are certain of the wrong actions before they have seen the right ones.
+    "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, "mean", 0.9, config={"entropy_cost": "0.05"}),
 }
