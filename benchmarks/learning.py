@@ -95,6 +95,14 @@ def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs
     context = multiprocessing.get_context("spawn")
     running: dict[str, BaseProcess] = {}
     stopped = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopped
+        stopped = True
+        for process in running.values():
+            process.terminate()  # nobody else tells them of it: they save themselves and end
+
+    before = signal.signal(signal.SIGTERM, stop)
     while running or (waiting and not stopped):
         try:
             while waiting and len(running) < jobs and not stopped:
@@ -111,6 +119,7 @@ def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs
             code = running.pop(name).exitcode or 0
             codes[name] = 128 - code if code < 0 else code
             stopped = stopped or code != 0
+    signal.signal(signal.SIGTERM, before)
     failed = {name: code for name, code in codes.items() if code}
     if not failed and not waiting:
         return 0

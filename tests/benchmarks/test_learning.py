@@ -2,6 +2,10 @@
 
 import csv
 import dataclasses
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -55,6 +59,21 @@ def test_seeds_are_run_judged_and_written_and_not_run_again(tiny, tmp_path, capf
     assert learning.main(arguments) == 0
     assert "seed 3 is finished" in capfd.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_a_sigterm_ends_its_runs_too_which_can_go_on(tmp_path):
+    command = [sys.executable, "-u", "-m", "benchmarks.learning", "dqn-catch", "--seeds", "0"]
+    command += ["--runs", str(tmp_path / "r"), "--out", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("r/seed-0/logs/*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        process.terminate()
+        said, _ = process.communicate(timeout=60)  # its run writes to the same pipe: that has ended, too
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "not finished: seed 0 (exit code 143); the same command goes on." in said
+    assert list(tmp_path.glob("r/seed-0/checkpoints/*"))
 
 
 def test_a_run_of_another_setting_is_not_counted(tiny, tmp_path, capsys):
