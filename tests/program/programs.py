@@ -76,7 +76,7 @@ class Running:
     def node(self, name: str) -> psutil.Process:
         """Returns the process of a node."""
         end = f"/{name}.log"
-        return next(p for p in self.supervisor().children() if os.readlink(f"/proc/{p.pid}/fd/1").endswith(end))
+        return next(p for p in self.supervisor().children() if _output(p).endswith(end))
 
     def node_of_host(self, name: str) -> psutil.Process | None:
         """Returns the process of a node that runs anywhere on this machine, by its log, or None."""
@@ -128,6 +128,14 @@ class Running:
         assert left == []
         assert not self._opened & listening_here()
         return self.process.returncode, out, err
+
+
+def _output(process: psutil.Process) -> str:
+    """Returns where a process's output goes; nothing if it has just ended."""
+    try:
+        return os.readlink(f"/proc/{process.pid}/fd/1")
+    except OSError:
+        return ""
 
 
 def check_second_interrupt(program: Running) -> None:

@@ -83,19 +83,19 @@ class ActorNode:
     def run(self) -> None:
         """Acts until it is told to stop; all that it did is then in the replay."""
         try:
-            with contextlib.suppress(StopWaitingError):
-                while not self._reporter.orders.stop and not lp.wait_for_stop(0):
-                    for part in self._parts:
-                        self._count(part.loop.step(), part.version())
-                        part.actor.environment_steps = max(
-                            part.actor.environment_steps, self._reporter.orders.environment_steps
-                        )
-                        part.actor.begin()
-            with contextlib.suppress(StopWaitingError):
+            while not self._reporter.orders.stop and not lp.wait_for_stop(0):
                 for part in self._parts:
-                    part.writer.flush()
-                for part in self._parts:
-                    part.writer.wait()
+                    self._count(part.loop.step(), part.version())
+                    part.actor.environment_steps = max(
+                        part.actor.environment_steps, self._reporter.orders.environment_steps
+                    )
+                    part.actor.begin()
+            for part in self._parts:
+                part.writer.flush()
+            for part in self._parts:
+                part.writer.wait()
+        except StopWaitingError:  # in the middle of something: what a writer has not sent is left
+            pass
         finally:
             self._stack.close()
         self._reporter.report("has ended", now=True)
