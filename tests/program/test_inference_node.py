@@ -135,8 +135,13 @@ class envs_of:  # noqa: N801
 def caller(request):
     """Makes what calls a node as an actor's part does."""
 
+    end = time.monotonic() + 2 * PATIENCE_S
+
+    def on_wait():
+        assert time.monotonic() < end
+
     def caller(node, actor=0, part=0, start=0):
-        made = RemoteCall(lambda: ("localhost", node.port()), first=(actor, part, start))
+        made = RemoteCall(lambda: ("localhost", node.port()), on_wait, first=(actor, part, start))
         request.addfinalizer(made.close)
         return made
 
@@ -348,7 +353,7 @@ class Pestering(threading.Thread):
     """Acts on and on, until it is told of the end."""
 
     def __init__(self, call, experiment):
-        super().__init__()
+        super().__init__(daemon=True)
         self.call, self.experiment, self.answered, self.told = call, experiment, 0, False
         self.start()
 
@@ -409,3 +414,25 @@ def test_a_full_shard_holds_back_nobody_who_writes_to_another(experiment, start,
     node.end()
     held.call.close()
     held.join(PATIENCE_S)
+
+
+def test_a_first_request_that_is_held_is_not_told_twice_either(experiment, start, caller, blocked):
+    node = start(replays=[blocked.client], experience=False)
+    thread = Pestering(caller(node), experiment)
+    thread.settle()
+    with envs_of(experiment, 2) as environment:
+        timestep = tuple(copied(environment.reset()))
+        told, writer = [], node._seats[0, 0].writer
+        begin = writer.add_first
+        writer.add_first = lambda newest: told.append(newest) or begin(newest)
+        calls = [caller(node, start=1) for _ in range(2)]  # the second after the first has lost its connection
+        for call in calls:
+            call.begin("act", 0, 0, timestep, False)
+            time.sleep(0.5)
+        assert len(told) == 1
+        for table in blocked.client.server_info():
+            blocked.client.reset(table)
+        assert len(Reply(*calls[1].end()).action) == 2
+    node.end()
+    thread.call.close()
+    thread.join(PATIENCE_S)

@@ -58,7 +58,6 @@ class _Seat:
     tick: int = -1
     acted: tuple[Acted, int] | None = None  # the answer to that request, and the version of the parameters
     waits: bool = False  # for a batch
-    held: "_Held | None" = None  # what the replay holds back
     sent: int = 0  # rows of the writer's when the replay had last taken enough of them
 
     @property
@@ -72,6 +71,7 @@ class _Held:
     """A call that the replay holds back."""
 
     call: Call
+    seat: _Seat
     key: tuple  # the same for the same call, made again
     pending: int  # rows of its seat's that the replay need not have taken
     go_on: Callable[[Call], None]
@@ -141,6 +141,7 @@ class InferenceNode:
                 self._seats[actor, caller] = _Seat(actor, mine.astype(np.int32), ranks[mine], writer)
         self._ended = threading.Event()
         self._replays = replays
+        self._held: dict[int, _Held] = {}  # by the seat's id
         accelerated = jax.default_backend() != "cpu"
         self._batcher: Batcher[_Request] = Batcher(most=slots, wait_s=_WAIT_S if accelerated else 0.0)
         self._calls = CallServer()
@@ -173,8 +174,8 @@ class InferenceNode:
                     logged = time.monotonic()
                     row = {"inference_steps": rows, "inference_fill": rows / padded}
                     self._reporter.row("inference", row)
-                    for seat in [seat for seat in self._seats.values() if seat.held is not None][:1]:
-                        replay = self._replays[seat.actor % len(self._replays)]
+                    for held in list(self._held.values())[:1]:
+                        replay = self._replays[held.seat.actor % len(self._replays)]
                         self._reporter.report(f"waiting for the replay to take its rows: {describe(replay)}", now=True)
         finally:
             self.end()
@@ -196,7 +197,7 @@ class InferenceNode:
         try:
             while not self._ended.is_set():
                 due_s = self._batcher.due_s()
-                if any(seat.held is not None for seat in self._seats.values()):
+                if self._held:
                     due_s = _HELD_S if due_s is None else min(due_s, _HELD_S)
                 for call in self._calls.take(due_s):
                     self._receive(call)
@@ -205,9 +206,8 @@ class InferenceNode:
                     self._run_batch()
             for request in self._batcher.take():
                 request.call.answer(None)
-            for seat in self._seats.values():
-                if seat.held is not None:
-                    seat.held.call.answer(None)
+            for held in self._held.values():
+                held.call.answer(None)
         except BaseException as error:
             self._error = error
 
@@ -215,14 +215,12 @@ class InferenceNode:
         """Lets those go on whose rows the replay has taken meanwhile. Nobody is held for another's: of two shards, the
         one that is full may wait for the learner, which waits for the other.
         """
-        for seat in self._seats.values():
-            if (held := seat.held) is None:
-                continue
-            if self._has_sent(seat, held.pending):
-                seat.held = None
+        for who, held in list(self._held.items()):
+            if self._has_sent(held.seat, held.pending):
+                del self._held[who]
                 held.go_on(held.call)
             elif self._reporter.orders.stop and time.monotonic() - held.since > _LAST_S:
-                seat.held = None
+                del self._held[who]
                 held.call.answer(None)  # what the replay doesn't take before the end stays out of it
 
     def _receive(self, call: Call) -> None:
@@ -233,11 +231,11 @@ class InferenceNode:
             # What is there of a seat already is an earlier start's, or this very call: its caller has gone.
             if seat.waits:
                 self._run_batch()
-            if (held := seat.held) is not None:
+            if (held := self._held.get(id(seat))) is not None:
                 if held.key == key:
                     held.call = call
                     return
-                seat.held = None
+                del self._held[id(seat)]
             self._METHODS[method](self, call, key, seat, run, *rest)
         except StopWaitingError:
             call.answer(None)
@@ -267,9 +265,9 @@ class InferenceNode:
             self._tell(seat, newest, goes_on)
         first, keys = newest.step_type == FIRST, None
         if not goes_on:
-            num_envs, actor = self._experiment.num_envs, seat.actor
-            key = self._experiment.actor_key(actor, run)
-            keys = slot_keys(key, num_envs)[seat.slots - actor * num_envs]
+            num_envs = self._experiment.num_envs
+            of_all = slot_keys(self._experiment.actor_key(seat.actor, run), num_envs)
+            keys = of_all[seat.slots - seat.actor * num_envs]
             first = np.ones_like(first)
 
         def go_on(call: Call) -> None:
@@ -277,7 +275,7 @@ class InferenceNode:
             request = _Request(call, seat, run, tick, keys, steps, first, newest, with_state)
             self._batcher.add(id(seat), len(seat.slots), request)
 
-        self._when_sent(seat, _Held(call, key, _PENDING + len(seat.slots), go_on))
+        self._when_sent(_Held(call, seat, key, _PENDING + len(seat.slots), go_on))
 
     def _leave(self, call: Call, key: tuple, seat: _Seat, run: int, timestep: Sequence[Any] | None) -> None:
         if seat.writer is not None and seat.acted is not None and run == seat.run:
@@ -285,16 +283,16 @@ class InferenceNode:
                 self._tell(seat, dm_env.TimeStep(*timestep), goes_on=True)
             seat.acted = None
             seat.writer.flush()
-        self._when_sent(seat, _Held(call, key, 0, lambda call: call.answer(None)))
+        self._when_sent(_Held(call, seat, key, 0, lambda call: call.answer(None)))
 
     _METHODS: ClassVar[dict[str, Callable[..., None]]] = {"act": _act, "leave": _leave}
 
-    def _when_sent(self, seat: _Seat, held: _Held) -> None:
+    def _when_sent(self, held: _Held) -> None:
         """Goes on with a call, at once or as soon as the replay has taken the rows of its seat."""
-        if self._has_sent(seat, held.pending):
+        if self._has_sent(held.seat, held.pending):
             held.go_on(held.call)
         else:
-            seat.held = held
+            self._held[id(held.seat)] = held
 
     def _has_sent(self, seat: _Seat, pending: int) -> bool:
         writer = seat.writer
