@@ -1,5 +1,6 @@
 """The inference node by itself: the test is its callers, its learner and its coordinator."""
 
+import contextlib
 import dataclasses
 import pickle
 import threading
@@ -118,6 +119,10 @@ def start(experiment, request):
     return start
 
 
+class OverError(Exception):
+    """Nobody waits for an answer any more."""
+
+
 class envs_of:  # noqa: N801
     """A batch of the experiment's environments, closed at the end."""
 
@@ -137,10 +142,12 @@ def caller(request):
 
     end = time.monotonic() + 2 * PATIENCE_S
 
-    def on_wait():
-        assert time.monotonic() < end
+    def caller(node, actor=0, part=0, start=0, over=None):
+        def on_wait():
+            assert time.monotonic() < end
+            if over is not None and over.is_set():
+                raise OverError
 
-    def caller(node, actor=0, part=0, start=0):
         made = RemoteCall(lambda: ("localhost", node.port()), on_wait, first=(actor, part, start))
         request.addfinalizer(made.close)
         return made
@@ -350,15 +357,22 @@ def blocked(experiment, replay, monkeypatch):
 
 
 class Pestering(threading.Thread):
-    """Acts on and on, until it is told of the end."""
+    """Acts on and on, until it is told of the end, or to end."""
 
-    def __init__(self, call, experiment):
+    def __init__(self, caller, node, experiment):
         super().__init__(daemon=True)
-        self.call, self.experiment, self.answered, self.told = call, experiment, 0, False
+        self.over = threading.Event()
+        self.call = caller(node, over=self.over)
+        self.experiment, self.answered, self.told = experiment, 0, False
         self.start()
 
+    def end(self):
+        self.over.set()
+        self.join(PATIENCE_S)
+        assert not self.is_alive()
+
     def run(self):
-        with envs_of(self.experiment, 2) as environment:
+        with contextlib.suppress(OverError), envs_of(self.experiment, 2) as environment:
             timestep = environment.reset()
             for tick in range(100_000):
                 self.call.begin("act", tick, 0, tuple(timestep), False)
@@ -378,7 +392,7 @@ class Pestering(threading.Thread):
 
 def test_a_replay_that_takes_no_more_holds_back_the_answers(experiment, start, caller, blocked):
     node = start(replays=[blocked.client], experience=False)
-    thread = Pestering(caller(node), experiment)
+    thread = Pestering(caller, node, experiment)
     thread.settle()
     # Room for 3 in the queue and 2 on the way, of 2 environments: no more than a few unrolls, for ever.
     assert LENGTH < thread.answered <= 8 * LENGTH
@@ -392,7 +406,7 @@ def test_a_replay_that_takes_no_more_holds_back_the_answers(experiment, start, c
 def test_a_full_shard_holds_back_nobody_who_writes_to_another(experiment, start, caller, blocked, replay):
     other, _ = replay
     node = start(replays=[blocked.client, other.client], experience=False, builder=Remembering(batch_size=2))
-    held = Pestering(caller(node), experiment)
+    held = Pestering(caller, node, experiment)
     held.settle()
     with envs_of(experiment, 2) as environment:
         timestep, call = environment.reset(), caller(node, actor=1)
@@ -412,13 +426,12 @@ def test_a_full_shard_holds_back_nobody_who_writes_to_another(experiment, start,
             blocked.client.reset(table)
         assert len(Reply(*again.end()).action) == 2
     node.end()
-    held.call.close()
-    held.join(PATIENCE_S)
+    held.end()
 
 
 def test_a_first_request_that_is_held_is_not_told_twice_either(experiment, start, caller, blocked):
     node = start(replays=[blocked.client], experience=False)
-    thread = Pestering(caller(node), experiment)
+    thread = Pestering(caller, node, experiment)
     thread.settle()
     with envs_of(experiment, 2) as environment:
         timestep = tuple(copied(environment.reset()))
@@ -434,5 +447,4 @@ def test_a_first_request_that_is_held_is_not_told_twice_either(experiment, start
             blocked.client.reset(table)
         assert len(Reply(*calls[1].end()).action) == 2
     node.end()
-    thread.call.close()
-    thread.join(PATIENCE_S)
+    thread.end()
