@@ -11,3 +11,16 @@ def adam(
     if max_gradient_norm is None:
         return optimizer
     return optax.chain(optax.clip_by_global_norm(max_gradient_norm), optimizer)
+
+
+def decayed(learning_rate: float, learner_steps: int | None, *, updates: int = 1) -> float | optax.Schedule:
+    """Returns a learning rate that falls linearly to 0, or stays what it is.
+
+    Args:
+        learning_rate: at the start.
+        learner_steps: after which it is 0; None never lets it fall.
+        updates: that the optimizer makes in a learner step.
+    """
+    if learner_steps is None:
+        return learning_rate
+    return optax.linear_schedule(learning_rate, 0.0, learner_steps * updates)

@@ -6,6 +6,7 @@ import optax
 from acme_ext.agents.a2c import losses
 from acme_ext.agents.a2c.config import A2CConfig
 from acme_ext.agents.ppo.learning import core_of_policy_loss
+from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore
 from acme_ext.types import Array, Tree
 
@@ -23,5 +24,6 @@ def make_core(network: hk.Transformed, config: A2CConfig, observation: Tree) -> 
         del behaviour_log_prob  # it is taken to be the same policy
         return losses.policy_gradient_loss(log_prob, advantage)
 
-    optimizer = optax.rmsprop(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
+    learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
+    optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
     return core_of_policy_loss(policy_loss, network, config, optimizer, observation, epochs=1, parts=1)

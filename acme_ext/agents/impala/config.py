@@ -31,9 +31,10 @@ class IMPALAConfig:
     unroll_length: int = 20  # steps; Espeholt et al. 2018, table G.1
     max_rho: float = 1.0  # rho-bar, bound on the ratios that weigh errors; Espeholt et al. 2018, section 5.2.2
     max_c: float = 1.0  # c-bar, bound on the ratios that errors are passed back by; likewise
-    value_cost: float = 0.5  # weight of the value's loss; Espeholt et al. 2018, table G.1
+    value_cost: float = 0.05  # weight of the value's loss; 0.5 in Espeholt et al. 2018, table G.1
     entropy_cost: float = 0.01  # weight of the entropy that is rewarded; Espeholt et al. 2018, table G.1
     learning_rate: float = 1.5e-3
+    learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
     rmsprop_decay: float = 0.99  # of the gradient's average; Espeholt et al. 2018, table G.1
     rmsprop_epsilon: float = 1e-3  # under the root, added to the average; 0.01 in Espeholt et al. 2018, table G.1
     max_gradient_norm: float | None = 40.0  # global norm; Espeholt et al. 2018, table G.1
@@ -43,7 +44,8 @@ class IMPALAConfig:
 
     def __post_init__(self):
         positive = ("image_features", "lstm_size", "batch_size", "unroll_length", "max_rho", "max_c")
-        checks.positive(self, *positive, "learning_rate", "rmsprop_epsilon", "max_gradient_norm")
+        checks.positive(self, *positive, "learning_rate", "learning_rate_decay_steps", "rmsprop_epsilon")
+        checks.positive(self, "max_gradient_norm")
         checks.not_negative(self, "value_cost", "entropy_cost")
         checks.share(self, "rmsprop_decay")
         checks.layer_sizes(self, "hidden_sizes")
@@ -55,6 +57,7 @@ ATARI = IMPALAConfig(
     reward_clipping="abs_one",  # Espeholt et al. 2018, table G.1
     image_torso="deep",  # Espeholt et al. 2018, section 5.3.2
     batch_size=32,  # Espeholt et al. 2018, table G.1
+    value_cost=0.5,  # Espeholt et al. 2018, table G.1
     learning_rate=6e-4,  # Espeholt et al. 2018, table G.1, which lets it fall to 0
     rmsprop_epsilon=0.01,  # Espeholt et al. 2018, table G.1
     max_queue_size=32,

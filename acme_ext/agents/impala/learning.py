@@ -10,6 +10,7 @@ from acme_ext.agents.impala import losses
 from acme_ext.agents.impala.acting import Memory
 from acme_ext.agents.impala.config import IMPALAConfig
 from acme_ext.agents.impala.networks import Inputs, Network
+from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore, LossOutput, State, single_loss_core
 from acme_ext.learning.on_policy import Published, lag
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
@@ -54,7 +55,8 @@ def make_core(network: Network, config: IMPALAConfig, observation: Tree) -> Lear
         total = costs.policy_gradient + config.value_cost * costs.value - config.entropy_cost * costs.entropy
         return total, LossOutput(metrics)
 
-    optimizer = optax.rmsprop(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
+    learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
+    optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
     if config.max_gradient_norm is not None:
         optimizer = optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer)
     core = single_loss_core(loss, init_params, optimizer, variables=variables)

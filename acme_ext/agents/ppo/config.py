@@ -31,6 +31,7 @@ class AdvantageConfig:
     batch_size: int  # unrolls; with as many environments, every one is learned from by the policy that made it
     unroll_length: int  # steps
     learning_rate: float
+    learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
     max_gradient_norm: float | None = 0.5  # global norm
     value_cost: float = 0.5  # weight of the value's squared error; c_1 of Schulman et al. 2017, eq. 9
     entropy_cost: float = 0.01  # weight of the entropy that is rewarded; c_2 of Schulman et al. 2017, eq. 9
@@ -40,7 +41,8 @@ class AdvantageConfig:
 
     def __post_init__(self):
         positive = ("image_features", "init_stddev", "max_abs_observation", "value_horizon", "learning_rate")
-        checks.positive(self, *positive, "max_gradient_norm", "batch_size", "unroll_length")
+        checks.positive(self, *positive, "learning_rate_decay_steps", "max_gradient_norm")
+        checks.positive(self, "batch_size", "unroll_length")
         checks.not_negative(self, "value_cost", "entropy_cost")
         checks.share(self, "gae_lambda")
         checks.layer_sizes(self, "hidden_sizes")

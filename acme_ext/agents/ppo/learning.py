@@ -11,7 +11,7 @@ import optax
 from acme_ext.agents.ppo import losses
 from acme_ext.agents.ppo.config import AdvantageConfig, PPOConfig
 from acme_ext.agents.ppo.networks import Output
-from acme_ext.learning import normalize
+from acme_ext.learning import normalize, optimizers
 from acme_ext.learning.core import LearnerCore, Trained, sgd_step
 from acme_ext.learning.normalize import Moments
 from acme_ext.learning.on_policy import Published, lag, masked_mean
@@ -57,7 +57,10 @@ def make_core(network: hk.Transformed, config: PPOConfig, observation: Tree) -> 
         ratios = importance_ratios(log_prob, behaviour_log_prob)
         return losses.clipped_surrogate_pg_loss(ratios, advantage, config.clip)
 
-    optimizer = optax.adam(config.learning_rate, eps=config.adam_epsilon)
+    learning_rate = optimizers.decayed(
+        config.learning_rate, config.learning_rate_decay_steps, updates=config.num_epochs * config.num_minibatches
+    )
+    optimizer = optax.adam(learning_rate, eps=config.adam_epsilon)
     return core_of_policy_loss(
         policy_loss, network, config, optimizer, observation, epochs=config.num_epochs, parts=config.num_minibatches
     )

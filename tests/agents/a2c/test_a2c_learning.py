@@ -39,9 +39,13 @@ def unrolls(behaviour=0.5):
     )
 
 
-def step(behaviour=0.5, **fields):
+def core_of(**fields):
     config = A2CConfig(batch_size=1, unroll_length=2, max_gradient_norm=None, entropy_cost=0.0, **fields)
-    core = learning.make_core(hk.transform(linear), config, np.ones((1, 1), np.float32))
+    return learning.make_core(hk.transform(linear), config, np.ones((1, 1), np.float32))
+
+
+def step(behaviour=0.5, **fields):
+    core = core_of(**fields)
     state = core.init(jax.random.key(0))
     return core.step(state, Sample(unrolls(behaviour), np.ones(1, np.float32)))
 
@@ -72,6 +76,12 @@ def test_a_step_by_hand():
     np.testing.assert_allclose(params["v"], 1 - 0.1 * 2 * np.sign(by_v), rtol=1e-4)
 
 
+def test_the_learning_rate_falls_to_0():
+    first, _, _ = step(learning_rate_decay_steps=1)
+    again, _, _ = core_of(learning_rate_decay_steps=1).step(first, Sample(unrolls(0.5), np.ones(1, np.float32)))
+    jax.tree.map(np.testing.assert_array_equal, again.trained.params, first.trained.params)
+
+
 def test_data_is_taken_to_be_the_policys_own():
     """The probability that was stored changes nothing, where PPO would weigh by it."""
     np.testing.assert_array_equal(step(0.5)[1]["loss"], step(0.01)[1]["loss"])
@@ -79,7 +89,14 @@ def test_data_is_taken_to_be_the_policys_own():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("rmsprop_decay", 1.5), ("rmsprop_epsilon", 0.0), ("gae_lambda", -0.1), ("batch_size", 0), ("hidden_sizes", ())],
+    [
+        ("rmsprop_decay", 1.5),
+        ("rmsprop_epsilon", 0.0),
+        ("gae_lambda", -0.1),
+        ("batch_size", 0),
+        ("hidden_sizes", ()),
+        ("learning_rate_decay_steps", 0),
+    ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_its_name(field, value):
     with pytest.raises(UsageError, match=f"^{field} is .*(must|needs)"):

@@ -18,6 +18,7 @@ from acme_ext.errors import UsageError
         ("value_cost", -1.0),
         ("entropy_cost", float("nan")),
         ("learning_rate", 0.0),
+        ("learning_rate_decay_steps", 0),
         ("rmsprop_decay", 1.5),
         ("rmsprop_epsilon", 0.0),
         ("max_gradient_norm", -1.0),

@@ -3,6 +3,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from acme_ext.acting.policy import Context
@@ -56,8 +57,18 @@ def test_a_step_learns(lstm_size):
     for before, now in zip(jax.tree.leaves(state.params), jax.tree.leaves(after.params), strict=True):
         assert np.any(before != now)
     steps = 12
-    total = steps * (metrics["policy_loss"] + 0.5 * metrics["value_loss"] - 0.01 * metrics["entropy"])
+    total = steps * (metrics["policy_loss"] + 0.05 * metrics["value_loss"] - 0.01 * metrics["entropy"])
     np.testing.assert_allclose(metrics["loss"], total, rtol=1e-4)
+
+
+def test_the_learning_rate_falls_to_0():
+    _, core = core_of(learning_rate_decay_steps=2)
+    sample, moved = Sample(unrolls(), np.ones(3, np.float32)), []
+    state = core.init(KEY)
+    for _ in range(3):
+        before, (state, _, _) = state, core.step(state, sample)
+        moved.append(optax.tree.norm(jax.tree.map(jnp.subtract, state.params, before.params)))
+    assert moved[0] > moved[1] > moved[2] == 0
 
 
 def test_the_lag_is_the_learners_steps_since_the_policy_that_acted():

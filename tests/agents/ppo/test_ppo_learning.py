@@ -132,6 +132,16 @@ def test_each_epoch_learns_from_every_step_once():
     np.testing.assert_allclose(found[0], found[1], rtol=1e-3, atol=1e-10)
 
 
+def test_the_learning_rate_falls_to_0_in_learner_steps_of_several_updates():
+    core = core_of(num_epochs=2, num_minibatches=2, learning_rate_decay_steps=2)
+    state, moved = core.init(KEY), []
+    for _ in range(3):
+        before, (state, _, _) = state, core.step(state, sample(unrolls()))
+        moved.append(optax.tree.norm(jax.tree.map(jnp.subtract, state.trained.params, before.trained.params)))
+    assert moved[1] > 0  # though the optimizer has made 4 updates by then
+    assert moved[2] == 0
+
+
 def test_values_are_learned_in_units_of_their_targets():
     core = core_of(normalize_values=True, gae_lambda=1.0)
     state = core.init(KEY)
