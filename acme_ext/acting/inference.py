@@ -71,28 +71,34 @@ class InferenceCore:
         self.is_recurrent = bool(jax.tree.leaves(self._initial))
         """Whether the policy has recurrent state."""
         self._table = policy.init_state(rows)
-        self._keys = jax.random.split(jax.random.key(0), rows)
+        # As numbers, since keys take a call longer to be given.
+        key = jax.random.key(0)
+        self._keys, implementation = jax.random.key_data(jax.random.split(key, rows)), jax.random.key_impl(key)
         self._ranks = jnp.zeros(rows, jnp.float32)
         self._far = jax.default_backend() != "cpu"
         self._apply: Callable | None = None
         self._apply_some: Callable | None = None
 
         def apply(params, keys, ranks, state, ticks, steps, first, reward, observation):
+            keys = jax.random.wrap_key_data(keys, impl=implementation)
             keys = jax.vmap(jax.random.fold_in)(keys, jnp.broadcast_to(ticks, ranks.shape))
             state = jax.tree.map(lambda new, old: jnp.where(_columns(first, old), new, old), self._initial, state)
             action, after, extras = policy.apply(params, Context(keys, steps, ranks, reward), observation, state)
             return action, extras, state, after
+
+        def apply_all(params, keys, ranks, state, clock, *arguments):
+            return apply(params, keys, ranks, state, *clock, *arguments)
 
         def apply_some(params, keys, ranks, table, slots, *arguments):
             state = jax.tree.map(lambda leaf: leaf[slots], table)
             action, extras, state, after = apply(params, keys[slots], ranks[slots], state, *arguments)
             return action, extras, state, jax.tree.map(lambda leaf, rows: leaf.at[slots].set(rows), table, after)
 
-        self._pure = apply, apply_some
+        self._pure = apply_all, apply_some
 
     def seat(self, slots: np.ndarray, keys: Array, ranks: np.ndarray) -> None:
         """Gives slots `[K]` to environments with random keys `[K]` and ranks `[K]` (see `Context`)."""
-        self._keys = self._keys.at[slots].set(keys)
+        self._keys = self._keys.at[slots].set(jax.random.key_data(keys))
         self._ranks = self._ranks.at[slots].set(ranks)
 
     def step_all(
@@ -101,8 +107,9 @@ class InferenceCore:
         """Steps all slots in their order; the arguments are those of `step`."""
         if self._apply is None:
             self._apply = self._compile(self._pure[0], params)
+        clock = np.array([ticks, steps], np.int32)  # one argument takes a call less long to be given than two
         action, extras, before, self._table = self._apply(
-            params, self._keys, self._ranks, self._table, np.int32(ticks), np.int32(steps), first, reward, observation
+            params, self._keys, self._ranks, self._table, clock, first, reward, observation
         )
         action, extras = self._fetched((action, extras))
         return Acted(action, extras, before)
@@ -203,7 +210,7 @@ class LocalInference:
         self._core = InferenceCore(policy, num_envs)
         rank = np.linspace(0, 1, num_envs, dtype=np.float32) if rank is None else rank
         self._core.seat(np.arange(num_envs), slot_keys(key, num_envs), rank)
-        self._none = np.zeros(num_envs, np.bool_)
+        self._none = jnp.zeros(num_envs, jnp.bool_)  # on the device, which takes a call less long to be given
 
     def step(self, steps: int, timestep: dm_env.TimeStep) -> Acted:
         first = timestep.step_type == FIRST if self._core.is_recurrent else self._none
