@@ -46,7 +46,7 @@ class Model:
     def builder(self) -> Any:
         from acme_ext import builders
 
-        if self.name == "mlp":
+        if self.name.startswith("mlp"):
             return builders.DQN()
         if self.name == "cnn":
             return builders.DQN.for_environment("atari:Pong")
@@ -69,10 +69,12 @@ class Model:
 
 MODELS = {
     "mlp": Model("mlp", "gym:CartPole-v1", (4,), "float32"),
+    "mlp-acrobot": Model("mlp-acrobot", "gym:Acrobot-v1", (6,), "float32"),
     "cnn": Model("cnn", "envpool:Pong-v5", (84, 84, 4), "uint8"),
     "deep-lstm": Model("deep-lstm", "envpool:Pong-v5", (84, 84, 4), "uint8"),
 }
-"""DQN's MLP 64x64, DQN's Nature network, and IMPALA's deep residual network with an LSTM of 256."""
+"""DQN's MLP 64x64 (twice: Gymnasium steps 32 CartPoles at once in the time that it takes for one Acrobot; that is the
+least a server can gain, and the usual case), DQN's Nature network, and IMPALA's deep residual network with an LSTM of 256."""
 
 
 class Still(BatchedEnvironment):
@@ -141,6 +143,8 @@ class Figures(NamedTuple):
     cpu_s: float = 0.0  # of the actors' processes, for 1,000 steps
     p50_ms: float = 0.0  # of one request for actions
     p99_ms: float = 0.0
+    of_bare: float = 1.0  # its share of the bare loop's rate
+    of_local: float = 1.0  # of the rate of actors that apply the policy
     fill: float = 1.0  # share of the server's batches that is no padding
     compilations: int = 0  # in the server, after it began to serve
 
@@ -183,18 +187,22 @@ def raw_policy(model: Model, num_envs: int) -> Any:
     return step
 
 
-def bare(model: Model, num_envs: int, seconds: float) -> float:
-    """Returns the environment steps per second of the environments and the compiled policy, one after the other."""
-    policy = raw_policy(model, num_envs)
-    with contextlib.closing(model.make(num_envs)) as environment:
-        timestep, ticks = environment.reset(), itertools.count()
+class Bare:
+    """The environments and the compiled policy, one after the other."""
 
-        def step() -> int:
-            nonlocal timestep
-            timestep = environment.step(policy(next(ticks), timestep)[0])
-            return num_envs
+    def __init__(self, model: Model, num_envs: int):
+        self._policy, self._environment = raw_policy(model, num_envs), model.make(num_envs)
+        self._timestep, self._ticks = self._environment.reset(), itertools.count()
 
-        return _rate(step, seconds)
+    def step(self) -> int:
+        self._timestep = self._environment.step(self._policy(next(self._ticks), self._timestep)[0])
+        return self._environment.num_envs
+
+    def go(self, seconds: float) -> Figures:
+        return Figures(_rate(self.step, seconds))
+
+    def close(self) -> None:
+        self._environment.close()
 
 
 def core(model: Model, num_envs: int, seconds: float, rounds: int = 5) -> tuple[float, float]:
@@ -270,8 +278,8 @@ def _serve(model: Model, actors: int, num_envs: int, callers: int, pipe: Any) ->
     os._exit(0)  # its threads wait for requests that don't come
 
 
-def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None, seconds: float, pipe: Any) -> None:
-    """An actor's process: acts for some time, together with the others, and tells how fast."""
+def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None, pipe: Any) -> None:
+    """An actor's process: acts for some seconds whenever it is told to, and tells how fast."""
     _quiet()
     import jax
 
@@ -324,59 +332,95 @@ def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None
             actor.begin()  # while the others step
         return taken
 
-    for _ in range(3):
-        step()
-    pipe.send(None)
-    pipe.recv()
-    latencies.clear()
-    start, cpu, taken = time.perf_counter(), time.process_time(), 0
-    while time.perf_counter() - start < seconds:
-        taken += step()
-    pipe.send((taken / (time.perf_counter() - start), time.process_time() - cpu, taken, latencies))
-    os._exit(0)
+    while True:
+        for _ in range(3):
+            step()
+        pipe.send(None)
+        seconds = pipe.recv()
+        latencies.clear()
+        start, cpu, taken = time.perf_counter(), time.process_time(), 0
+        while time.perf_counter() - start < seconds:
+            taken += step()
+        pipe.send((taken / (time.perf_counter() - start), time.process_time() - cpu, taken, latencies))
 
 
 def _quiet() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
-def measure(model: Model, num_envs: int, actors: int, arrangement: str, seconds: float) -> Figures:
-    """Measures so many actors of so many environments each, in one arrangement."""
-    context = multiprocessing.get_context("spawn")
-    callers = min(2, num_envs) if arrangement == "server" else 1
-    processes, server, port = [], None, None
-    try:
-        if arrangement == "server":
-            server, theirs = context.Pipe()
-            processes.append(context.Process(target=_serve, args=(model, actors, num_envs, callers, theirs)))
-            processes[-1].start()
-            theirs.close()
-            port = _receive(server)
-        pipes = []
-        for index in range(actors):
-            pipe, theirs = context.Pipe()
-            arguments = (model, index, num_envs, callers, port, seconds, theirs)
-            processes.append(context.Process(target=_act, args=arguments))
-            processes[-1].start()
-            theirs.close()
-            pipes.append(pipe)
-        for pipe in pipes:
+class Crew:
+    """The processes of one arrangement: so many actors of so many environments each, and maybe a server."""
+
+    def __init__(self, model: Model, num_envs: int, actors: int, arrangement: str):
+        self._context = multiprocessing.get_context("spawn")
+        callers = min(2, num_envs) if arrangement == "server" else 1
+        self._processes: list[Any] = []
+        self._server, port = None, None
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.close)
+            if arrangement == "server":
+                self._server = self._start(_serve, model, actors, num_envs, callers)
+                port = _receive(self._server)
+            self._actors = [self._start(_act, model, index, num_envs, callers, port) for index in range(actors)]
+            for pipe in self._actors:
+                _receive(pipe)
+            stack.pop_all()
+
+    def go(self, seconds: float) -> Figures:
+        """Has all actors act for so long."""
+        for pipe in self._actors:
+            pipe.send(seconds)
+        told = [_receive(pipe) for pipe in self._actors]
+        for pipe in self._actors:
             _receive(pipe)
-        for pipe in pipes:
-            pipe.send(None)
-        told = [_receive(pipe) for pipe in pipes]
-        fill, compilations = 1.0, 0
-        if server is not None:
-            server.send(None)
-            fill, compilations = _receive(server)
-    finally:
-        for process in processes:
+        p50, p99 = np.percentile(np.concatenate([one[3] for one in told]) * 1e3, [50, 99])
+        cpu_s = 1e3 * sum(one[1] for one in told) / sum(one[2] for one in told)
+        return Figures(sum(one[0] for one in told), cpu_s, float(p50), float(p99))
+
+    def served(self) -> tuple[float, int]:
+        """Returns the share of the server's batches that was no padding, and what it compiled while serving."""
+        if self._server is None:
+            return 1.0, 0
+        self._server.send(None)
+        return _receive(self._server)
+
+    def close(self) -> None:
+        for process in self._processes:
             process.kill()
             process.join()
-    latencies = np.concatenate([one[3] for one in told]) * 1e3
-    p50, p99 = np.percentile(latencies, [50, 99])
-    cpu_s = 1e3 * sum(one[1] for one in told) / sum(one[2] for one in told)
-    return Figures(sum(one[0] for one in told), cpu_s, float(p50), float(p99), fill, compilations)
+
+    def _start(self, function: Any, *arguments: Any) -> Any:
+        pipe, theirs = self._context.Pipe()
+        self._processes.append(self._context.Process(target=function, args=(*arguments, theirs)))
+        self._processes[-1].start()
+        theirs.close()
+        return pipe
+
+
+def measure(model: Model, num_envs: int, actors: int, seconds: float, rounds: int) -> dict[str, Figures]:
+    """Measures the bare loop and both arrangements, which take turns: a shared machine is fast in one moment and slow
+    in the next. Figures are medians over the rounds, and so are the ratios.
+    """
+    found: dict[str, list[Figures]] = {"bare loop": [], "actor": [], "server": []}
+    with contextlib.ExitStack() as stack:
+        bare = stack.enter_context(contextlib.closing(Bare(model, num_envs * actors)))
+        local, remote = (
+            stack.enter_context(contextlib.closing(Crew(model, num_envs, actors, kind))) for kind in ("actor", "server")
+        )
+        for _ in range(rounds):
+            for rows, what in zip(found.values(), (bare, local, remote), strict=True):
+                rows.append(what.go(seconds / rounds))
+        fill, compilations = remote.served()
+
+    def ratio(kind: str, other: str) -> float:
+        return statistics.median(a.rate / b.rate for a, b in zip(found[kind], found[other], strict=True))
+
+    return {
+        kind: Figures(*np.median(rows, axis=0))._replace(
+            of_bare=ratio(kind, "bare loop"), of_local=ratio(kind, "actor"), fill=fill, compilations=compilations
+        )
+        for kind, rows in found.items()
+    }
 
 
 def _receive(pipe: Any) -> Any:
@@ -387,9 +431,9 @@ def _receive(pipe: Any) -> Any:
 
 def page(cores: Sequence[str], rows: Sequence[str], still: bool, command: str) -> str:
     """Returns the results as markdown."""
-    environments = (
-        "Environments that cost nothing" if still else "CartPole with the MLP, EnvPool's Pong with the others"
-    )
+    environments = "CartPole or Acrobot with the MLP, EnvPool's Pong with the others"
+    if still:
+        environments = "Environments that cost nothing"
     lines = [
         "# Central inference beside local inference",
         "",
@@ -407,8 +451,9 @@ def page(cores: Sequence[str], rows: Sequence[str], still: bool, command: str) -
         "## Actors",
         "",
         "Each in a process of its own. The bare loop is one process that steps all the environments and calls the raw",
-        "policy, one after the other. Latency is of one request for the actions of an actor's environments (with a",
-        "server: of half of them, while the other half steps). CPU is that of the actors' processes alone.",
+        "policy, one after the other. All three take turns in short rounds; figures and ratios are medians. Latency",
+        "is of one request for the actions of an actor's environments (with a server: of half of them, while the other",
+        "half steps). CPU is that of the actors' processes alone.",
         "",
         "| model | environments of an actor | actors | inference | steps/s | of the bare loop | of local | fill "
         "| p50 ms | p99 ms | actor CPU s for 1,000 steps | compiled while serving |",
@@ -428,6 +473,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--envs", type=int, nargs="+", default=[1, 8, 32], metavar="N", help="of an actor")
     parser.add_argument("--actors", type=int, nargs="+", default=[1, 2, 4], metavar="N")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="that a measurement is cut into (%(default)s)")
     parser.add_argument("--still", action="store_true", help="environments that cost nothing")
     parser.add_argument("--out", type=pathlib.Path, default=_RESULTS, metavar="DIR")
     options = parser.parse_args(arguments)
@@ -439,17 +485,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             cores.append(f"| {name} | {num_envs} | {rate:,.0f} | {ratio:.2f} |")
             print(cores[-1], flush=True)
         for num_envs, actors in itertools.product(options.envs, options.actors):
-            # Before and after: a shared machine is fast in one minute and slow in the next.
-            limits = [bare(model, num_envs * actors, options.seconds / 2)]
-            found = {kind: measure(model, num_envs, actors, kind, options.seconds) for kind in ("actor", "server")}
-            limits.append(bare(model, num_envs * actors, options.seconds / 2))
-            limit, local = statistics.mean(limits), found["actor"].rate
-            rows.append(f"| {name} | {num_envs} | {actors} | bare loop | {limit:,.0f} | 1 | | | | | | |")
+            found = measure(model, num_envs, actors, options.seconds, options.rounds)
             for kind, f in found.items():
-                extra = ("", "", "") if kind == "actor" else (f"{f.rate / local:.2f}", f"{f.fill:.2f}", f.compilations)
+                asked = f"{f.p50_ms:.2f} | {f.p99_ms:.2f} | {f.cpu_s:.3f}" if kind != "bare loop" else " | | "
+                served = (f"{f.of_local:.2f}", f"{f.fill:.2f}", f.compilations) if kind == "server" else ("", "", "")
                 rows.append(
-                    f"| {name} | {num_envs} | {actors} | {kind} | {f.rate:,.0f} | {f.rate / limit:.2f} | {extra[0]} | "
-                    f"{extra[1]} | {f.p50_ms:.2f} | {f.p99_ms:.2f} | {f.cpu_s:.3f} | {extra[2]} |"
+                    f"| {name} | {num_envs} | {actors} | {kind} | {f.rate:,.0f} | {f.of_bare:.2f} | {served[0]} | "
+                    f"{served[1]} | {asked} | {served[2]} |"
                 )
             print("\n".join(rows[-3:]), flush=True)
     words = sys.argv[1:] if arguments is None else arguments

@@ -31,7 +31,7 @@ class IMPALAConfig:
     unroll_length: int = 20  # steps; Espeholt et al. 2018, table G.1
     max_rho: float = 1.0  # rho-bar, bound on the ratios that weigh errors; Espeholt et al. 2018, section 5.2.2
     max_c: float = 1.0  # c-bar, bound on the ratios that errors are passed back by; likewise
-    value_cost: float = 0.05  # weight of the value's loss; 0.5 in Espeholt et al. 2018, table G.1
+    value_cost: float = 0.2  # weight of the value's loss; 0.5 in Espeholt et al. 2018, table G.1
     entropy_cost: float = 0.01  # weight of the entropy that is rewarded; Espeholt et al. 2018, table G.1
     learning_rate: float = 1.5e-3
     learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
