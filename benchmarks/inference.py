@@ -73,8 +73,9 @@ MODELS = {
     "cnn": Model("cnn", "envpool:Pong-v5", (84, 84, 4), "uint8"),
     "deep-lstm": Model("deep-lstm", "envpool:Pong-v5", (84, 84, 4), "uint8"),
 }
-"""DQN's MLP 64x64 (twice: Gymnasium steps 32 CartPoles at once in the time that it takes for one Acrobot; that is the
-least a server can gain, and the usual case), DQN's Nature network, and IMPALA's deep residual network with an LSTM of 256."""
+"""DQN's MLP 64x64, in two environments (Gymnasium steps 32 CartPoles at once in the time that it takes for one
+Acrobot), DQN's Nature network, and IMPALA's deep residual network with an LSTM of 256.
+"""
 
 
 class Still(BatchedEnvironment):

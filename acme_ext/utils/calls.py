@@ -47,7 +47,7 @@ def _array(shape: tuple[int, ...], dtype: str, buffer: Any) -> np.ndarray:
 
 
 class _Pickler(pickle.Pickler):
-    """Describes an array in a third of the time that NumPy takes for it; a small one comes out read-only."""
+    """Describes an array in less than half of the time that NumPy takes for it; a small one comes out read-only."""
 
     dispatch_table: ClassVar[dict[type, Callable]] = {**copyreg.dispatch_table, np.ndarray: _reduced}
 
