@@ -102,7 +102,7 @@ class InferenceCore:
         self._ranks = self._ranks.at[slots].set(ranks)
 
     def step_all(
-        self, params: Params, ticks: int, steps: int, first: np.ndarray, reward: np.ndarray, observation: Tree
+        self, params: Params, ticks: int, steps: int, first: np.ndarray | Array, reward: np.ndarray, observation: Tree
     ) -> Acted:
         """Steps all slots in their order; the arguments are those of `step`."""
         if self._apply is None:
