@@ -121,6 +121,19 @@ SETTINGS: dict[str, Setting] = {
     ),
     # What no agent without a memory can do: its mean return is 0, whatever it learns.
     "r2d2-memory": Setting("r2d2", "bsuite:memory_len/10", 30_000, 8, "mean", 0.9, 3_000, 100),
+    "r2d2-memory-server": Setting(
+        "r2d2",
+        "bsuite:memory_len/10",
+        30_000,
+        2,
+        "mean",
+        0.9,
+        3_000,
+        100,
+        actors=4,
+        inference="server",
+        experience="server",
+    ),
     "dqn-memory": Setting("dqn", "bsuite:memory_len/10", 30_000, 8, "mean", None, 3_000, 100),
     "r2d2-catch": Setting("r2d2", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
     "r2d2-cartpole": Setting("r2d2", "gym:CartPole-v1", 100_000, 8, "median", 475.0),
@@ -153,6 +166,9 @@ SETTINGS: dict[str, Setting] = {
         config={"policy_sizes": "256,256", "critic_sizes": "256,256"},
     ),
     "ppo-cartpole": Setting("ppo", "gym:CartPole-v1", 150_000, 8, "median", 475.0),
+    "ppo-cartpole-server": Setting(
+        "ppo", "gym:CartPole-v1", 150_000, 2, "median", 475.0, actors=4, inference="server", experience="server"
+    ),
     "ppo-catch": Setting("ppo", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
     "ppo-balance": Setting("ppo", "dmc:cartpole/balance", 200_000, 8, "median", 900.0, 20_000, 10),
     "impala-cartpole": Setting("impala", "gym:CartPole-v1", 500_000, 8, "median", 475.0, 25_000),
@@ -176,6 +192,20 @@ SETTINGS: dict[str, Setting] = {
     ),
     "impala-memory": Setting(
         "impala", "bsuite:memory_len/10", 100_000, 8, "mean", 0.9, 10_000, 100, config={"lstm_size": "32"}
+    ),
+    "impala-memory-server": Setting(
+        "impala",
+        "bsuite:memory_len/10",
+        100_000,
+        2,
+        "mean",
+        0.9,
+        10_000,
+        100,
+        config={"lstm_size": "32"},
+        actors=4,
+        inference="server",
+        experience="server",
     ),
     "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 200_000, 8, "median", 475.0, 10_000),
     # With the default of 0.01 two seeds in five are certain of the wrong actions before they have seen the right ones.
