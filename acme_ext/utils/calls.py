@@ -16,9 +16,11 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
+
+_Result = TypeVar("_Result")
 
 _ALONE = 1 << 16  # bytes of a buffer that is not worth a copy: it is sent from where it lies
 _FIRST_READ = 1 << 16  # bytes; a smaller message is read at once
@@ -257,8 +259,7 @@ class RemoteCall:
     def begin(self, *arguments: Any) -> None:
         """Begins a call; the arguments must stay as they are until its end."""
         self._arguments = (*self._first, *arguments)
-        with self._dropping():
-            self._send()
+        self._unless_gone(self._send)
 
     def end(self) -> Any:
         """Waits for the answer.
@@ -269,14 +270,7 @@ class RemoteCall:
         assert self._arguments is not None
         answer = None
         while answer is None:
-            with self._dropping():
-                if self._connection is None:
-                    self._send()
-                assert self._connection is not None
-                if _select(self._selector, _LOOK_S):
-                    answer = self._connection.read()
-                else:
-                    self._on_wait()
+            answer = self._unless_gone(self._look)
         self._arguments = None
         good, result = answer[0]
         if not good:
@@ -296,15 +290,29 @@ class RemoteCall:
             self._selector.register(self._connection.socket, selectors.EVENT_READ)
         self._connection.send(self._arguments, self._on_wait)
 
-    @contextlib.contextmanager
-    def _dropping(self):
-        """Drops the connection if anything goes wrong; a server that is gone is no error."""
+    def _look(self) -> tuple[Any] | None:
+        """Waits some time for the answer; returns it if it is there as a whole."""
+        if self._connection is None:
+            self._send()
+        assert self._connection is not None
+        with contextlib.suppress(BlockingIOError):
+            return self._connection.read()
+        if _select(self._selector, _LOOK_S):
+            return self._connection.read()
+        self._on_wait()
+        return None
+
+    def _unless_gone(self, step: Callable[[], _Result]) -> _Result | None:
+        """Returns what a step comes to. Drops the connection if anything goes wrong; a server that is gone is no
+        error.
+        """
         try:
-            yield
+            return step()
         except OSError:
             self.close()
             time.sleep(_LOOK_S)
             self._on_wait()
+            return None
         except BaseException:
             self.close()  # what is still under way on it would be taken for the next answer
             raise
