@@ -36,10 +36,6 @@ class Batcher(Generic[Request]):
         self._waiting: list[_Entry] = []
         self._seen: dict[Any, tuple[float, int]] = {}  # caller -> (latest request, its size)
 
-    def __len__(self) -> int:
-        """How many requests wait."""
-        return len(self._waiting)
-
     def add(self, caller: Any, size: int, request: Request) -> None:
         """Takes the request of a caller that has none here; it takes `size` of a batch."""
         now = self._clock()
