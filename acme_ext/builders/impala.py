@@ -35,8 +35,10 @@ class IMPALA(Builder):
     network: Callable[[int, IMPALAConfig], networks.Network] = networks.make_network
 
     def make_replay(self, spec: EnvironmentSpec) -> SequenceReplay:
-        memory = acting.init_memory(self._network(spec), self.config, 1)
-        return unroll_queue(spec, self.config, extras_spec(), jax.tree.map(lambda x: np.asarray(x[0]), memory))
+        # Nothing is computed: where a program is described, JAX must not start.
+        memory = jax.eval_shape(lambda: acting.init_memory(self._network(spec), self.config, 1))
+        state = jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), memory)
+        return unroll_queue(spec, self.config, extras_spec(), state)
 
     def make_policy(self, spec: EnvironmentSpec, *, evaluation: bool = False) -> Policy:
         return acting.make_policy(self._network(spec), self.config, greedy=evaluation)

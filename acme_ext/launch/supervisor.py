@@ -55,6 +55,7 @@ class Supervisor:
     def run(self) -> int:
         """Runs the program to its end; returns the exit code (0, 1, or 128 + a signal that stopped it)."""
         self._options.logs.mkdir(parents=True, exist_ok=True)
+        _refuse_devices()
         processes.take_in_orphans()
         bind(self._program, _stopper(os.getpid()))
         signal.signal(processes.ORPHANED, processes.abandon)
@@ -194,6 +195,20 @@ class Supervisor:
 
     def _on_program_end(self, number: int, frame: Any) -> None:
         self._asked_to_end = True
+
+
+def _refuse_devices() -> None:
+    """Raises UsageError if JAX has started here: its threads would be missing in the processes that are forked, which
+    would wait for them for ever.
+    """
+    from jax._src import xla_bridge
+
+    if xla_bridge.backends_are_initialized():
+        raise UsageError(
+            "JAX has computed something where the program's nodes are described, before they are forked. A builder's "
+            "make_replay and make_policy, and the making of an environment, must not: give NumPy arrays there, or "
+            "shapes by jax.eval_shape."
+        )
 
 
 def _stopper(pid: int) -> Callable[..., None]:

@@ -1,6 +1,8 @@
 import dataclasses
 import importlib
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -50,6 +52,34 @@ def test_presets_are_configs_of_families(name):
     for family, config in cls.presets.items():
         assert type(config) is type(cls().config)
         assert cls.for_environment(f"{family}:anything") == cls(config)
+
+
+_DESCRIBING = """
+from jax._src import xla_bridge
+from acme_ext import builders, envs
+from acme_ext.agents.impala.config import IMPALAConfig
+from acme_ext.errors import UsageError
+from acme_ext.launch.experiment import Experiment, check
+
+specs = [envs.make_spec(envs.make(name, num_envs=1, seed=0)) for name in ("gym:CartPole-v1", "gym:Pendulum-v1")]
+described = 0
+for builder in [builders.IMPALA(IMPALAConfig(lstm_size=3)), *(builders.load(name)() for name in builders.AGENTS)]:
+    for spec in specs:
+        try:
+            check(Experiment(builder, "gym:CartPole-v1", steps=1), spec)
+        except UsageError:  # these are not its actions
+            continue
+        assert builder.make_replay(spec).split(2).tables
+        assert not xla_bridge.backends_are_initialized(), builder
+        described += 1
+print(described)
+"""
+
+
+def test_agents_are_described_without_starting_jax():
+    """A program's processes are forked after it, and JAX's threads would not come along."""
+    output = subprocess.run([sys.executable, "-c", _DESCRIBING], check=True, capture_output=True, text=True).stdout
+    assert int(output) >= 1 + len(_AGENTS)
 
 
 def test_names_that_are_none():

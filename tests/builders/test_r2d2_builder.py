@@ -1,6 +1,4 @@
 import dataclasses
-import subprocess
-import sys
 
 import acme.specs
 import jax
@@ -91,15 +89,3 @@ def test_actions_that_are_not_one_discrete_choice_are_refused():
 def test_the_call_of_the_config_reaches_the_run():
     builder = R2D2(dataclasses.replace(CONFIG, sgd_steps_per_call=3, variable_period=9))
     assert (builder.sgd_steps_per_call, builder.variable_period) == (3, 9)
-
-
-def test_the_replay_is_described_without_starting_jax():
-    """A program's processes are forked after it, and JAX's threads would not come along."""
-    code = (
-        "from acme_ext.builders import R2D2\n"
-        "from acme_ext import envs\n"
-        "from jax._src import xla_bridge\n"
-        "R2D2().make_replay(envs.make_spec(envs.make('bsuite:catch/0', num_envs=1, seed=0)))._layout\n"
-        "assert not xla_bridge.backends_are_initialized()\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

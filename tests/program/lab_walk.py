@@ -1,7 +1,8 @@
 """An environment that gymnasium registers when this is imported: episodes of 10 steps of a millisecond.
 
 It raises in its step of the number in LAB_WALK_RAISES_AT, which evaluations never reach, and stands still in that in
-LAB_WALK_HANGS_AT. With LAB_WALK_SERVER set it starts a process of its own, as one with a simulator does, and leaves it.
+LAB_WALK_HANGS_AT. With LAB_WALK_SERVER set it starts a process of its own, as one with a simulator does, and leaves it;
+with LAB_WALK_JAX it computes something with JAX.
 """
 
 import os
@@ -23,6 +24,10 @@ class LabWalk(gymnasium.Env):
         self._length = self._taken = 0
         if "LAB_WALK_SERVER" in os.environ:
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
+        if "LAB_WALK_JAX" in os.environ:
+            import jax.numpy as jnp
+
+            jnp.zeros(1)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)

@@ -120,6 +120,26 @@ def test_who_asks_for_a_stop_gets_it_without_an_evaluation(coordinator):
     assert answer.evaluate is None
 
 
+@pytest.mark.parametrize("states", [(), ("is starting",)])
+def test_a_learner_that_has_not_begun_is_not_waited_for(coordinator, states):
+    for state in states:
+        coordinator.report("learner", state, {})
+    coordinator.request_stop()
+    coordinator._look()
+    assert coordinator._finished.is_set()
+
+
+def test_a_learner_that_has_begun_is_waited_for(coordinator):
+    coordinator.report("learner", "is starting", {})
+    coordinator.report("learner", "waiting for a batch: none", {})
+    coordinator.request_stop()
+    coordinator._look()
+    assert not coordinator._finished.is_set()
+    coordinator.done("learner", {"learner_steps": 0})
+    coordinator._look()
+    assert coordinator._finished.is_set()
+
+
 def test_a_reporter_reports_when_made_then_now_and_then(coordinator):
     class Counting:
         def __init__(self):

@@ -25,6 +25,12 @@ def test_an_environment_that_raises_ends_the_program_with_its_traceback(tmp_path
     assert learned > 0
 
 
+def test_jax_that_has_started_before_the_processes_are_forked_is_refused(tmp_path, train):
+    code, out, err = train(tmp_path / "run", 100, LAB_WALK_JAX="1").end()
+    assert (code, out) == (2, "")
+    assert "JAX has computed something where the program's nodes are described, before they are forked." in err
+
+
 def test_actors_that_die_are_started_again_and_what_they_did_stays_counted(tmp_path, train):
     run = tmp_path / "run"
     program = train(run, 2_000, "--restart", "3")

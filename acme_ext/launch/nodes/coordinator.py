@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import launchpad as lp
 
 from acme_ext.launch.experiment import Experiment
-from acme_ext.launch.nodes.reports import Orders, base_name, node_name
+from acme_ext.launch.nodes.reports import STARTING, Orders, base_name, node_name
 from acme_ext.launch.store import RunStore, hold
 from acme_ext.utils import loggers
 from acme_ext.utils.progress import ProgressLine
@@ -185,7 +185,9 @@ class Coordinator:
         """Does what is due; called with the lock held."""
         steps, experiment = self._steps, self._experiment
         fields = {"environment_steps": steps, "learner_steps": self._learner_steps}
+        begun = False
         if learner := next((r for name, r in self._reports.items() if name.startswith("learner")), None):
+            begun = learner.state != STARTING
             fields |= {k: v for k, v in learner.counts.items() if k in ("samples_per_insert", "replay_size")}
         self._progress.update(**fields)
         if self._stopping_since is None:
@@ -200,6 +202,8 @@ class Coordinator:
             elif not any(task.orders["final"] for task in self._tasks):
                 self._learner_steps = last["learner_steps"]
                 self._give_task(steps, experiment.evaluation.final_episodes, final=True)
+        elif self._asked_to_stop and not begun:  # it has nothing to save
+            self._finished.set()
 
     def _give_task(self, steps: int, episodes: int, *, final: bool) -> None:
         orders = {

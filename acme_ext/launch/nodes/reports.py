@@ -5,6 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+STARTING = "is starting"
+"""A node's state before any other: it has done nothing yet."""
+
 
 class Orders(NamedTuple):
     """What a node is told."""
@@ -44,7 +47,7 @@ class Reporter:
         """Those of the latest report."""
         self.orders = Orders(False, 0)
         """The latest."""
-        self.report("is starting", now=True)
+        self.report(STARTING, now=True)
 
     def row(self, label: str, row: dict[str, Any]) -> None:
         """Adds a row to a log, with the next report."""
