@@ -320,7 +320,7 @@ def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None
             policy, key = model.builder().make_policy(spec_of(model)), jax.random.key(index)
             inference: Any = LocalInference(policy, VariableClient(source), key, len(mine))  # type: ignore[arg-type]
         else:
-            call = RemoteCall(lambda: ("localhost", port), first=(index, caller, 0))
+            call = RemoteCall(lambda: ("localhost", port), _end_with_parent, first=(index, caller, 0))
             inference = RemoteInference(call, with_state=False)
         environment = model.make(len(mine), seed=1 + index * callers + caller)
         actors.append(Actor(Timed(inference), num_envs=len(mine)))  # type: ignore[arg-type]
@@ -338,11 +338,17 @@ def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None
             step()
         pipe.send(None)
         seconds = pipe.recv()
+        step()  # what was asked for before the wait
         latencies.clear()
         start, cpu, taken = time.perf_counter(), time.process_time(), 0
         while time.perf_counter() - start < seconds:
             taken += step()
         pipe.send((taken / (time.perf_counter() - start), time.process_time() - cpu, taken, latencies))
+
+
+def _end_with_parent() -> None:
+    if not multiprocessing.parent_process().is_alive():  # type: ignore[union-attr]
+        os._exit(1)
 
 
 def _quiet() -> None:

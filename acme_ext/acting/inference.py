@@ -70,7 +70,7 @@ class InferenceCore:
         self._initial = jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
         self.is_recurrent = bool(jax.tree.leaves(self._initial))
         """Whether the policy has recurrent state."""
-        self._table = policy.init_state(rows)
+        self._table = jax.tree.map(jnp.asarray, policy.init_state(rows))
         # As numbers, since keys take a call longer to be given.
         key = jax.random.key(0)
         self._keys, implementation = jax.random.key_data(jax.random.split(key, rows)), jax.random.key_impl(key)

@@ -22,7 +22,7 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import processes, threads
 from acme_ext.launch.evaluation import Score
 from acme_ext.launch.experiment import Experiment
-from acme_ext.launch.forks import Options
+from acme_ext.launch.forks import Options, in_child
 from acme_ext.launch.local import Result
 from acme_ext.launch.program import SERVERS, Topology, make
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -92,7 +92,9 @@ def _run_processes(
         # The learner takes what the others leave.
         share = max(1, len(os.sched_getaffinity(0)) // (topology.actors + topology.evaluators))
         options = Options(logs, restarts, topology.accelerated_here, {"actor": share, "evaluator": share})
-        return make(experiment, topology, fresh=fresh, quiet=quiet), SERVERS, options
+        # An environment may start threads or a device, which the processes that are forked later must not find.
+        spec = in_child(experiment.make_spec)
+        return make(experiment, topology, fresh=fresh, quiet=quiet, spec=spec), SERVERS, options
 
     return _under_keeper("supervisor", load, private)
 

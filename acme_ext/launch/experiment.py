@@ -1,5 +1,6 @@
 """What is run: one frozen description, from which every world makes the same parts."""
 
+import contextlib
 import dataclasses
 import pathlib
 import re
@@ -124,6 +125,11 @@ class Experiment:
             evaluation=evaluation,
             **self.environment_options,
         )
+
+    def make_spec(self) -> EnvironmentSpec:
+        """Returns the specs of the experiment's environment, which is made to ask it, and closed."""
+        with contextlib.closing(self.make_environment(1)) as environment:
+            return envs.make_spec(environment)
 
     def devices(self) -> list[jax.Device] | None:
         """Returns the learner's devices, or None for JAX's default; raises UsageError if there are fewer."""

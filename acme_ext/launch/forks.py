@@ -7,14 +7,17 @@ import os
 import pathlib
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import processes
+
+Result = TypeVar("Result")
 
 RESUMABLE = ("inference",)
 """Groups of nodes that others dial, and that may be started again in their place."""
@@ -156,6 +159,46 @@ def ask_to_stop(address: str, died: list[str]) -> int:
             code = 0
         os._exit(code)
     return pid
+
+
+def in_child(function: Callable[[], Result]) -> Result:
+    """Returns what a function returns in a process that is forked for it: the threads and devices that it starts are
+    not here.
+
+    Raises:
+        UsageError, RunError: the function did.
+        RunError: it raised something else, whose traceback is on stderr then, or its process died.
+    """
+    import cloudpickle
+
+    parent = os.getpid()
+    with tempfile.TemporaryFile() as file:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                if processes.tell_when_orphaned(parent, signal.SIGKILL):
+                    try:
+                        outcome = function(), None
+                    except (UsageError, RunError) as error:
+                        outcome = None, error
+                    cloudpickle.dump(outcome, file)
+                    file.flush()
+                    code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        if code := os.waitstatus_to_exitcode(status):
+            raise RunError(f"the process that makes an environment, to see what it is like, {how(code)}.")
+        file.seek(0)
+        result, error = cloudpickle.load(file)
+    if error is not None:
+        raise error
+    return result
 
 
 def how(code: int) -> str:

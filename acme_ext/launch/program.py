@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import launchpad as lp
 
-from acme_ext import envs
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.experiment import Experiment, check
 from acme_ext.launch.nodes.actor import ActorNode
@@ -23,6 +22,7 @@ from acme_ext.launch.nodes.inference import InferenceNode
 from acme_ext.launch.nodes.learner import LearnerNode
 from acme_ext.launch.nodes.replay import ReplayNode, shard_folder
 from acme_ext.launch.store import RunCheckpoints, prepare, replay_folder
+from acme_ext.types import EnvironmentSpec
 
 SERVERS = ("inference", "learner", "replay", "coordinator")
 """Groups of nodes that others dial, in the order in which they are stopped, after all others."""
@@ -104,7 +104,14 @@ class Topology:
         return tuple(group for group in self.accelerated if group != "inference" or self.inference == "server")
 
 
-def make(experiment: Experiment, topology: Topology, *, fresh: bool = False, quiet: bool = False) -> lp.Program:
+def make(
+    experiment: Experiment,
+    topology: Topology,
+    *,
+    fresh: bool = False,
+    quiet: bool = False,
+    spec: EnvironmentSpec | None = None,
+) -> lp.Program:
     """Returns an experiment's program, from where its run directory stands to its budget.
 
     It is an ordinary program: any of Launchpad's launchers runs it, and nodes can be added. The directory is checked,
@@ -115,13 +122,12 @@ def make(experiment: Experiment, topology: Topology, *, fresh: bool = False, qui
         topology: how it is spread out.
         fresh: starts anew even if the directory holds a part of this run.
         quiet: shows no progress line.
+        spec: of the environment; None makes one here, to ask it.
 
     Raises:
         UsageError: nothing was written; the message says why.
     """
-    environment = experiment.make_environment(1)
-    spec = envs.make_spec(environment)
-    environment.close()
+    spec = experiment.make_spec() if spec is None else spec
     check(experiment, spec)
     shards = topology.replay_shards
     part = experiment.builder.make_replay(spec).split(shards)

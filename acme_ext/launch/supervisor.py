@@ -206,8 +206,7 @@ def _refuse_devices() -> None:
     if xla_bridge.backends_are_initialized():
         raise UsageError(
             "JAX has computed something where the program's nodes are described, before they are forked. A builder's "
-            "make_replay and make_policy, and the making of an environment, must not: give NumPy arrays there, or "
-            "shapes by jax.eval_shape."
+            "make_replay and make_policy must not: give NumPy arrays there, or shapes by jax.eval_shape."
         )
 
 

@@ -24,7 +24,7 @@ def recurrent_policy() -> Policy:
         action = jax.vmap(jax.random.categorical)(context.key, memory + context.rank[:, None])
         return action, {"memory": memory}, {"logits": memory}
 
-    return Policy(apply, lambda batch: {"memory": jnp.zeros((batch, UNITS))})
+    return Policy(apply, lambda batch: {"memory": np.zeros((batch, UNITS), np.float32)})
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +108,8 @@ def test_nothing_is_compiled_after_the_warm_up(experience):
     core.warm_up(2.0, observation[0, :1])
     compiled = core.compilations()
     assert compiled == len(bucket_sizes(SLOTS))
-    for _ in range(20):
-        slots = rng.permutation(SLOTS)[: rng.integers(1, SLOTS + 1)]
+    for count in [1, *rng.integers(1, SLOTS + 1, 20)]:
+        slots = rng.permutation(SLOTS)[:count]
         ticks = np.zeros(len(slots), np.int32)
         core.step(2.0, slots, ticks, 0, first[0, slots], reward[0, slots], observation[0, slots])
     assert core.compilations() == compiled

@@ -1,8 +1,8 @@
 """An environment that gymnasium registers when this is imported: episodes of 10 steps of a millisecond.
 
-It raises in its step of the number in LAB_WALK_RAISES_AT, which evaluations never reach, and stands still in that in
-LAB_WALK_HANGS_AT. With LAB_WALK_SERVER set it starts a process of its own, as one with a simulator does, and leaves it;
-with LAB_WALK_JAX it computes something with JAX.
+It raises in its step of the number in LAB_WALK_RAISES_AT, which evaluations never reach, or when it is made (0), and
+stands still in the step in LAB_WALK_HANGS_AT. With LAB_WALK_SERVER set it starts a process of its own, as one with a
+simulator does, and leaves it; with LAB_WALK_JAX it computes something with JAX.
 """
 
 import os
@@ -22,6 +22,8 @@ class LabWalk(gymnasium.Env):
     def __init__(self, pause_s: float = 0.001):
         self._pause_s = pause_s
         self._length = self._taken = 0
+        if os.environ.get("LAB_WALK_RAISES_AT") == "0":
+            raise ArithmeticError("there is no arm")
         if "LAB_WALK_SERVER" in os.environ:
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
         if "LAB_WALK_JAX" in os.environ:

@@ -25,10 +25,48 @@ def test_an_environment_that_raises_ends_the_program_with_its_traceback(tmp_path
     assert learned > 0
 
 
-def test_jax_that_has_started_before_the_processes_are_forked_is_refused(tmp_path, train):
-    code, out, err = train(tmp_path / "run", 100, LAB_WALK_JAX="1").end()
-    assert (code, out) == (2, "")
-    assert "JAX has computed something where the program's nodes are described, before they are forked." in err
+def test_an_environment_may_compute_with_jax(tmp_path, train):
+    code, _, err = train(tmp_path / "run", 300, LAB_WALK_JAX="1").end()
+    assert code == 0, err
+    assert state(tmp_path / "run")[2] > 0
+
+
+def test_an_environment_that_can_not_be_made_ends_the_program_with_its_traceback(tmp_path, train):
+    code, out, err = train(tmp_path / "run", 300, LAB_WALK_RAISES_AT="0").end()
+    assert (code, out) == (1, "")
+    assert "ArithmeticError: there is no arm\n" in err
+    assert "acme-ext: the process that makes an environment, to see what it is like, failed with exit code 1.\n" in err
+
+
+_EAGER = """
+import sys
+
+import jax.numpy as jnp
+
+from acme_ext.builders import DQN
+from acme_ext.launch.distributed import run_program
+from acme_ext.launch.experiment import Experiment
+from acme_ext.launch.program import Topology
+
+
+class Eager(DQN):
+    def make_replay(self, spec):
+        jnp.zeros(1)
+        return super().make_replay(spec)
+
+
+if __name__ == "__main__":
+    run_program(Experiment(Eager(), "gym:CartPole-v1", steps=10, run_dir=sys.argv[1]), Topology(actors=1))
+"""
+
+
+def test_a_builder_that_starts_jax_before_the_processes_are_forked_is_refused(tmp_path, launch):
+    script, run = tmp_path / "script.py", tmp_path / "run"
+    script.write_text(_EAGER)
+    code, _, err = launch([str(script), str(run)], run).end()
+    assert code == 1
+    assert "acme-ext: JAX has computed something where the program's nodes are described, before they" in err
+    assert "acme_ext.errors.UsageError: the program did not start.\n" in err
 
 
 def test_actors_that_die_are_started_again_and_what_they_did_stays_counted(tmp_path, train):

@@ -14,7 +14,7 @@ import launchpad as lp
 import numpy as np
 import tree
 
-from acme_ext import envs, specs
+from acme_ext import specs
 from acme_ext.acting.batching import Batcher
 from acme_ext.acting.inference import FIRST, Acted, InferenceCore, bucket_sizes, slot_keys
 from acme_ext.acting.remote import RemoteVariables, Reply
@@ -114,9 +114,7 @@ class InferenceNode:
         start = coordinator.enter("inference")
         self._reporter = Reporter(coordinator, f"inference, start {start}")
         self._experiment = experiment
-        environment = experiment.make_environment(1)
-        spec = envs.make_spec(environment)
-        environment.close()
+        spec = experiment.make_spec()
         example = specs.zeros(spec.observations, 1)
         self._expected = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(example)]
         builder, num_envs = experiment.builder, experiment.num_envs

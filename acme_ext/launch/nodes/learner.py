@@ -6,7 +6,6 @@ from typing import Any
 
 import launchpad as lp
 
-from acme_ext import envs
 from acme_ext.acting.remote import Publisher
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.nodes.replay import RemoteReplay
@@ -32,9 +31,7 @@ class LearnerNode:
         self._reporter = Reporter(coordinator, "learner")
         self._coordinator = coordinator
         builder = experiment.builder
-        environment = experiment.make_environment(1)
-        spec = envs.make_spec(environment)
-        environment.close()
+        spec = experiment.make_spec()
         replay = builder.make_replay(spec)
         self._remote = RemoteReplay(self._clients, replay.table)
         part, calls = replay.split(len(self._clients)), builder.sgd_steps_per_call
