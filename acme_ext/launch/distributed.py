@@ -93,7 +93,7 @@ def _run_processes(
         share = max(1, len(os.sched_getaffinity(0)) // (topology.actors + topology.evaluators))
         options = Options(logs, restarts, topology.accelerated_here, {"actor": share, "evaluator": share})
         # An environment may start threads or a device, which the processes that are forked later must not find.
-        spec = in_child(experiment.make_spec)
+        spec = in_child(experiment.make_spec, "make an environment and see what it is like")
         return make(experiment, topology, fresh=fresh, quiet=quiet, spec=spec), SERVERS, options
 
     return _under_keeper("supervisor", load, private)

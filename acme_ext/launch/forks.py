@@ -161,9 +161,13 @@ def ask_to_stop(address: str, died: list[str]) -> int:
     return pid
 
 
-def in_child(function: Callable[[], Result]) -> Result:
+def in_child(function: Callable[[], Result], purpose: str) -> Result:
     """Returns what a function returns in a process that is forked for it: the threads and devices that it starts are
     not here.
+
+    Args:
+        function: what it returns can be pickled.
+        purpose: what the process is to do, as an error has it.
 
     Raises:
         UsageError, RunError: the function did.
@@ -193,7 +197,7 @@ def in_child(function: Callable[[], Result]) -> Result:
                 os._exit(code)
         _, status = os.waitpid(pid, 0)
         if code := os.waitstatus_to_exitcode(status):
-            raise RunError(f"the process that makes an environment, to see what it is like, {how(code)}.")
+            raise RunError(f"the process that was to {purpose} {how(code)}.")
         file.seek(0)
         result, error = cloudpickle.load(file)
     if error is not None:

@@ -129,9 +129,12 @@ def test_a_learner_that_has_not_begun_is_not_waited_for(coordinator, states):
     assert coordinator._finished.is_set()
 
 
-def test_a_learner_that_has_begun_is_waited_for(coordinator):
+@pytest.mark.parametrize("states", [("waiting for a batch: none",), ("learning", "is starting")])
+def test_a_learner_that_has_begun_is_waited_for_though_it_be_started_again(coordinator, states):
     coordinator.report("learner", "is starting", {})
-    coordinator.report("learner", "waiting for a batch: none", {})
+    for state in states:
+        coordinator.report("learner", state, {})
+        coordinator._look()
     coordinator.request_stop()
     coordinator._look()
     assert not coordinator._finished.is_set()

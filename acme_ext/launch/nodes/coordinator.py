@@ -70,6 +70,7 @@ class Coordinator:
         self._died: Sequence[str] = ()
         self._stopping_since: float | None = None
         self._asked_to_stop = self._closed = False
+        self._begun = False  # the learner, in this program
         self._finished = threading.Event()
         if restored:
             self._progress.print(f"resuming {self._store.rundir.path} at step {self._steps:,}.")
@@ -185,9 +186,8 @@ class Coordinator:
         """Does what is due; called with the lock held."""
         steps, experiment = self._steps, self._experiment
         fields = {"environment_steps": steps, "learner_steps": self._learner_steps}
-        begun = False
         if learner := next((r for name, r in self._reports.items() if name.startswith("learner")), None):
-            begun = learner.state != STARTING
+            self._begun |= learner.state != STARTING
             fields |= {k: v for k, v in learner.counts.items() if k in ("samples_per_insert", "replay_size")}
         self._progress.update(**fields)
         if self._stopping_since is None:
@@ -202,7 +202,7 @@ class Coordinator:
             elif not any(task.orders["final"] for task in self._tasks):
                 self._learner_steps = last["learner_steps"]
                 self._give_task(steps, experiment.evaluation.final_episodes, final=True)
-        elif self._asked_to_stop and not begun:  # it has nothing to save
+        elif self._asked_to_stop and not self._begun:  # there is nothing to save
             self._finished.set()
 
     def _give_task(self, steps: int, episodes: int, *, final: bool) -> None:
