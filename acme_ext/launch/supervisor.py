@@ -56,7 +56,6 @@ class Supervisor:
         """Runs the program to its end; returns the exit code (0, 1, or 128 + a signal that stopped it)."""
         self._options.logs.mkdir(parents=True, exist_ok=True)
         _refuse_devices()
-        processes.take_in_orphans()
         bind(self._program, _stopper(os.getpid()))
         signal.signal(processes.ORPHANED, processes.abandon)
         for number in self._wishes:
@@ -233,6 +232,8 @@ def main(descriptor: int, keeper: int) -> int:
         # Not before the namespace: new rights may clear it. Until there are nodes, the signal's default will do.
         if not processes.tell_when_orphaned(keeper, processes.ORPHANED):
             return 1
+        # Of the environments too whose specs are asked for.
+        processes.take_in_orphans()
         warm()
         program, servers, options = cloudpickle.loads(load)()
         return Supervisor(program, servers, options).run()
