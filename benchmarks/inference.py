@@ -386,8 +386,7 @@ class Crew:
 
     def served(self) -> tuple[float, int]:
         """Returns the share of the server's batches that was no padding, and what it compiled while serving."""
-        if self._server is None:
-            return 1.0, 0
+        assert self._server is not None
         self._server.send(None)
         return _receive(self._server)
 

@@ -10,6 +10,7 @@ import optax
 
 from acme_ext.agents.dqn import losses
 from acme_ext.agents.dqn.config import QLearningConfig
+from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore, Loss, LossOutput, State, TargetUpdate, single_loss_core
 from acme_ext.types import Array, Params, Transition, Tree
 
@@ -27,9 +28,7 @@ def make_optimizer(config: QLearningConfig) -> optax.GradientTransformation:
         optimizer = optax.adam(config.learning_rate, eps=config.adam_epsilon)
     else:
         optimizer = optax.rmsprop(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon, centered=True)
-    if config.max_gradient_norm is None:
-        return optimizer
-    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer)
+    return optimizers.bounded(optimizer, config.max_gradient_norm)
 
 
 def policy_variables(state: State) -> dict[str, Any]:

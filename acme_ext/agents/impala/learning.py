@@ -57,8 +57,7 @@ def make_core(network: Network, config: IMPALAConfig, observation: Tree) -> Lear
 
     learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
     optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
-    if config.max_gradient_norm is not None:
-        optimizer = optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer)
+    optimizer = optimizers.bounded(optimizer, config.max_gradient_norm)
     core = single_loss_core(loss, init_params, optimizer, variables=variables)
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], None]:

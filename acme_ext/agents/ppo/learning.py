@@ -96,8 +96,7 @@ def core_of_policy_loss(
         epochs: times that each step of a batch is learned from.
         parts: minibatches that each epoch cuts the batch into, at random.
     """
-    if config.max_gradient_norm is not None:
-        optimizer = optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer)
+    optimizer = optimizers.bounded(optimizer, config.max_gradient_norm)
 
     def init(key: Array) -> State:
         key, params_key = jax.random.split(key)
