@@ -51,8 +51,8 @@ class Inference(Protocol):
 class InferenceCore:
     """A policy applied to environments that have a slot each, whose recurrent state stays on the device.
 
-    An environment's actions depend on its slot's key and tick, its own state and what it sees, never on the others
-    that share a call, nor on how the call is padded. Not for several threads at a time.
+    An environment's actions depend on its slot's key and tick, its own state and what it sees. The others that share a
+    call, and how the call is padded, change their rounding alone. Not for several threads at a time.
 
     Args:
         policy: how to act.

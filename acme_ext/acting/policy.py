@@ -25,7 +25,8 @@ class Policy(NamedTuple):
 
     The same two functions serve one process, an actor with many environments and an inference server. They are pure and
     are compiled by whoever calls them. All randomness comes from `context.key`, a key for each environment, so that an
-    environment's actions never depend on who else is in the batch.
+    environment's actions depend on who else is in the batch by rounding alone: a matrix product rounds a row by the
+    size of the batch, the row's place in it and the processor.
     """
 
     apply: Callable[[Params, Context, Tree, Tree], tuple[Array, Tree, Tree]]

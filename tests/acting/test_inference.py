@@ -98,8 +98,8 @@ def test_a_step_leaves_the_other_slots_alone(experience):
     kept = alone.step(
         2.0, np.arange(4), np.full(4, 9, np.int32), 0, np.zeros(4, np.bool_), reward[2, :4], observation[2, :4]
     )
-    np.testing.assert_array_equal(again.state["memory"][[0, 1, 3]], kept.state["memory"][[0, 1, 3]])
-    assert (again.state["memory"][2] != kept.state["memory"][2]).any()
+    np.testing.assert_allclose(again.state["memory"][[0, 1, 3]], kept.state["memory"][[0, 1, 3]], rtol=1e-5)
+    assert np.abs(again.state["memory"][2] - kept.state["memory"][2]).max() > 1e-3
 
 
 def test_nothing_is_compiled_after_the_warm_up(experience):

@@ -80,7 +80,8 @@ def test_dicts_are_joined_by_name():
     observation = {"velocity": OBSERVATION[:, 2:], "arm": OBSERVATION[:, :2]}
     network = hk.transform(lambda o: continuous.DeterministicPolicy(2, (8,))(o))
     params = network.init(KEY, OBSERVATION)
-    np.testing.assert_array_equal(network.apply(params, None, observation), network.apply(params, None, OBSERVATION))
+    joined = network.apply(params, None, observation)
+    np.testing.assert_allclose(joined, network.apply(params, None, OBSERVATION), rtol=1e-5, atol=1e-6)
 
 
 def test_an_ensemble_is_each_of_its_networks():

@@ -63,7 +63,7 @@ def test_factors_are_roots_of_normals():
 def test_one_noise_serves_a_batch_and_another_key_gives_another():
     network, params = build(layers=2)
     same = network.apply(params, KEY, np.repeat(X[:1], 4, axis=0))
-    np.testing.assert_allclose(same, np.repeat(same[:1], 4, axis=0), rtol=1e-6)
+    np.testing.assert_allclose(same, np.repeat(same[:1], 4, axis=0), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(network.apply(params, KEY, X), network.apply(params, KEY, X))
     assert (network.apply(params, KEY, X) != network.apply(params, jax.random.key(1), X)).all()
 
@@ -75,7 +75,7 @@ def test_layers_have_noises_of_their_own():
     params = jax.tree.map(jnp.ones_like, params)
     first, second = network.apply(params, KEY, X)
     assert (first != second).all()
-    np.testing.assert_array_equal(*network.apply(params, None, X))
+    np.testing.assert_allclose(*network.apply(params, None, X), rtol=1e-5)
 
 
 def test_own_noise_is_the_layer_with_each_rows_key():
@@ -85,7 +85,8 @@ def test_own_noise_is_the_layer_with_each_rows_key():
     for i in range(5):
         np.testing.assert_allclose(outputs[i], network.apply(params, keys[i], X[i : i + 1])[0], rtol=1e-4, atol=1e-5)
     # So that it doesn't depend on who else is in the batch.
-    np.testing.assert_allclose(noisy.own_noise(network).apply(params, keys[2:4], X[2:4]), outputs[2:4], rtol=1e-5)
+    few = noisy.own_noise(network).apply(params, keys[2:4], X[2:4])
+    np.testing.assert_allclose(few, outputs[2:4], rtol=1e-4, atol=1e-5)
     same = noisy.own_noise(network).apply(params, keys, np.repeat(X[:1], 5, axis=0))
     assert len(np.unique(np.asarray(same)[:, 0])) == 5
 

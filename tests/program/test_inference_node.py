@@ -194,6 +194,7 @@ def test_actions_are_those_of_the_local_policy_whoever_else_asks(experiment, sta
                 calls[tuple(who)].begin("act", tick, 7, rows(timestep, mine), True)
             for (actor, part), call in calls.items():
                 mine, reply = np.arange(NUM_ENVS).reshape(2, -1)[part], Reply(*call.end())
+                # Rounding would turn a draw or two of a million.
                 np.testing.assert_array_equal(reply.action, expected[actor].action[mine])
                 close = {"rtol": 1e-5, "atol": 1e-6}
                 np.testing.assert_allclose(reply.extras["logits"], expected[actor].extras["logits"][mine], **close)

@@ -47,7 +47,7 @@ def test_values_are_the_means_of_the_distribution():
         network, params, _ = build(distribution=distribution)
         out = network.apply(params, KEY, OBSERVATION)
         np.testing.assert_allclose(out.q, out.values.mean(-1), rtol=1e-5)
-        np.testing.assert_array_equal(networks.q_network(network).apply(params, KEY, OBSERVATION), out.q)
+        np.testing.assert_allclose(networks.q_network(network).apply(params, KEY, OBSERVATION), out.q, rtol=1e-5)
 
 
 def test_fractions_are_drawn_where_they_are_implicit_and_else_midpoints():
