@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         "--eval-every", type=int, metavar="N", help="environment steps between evaluations; 0: at the end"
     )
     train.add_argument("--eval-episodes", type=_count, metavar="N", help="of the evaluation at the end")
-    train.add_argument("--checkpoint-every", type=float, metavar="S", help="seconds between checkpoints")
+    train.add_argument("--checkpoint-every", type=float, metavar="S", help="seconds between checkpoints; 0: at the end")
     train.add_argument("--run-dir", metavar="DIR", help="(runs/AGENT-ENVIRONMENT-sSEED)")
     train.add_argument(
         "--fresh", action="store_true", help="start anew: delete what an earlier run left in the directory"

@@ -11,7 +11,7 @@ import dm_env
 import jax
 import numpy as np
 
-from acme_ext import envs
+from acme_ext import __version__, envs
 from acme_ext.builders.base import Builder
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.errors import UsageError
@@ -40,7 +40,7 @@ class Evaluation:
 class Checkpoints:
     """When a run saves itself; it always does at its end."""
 
-    every_s: float = 60.0  # seconds
+    every_s: float = 60.0  # seconds between checkpoints; 0: only at the end
     keep: int = 2  # checkpoints kept
     replay: bool = True  # whether the replay's contents are part of it
 
@@ -110,6 +110,7 @@ class Experiment:
             "num_envs": self.num_envs,
             "config": _plain(self.builder.config),
             "run": {
+                "version": __version__,
                 "steps": self.steps,
                 "evaluation": _plain(self.evaluation),
                 "checkpoints": _plain(self.checkpoints),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from acme_ext import __version__
 from acme_ext.errors import UsageError
 from acme_ext.launch.experiment import Checkpoints, Experiment
 from acme_ext.learning.checkpoints import CheckpointStore, Restored
@@ -42,7 +43,8 @@ class RunCheckpoints:
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint."""
-        return time.monotonic() - self._saved_at >= self._settings.every_s
+        every_s = self._settings.every_s
+        return every_s > 0 and time.monotonic() - self._saved_at >= every_s
 
     def save(self, steps: int, trees: Mapping[str, Any], state: Mapping[str, Any], replay: SavesReplay) -> None:
         """Saves a checkpoint at environment step `steps`: trees of arrays, a state of plain JSON, and the replay if
@@ -144,7 +146,8 @@ def prepare(
             if differences:
                 fields = "; ".join(f"{name} is {a!r} there and {b!r} here" for name, (a, b) in differences.items())
                 raise UsageError(
-                    f"{path} holds another run: {fields}; choose another directory, or start anew (--fresh)."
+                    f"{path} holds another run{_by_another_version(there)}: {fields}; choose another directory, or "
+                    "start anew (--fresh)."
                 )
     rundir = RunDirectory(path)
     with rundir.lock():
@@ -168,6 +171,12 @@ def hold(rundir: RunDirectory, experiment: Experiment, report: Callable[[str], N
             yield store
         finally:
             store.close()
+
+
+def _by_another_version(rundir: RunDirectory) -> str:
+    """Returns by which version a run was made, in words, where it is not this one."""
+    version = rundir.read_config()["run"].get("version", "an earlier one")
+    return "" if version == __version__ else f", made by version {version} (this is {__version__})"
 
 
 def _only_remains(path: Any) -> bool:

@@ -193,7 +193,7 @@ def _checked_manifest(folder: Path) -> dict[str, Any]:
     if _digest(manifest) != digest:
         raise _DamagedError(f"{_MANIFEST} has been altered")
     if manifest["format"] != _FORMAT:
-        raise UsageError(f"{folder} has format {manifest['format']}, and this version reads format {_FORMAT}.")
+        raise _misfit(f"{folder} has format {manifest['format']}, and this version reads format {_FORMAT}")
     for name, entry in manifest["files"].items():
         path = folder / name
         if not path.is_file():
@@ -236,9 +236,9 @@ def _decode(folder: Path, name: str, leaves: Mapping[str, Mapping[str, str]], te
     flat, structure = jax.tree_util.tree_flatten_with_path(template)
     wanted = {jax.tree_util.keystr(path): leaf for path, leaf in flat}
     if odd := [path for path in wanted if path not in leaves[name]]:
-        raise UsageError(f"{folder} doesn't fit: it has no leaf {name}{odd[0]}, which the run needs.")
+        raise _misfit(f"{folder} doesn't fit: it has no leaf {name}{odd[0]}, which the run needs")
     if odd := [path for path in leaves[name] if path not in wanted]:
-        raise UsageError(f"{folder} doesn't fit: it has a leaf {name}{odd[0]}, which the run hasn't.")
+        raise _misfit(f"{folder} doesn't fit: it has a leaf {name}{odd[0]}, which the run hasn't")
     with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
         restored = [
             _decode_leaf(f"{folder} doesn't fit: {name}{path}", file[path], leaves[name][path], leaf)
@@ -256,13 +256,19 @@ def _decode_leaf(where: str, stored: np.ndarray, kind: str, template: Any) -> An
         leaf = stored if _has_npy_form(dtype) else stored.view(dtype)
     if isinstance(template, (bool, int, float, complex)):  # NumPy's float64 is a float too, and may come back as one
         if leaf.shape != () or type(leaf.item()) is not type(np.asarray(template).item()):
-            raise UsageError(f"{where} is {kind}{list(leaf.shape)} there, and {type(template).__name__} here.")
+            raise _misfit(f"{where} is {kind}{list(leaf.shape)} there, and {type(template).__name__} here")
         return leaf.item()
     if leaf.shape != tuple(template.shape) or leaf.dtype != template.dtype:
-        raise UsageError(
-            f"{where} is {leaf.dtype}{list(leaf.shape)} there, and {template.dtype}{list(template.shape)} here."
+        raise _misfit(
+            f"{where} is {leaf.dtype}{list(leaf.shape)} there, and {template.dtype}{list(template.shape)} here"
         )
     return leaf
+
+
+def _misfit(why: str) -> UsageError:
+    return UsageError(
+        f"{why}; another agent or another version saved it: go on with that one, or start anew (--fresh)."
+    )
 
 
 def _is_key(leaf: Any) -> bool:

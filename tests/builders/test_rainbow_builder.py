@@ -120,6 +120,7 @@ def test_every_field_of_the_config_is_read(monkeypatch):
     assert read == names
 
 
+@pytest.mark.slow
 def test_it_learns_catch(tmp_path):
     config = RainbowConfig(num_atoms=21, v_min=-2.0, v_max=2.0, batch_size=32, samples_per_insert=8.0)
     experiment = launch.Experiment(
@@ -128,7 +129,6 @@ def test_it_learns_catch(tmp_path):
         steps=6_000,
         num_envs=8,
         evaluation=launch.Evaluation(every=0, final_episodes=50),
-        checkpoints=launch.Checkpoints(every_s=0),
         run_dir=str(tmp_path / "run"),
     )
     assert np.mean(local.run(experiment, quiet=True).score.returns) >= 0.8

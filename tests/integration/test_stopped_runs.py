@@ -137,6 +137,7 @@ def finish(run: Path, stopped_at: int, capfd: pytest.CaptureFixture[str], *, los
     assert times[len(rows_before["actor"])] > state["wall_time_s"] - 0.001
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path, start, capfd):
     run = tmp_path / "run"
     process = start(command(run))
@@ -152,7 +153,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path, start, capfd):
 
 def test_an_interrupted_run_ends_in_seconds_and_goes_on_exactly(tmp_path, start, capfd):
     run = tmp_path / "run"
-    process = start(command(run, checkpoint_every=1e9))
+    process = start(command(run, checkpoint_every=0))
     wait_for(process, lambda: len(rows(run, "actor")) > 40)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
@@ -167,9 +168,10 @@ def test_an_interrupted_run_ends_in_seconds_and_goes_on_exactly(tmp_path, start,
     finish(run, stopped_at, capfd, lost=0)
 
 
+@pytest.mark.slow
 def test_an_environment_that_raises_is_shown_after_a_last_save(tmp_path, start, capfd):
     run = tmp_path / "run"
-    process = start(command(run, checkpoint_every=1e9), SLOW_WALK_RAISES_AT="437")
+    process = start(command(run, checkpoint_every=0), SLOW_WALK_RAISES_AT="437")
     out, err = process.communicate(timeout=_PATIENCE_S)
     assert process.returncode == 1
     assert err.startswith("Traceback (most recent call last):")
@@ -189,6 +191,7 @@ exit $code
 """
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_is_one_sentence_and_keeps_the_last_checkpoint(tmp_path):
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")

@@ -184,7 +184,7 @@ def test_train_then_evaluate_then_plot(tmp_path, monkeypatch, capfd):
 def test_a_loss_that_is_no_number_is_one_sentence(tmp_path, capfd):
     run = tmp_path / "run"
     arguments = [*_CARTPOLE, "--steps", "400", "--run-dir", str(run), *_SMALL, "--set", "learning_rate=1e30"]
-    assert cli.main([*arguments, "--checkpoint-every", "0", "--quiet"]) == 1
+    assert cli.main([*arguments, "--checkpoint-every", "1e-9", "--quiet"]) == 1
     assert re.fullmatch(
         r"acme-ext: the loss or its gradient was not finite at learner step \d+: "
         r"the run stops, and its last good checkpoint stays\.\n",

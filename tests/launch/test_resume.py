@@ -24,8 +24,8 @@ from acme_ext.utils.rundir import RunDirectory
 pytestmark = pytest.mark.usefixtures("no_figures")
 
 _SHORT = Evaluation(every=0, final_episodes=1, num_envs=1)
-_ALWAYS = Checkpoints(every_s=0)  # after every step
-_NEVER = Checkpoints(every_s=1e9)  # but at the end
+_ALWAYS = Checkpoints(every_s=1e-9)  # after every step
+_NEVER = Checkpoints(every_s=0)  # but at the end
 
 
 def run(folder: Path, builder: Any = None, *, fresh: bool = False, **fields: Any) -> Result:
@@ -107,13 +107,19 @@ def test_a_finished_run_given_more_steps_goes_on(tmp_path, counts):
 
 
 def test_a_run_may_leave_its_replay_out_of_its_checkpoints(tmp_path, counts):
-    saving = Checkpoints(every_s=1e9, replay=False)
+    saving = Checkpoints(every_s=0, replay=False)
     run(tmp_path, steps=20, checkpoints=saving)
     assert not (tmp_path / "checkpoints/000000000020/replay").exists()
     result = run(tmp_path, steps=60, checkpoints=saving)
     # The table begins anew, and its limit with it.
     assert (result.environment_steps, result.learner_steps) == (60, learner_steps(20) + learner_steps(40))
     assert counts.saved == []
+
+
+@pytest.mark.parametrize(("every_s", "least", "most"), [(0, 1, 1), (1e9, 1, 1), (1e-9, 20, 22)])
+def test_no_seconds_between_checkpoints_mean_none_but_at_the_end(tmp_path, counts, every_s, least, most):
+    run(tmp_path, steps=20, checkpoints=Checkpoints(every_s=every_s))
+    assert least <= len(counts.saved) <= most
 
 
 def test_the_time_of_all_parts_adds_up(tmp_path, monkeypatch):
