@@ -9,12 +9,13 @@ from programs import FIELDS, Running
 
 
 @pytest.fixture
-def launch() -> Iterator[Callable[..., Running]]:
+def launch(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """Starts a Python command line, and at the test's end whatever of it still runs is killed."""
     started: list[Running] = []
 
     def begin(line: list[str], run: Path, **variables: str) -> Running:
-        started.append(Running([sys.executable, *line], run, **variables))
+        folder = tmp_path / f"printed-{len(started)}"
+        started.append(Running([sys.executable, *line], run, folder, **variables))
         return started[-1]
 
     yield begin

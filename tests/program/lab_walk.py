@@ -1,13 +1,15 @@
 """An environment that gymnasium registers when this is imported: episodes of 10 steps of a millisecond.
 
 It raises in its step of the number in LAB_WALK_RAISES_AT, which evaluations never reach, or when it is made (0), and
-stands still in the step in LAB_WALK_HANGS_AT. With LAB_WALK_SERVER set it starts a process of its own, as one with a
-simulator does, and leaves it; with LAB_WALK_JAX it computes something with JAX.
+stands still in the step in LAB_WALK_HANGS_AT, of which a new file in the folder LAB_WALK_HANGS_IN tells. With
+LAB_WALK_SERVER set it starts a process of its own, as one with a simulator does, and leaves it; with LAB_WALK_JAX it
+computes something with JAX.
 """
 
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -43,6 +45,7 @@ class LabWalk(gymnasium.Env):
         if self._taken == int(os.environ.get("LAB_WALK_RAISES_AT", 0)):
             raise ArithmeticError("the arm fell off")
         if self._taken == int(os.environ.get("LAB_WALK_HANGS_AT", 0)):
+            tempfile.mkstemp(dir=os.environ["LAB_WALK_HANGS_IN"])
             time.sleep(1000)
         return self._observe(), float(action), self._length == 10, False, {}
 

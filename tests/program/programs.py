@@ -1,5 +1,6 @@
 """What the tests of programs share: programs in processes of their own, which nothing outlives."""
 
+import contextlib
 import os
 import re
 import signal
@@ -33,22 +34,34 @@ FIELDS = {
 
 
 class Running:
-    """A program in a process group of its own, as a terminal gives a command one."""
+    """A program in a process group of its own, as a terminal gives a command one.
 
-    def __init__(self, line: list[str], run: Path, **variables: str):
+    What it prints goes to files in `folder`, which is made.
+    """
+
+    def __init__(self, line: list[str], run: Path, folder: Path, **variables: str):
         self.run, self.mark = run, uuid.uuid4().hex
+        self._out, self._err, self._hanging = (folder / name for name in ("out", "err", "hanging"))
+        self._hanging.mkdir(parents=True)
         # Ray starts a dozen processes, of which each imports it.
         self._patience_s = 3 * PATIENCE_S if "ray" in line else PATIENCE_S
         self._opened: set[int] = set()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), MARK: self.mark}
-        self.process = subprocess.Popen(
-            line,
-            env={**environment, **variables},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        environment = {**environment, "LAB_WALK_HANGS_IN": str(self._hanging), **variables}
+        with self._out.open("w") as out, self._err.open("w") as err:
+            self.process = subprocess.Popen(line, env=environment, stdout=out, stderr=err, start_new_session=True)
+
+    def out(self) -> str:
+        """Returns what it has printed."""
+        return self._out.read_text()
+
+    def err(self) -> str:
+        """Returns what it has printed on stderr."""
+        return self._err.read_text()
+
+    def hanging(self) -> int:
+        """Returns how many environments stand still (with LAB_WALK_HANGS_AT)."""
+        return len(list(self._hanging.iterdir()))
 
     def processes(self) -> list[psutil.Process]:
         """Returns every process of the program that runs."""
@@ -111,7 +124,7 @@ class Running:
     def wait_for(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + self._patience_s
         while not condition():
-            assert self.process.poll() is None, self.process.communicate()
+            assert self.process.poll() is None, (self.out(), self.err())
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
@@ -119,15 +132,23 @@ class Running:
         """What a terminal does at Ctrl-C."""
         os.killpg(self.process.pid, signal.SIGINT)
 
+    def interrupt_again(self) -> None:
+        """Interrupts a program that has been interrupted, until it ends: of two signals at once, it counts one."""
+        self.wait_for(lambda: "stopping after a last save; Ctrl-C again stops at once." in self.err())
+        while self.process.poll() is None:
+            self.interrupt()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+
     def end(self) -> tuple[int, str, str]:
         """Waits for the end and checks that nothing is left; returns the exit code, stdout and stderr."""
-        out, err = self.process.communicate(timeout=self._patience_s)
-        deadline = time.monotonic() + 2  # what dies with a killed parent takes a moment
+        self.process.wait(self._patience_s)
+        deadline = time.monotonic() + self._patience_s  # what dies with a killed parent takes a moment
         while (left := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert left == []
         assert not self._opened & listening_here()
-        return self.process.returncode, out, err
+        return self.process.returncode, self.out(), self.err()
 
 
 def _output(process: psutil.Process) -> str:
@@ -141,8 +162,7 @@ def _output(process: psutil.Process) -> str:
 def check_second_interrupt(program: Running) -> None:
     """Interrupts a program twice, and checks that it ends at once."""
     program.interrupt()
-    time.sleep(0.3)
-    program.interrupt()
+    program.interrupt_again()
     code, _, err = program.end()
     assert code == 128 + signal.SIGINT
     assert "Traceback" not in err

@@ -11,6 +11,7 @@ from acme_ext.launch.experiment import Evaluation, Experiment
 from acme_ext.launch.program import Topology
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experience", ["actor", "server"])
 def test_learns_and_goes_on(tmp_path, experience):
     def run(steps):
@@ -38,6 +39,7 @@ def test_learns_and_goes_on(tmp_path, experience):
     assert max(programs.rows(tmp_path / "run", "actor", "parameter_lag")) < second.learner_steps
 
 
+@pytest.mark.slow
 def test_recurrent_state_stays_on_the_server(tmp_path):
     config = settings.replace(
         builders.R2D2().config,
@@ -56,6 +58,7 @@ def test_recurrent_state_stays_on_the_server(tmp_path):
     assert result.learner_steps > 0
 
 
+@pytest.mark.slow
 def test_an_inference_server_that_dies_comes_back_and_the_actors_go_on(tmp_path, train):
     run = tmp_path / "run"
     program = train(run, 2_000, "--restart", "1", "--inference", "server", "--experience", "server", "--num-envs", "2")
@@ -70,6 +73,7 @@ def test_an_inference_server_that_dies_comes_back_and_the_actors_go_on(tmp_path,
     assert "acme-ext: restarts of nodes that had died: 1.\n" in err
 
 
+@pytest.mark.slow
 def test_an_inference_server_that_dies_for_good_ends_the_program_with_its_name(tmp_path, train):
     program = train(tmp_path / "run", 10**7, "--inference", "server", "--num-envs", "2")
     program.wait_for(lambda: program.steps() > 300)

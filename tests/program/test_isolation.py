@@ -19,12 +19,12 @@ client = socket.create_connection(("localhost", port), timeout=5)
 connection, _ = server.accept()
 client.sendall(b"from inside")
 print(connection.recv(99).decode(), flush=True)
-server.settimeout(1)
 sys.stdin.readline()
+server.setblocking(False)  # who came, waits to be accepted
 try:
     server.accept()
     print("somebody came", flush=True)
-except TimeoutError:
+except BlockingIOError:
     print("nobody came", flush=True)
 """
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import pytest
 from programs import check_finished, check_second_interrupt, listening_here, rows, saved, state
@@ -11,6 +10,7 @@ _FOR_EVER = 10**7
 _TWO_ACTORS = 40  # steps by which two actors may pass the budget, on a machine that is busy
 
 
+@pytest.mark.slow
 def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tmp_path, train):
     run = tmp_path / "run"
     program = train(run, _FOR_EVER, "--checkpoint-every", "0.5", LAB_WALK_SERVER="")
@@ -21,6 +21,8 @@ def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tm
     assert len(ports) >= 3  # replay, learner, coordinator
     if os.readlink(f"/proc/{program.supervisor().pid}/ns/net") != os.readlink("/proc/self/ns/net"):
         assert not set(ports) & listening_here()
+    else:
+        assert "the program's ports are open to the network" in program.err()
     program.process.kill()
     code, _, err = program.end()
     assert code == -signal.SIGKILL
@@ -67,6 +69,7 @@ def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tm
     assert rows(run, "evaluator") == [saved(run)[-1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["supervisor", "keeper"])
 def test_whoever_of_those_above_the_nodes_is_killed_takes_all_along(who, tmp_path, train):
     program = train(tmp_path / "run", _FOR_EVER, "--open-ports", LAB_WALK_SERVER="")
@@ -79,19 +82,20 @@ def test_whoever_of_those_above_the_nodes_is_killed_takes_all_along(who, tmp_pat
     assert "acme-ext: the program's supervisor was killed by SIGKILL." in err
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_ends_everything_at_once(tmp_path, train):
     program = train(tmp_path / "run", _FOR_EVER, "--open-ports", LAB_WALK_SERVER="", LAB_WALK_HANGS_AT="100")
-    program.wait_for(lambda: program.steps() > 50)
+    program.wait_for(lambda: program.hanging() == 2)
     assert program.listening()
     check_second_interrupt(program)
 
 
+@pytest.mark.slow
 def test_a_sigterm_to_everybody_is_a_wish_to_stop_and_who_hangs_does_not_hold_it_up(tmp_path, train):
     """`timeout` and service managers signal every process of a command."""
     run = tmp_path / "run"
     program = train(run, _FOR_EVER, "--actors", "1", LAB_WALK_HANGS_AT="300", LAB_WALK_SERVER="")
-    program.wait_for(lambda: bool(rows(run, "learner")) and program.steps() >= 100)
-    time.sleep(1)  # until it hangs
+    program.wait_for(lambda: bool(rows(run, "learner")) and program.hanging() == 1)
     os.killpg(program.process.pid, signal.SIGTERM)
     code, out, err = program.end()
     assert code == 128 + signal.SIGTERM

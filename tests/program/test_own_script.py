@@ -7,6 +7,7 @@ import pytest
 from programs import FIELDS, rows, saved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launch_type", ["local_mp", "local_mt"])
 def test_a_program_with_a_node_of_ones_own_runs_by_lp_launch(launch_type, tmp_path, launch):
     fields = [f"{name}={value}" for name, value in FIELDS.items()]

@@ -13,6 +13,7 @@ import pytest
 from programs import rows, saved, state
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra `ray`"),
     pytest.mark.timeout(900),
 ]

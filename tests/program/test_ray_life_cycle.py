@@ -9,6 +9,7 @@ import pytest
 from programs import check_finished, check_second_interrupt, saved, state
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra `ray`"),
     pytest.mark.timeout(900),
 ]
@@ -85,7 +86,7 @@ def test_a_node_that_raises_ends_the_program_with_its_traceback(tmp_path, train)
 
 def test_a_second_interrupt_ends_everything_at_once(tmp_path, train):
     program = train(tmp_path / "run", _FOR_EVER, *_RAY, LAB_WALK_SERVER="", LAB_WALK_HANGS_AT="100")
-    program.wait_for(lambda: program.steps() > 50)
+    program.wait_for(lambda: program.hanging() == 2)
     check_second_interrupt(program)
 
 

@@ -30,7 +30,7 @@ def experiment(tmp_path, steps, *, environment="gym:lab_walk:LabWalk-v0", every=
         environment,
         steps=steps,
         evaluation=Evaluation(every=every, episodes=2, final_episodes=2),
-        checkpoints=Checkpoints(every_s=1e6),
+        checkpoints=Checkpoints(every_s=0),
         run_dir=str(tmp_path / "run"),
     )
 
@@ -50,6 +50,7 @@ def handlers_are_given_back():
     assert [signal.getsignal(number) for number in numbers] == before
 
 
+@pytest.mark.slow
 def test_two_shards_with_priorities_by_threads_twice_in_a_process(tmp_path):
     topology = Topology(actors=2, replay_shards=2)
     described = experiment(tmp_path, 600, every=200, prioritized="true")
@@ -75,6 +76,7 @@ def test_two_shards_with_priorities_by_threads_twice_in_a_process(tmp_path):
     assert steps == sorted(steps)
 
 
+@pytest.mark.slow
 def test_an_interrupt_saves_and_a_node_that_raises_is_what_the_caller_sees(tmp_path, monkeypatch):
     described = experiment(tmp_path, _FOR_EVER)
 

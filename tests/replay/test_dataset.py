@@ -55,16 +55,18 @@ def test_closing_ends_the_thread_whatever_it_waits_for(serve, limit, inserted, w
     assert not alive()
 
 
-def test_closing_wakes_a_reader_that_would_sleep_for_3_seconds(serve):
-    begin = time.monotonic()
-    for limit, inserted, sampled, workers in 4 * [(None, 3, 3, 1), (LIMITS["ratio"], 10, 1, 2)]:
-        server = serve([table(limit)])
+@pytest.mark.parametrize(("limit", "inserted", "sampled", "workers"), [("queue", 3, 3, 1), ("ratio", 10, 1, 2)])
+def test_closing_wakes_a_reader_that_would_sleep_for_3_seconds(serve, limit, inserted, sampled, workers):
+    woken = []
+    for _ in range(4):  # a reader may have looked up by itself in the very moment
+        server = serve([table(LIMITS[limit])])
         dataset = Dataset(server.client, "t", (BYTES,), 32, workers=workers)
         insert(server, range(inserted))
         while server.counts("t") != (inserted, sampled):  # then it waits for more
             time.sleep(0.01)
         dataset.close(wake=True)
-    assert time.monotonic() - begin < 12  # where it isn't woken, these eight take twice as long
+        woken.append(server.counts("t")[1] > sampled)  # an item came for it
+    assert any(woken)
 
 
 def test_closing_at_once(serve):
@@ -81,11 +83,13 @@ def test_reads_ahead_by_a_few_batches_and_no_more(serve, workers):
     insert(server, [1])
     taken = 0
     for _ in range(3):
+        while server.counts("t")[1] < taken + 4:
+            time.sleep(0.01)
         before = -1
-        while (sampled := server.counts("t")[1]) != before or sampled <= taken:
+        while (sampled := server.counts("t")[1]) != before:  # it goes on until it has enough
             before = sampled
             time.sleep(0.1)
-        assert taken + 4 <= sampled <= taken + 4 * 4
+        assert sampled <= taken + 4 * 4
         next(dataset)
         taken += 4
     dataset.close(wake=True)
@@ -100,7 +104,8 @@ def test_a_batch_comes_as_soon_as_the_limit_allows_it(serve, workers):
     got: list = []
     thread = threading.Thread(target=lambda: got.append(next(dataset)), daemon=True)
     thread.start()
-    thread.join(0.3)
+    while server.counts("t")[1] < 3:
+        time.sleep(0.01)
     assert not got
     insert(server, [12])
     thread.join()
