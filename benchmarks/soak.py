@@ -1,0 +1,164 @@
+"""`python -m benchmarks.soak`: whether the memory of a run that goes on for long stays bounded.
+
+An agent is trained by the command line, in a process of its own or as a program, and the memory of all its processes is
+looked at now and then. The first part of the time is left out: there libraries warm up and the replay fills.
+"""
+
+import argparse
+import dataclasses
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import psutil
+
+from acme_ext import builders
+from acme_ext.errors import UsageError
+
+RUN = pathlib.Path("runs") / "benchmarks" / "soak"
+
+_FOR_EVER = 10**12  # environment steps
+_WARM_UP = 0.25  # of the samples, which don't count
+_LEAST = 8  # samples that count
+_REPLAY = "max_replay_size=10000"  # full within the warm-up
+_LAST_SAVE_S = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """A look at a run."""
+
+    seconds: float
+    steps: int  # of the environment
+    megabytes: float  # of memory, of all processes; what they share counts once
+
+
+@dataclasses.dataclass(frozen=True)
+class Growth:
+    """How a run's memory went on after the warm-up."""
+
+    first: Sample
+    last: Sample
+    rate: float  # megabytes for a million environment steps: the slope of the line through all samples
+
+    def __str__(self) -> str:
+        return (
+            f"{self.first.megabytes:,.0f} MB at step {self.first.steps:,}, {self.last.megabytes:,.0f} MB at step "
+            f"{self.last.steps:,}: {self.rate:+,.1f} MB in a million steps"
+        )
+
+
+def growth(samples: Sequence[Sample]) -> Growth:
+    """Returns how the memory grew; raises UsageError for too few samples."""
+    counted = samples[int(_WARM_UP * len(samples)) :]
+    if len(counted) < _LEAST or counted[-1].steps == counted[0].steps:
+        raise UsageError(f"{len(counted)} samples are too few to tell: give more --minutes, or a smaller --every.")
+    steps = np.array([sample.steps for sample in counted], float)
+    megabytes = np.array([sample.megabytes for sample in counted])
+    return Growth(counted[0], counted[-1], 1e6 * float(np.polyfit(steps, megabytes, 1)[0]))
+
+
+def watch(process: subprocess.Popen, run: pathlib.Path, seconds: float, every_s: float) -> list[Sample]:
+    """Looks at a run every so many seconds from its first episode's end on, and tells what it sees, until its time is
+    over or it ends.
+    """
+    while not _steps(run) and process.poll() is None:
+        time.sleep(0.1)
+    samples, began = [], time.monotonic()
+    while (now := time.monotonic() - began) < seconds and process.poll() is None:
+        samples.append(Sample(now, _steps(run), _megabytes(process.pid)))
+        print(f"{now / 60:7.1f} min {samples[-1].steps:14,} steps {samples[-1].megabytes:10,.0f} MB", flush=True)
+        time.sleep(max(0.0, min(every_s, seconds - now)))
+    return samples
+
+
+def _megabytes(pid: int) -> float:
+    total = 0
+    try:
+        for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+            try:
+                total += process.memory_full_info().pss
+            except psutil.Error:
+                continue  # it has just ended
+    except psutil.NoSuchProcess:
+        pass
+    return total / 2**20
+
+
+def _steps(run: pathlib.Path) -> int:
+    """Returns the step of the last whole row that an actor has logged."""
+    path = run / "logs" / "actor.csv"
+    if not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        header = file.readline()
+        if not header.endswith(b"\n"):
+            return 0
+        column = header.decode().strip().split(",").index("environment_steps")
+        file.seek(max(file.tell(), path.stat().st_size - 4096))
+        lines = file.read().split(b"\n")[:-1]  # the last is not whole, or empty
+    return int(float(lines[-1].split(b",")[column])) if lines else 0
+
+
+def _command(options: argparse.Namespace) -> list[str]:
+    words = ["train", options.agent, options.environment, "--steps", str(_FOR_EVER), "--quiet", "--fresh"]
+    words += ["--run-dir", str(options.run_dir), "--num-envs", str(options.num_envs)]
+    words += ["--actors", str(options.actors)] if options.actors else []
+    names = {field.name for field in dataclasses.fields(builders.load(options.agent)().config)}
+    fields = [text for text in (_REPLAY,) if text.split("=")[0] in names] + options.set  # the last one counts
+    return [sys.executable, "-m", "acme_ext.launch.cli", *words, *(w for text in fields for w in ("--set", text))]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code.
+
+    0: the growth is within the bound; 1: it isn't, or the run failed; 2: it was asked for what can't be.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    parser.add_argument("agent", nargs="?", default="dqn", help="(%(default)s)")
+    parser.add_argument("environment", nargs="?", default="gym:CartPole-v1", help="(%(default)s)")
+    parser.add_argument("--minutes", type=float, default=60.0, metavar="M", help="that it runs (%(default)s)")
+    parser.add_argument("--every", type=float, default=10.0, metavar="S", help="seconds between looks (%(default)s)")
+    parser.add_argument(
+        "--bound", type=float, default=50.0, metavar="MB", help="most growth in a million steps (%(default)s)"
+    )
+    parser.add_argument("--actors", type=int, metavar="N", help="run as a program with so many actors")
+    parser.add_argument("--num-envs", type=int, default=8, metavar="N", help="stepped together (%(default)s)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help=f"a field of the agent's config; {_REPLAY} where no other size is given",
+    )
+    parser.add_argument("--run-dir", type=pathlib.Path, default=RUN, metavar="DIR", help="(%(default)s)")
+    options = parser.parse_args(arguments)
+    try:
+        return _soak(options)
+    except UsageError as error:
+        print(f"benchmarks.soak: {error}", file=sys.stderr)
+        return 2
+
+
+def _soak(options: argparse.Namespace) -> int:
+    process = subprocess.Popen(_command(options), stdout=subprocess.DEVNULL)
+    try:
+        samples = watch(process, options.run_dir, 60 * options.minutes, options.every)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(_LAST_SAVE_S)
+    if code != 128 + signal.SIGTERM:
+        print(f"benchmarks.soak: the run ended by itself, with exit code {code}.", file=sys.stderr)
+        return 1
+    found = growth(samples)
+    held = found.rate <= options.bound
+    print(f"{found}; the bound is {options.bound:g}: {'held' if held else 'MISSED'}.")
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
