@@ -4,10 +4,13 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types format bench lock clean
+.PHONY: help venv demo test test-slow test-all coverage lint types format bench lock clean
+
+# Two processes that share the tests: when one has none left, it takes some of the other's.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
 help:  ## List the targets.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv:  ## Make .venv from the lock; nothing is done where it stands already.
 	@scripts/bootstrap
@@ -15,8 +18,17 @@ venv:  ## Make .venv from the lock; nothing is done where it stands already.
 demo: venv  ## Train DQN on CartPole-v1, evaluate it, and draw its learning curve.
 	$(BIN)/acme-ext train dqn gym:CartPole-v1 --steps 50000 --seed 0 --num-envs 8 --run-dir runs/demo --fresh $(ARGS)
 
-test: venv  ## Run the tests, on two processes.
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+test: venv  ## Run the tests but for the slow ones, on two processes (docs/testing.md).
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-slow: venv  ## Run the slow tests, which `make test` leaves out.
+	$(PYTEST) -m slow $(ARGS)
+
+test-all: venv  ## Run all tests.
+	$(PYTEST) $(ARGS)
+
+coverage: venv  ## Run all tests, and write down which lines of the package none of them runs (coverage/index.html).
+	$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html:coverage $(ARGS)
 
 lint: venv  ## Check the code with ruff: rules and format.
 	$(BIN)/ruff check $(ARGS)

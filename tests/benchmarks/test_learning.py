@@ -35,6 +35,7 @@ def tiny(monkeypatch):
     monkeypatch.setitem(SETTINGS, "tiny", TINY)
 
 
+@pytest.mark.slow
 def test_seeds_are_run_judged_and_written_and_not_run_again(tiny, tmp_path, capfd):
     arguments = ["tiny", "--seeds", "3", "5", "--jobs", "2", "--runs", str(tmp_path / "r"), "--out", str(tmp_path)]
     assert learning.main(arguments) == 0
@@ -61,6 +62,7 @@ def test_seeds_are_run_judged_and_written_and_not_run_again(tiny, tmp_path, capf
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+@pytest.mark.slow
 def test_a_sigterm_ends_its_runs_too_which_can_go_on(tmp_path):
     command = [sys.executable, "-u", "-m", "benchmarks.learning", "dqn-catch", "--seeds", "0"]
     command += ["--runs", str(tmp_path / "r"), "--out", str(tmp_path)]

@@ -11,6 +11,8 @@ from acme_ext.launch import local
 from benchmarks import cartpole, speed
 from benchmarks.report import Figure
 
+pytestmark = pytest.mark.slow
+
 
 def check(figures: list[Figure], count: int) -> None:
     """Every figure is of a kind of its own, positive, and beside positive others."""

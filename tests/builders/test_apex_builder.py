@@ -186,6 +186,7 @@ def test_parameters_are_renewed_as_often_as_the_config_says(monkeypatch, tmp_pat
     assert periods == [7]
 
 
+@pytest.mark.slow
 def test_it_learns_catch(tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "learning_curves", lambda runs, out: out)  # a second that nothing here looks at
     experiment = launch.Experiment(

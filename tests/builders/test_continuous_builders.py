@@ -124,6 +124,7 @@ def no_curves(monkeypatch):
     monkeypatch.setattr(plots, "learning_curves", lambda runs, out: out)  # a second that nothing here looks at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AGENTS)
 def test_actions_are_in_the_bounds_cover_them_and_are_learned_from_in_the_agents_units(name, tmp_path):
     # A learner that took the replay's actions for its own would find the best of the first dial beyond its range.
@@ -138,6 +139,7 @@ def test_actions_are_in_the_bounds_cover_them_and_are_learned_from_in_the_agents
     np.testing.assert_allclose(evaluated, np.tile(Dials.best, (10, 1)), atol=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("truncates", "leaves"), [(True, True), (False, False)])
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_truncation_bootstraps_and_a_termination_does_not(name, truncates, leaves, tmp_path):

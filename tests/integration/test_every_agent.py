@@ -16,7 +16,10 @@ from acme_ext.launch.program import Topology
 # Small enough for a run to learn within a few hundred steps; an agent takes those that are fields of its config.
 SMALL = {
     "batch_size": 8,
+    "samples_per_insert": 8.0,
     "hidden_sizes": (16, 16),
+    "policy_sizes": (16, 16),
+    "critic_sizes": (16, 16),
     "min_replay_size": 40,
     "max_replay_size": 400,
     "random_steps": 20,
@@ -29,7 +32,10 @@ SMALL = {
     "unroll_length": 8,
 }
 # Items of these are sequences, so that there are fewer.
-SEQUENCES = {"batch_size": 2, "min_replay_size": 4, "max_replay_size": 40}
+SEQUENCES = {"batch_size": 2, "min_replay_size": 4, "max_replay_size": 40, "samples_per_insert": 2.0}
+
+QUICK = ("dqn", "r2d2", "td3", "ppo")  # of every kind one
+AGENTS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in builders.AGENTS]
 
 
 def spec_of(environment: str):
@@ -66,7 +72,7 @@ def small(builder):
     )
 
 
-@pytest.mark.parametrize("name", builders.AGENTS)
+@pytest.mark.parametrize("name", AGENTS)
 def test_learns_saves_and_goes_on_in_one_process(name, tmp_path):
     first = local.run(experiment(name, tmp_path, 300), quiet=True)
     assert first.learner_steps > 0
@@ -76,7 +82,7 @@ def test_learns_saves_and_goes_on_in_one_process(name, tmp_path):
     assert np.isfinite(second.score.returns).all()
 
 
-@pytest.mark.parametrize("name", builders.AGENTS)
+@pytest.mark.parametrize("name", AGENTS)
 def test_runs_as_a_program(name, tmp_path):
     result = distributed.run_program(experiment(name, tmp_path, 400), Topology(actors=2), on="threads", quiet=True)
     assert result.environment_steps >= 400

@@ -113,6 +113,7 @@ def test_the_committed_file_is_clean(notebook):
         assert not re.search(r"^\s*[%!]", cell.source, re.MULTILINE), "no magics: plain Python runs anywhere"
 
 
+@pytest.mark.slow
 def test_every_cell_runs_and_only_progress_goes_to_stderr(executed):
     for cell in executed.cells:
         if cell.cell_type == "code":
@@ -124,6 +125,7 @@ def test_every_cell_runs_and_only_progress_goes_to_stderr(executed):
     assert "[reverb/" not in text(executed, "train", "stderr")
 
 
+@pytest.mark.slow
 def test_the_agent_learns_and_its_evaluations_are_shown(executed, facts):
     shown = re.match(r"return ([\d.]+), from (\d+) to (\d+) in 20 episodes", text(executed, "evaluate"))
     assert shown
@@ -135,6 +137,7 @@ def test_the_agent_learns_and_its_evaluations_are_shown(executed, facts):
     assert curve[0] < curve[-1]
 
 
+@pytest.mark.slow
 def test_the_curve_is_shown_inline(executed):
     (image,) = [out.data["image/png"] for out in outputs(executed, "curve") if "image/png" in out.get("data", {})]
     png = base64.b64decode(image)
@@ -143,6 +146,7 @@ def test_the_curve_is_shown_inline(executed):
     assert width > height >= 400
 
 
+@pytest.mark.slow
 def test_a_transition_goes_round_the_ring(executed, facts):
     went = facts["went_round"]
     assert went.pop("reward") == 1.0
@@ -156,10 +160,12 @@ def test_a_transition_goes_round_the_ring(executed, facts):
     assert old == unchanged < new  # it was rewarded
 
 
+@pytest.mark.slow
 def test_the_hand_made_loop_learns_as_often_as_the_limiter_allows(facts):
     assert facts["learner_steps"] == facts["allowed_steps"] > 900
 
 
+@pytest.mark.slow
 def test_nothing_is_left_running(facts):
     assert facts["left"] == []
     with pytest.raises(ProcessLookupError):

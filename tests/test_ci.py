@@ -1,0 +1,65 @@
+"""The whole check, with a make that only says what it was asked for."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+_MAKE = """#!/bin/sh
+for target; do :; done
+echo "$target" >>asked
+case $target in
+  test) echo "== 5 passed in 1.25s =="; echo "a last word of a library";;
+  test-slow) echo "E assert 3 in 4.5s"; echo "== 1 failed, 2 passed in 71.25s (0:01:11) ==";;
+  *) echo "$target is clean";;
+esac
+if [ "$target" = "$FAILS" ]; then echo "make: *** [Makefile:9: $target] Error 1" >&2; exit 1; fi
+"""
+
+
+@pytest.fixture
+def check(tmp_path):
+    """Runs a copy of the check in which one target fails; returns what was asked for, the exit code and the output."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "make").write_text(_MAKE)
+    (tmp_path / "bin" / "make").chmod(0o755)
+
+    def check(fails):
+        environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "FAILS": fails}
+        done = subprocess.run([tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True)
+        assert done.stderr == ""
+        return (tmp_path / "asked").read_text().split(), done.returncode, done.stdout.splitlines()
+
+    return check
+
+
+def test_the_readmes_test_command_comes_first_and_then_what_it_leaves_out(check):
+    asked, code, lines = check("")
+    assert asked == ["venv", "test", "test-slow", "lint", "types"]
+    assert code == 0
+    assert "types is clean" in lines
+    assert lines[-2:] == [
+        "make test: == 5 passed in 1.25s ==",
+        "make test-slow: == 1 failed, 2 passed in 71.25s (0:01:11) ==",
+    ]
+    readme = (ROOT / "README.md").read_text()
+    assert "\nmake test " in readme
+
+
+@pytest.mark.parametrize("fails", ["test", "test-slow", "lint", "types"])
+def test_whatever_fails_is_the_exit_code_and_the_others_run(check, fails):
+    asked, code, lines = check(fails)
+    assert len(asked) == 5
+    assert code == 1
+    assert not any("***" in line for line in lines)
+
+
+def test_without_an_environment_nothing_runs(check):
+    asked, code, _ = check("venv")
+    assert (asked, code) == (["venv"], 1)
