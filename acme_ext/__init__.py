@@ -4,4 +4,11 @@ Importing this package imports nothing heavy; the doors are `acme_ext.builders` 
 (running an experiment) and `acme_ext.envs` (environments by name).
 """
 
+import sys
+
+from acme_ext.utils import libpython
+
 __version__ = "0.1.0"
+
+if sys.version_info[:2] == (3, 10):
+    libpython.load()
