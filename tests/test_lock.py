@@ -36,7 +36,7 @@ def asked() -> dict[str, list[Requirement]]:
 
 def pinned() -> dict[str, Version]:
     """Returns the versions of the lock, by name."""
-    text = (ROOT / "requirements-lock.txt").read_text()
+    text = (ROOT / "requirements/dev.txt").read_text()
     return {
         canonicalize_name(name): Version(version)
         for name, version in re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==(\S+)", text, re.MULTILINE)
@@ -56,7 +56,7 @@ def test_every_requirement_is_in_the_lock_in_a_version_that_is_allowed(extra):
 
 
 def test_every_entry_of_the_lock_is_one_version_and_has_a_hash():
-    text = (ROOT / "requirements-lock.txt").read_text()
+    text = (ROOT / "requirements/dev.txt").read_text()
     entries = re.split(r"^(?=[\w-])", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE), flags=re.MULTILINE)[1:]
     assert len(entries) == len(pinned()) > 100
     for entry in entries:
