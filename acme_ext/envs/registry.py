@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acme_ext.errors import UsageError, nearest
+from acme_ext.utils import install
 
 if TYPE_CHECKING:
     import acme.specs
@@ -185,8 +186,8 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
     family = by_name[prefix]
     missing = [module for module in family.needs if importlib.util.find_spec(module) is None]
     if missing:
-        install = f'-e ".[{family.extra}]"' if family.extra else "-e ."
-        raise UsageError(f"{environment!r} needs {', '.join(missing)}, not installed here: pip install {install}")
+        command = install.command(family.extra)
+        raise UsageError(f"{environment!r} needs {', '.join(missing)}, not installed here: {command}")
     backend: Backend = getattr(importlib.import_module(f"acme_ext.envs.{family.name}"), family.backend)()
     name = backend.canonical(rest)
     names = backend.names()

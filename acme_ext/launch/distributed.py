@@ -26,6 +26,7 @@ from acme_ext.launch.forks import Options, in_child
 from acme_ext.launch.local import Result
 from acme_ext.launch.program import SERVERS, Topology, make
 from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.utils import install
 from acme_ext.utils.rundir import RunDirectory
 
 _SAME_WISH_S = 0.25  # `timeout` signals a command, and then its process group
@@ -110,7 +111,7 @@ def _run_on_ray(
     wait_s: float | None,
 ) -> int:
     if importlib.util.find_spec("ray") is None:
-        raise UsageError("a program on Ray needs the extra `ray`: pip install 'acme-ext[ray]'.")
+        raise UsageError(f"a program on Ray needs the extra `ray`, not installed here: {install.command('ray')}")
     from acme_ext.launch.cluster import nursery
     from acme_ext.launch.cluster.driver import Plan
 

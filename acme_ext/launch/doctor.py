@@ -8,16 +8,20 @@ import dataclasses
 import glob
 import importlib.metadata
 import os
+import pathlib
 import platform
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from typing import TYPE_CHECKING, Literal
+
+from acme_ext.utils import install, libpython
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -51,7 +55,9 @@ _RIVALS = {
 # What has to be of one build.
 _ABI = ("tensorflow-cpu", "dm-reverb", "dm-launchpad")
 
-_ANEW = "install the locked set anew: `make clean venv` in the project"
+_ANEW = f"install it anew with the tested versions: {install.command()}"
+
+_LISTED = 5  # of the versions that differ
 
 # Extras that are tools rather than abilities, or sums of the others.
 _UNREPORTED_EXTRAS = {"all", "test", "dev"}
@@ -89,14 +95,16 @@ def diagnose() -> list[Finding]:
         unread = [Finding("problem", f"no version could be checked: {error}", _ANEW)]
     modules = ("reverb", "courier", "acme")
     with futures.ThreadPoolExecutor(2) as pool:  # each only waits for a process
-        imports = pool.map(run_line, [f"import {module}" for module in modules])
+        imports = pool.map(run_line, [f"import acme_ext, {module}" for module in modules])
         jax = pool.submit(run_line, _JAX_LINE)
         return [
             *check_platform(sys.version_info[:3], platform.system(), platform.machine()),
             *unread,
             *check_versions(requirements, installed_version),
             *check_rivals(installed_version),
+            *check_tested(install.CONSTRAINTS, installed_version),
             *check_extras(requirements, installed_version),
+            check_libpython(libpython.load(), run_line("import courier")),
             *(check_import(module, probe, requirements) for module, probe in zip(modules, imports, strict=True)),
             check_jax(jax.result(), nvidia=bool(glob.glob("/dev/nvidia[0-9]*"))),
             check_proxies(os.environ),
@@ -180,6 +188,21 @@ def check_rivals(version_of: VersionOf) -> Iterator[Finding]:
                 )
 
 
+def check_tested(constraints: pathlib.Path, version_of: VersionOf) -> Iterator[Finding]:
+    """What is installed beside the versions that the tests run with, which the package brings along."""
+    tested = dict(re.findall(r"^([\w.-]+)==(\S+)", constraints.read_text(encoding="utf-8"), re.MULTILINE))
+    installed = {name: version for name in tested if (version := version_of(name)) is not None}
+    others = [f"{name} {version} ({tested[name]})" for name, version in installed.items() if version != tested[name]]
+    if others:
+        listed = ", ".join(others[:_LISTED]) + (" and others" if len(others) > _LISTED else "")
+        count = (
+            "1 version is not the tested one" if len(others) == 1 else f"{len(others)} versions are not the tested ones"
+        )
+        yield Finding("warning", f"{count}: {listed}", install.command())
+    else:
+        yield Finding("ok", f"the tested versions, of {constraints}")
+
+
 def check_extras(requirements: Iterable["Requirement"], version_of: VersionOf) -> Iterator[Finding]:
     """What of the optional parts is there; a part that isn't is no fault."""
     extras: dict[str, list[Requirement]] = {}
@@ -190,7 +213,7 @@ def check_extras(requirements: Iterable["Requirement"], version_of: VersionOf) -
         parts = [(r, version_of(r.name)) for r in extras[extra]]
         missing = [r.name for r, version in parts if version is None]
         wrong = [f"{r.name} {v} ({r.specifier} is needed)" for r, v in parts if v and not r.specifier.contains(v, True)]
-        mend = f"pip install -e '.[{extra}]'"
+        mend = install.command(extra)
         if missing:
             yield Finding("ok", f"optional {extra}: not installed ({', '.join(missing)})", mend)
         elif wrong:
@@ -213,6 +236,29 @@ def run_line(line: str) -> Probe:
     except subprocess.TimeoutExpired:
         return Probe(None, "", "")
     return Probe(done.returncode, done.stdout.strip(), done.stderr.strip())
+
+
+def check_libpython(found: str | None, bare: Probe) -> Finding:
+    """Whether the library is found that Reverb and Courier are linked against.
+
+    Args:
+      found: what `libpython.load` returned.
+      bare: an import of one of the two that nothing went before.
+    """
+    if found is None:
+        mend = (
+            "install it (on Debian and Ubuntu the package libpython3.10), or make the environment with a Python that"
+            " has it: `uv venv --managed-python --python 3.10`"
+        )
+        return Finding("problem", f"{libpython.NAME}, which Reverb and Courier are linked against, isn't found", mend)
+    if bare.code and libpython.NAME in bare.error:
+        folders = " ".join(os.path.join(sysconfig.get_path("platlib"), name) for name in ("reverb", "courier"))
+        return Finding(
+            "warning",
+            f"this Python has {libpython.NAME} inside, so Reverb and Courier load only after `import acme_ext`",
+            f"import acme_ext first, or: for d in {folders}; do ln -s {found} $d; done",
+        )
+    return Finding("ok", libpython.NAME if found == libpython.NAME else found)
 
 
 def check_import(module: str, probe: Probe, requirements: Iterable["Requirement"]) -> Finding:
@@ -253,9 +299,7 @@ def check_jax(probe: Probe, *, nvidia: bool) -> Finding:
         return Finding("problem", f"JAX gives no device: {_reason(probe)}", mend)
     seen = probe.output.splitlines()[-1]
     if nvidia and " on cpu:" in seen:
-        return Finding(
-            "warning", f"{seen}; the NVIDIA card here is not used", "pip install 'jax[cuda12]' of JAX's version"
-        )
+        return Finding("warning", f"{seen}; the NVIDIA card here is not used", install.command("cuda"))
     return Finding("ok", seen)
 
 

@@ -12,6 +12,7 @@ from acme_ext import envs
 from acme_ext.envs.backend import environment_seed
 from acme_ext.envs.vector import VectorEnvironment
 from acme_ext.errors import UsageError
+from acme_ext.utils import install
 
 # Each family once, with a name of it that steps fast.
 EXAMPLES = (
@@ -204,7 +205,7 @@ def test_a_backend_that_is_not_installed_names_its_extra(family, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in family.needs else found(name))
     with pytest.raises(UsageError) as error:
         envs.check(family.example)
-    assert f'pip install -e ".[{family.extra}]"' in str(error.value)
+    assert str(error.value).endswith(f"not installed here: {install.command(family.extra)}")
 
 
 @pytest.mark.parametrize("family", envs.families())

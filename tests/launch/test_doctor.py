@@ -9,6 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from acme_ext.launch import doctor
+from acme_ext.utils import install
 
 REQUIREMENTS = [
     Requirement(line)
@@ -68,13 +69,47 @@ def test_two_distributions_that_own_the_same_files_are_a_problem():
 def test_optional_parts_are_told_by_their_extra():
     installed = {"ale-py": "0.11.0", "envpool": "0.6.0"}
     atari, envpool = doctor.check_extras(REQUIREMENTS, installed.get)
-    assert atari == doctor.Finding(
-        "ok", "optional atari: not installed (opencv-python-headless)", "pip install -e '.[atari]'"
-    )
+    mend = install.command("atari")
+    assert atari == doctor.Finding("ok", "optional atari: not installed (opencv-python-headless)", mend)
     assert envpool.level == "warning"
     assert "envpool 0.6.0 (>=0.8.4 is needed)" in envpool.what
     atari, _ = doctor.check_extras(REQUIREMENTS, (installed | {"opencv-python-headless": "4.11.0"}).get)
     assert atari == doctor.Finding("ok", "optional atari: ale-py 0.11.0, opencv-python-headless 4.11.0")
+
+
+def test_versions_other_than_the_tested_ones_are_named_with_those(tmp_path):
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("# by make lock\njax==0.5.3\nnumpy==1.26.4\nray==2.48.0\n")
+    (finding,) = doctor.check_tested(constraints, {"jax": "0.5.3", "numpy": "1.26.4"}.get)
+    assert finding == doctor.Finding("ok", f"the tested versions, of {constraints}")
+    (finding,) = doctor.check_tested(constraints, {"jax": "0.6.2", "numpy": "1.26.4"}.get)
+    assert (finding.level, finding.mend) == ("warning", install.command())
+    assert finding.what == "1 version is not the tested one: jax 0.6.2 (0.5.3)"
+
+
+def test_libpython_that_is_found_is_ok():
+    assert doctor.check_libpython("/x/libpython3.10.so.1.0", doctor.Probe(0, "", "")).level == "ok"
+    # What else an import may fail of is another finding's.
+    other = doctor.Probe(1, "", "ImportError: libtensorflow_framework.so.2: cannot open shared object file")
+    assert doctor.check_libpython("/x/libpython3.10.so.1.0", other).level == "ok"
+
+
+NOT_FOUND = doctor.Probe(1, "", "ImportError: libpython3.10.so.1.0: cannot open shared object file: No such file")
+
+
+def test_libpython_that_is_found_only_with_our_help_is_a_warning_with_the_links_to_make():
+    finding = doctor.check_libpython("/x/libpython3.10.so.1.0", NOT_FOUND)
+    assert finding.level == "warning"
+    assert "only after `import acme_ext`" in finding.what
+    assert "ln -s /x/libpython3.10.so.1.0" in finding.mend
+
+
+def test_libpython_that_is_not_found_is_a_problem_with_what_to_install():
+    finding = doctor.check_libpython(None, NOT_FOUND)
+    assert finding.level == "problem"
+    assert "libpython3.10.so.1.0, which Reverb and Courier are linked against, isn't found" in finding.what
+    assert "package libpython3.10" in finding.mend
+    assert "uv venv --managed-python --python 3.10" in finding.mend
 
 
 @pytest.mark.parametrize(
@@ -105,7 +140,7 @@ def test_an_undefined_symbol_is_explained_with_the_three_parts_that_must_be_of_o
     for part in ("'dm-launchpad==0.5.0'", "'dm-reverb==0.7.3'", "'tensorflow-cpu<2.9,>=2.8.4'"):
         assert part in finding.mend
     assert "ale-py" not in finding.mend
-    assert "make clean venv" in doctor.check_import("courier", probe, []).mend  # where the versions couldn't be read
+    assert install.command() in doctor.check_import("courier", probe, []).mend  # where the versions couldn't be read
 
 
 @pytest.mark.parametrize(
@@ -150,7 +185,8 @@ def test_jax_without_a_device_names_the_variable_that_may_be_at_fault(monkeypatc
 def test_an_idle_graphics_card_is_a_warning():
     cpu = doctor.Probe(0, "JAX 0.5.3 on cpu: 1 x cpu", "")
     assert doctor.check_jax(cpu, nvidia=False).level == "ok"
-    assert doctor.check_jax(cpu, nvidia=True).level == "warning"
+    warned = doctor.check_jax(cpu, nvidia=True)
+    assert (warned.level, warned.mend) == ("warning", install.command("cuda"))
     assert doctor.check_jax(doctor.Probe(0, "JAX 0.5.3 on gpu: 1 x NVIDIA H200", ""), nvidia=True).level == "ok"
 
 

@@ -1,0 +1,26 @@
+"""How this copy of the package is installed, and so what to type to install more of it."""
+
+import importlib.util
+import pathlib
+import shlex
+import sys
+
+_PACKAGE = pathlib.Path(__file__).parents[1]
+_CHECKOUT = _PACKAGE.parent
+
+CONSTRAINTS = _PACKAGE / "constraints.txt"
+"""The versions that are tested, for pip's `--constraint`."""
+
+
+def command(extra: str | None = None) -> str:
+    """The command that installs the package, with an extra, where and as it is installed now.
+
+    Of a checkout's own environment it is make's, which takes the locked versions and verifies their hashes.
+    """
+    checkout = (_CHECKOUT / "scripts/bootstrap").is_file()
+    if checkout and pathlib.Path(sys.prefix) == _CHECKOUT / ".venv":
+        return f"make venv EXTRAS={extra}" if extra else "make clean venv"
+    pip = ["pip"] if importlib.util.find_spec("pip") else ["uv", "pip"]
+    extras = f"[{extra}]" if extra else ""
+    target = ["-e", f"{_CHECKOUT}{extras}"] if checkout else [f"acme-ext{extras}"]
+    return shlex.join([*pip, "install", "-c", str(CONSTRAINTS), *target])
