@@ -216,7 +216,8 @@ def test_every_third_party_import_is_declared():
     folders = {
         file.parts[0].removesuffix(".py")
         for requirement in requirements
-        if not requirement.extras and not any(f'"{extra}"' in str(requirement.marker) for extra in ("test", "dev"))
+        if not requirement.extras
+        and not any(f'"{extra}"' in str(requirement.marker) for extra in ("test", "dev", "cuda"))
         for file in importlib.metadata.files(requirement.name) or []
     }
     undeclared = imported - sys.stdlib_module_names - {"acme_ext"} - folders

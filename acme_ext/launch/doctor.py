@@ -104,7 +104,7 @@ def diagnose() -> list[Finding]:
             *check_rivals(installed_version),
             *check_tested(install.CONSTRAINTS, installed_version),
             *check_extras(requirements, installed_version),
-            check_libpython(libpython.load(), run_line("import courier")),
+            check_libpython(run_line(_LIBPYTHON_LINE), run_line("import courier")),
             *(check_import(module, probe, requirements) for module, probe in zip(modules, imports, strict=True)),
             check_jax(jax.result(), nvidia=bool(glob.glob("/dev/nvidia[0-9]*"))),
             check_proxies(os.environ),
@@ -238,14 +238,17 @@ def run_line(line: str) -> Probe:
     return Probe(done.returncode, done.stdout.strip(), done.stderr.strip())
 
 
-def check_libpython(found: str | None, bare: Probe) -> Finding:
+_LIBPYTHON_LINE = f"import runpy; runpy.run_path({libpython.__file__!r}, run_name='__main__')"
+
+
+def check_libpython(found: Probe, bare: Probe) -> Finding:
     """Whether the library is found that Reverb and Courier are linked against.
 
     Args:
-      found: what `libpython.load` returned.
+      found: of a process that printed where it is, or failed.
       bare: an import of one of the two that nothing went before.
     """
-    if found is None:
+    if found.code != 0:
         mend = (
             "install it (on Debian and Ubuntu the package libpython3.10), or make the environment with a Python that"
             " has it: `uv venv --managed-python --python 3.10`"
@@ -256,9 +259,9 @@ def check_libpython(found: str | None, bare: Probe) -> Finding:
         return Finding(
             "warning",
             f"this Python has {libpython.NAME} inside, so Reverb and Courier load only after `import acme_ext`",
-            f"import acme_ext first, or: for d in {folders}; do ln -s {found} $d; done",
+            f"import acme_ext first, or: for d in {folders}; do ln -s {found.output} $d; done",
         )
-    return Finding("ok", libpython.NAME if found == libpython.NAME else found)
+    return Finding("ok", f"{libpython.NAME} is found")
 
 
 def check_import(module: str, probe: Probe, requirements: Iterable["Requirement"]) -> Finding:

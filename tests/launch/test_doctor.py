@@ -88,24 +88,31 @@ def test_versions_other_than_the_tested_ones_are_named_with_those(tmp_path):
 
 
 def test_libpython_that_is_found_is_ok():
-    assert doctor.check_libpython("/x/libpython3.10.so.1.0", doctor.Probe(0, "", "")).level == "ok"
+    assert doctor.check_libpython(FOUND, doctor.Probe(0, "", "")).level == "ok"
     # What else an import may fail of is another finding's.
     other = doctor.Probe(1, "", "ImportError: libtensorflow_framework.so.2: cannot open shared object file")
-    assert doctor.check_libpython("/x/libpython3.10.so.1.0", other).level == "ok"
+    assert doctor.check_libpython(FOUND, other).level == "ok"
 
 
+FOUND = doctor.Probe(0, "/x/libpython3.10.so.1.0", "")
 NOT_FOUND = doctor.Probe(1, "", "ImportError: libpython3.10.so.1.0: cannot open shared object file: No such file")
 
 
 def test_libpython_that_is_found_only_with_our_help_is_a_warning_with_the_links_to_make():
-    finding = doctor.check_libpython("/x/libpython3.10.so.1.0", NOT_FOUND)
+    finding = doctor.check_libpython(FOUND, NOT_FOUND)
     assert finding.level == "warning"
     assert "only after `import acme_ext`" in finding.what
     assert "ln -s /x/libpython3.10.so.1.0" in finding.mend
 
 
+def test_a_process_of_its_own_tells_where_libpython_is():
+    probe = doctor.run_line(doctor._LIBPYTHON_LINE)  # this one has loaded it by its name already
+    assert probe.code == 0
+    assert probe.output.endswith("libpython3.10.so.1.0")
+
+
 def test_libpython_that_is_not_found_is_a_problem_with_what_to_install():
-    finding = doctor.check_libpython(None, NOT_FOUND)
+    finding = doctor.check_libpython(doctor.Probe(1, "", ""), NOT_FOUND)
     assert finding.level == "problem"
     assert "libpython3.10.so.1.0, which Reverb and Courier are linked against, isn't found" in finding.what
     assert "package libpython3.10" in finding.mend
