@@ -14,9 +14,15 @@ class RunError(RuntimeError):
     """A run had to stop; what it had learned is saved. The command line prints it and exits with 1."""
 
 
+class NotFiniteError(RunError):
+    """A loss or its gradient was not finite: what was learned is not to be saved."""
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Returns a half-sentence that names the valid names nearest to a wrong one: `did you mean 'dqn'?`."""
     valid = sorted(valid)
+    if not valid:
+        return "there is none."
     close = difflib.get_close_matches(name, valid, n=3, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(repr(c) for c in close) + "?"

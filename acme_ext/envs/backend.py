@@ -24,6 +24,11 @@ class Backend(abc.ABC):
         """The one of `names` that is meant by `name`; itself where the family knows no other spelling."""
         return name
 
+    def alternatives(self, name: str) -> Collection[str]:
+        """What could be written in place of a `name` that is none."""
+        del name
+        return self.names()
+
     @abc.abstractmethod
     def options(self, name: str) -> Mapping[str, Any]:
         """The options an environment takes, with their defaults; a default of None leaves an option's type open."""

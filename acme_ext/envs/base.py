@@ -4,9 +4,11 @@ import abc
 from typing import Any
 
 import dm_env
+import numpy as np
+import tree
 from dm_env import specs
 
-from acme_ext.envs.specs import DISCOUNT, REWARD
+from acme_ext.envs.specs import DISCOUNT, REWARD, check_values, finite
 from acme_ext.types import Tree
 
 FIRST, MID, LAST = (int(kind) for kind in (dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST))
@@ -26,6 +28,8 @@ class BatchedEnvironment(abc.ABC):
     """
 
     num_envs: int
+    name: str = "the environment"
+    """What it is called in messages."""
 
     @abc.abstractmethod
     def reset(self) -> dm_env.TimeStep:
@@ -53,6 +57,14 @@ class BatchedEnvironment(abc.ABC):
     def discount_spec(self) -> specs.BoundedArray:
         """Spec of one environment's discount, unbatched."""
         return DISCOUNT
+
+    def checked(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+        """Returns a time step as it is; raises RunError, naming environment and field, if a number is not finite."""
+        observation = timestep.observation
+        leaves = (observation,) if isinstance(observation, np.ndarray) else tree.flatten(observation)
+        if not all(finite(leaf) for leaf in (timestep.reward, timestep.discount, *leaves)):
+            check_values(self.name, self.observation_spec(), timestep)
+        return timestep
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -124,7 +124,7 @@ class EnvPoolEnvironment(base.BatchedEnvironment):
         if "info:terminated" in state:
             truncated = truncated & (state["info:terminated"] == 0)
         discount[truncated] = 1.0
-        return dm_env.TimeStep(step_type, reward, discount, self._observe(state))
+        return self.checked(dm_env.TimeStep(step_type, reward, discount, self._observe(state)))
 
     def _observe(self, state: Mapping[str, np.ndarray]) -> Tree:
         if self._flat:

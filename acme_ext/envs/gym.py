@@ -28,6 +28,8 @@ from acme_ext.types import Tree
 # those of phys2d set the rows that go on back by a step whenever another row is reset.
 _NATIVE = ("gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv",)
 
+_registered: dict[str, set[str]] = {}  # by module, the ids that came with its import
+
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
@@ -43,9 +45,15 @@ class Gym(Backend):
             raise UsageError(f"'gym:{name}' is not offered; Atari is a family of its own, as in 'atari:Pong'.")
         module, _, identifier = name.rpartition(":")
         if module:
+            before = set(gymnasium.registry)
             with _user_errors(name):
                 importlib.import_module(module)
+            _registered.setdefault(module, set()).update(gymnasium.registry.keys() - before)
         return identifier
+
+    def alternatives(self, name: str) -> Collection[str]:
+        module, _, _ = name.rpartition(":")
+        return [f"{module}:{other}" for other in _registered[module]] if module else self.names()
 
     def options(self, name: str) -> Mapping[str, Any]:
         """What the environment's constructor takes, and `max_episode_steps`."""
@@ -107,21 +115,30 @@ class GymEnvironment(dm_env.Environment):
         self._seed = None
         self._length = 0
         self._ended = False
-        return dm_env.restart(self._observe(observation))
+        return dm_env.restart(self._fitted(observation))
 
     def step(self, action: Any) -> dm_env.TimeStep:
         if self._ended:
             return self.reset()
         observation, reward, terminated, truncated, _ = self.environment.step(self._act(action))
+        if isinstance(reward, int | float | np.number | np.ndarray):  # anything else is told where it is checked
+            reward = np.float32(reward)
         self._length += 1
         if terminated:
             kind, discount = dm_env.StepType.LAST, _ZERO
         elif truncated or self._length == self._limit:
             kind, discount = dm_env.StepType.LAST, _ONE
         else:
-            return dm_env.TimeStep(dm_env.StepType.MID, np.float32(reward), _ONE, self._observe(observation))
+            return dm_env.TimeStep(dm_env.StepType.MID, reward, _ONE, self._fitted(observation))
         self._ended = True
-        return dm_env.TimeStep(kind, np.float32(reward), discount, self._observe(observation))
+        return dm_env.TimeStep(kind, reward, discount, self._fitted(observation))
+
+    def _fitted(self, observation: Any) -> Tree:
+        """Returns an observation as its spec says, or one that can't be as it is: it is told where it is checked."""
+        try:
+            return self._observe(observation)
+        except (LookupError, TypeError, ValueError):
+            return observation
 
     def observation_spec(self) -> Tree:
         return self._observation_spec
@@ -161,8 +178,10 @@ class GymVectorEnvironment(base.BatchedEnvironment):
         self._seed = None
         n = self.num_envs
         self._ended = np.zeros(n, bool)
-        return dm_env.TimeStep(
-            np.zeros(n, np.uint8), np.zeros(n, np.float32), np.ones(n, np.float32), self._observe(observation)
+        return self.checked(
+            dm_env.TimeStep(
+                np.zeros(n, np.uint8), np.zeros(n, np.float32), np.ones(n, np.float32), self._observe(observation)
+            )
         )
 
     def step(self, actions: Any) -> dm_env.TimeStep:
@@ -172,7 +191,8 @@ class GymVectorEnvironment(base.BatchedEnvironment):
         step_type[began] = base.FIRST
         reward = reward.astype(np.float32)
         reward[began] = 0.0
-        return dm_env.TimeStep(step_type, reward, 1.0 - terminated.astype(np.float32), self._observe(observation))
+        discount = 1.0 - terminated.astype(np.float32)
+        return self.checked(dm_env.TimeStep(step_type, reward, discount, self._observe(observation)))
 
     def observation_spec(self) -> Tree:
         return self._observation_spec

@@ -123,15 +123,24 @@ def make(
     if num_envs < 1:
         raise UsageError(f"a batch needs at least 1 environment, not {num_envs}.")
     _check_seed(seed)
+    batch = None
     if isinstance(environment, str):
         backend, name = _resolve(environment, options)
         batch = backend.load_batch(name, num_envs, environment_seed(seed, evaluation), evaluation, **options)
-        if batch is not None:
-            return batch
         load = _loader(backend, name, options)
     else:
         load = _factory(environment, options)
-    return VectorEnvironment([load(environment_seed(seed, evaluation, i), evaluation) for i in range(num_envs)])
+    if batch is None:
+        batch = VectorEnvironment([load(environment_seed(seed, evaluation, i), evaluation) for i in range(num_envs)])
+    batch.name = name_of(environment)
+    return batch
+
+
+def name_of(environment: str | Factory) -> str:
+    """Returns an environment's name, or its factory's."""
+    if isinstance(environment, str):
+        return environment
+    return getattr(environment, "__qualname__", type(environment).__name__)
 
 
 def make_single(
@@ -170,7 +179,28 @@ def _loader(backend: "Backend", name: str, options: Mapping[str, Any]) -> Factor
     return lambda seed, evaluation: backend.load(name, seed, evaluation, **options)
 
 
+def check_factory(environment: Any) -> None:
+    """Raises UsageError unless an environment is given as a name or as a function; it says what to give instead."""
+    if isinstance(environment, str):
+        return
+    kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(environment).__mro__}
+    if "gymnasium.core.Env" in kinds or "gym.core.Env" in kinds:
+        spec = getattr(environment, "spec", None)
+        named = f"its name, {f'gym:{spec.id}'!r}, or " if spec else ""
+        raise UsageError(
+            f"the environment is a {type(environment).__name__} of gymnasium: a run makes its environments itself, so "
+            f"give {named}a function factory(seed, evaluation) that returns a GymEnvironment (of acme_ext.envs.gym) of "
+            "a new one."
+        )
+    if "dm_env._environment.Environment" in kinds or not callable(environment):
+        raise UsageError(
+            f"the environment is a {type(environment).__name__}: a run makes its environments itself, so give a name "
+            "such as 'gym:CartPole-v1', or a function factory(seed, evaluation) that returns a new dm_env.Environment."
+        )
+
+
 def _factory(factory: Factory, options: Mapping[str, Any]) -> Factory:
+    check_factory(factory)
     if options:
         raise UsageError(f"an environment given as a function takes no options, so {', '.join(options)} can't be set.")
     return factory
@@ -192,7 +222,8 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
     name = backend.canonical(rest)
     names = backend.names()
     if name not in names:
-        raise UsageError(f"no environment {environment!r}; {nearest(environment, [f'{prefix}:{n}' for n in names])}")
+        others = [f"{prefix}:{other}" for other in backend.alternatives(rest)]
+        raise UsageError(f"no environment {environment!r}; {nearest(environment, others)}")
     valid = backend.options(name)
     for key, value in options.items():
         if key not in valid:

@@ -1,5 +1,6 @@
 """Specs in single precision, and the buffers that hold what they describe."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import tree
 from dm_env import specs
 
-from acme_ext.errors import UsageError
+from acme_ext.errors import RunError, UsageError
 from acme_ext.types import Tree
 
 REWARD = specs.Array((), np.float32, name="reward")
@@ -66,13 +67,38 @@ def scalar_reward(environment: dm_env.Environment) -> None:
             raise UsageError(f"an environment's {what} must be one number, its spec says {spec!r}.")
 
 
+def float_buffers(spec: Tree, num_envs: int) -> tuple[np.ndarray, np.ndarray, Tree, list[np.ndarray]]:
+    """Returns buffers [B, ...] for rewards, discounts and observations of single precision, and the same numbers
+    without their shapes: all float32 of them lie side by side, so that one look tells whether they are finite.
+    """
+    leaves = [REWARD, DISCOUNT, *tree.flatten(spec)]
+    sizes = [num_envs * math.prod(leaf.shape) if leaf.dtype == np.float32 else 0 for leaf in leaves]
+    block = np.zeros(sum(sizes), np.float32)
+    arrays, flat, start = [], [block], 0
+    for leaf, size in zip(leaves, sizes, strict=True):
+        shape = (num_envs, *leaf.shape)
+        arrays.append(block[start : start + size].reshape(shape) if size else np.zeros(shape, leaf.dtype))
+        start += size
+        if not size and leaf.dtype.kind == "f":
+            flat.append(arrays[-1].reshape(-1))
+    return arrays[0], arrays[1], tree.unflatten_as(spec, arrays[2:]), flat
+
+
 def row_writer(buffers: Tree) -> Callable[[int, Tree], None]:
     """Returns `write(row, nest)`, which copies a nest into one row of the nest of `buffers`.
 
-    The nest is walked once, here: what a step of a single-array observation pays is one assignment.
+    It raises ValueError where a shape is another. The nest is walked once, here: what a step of a single-array
+    observation pays is one assignment.
     """
     if isinstance(buffers, np.ndarray):
-        return buffers.__setitem__
+        shape = buffers.shape[1:]
+
+        def write_array(row: int, value: Any) -> None:
+            if (value.shape if isinstance(value, np.ndarray) else np.shape(value)) != shape:
+                raise ValueError("of another shape")  # which an assignment might broadcast
+            buffers[row] = value
+
+        return write_array
     items = buffers.items() if isinstance(buffers, Mapping) else enumerate(buffers)
     writers = [(key, row_writer(value)) for key, value in items]
 
@@ -83,18 +109,72 @@ def row_writer(buffers: Tree) -> Callable[[int, Tree], None]:
     return write
 
 
-def check_delivery(spec: Tree, observation: Tree) -> None:
-    """Raises UsageError if an observation's structure or shapes are not its spec's: assignments would broadcast."""
+def finite(values: np.ndarray) -> bool:
+    """Whether all numbers of an array are finite, and their squares' sum too; of a float array, in one quick pass."""
+    return values.dtype.kind != "f" or math.isfinite(np.vdot(values, values))
+
+
+def check_observation(name: str, spec: Tree, observation: Tree) -> None:
+    """Raises RunError, naming environment and field, if an observation's structure or shapes are not its spec's."""
     leaves = tree.flatten_with_path(spec)
     try:
         values = tree.flatten_up_to(spec, observation, check_types=False)
     except (TypeError, ValueError):
         values = []
     if len(values) != len(leaves) or any(isinstance(value, Mapping) for value in values):
-        raise UsageError("an environment delivers an observation of another structure than its spec's.")
+        raise RunError(
+            f"{name} delivered an observation of another structure than its spec's: {_outline(observation)}, and not "
+            f"{_outline(spec)}."
+        )
     for (path, leaf), value in zip(leaves, values, strict=True):
-        if np.shape(value) != leaf.shape:
-            name = "an observation" if not path else "observation " + "/".join(map(str, path))
-            raise UsageError(
-                f"an environment delivers {name} of shape {np.shape(value)}, but its spec says {leaf.shape}."
+        try:
+            shape = np.shape(value)
+        except ValueError:  # lists of unequal lengths
+            shape = None
+        if shape != leaf.shape or np.asarray(value).dtype.kind not in "biuf":
+            what = repr(value) if shape in (None, ()) else f"shape {shape} and type {np.asarray(value).dtype}"
+            raise RunError(f"{name} delivered {_field(path)} of {what}; its spec says {_say(leaf)}.")
+
+
+def check_values(name: str, spec: Tree, timestep: dm_env.TimeStep) -> None:
+    """Raises RunError, naming environment and field, if a number of a batch of time steps is not finite."""
+    fields: list[tuple[str, specs.Array, np.ndarray]] = [
+        ("a reward", REWARD, timestep.reward),
+        ("a discount", DISCOUNT, timestep.discount),
+    ]
+    values = tree.flatten_up_to(spec, timestep.observation, check_types=False)
+    fields += [(_field(path), leaf, v) for (path, leaf), v in zip(tree.flatten_with_path(spec), values, strict=True)]
+    for what, leaf, array in fields:
+        if array.dtype.kind == "f" and len(bad := np.argwhere(~np.isfinite(array))):
+            row, *place = bad[0].tolist()
+            at = f" at {place}" if place else ""
+            raise RunError(
+                f"{name} delivered {what} of {array[tuple(bad[0])]}{at} (in environment {row} of {len(array)}); "
+                f"its spec says {_say(leaf)}, which must be finite."
             )
+
+
+def check_reward(name: str, reward: Any, discount: Any) -> None:
+    """Raises RunError, naming the environment, unless a reward and a discount are a finite number each."""
+    for what, spec, value in (("reward", REWARD, reward), ("discount", DISCOUNT, discount)):
+        try:
+            fine = value is not None and math.isfinite(value)
+        except (TypeError, ValueError):
+            fine = False
+        if not fine:
+            raise RunError(f"{name} delivered a {what} of {value!r}; its spec says {_say(spec)}, which must be finite.")
+
+
+def _field(path: tuple[Any, ...]) -> str:
+    return f"the observation {'/'.join(map(str, path))!r}" if path else "an observation"
+
+
+def _say(spec: specs.Array) -> str:
+    return f"{spec.dtype} of shape {spec.shape}"
+
+
+def _outline(nest: Tree) -> str:
+    """Returns the structure of a nest in words: the keys of a mapping, the number of parts of a sequence."""
+    if isinstance(nest, Mapping):
+        return "a mapping with " + ", ".join(map(repr, nest))
+    return f"{len(nest)} parts" if isinstance(nest, tuple | list) else "a single array"

@@ -9,9 +9,18 @@ import tree
 from dm_env import specs
 
 from acme_ext.envs import base
-from acme_ext.envs.specs import action_spec, check_delivery, row_writer, scalar_reward, single_specs
+from acme_ext.envs.specs import (
+    action_spec,
+    check_observation,
+    check_reward,
+    check_values,
+    finite,
+    float_buffers,
+    row_writer,
+    scalar_reward,
+    single_specs,
+)
 from acme_ext.errors import UsageError
-from acme_ext.specs import zeros
 from acme_ext.types import Tree
 
 
@@ -27,6 +36,12 @@ class VectorEnvironment(base.BatchedEnvironment):
         self.environments = tuple(environments)
         self.num_envs = len(self.environments)
         first = self.environments[0]
+        for environment in self.environments:
+            if not isinstance(environment, dm_env.Environment):
+                raise UsageError(
+                    f"an environment's factory must return a dm_env.Environment, not a {type(environment).__name__}; "
+                    "acme_ext.envs.gym.GymEnvironment makes one of a gymnasium environment."
+                )
         self._observation_spec = single_specs(first.observation_spec())
         self._action_spec, self._action_dtype = action_spec(first)
         for environment in self.environments:
@@ -34,26 +49,27 @@ class VectorEnvironment(base.BatchedEnvironment):
             same_observation = _same(self._observation_spec, single_specs(environment.observation_spec()))
             if not same_observation or environment.action_spec() != first.action_spec():
                 raise UsageError("the environments of a batch must have equal observation and action specs.")
-        observation = zeros(self._observation_spec, self.num_envs)
+        reward, discount, observation, self._floats = float_buffers(self._observation_spec, self.num_envs)
+        discount.fill(1.0)
         self._write = row_writer(observation)
         self._ended = [False] * self.num_envs
         self._steps = [environment.step for environment in self.environments]
         self._timestep = dm_env.TimeStep(
             step_type=np.zeros(self.num_envs, np.uint8),
-            reward=np.zeros(self.num_envs, np.float32),
-            discount=np.ones(self.num_envs, np.float32),
+            reward=reward,
+            discount=discount,
             observation=observation,
         )
 
     def reset(self) -> dm_env.TimeStep:
         for row, environment in enumerate(self.environments):
             timestep = environment.reset()
-            check_delivery(self._observation_spec, timestep.observation)
+            check_observation(self.name, self._observation_spec, timestep.observation)
             self._begin(row, timestep.observation)
-        return self._timestep
+        return self._finite()
 
     def _begin(self, row: int, observation: Tree) -> None:
-        self._write(row, observation)
+        self._put(row, observation)
         self._timestep.step_type[row] = base.FIRST
         self._timestep.reward[row] = 0.0
         self._timestep.discount[row] = 1.0
@@ -61,22 +77,42 @@ class VectorEnvironment(base.BatchedEnvironment):
 
     def step(self, actions: Any) -> dm_env.TimeStep:
         step_type, reward, discount, _ = self._timestep
-        write, ended = self._write, self._ended
+        put, ended = self._put, self._ended
         step_type.fill(base.MID)
         actions = np.asarray(actions, self._action_dtype)
         for row, (step, action) in enumerate(zip(self._steps, actions, strict=True)):
             if ended[row]:  # Not left to the environment: some don't restart by themselves.
                 self._begin(row, self.environments[row].reset().observation)
             else:
-                kind, reward[row], discount[row], observation = step(action)
-                if kind == base.MID:
-                    write(row, observation)
-                elif kind == base.LAST:
-                    write(row, observation)
+                kind, r, d, observation = step(action)
+                if kind == base.FIRST:  # It began another episode by itself.
+                    self._begin(row, observation)
+                    continue
+                if r is None:  # which NumPy takes for nan
+                    check_reward(self.name, r, d)
+                try:
+                    reward[row], discount[row] = r, d
+                except (TypeError, ValueError):
+                    check_reward(self.name, r, d)
+                    raise
+                put(row, observation)
+                if kind == base.LAST:
                     step_type[row] = base.LAST
                     ended[row] = True
-                else:  # It began another episode by itself.
-                    self._begin(row, observation)
+        return self._finite()
+
+    def _put(self, row: int, observation: Tree) -> None:
+        try:
+            self._write(row, observation)
+        except (LookupError, TypeError, ValueError):
+            check_observation(self.name, self._observation_spec, observation)
+            raise
+
+    def _finite(self) -> dm_env.TimeStep:
+        """Returns the time step, if all its numbers are finite."""
+        for values in self._floats:
+            if not finite(values):
+                check_values(self.name, self._observation_spec, self._timestep)
         return self._timestep
 
     def observation_spec(self) -> Tree:

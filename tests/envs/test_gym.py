@@ -8,7 +8,7 @@ from acme_ext import envs
 from acme_ext.envs.base import FIRST, LAST, MID
 from acme_ext.envs.gym import GymEnvironment, GymVectorEnvironment
 from acme_ext.envs.vector import VectorEnvironment
-from acme_ext.errors import UsageError
+from acme_ext.errors import RunError, UsageError
 
 
 def test_cartpole_of_many_is_gymnasiums_own():
@@ -177,6 +177,72 @@ def test_a_module_can_register_environments_of_its_own(tmp_path, monkeypatch, ro
         gymnasium.registry.pop("Short-v0", None)
     assert (timesteps[-1].step_type == LAST).all()
     assert (timesteps[-1].discount == 1.0).all()
+
+
+def test_a_name_that_a_module_does_not_register_is_told_with_one_that_it_does(tmp_path, monkeypatch):
+    (tmp_path / "registers_one.py").write_text("import gymnasium\ngymnasium.register('Slope-v0', lambda: None)\n")
+    (tmp_path / "registers_none.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        for _ in range(2):  # the second time it has been imported
+            with pytest.raises(
+                UsageError, match=r"'gym:registers_one:Slope-v1'; did you mean 'gym:registers_one:Slope-v0'\?"
+            ):
+                envs.check("gym:registers_one:Slope-v1")
+    finally:
+        gymnasium.registry.pop("Slope-v0", None)
+    with pytest.raises(UsageError, match=r"no environment 'gym:registers_none:CartPol-v1'; there is none\."):
+        envs.check("gym:registers_none:CartPol-v1")
+
+
+class Wrong(gymnasium.Env):
+    """Delivers in its first step what it is given."""
+
+    observation_space = spaces.Box(-1, 1, (3,))
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, observation, reward):
+        self.delivered = observation, reward
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        return *self.delivered, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("observation", "reward", "told"),
+    [
+        (np.zeros(3), float("nan"), "a reward of nan"),
+        (np.zeros(3), None, "a reward of None"),
+        (np.zeros(3), np.zeros(2), r"a reward of array\("),
+        (np.zeros(3), "1 point", "a reward of '1 point'"),
+        (np.zeros(2), 0.0, r"an observation of shape \(2,\) and type float32; its spec says float32 of shape \(3,\)"),
+        (np.full(3, np.nan), 0.0, r"an observation of nan at \[0\] \(in environment 0 of 1\); its spec says float32"),
+        (None, 0.0, "an observation of array"),
+        ({"x": np.zeros(3)}, 0.0, "an observation of"),
+        ([[0.0], [0.0, 1.0]], 0.0, "an observation of"),
+    ],
+)
+def test_what_is_not_as_the_spaces_say_is_told_by_environment_and_field(monkeypatch, observation, reward, told):
+    monkeypatch.setitem(
+        gymnasium.registry,
+        "Wrong-v0",
+        gymnasium.envs.registration.EnvSpec("Wrong-v0", lambda: Wrong(observation, reward), order_enforce=False),
+    )
+    with envs.make("gym:Wrong-v0") as environment:
+        environment.reset()
+        with pytest.raises(RunError, match=f"^gym:Wrong-v0 delivered {told}"):
+            environment.step(np.zeros(1, np.int32))
+
+
+def test_a_native_batch_is_held_to_its_specs_too():
+    batch = GymVectorEnvironment(gymnasium.make_vec("CartPole-v1", 3, vectorization_mode="vector_entry_point"))
+    batch.reset()
+    batch.environments.state[2, 1] = np.nan
+    with pytest.raises(RunError, match=r"delivered an observation of nan at \[\d\] \(in environment 1 of 3\)"):
+        batch.step(np.zeros(3, np.int32))
 
 
 def test_a_missing_backend_of_gymnasiums_is_one_sentence(monkeypatch):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acme_ext.envs.base import FIRST, LAST, MID
 from acme_ext.envs.vector import VectorEnvironment
-from acme_ext.errors import UsageError
+from acme_ext.errors import RunError, UsageError
 
 
 class Pair(NamedTuple):
@@ -106,12 +106,6 @@ def test_an_environment_that_restarts_itself_is_first():
     assert (timestep.step_type[0], timestep.reward[0], timestep.discount[0]) == (FIRST, 0.0, 1.0)
 
 
-class Lying(Toy):
-    def reset(self):
-        self._ended = False
-        return dm_env.restart({**self._observation(), "x": np.zeros((1, 3))})
-
-
 class Other(Toy):
     def action_spec(self):
         return specs.DiscreteArray(5)
@@ -133,9 +127,7 @@ class TwoGoals(Toy):
 
 
 def test_bad_environments_are_told():
-    with pytest.raises(UsageError, match=r"observation x of shape \(1, 3\), but its spec says \(2, 3\)"):
-        VectorEnvironment([Lying(0)]).reset()
-    with pytest.raises(UsageError, match="another structure"):
+    with pytest.raises(RunError, match=r"another structure than its spec's: a mapping with 'x', 'y', and not a single"):
         VectorEnvironment([Flat(0)]).reset()
     with pytest.raises(UsageError, match="equal observation and action specs"):
         VectorEnvironment([Toy(0), Other(1)])
@@ -147,3 +139,82 @@ def test_bad_environments_are_told():
         VectorEnvironment([TwoGoals(0)])
     with pytest.raises(ValueError, match="at least one"):
         VectorEnvironment([])
+    with pytest.raises(UsageError, match=r"must return a dm_env.Environment, not a dict; .*GymEnvironment makes one"):
+        VectorEnvironment([{}])  # type: ignore[list-item]
+
+
+_NAN = float("nan")
+_X = np.zeros((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            {"reward": _NAN},
+            r"a reward of nan \(in environment 1 of 2\); its spec says float32 of shape \(\), which must be ",
+        ),
+        ({"reward": float("inf")}, "a reward of inf"),
+        ({"reward": None}, "a reward of None; its spec says float32"),
+        ({"reward": np.zeros(2)}, r"a reward of array\(\[0., 0.\]\); its spec says float32"),
+        ({"reward": "much"}, "a reward of 'much'"),
+        ({"discount": _NAN}, "a discount of nan"),
+        ({"discount": "all"}, "a discount of 'all'"),
+        (
+            {"x": np.full((2, 3), _NAN)},
+            r"the observation 'x' of nan at \[0, 0\] \(in environment 1 of 2\); its spec says ",
+        ),
+        ({"x": np.array([[0.0] * 3, [0.0, 0.0, np.inf]])}, r"the observation 'x' of inf at \[1, 2\]"),
+        ({"x": None}, r"the observation 'x' of None; its spec says float32 of shape \(2, 3\)"),
+        ({"x": np.zeros((1, 3))}, r"the observation 'x' of shape \(1, 3\) and type float64; its spec says"),
+        ({"x": np.zeros(())}, "the observation 'x' of array"),
+        ({"x": [[0.0], [0.0, 1.0]]}, "the observation 'x' of "),
+        ({"x": [["a", "b", "c"]] * 2}, r"the observation 'x' of shape \(2, 3\) and type <U1"),
+        ({"y": Pair(1, (_NAN,))}, r"the observation 'y/b/0' of nan \(in environment 1 of 2\)"),
+        ({"y": None}, "an observation of another structure"),
+        (
+            {"observation": _X},
+            "an observation of another structure than its spec's: a single array, and not a mapping with 'x', 'y'",
+        ),
+        (
+            {"observation": {"x": _X}},
+            "an observation of another structure than its spec's: a mapping with 'x', and not",
+        ),
+    ],
+)
+@pytest.mark.parametrize("at", ["first", "mid", "last"])
+def test_what_is_not_as_the_specs_say_is_told_by_environment_and_field(change, told, at):
+    class Wrong(Toy):
+        def observation(self) -> Any:
+            return change.get(
+                "observation", {**self._observation(), **{k: change[k] for k in ("x", "y") if k in change}}
+            )
+
+        def reset(self):
+            self._ended = False
+            return dm_env.restart(self.observation() if at == "first" else self._observation())
+
+        def step(self, action):
+            end = dm_env.StepType.MID if at == "mid" else dm_env.StepType.LAST
+            return dm_env.TimeStep(end, change.get("reward", 0.0), change.get("discount", 1.0), self.observation())
+
+    batch = VectorEnvironment([Toy(0), Wrong(1)])
+    batch.name = "gym:wrong:Wrong-v0"
+
+    def run() -> None:
+        batch.reset()
+        batch.step(np.zeros(2, np.int32))
+
+    if at == "first" and change.keys() & {"reward", "discount"}:
+        at = "last"
+    with pytest.raises(RunError, match=f"^gym:wrong:Wrong-v0 delivered {told}"):
+        run()
+
+
+def test_large_numbers_are_finite():
+    class Far(Toy):
+        def _observation(self):
+            return {**super()._observation(), "x": np.full((2, 3), 3e38)}
+
+    batch = VectorEnvironment([Far(0)])
+    np.testing.assert_array_equal(batch.reset().observation["x"], np.full((1, 2, 3), 3e38, np.float32))
