@@ -140,7 +140,7 @@ def evaluate_run(
     spec = envs.make_spec(instance)
     instance.close()
     core = builder.make_core(spec)
-    restored = CheckpointStore(rundir.checkpoints).restore({"learner": core.abstract_state()})
+    restored = CheckpointStore(rundir.checkpoints).restore({"learner": core.abstract_state()}, extra=False)
     if restored is None:
         raise UsageError(f"{path} has no checkpoint yet.")
     source = _Saved(core.variables(restored.trees["learner"]))

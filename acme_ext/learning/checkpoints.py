@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,7 +54,7 @@ class CheckpointStore:
 
     Args:
       directory: made at the first save.
-      keep: how many checkpoints stay; an older one is deleted when the new one stands.
+      keep: how many checkpoints stay, damaged ones not counted; an older one is deleted when the new one stands.
       report: told, in a sentence, of each damaged checkpoint that is passed over.
     """
 
@@ -70,6 +70,7 @@ class CheckpointStore:
         self._directory = Path(directory)
         self._keep = keep
         self._report = report
+        self._whole: dict[str, bool] = {}  # by name of a checkpoint's folder, as far as they were looked at
 
     def save(
         self,
@@ -106,30 +107,43 @@ class CheckpointStore:
                 os.rename(target, target.with_name(f"{target.name}.replaced"))
             os.rename(folder, target)
             files.fsync(self._directory)
+            self._whole[target.name] = True
             self._prune(target)
         return target
 
-    def restore(self, templates: Mapping[str, Tree]) -> Restored | None:
+    def restore(self, templates: Mapping[str, Tree], *, extra: bool = True) -> Restored | None:
         """Returns the latest checkpoint that is whole, or None if there is none at all.
 
-        `templates` name the trees to read and give their structure, shapes and dtypes; their leaves may be
-        `jax.ShapeDtypeStruct`. Raises UsageError naming the leaf where a tree isn't as its template, and RunError if
-        every checkpoint is damaged.
+        Args:
+          templates: name the trees to read and give their structure, shapes and dtypes; their leaves may be
+            `jax.ShapeDtypeStruct`.
+          extra: whether what `extra` wrote has to be whole too; otherwise only what is read here.
+
+        Raises:
+          UsageError: a tree isn't as its template; the leaf is named.
+          RunError: every checkpoint is damaged.
         """
         folders = self._folders()
         for folder in folders:
             try:
-                manifest = _checked_manifest(folder)
+                manifest = _checked_manifest(folder, None if extra else list(templates))
                 leaves = manifest["leaves"]
                 trees = {name: _decode(folder, name, leaves, template) for name, template in templates.items()}
                 info = {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in manifest["info"]}
             except (_DamagedError, OSError) as error:
+                self._whole[folder.name] = False
                 self._report(f"the checkpoint {folder} is damaged, so the one before it is tried: {error}.")
             else:
+                if extra:
+                    self._whole[folder.name] = True
                 return Restored(manifest["steps"], trees, info, folder)
         if folders:
             raise RunError(f"every checkpoint in {self._directory} is damaged: start anew in another directory.")
         return None
+
+    def latest(self) -> int | None:
+        """Returns the steps of the latest checkpoint that isn't known to be damaged, or None if there is none."""
+        return next((int(f.name[:12]) for f in self._folders() if self._whole.get(f.name, True)), None)
 
     def _folders(self) -> list[Path]:
         """Returns the checkpoints, latest first."""
@@ -150,11 +164,22 @@ class CheckpointStore:
         finally:
             shutil.rmtree(folder, ignore_errors=True)  # renamed by then, if all went well
 
+    def _is_whole(self, folder: Path) -> bool:
+        if folder.name not in self._whole:  # each is looked at once: its files may be many gigabytes
+            try:
+                _checked_manifest(folder)
+                self._whole[folder.name] = True
+            except (_DamagedError, OSError, UsageError):
+                self._whole[folder.name] = False
+        return self._whole[folder.name]
+
     def _prune(self, newest: Path) -> None:
         kept = 0
         for folder in self._folders():
-            kept += folder.name <= newest.name
-            if folder.name > newest.name or len(folder.name) > len(newest.name) or kept > self._keep:
+            given_up = folder.name > newest.name or len(folder.name) > len(newest.name)
+            if not given_up and kept < self._keep:
+                kept += self._is_whole(folder)
+            else:
                 doomed = folder.with_name(f"{_UNFINISHED}{folder.name}")  # half deleted, it would else look damaged
                 os.rename(folder, doomed)
                 shutil.rmtree(doomed)
@@ -181,8 +206,10 @@ def _write_manifest(folder: Path, steps: int, info: list[str], leaves: Mapping[s
     files.write_json(folder / _MANIFEST, {"sha256": _digest(manifest), "manifest": manifest})
 
 
-def _checked_manifest(folder: Path) -> dict[str, Any]:
-    """Returns what a checkpoint's manifest says, once every file has been found to be as it says."""
+def _checked_manifest(folder: Path, trees: Sequence[str] | None = None) -> dict[str, Any]:
+    """Returns what a checkpoint's manifest says, once every file, or those of these trees and of the info alone, has
+    been found to be as it says.
+    """
     try:
         document = json.loads((folder / _MANIFEST).read_bytes())
         manifest, digest = document["manifest"], document["sha256"]
@@ -194,7 +221,10 @@ def _checked_manifest(folder: Path) -> dict[str, Any]:
         raise _DamagedError(f"{_MANIFEST} has been altered")
     if manifest["format"] != _FORMAT:
         raise _misfit(f"{folder} has format {manifest['format']}, and this version reads format {_FORMAT}")
+    read = {f"{name}.npz" for name in trees or ()} | {f"{name}.json" for name in manifest["info"]}
     for name, entry in manifest["files"].items():
+        if trees is not None and name not in read:
+            continue
         path = folder / name
         if not path.is_file():
             raise _DamagedError(f"{name} is missing")

@@ -202,6 +202,20 @@ def test_a_run_is_evaluated_as_it_evaluates_itself_and_nothing_is_written(saved)
     assert {path: path.stat().st_mtime_ns for path in rundir.path.rglob("*")} == before
 
 
+def test_a_run_is_evaluated_though_its_replay_is_damaged(saved, capsys):
+    tried, rundir, _ = saved
+    whole = evaluate_run(rundir.path)
+    with tried.make_environment(1) as environment:
+        state = tried.builder.make_core(envs.make_spec(environment)).init(jax.random.key(5))
+    store = CheckpointStore(rundir.checkpoints)
+    path = store.save(
+        200, {"learner": state}, {"state": {}}, lambda folder: (folder / "chunks").write_text("1") and None
+    )
+    (path / "chunks").write_text("")
+    np.testing.assert_array_equal(evaluate_run(rundir.path).returns, whole.returns)
+    assert store.restore({}).steps == 100
+
+
 @pytest.mark.parametrize("change", [{"agent": "mine"}, {"environment": "make_walk"}])
 def test_a_run_that_only_its_script_knows_is_refused(saved, change):
     _, rundir, _ = saved

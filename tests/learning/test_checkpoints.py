@@ -20,6 +20,7 @@ from hypothesis.extra import numpy as hnp
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.utils import files
 
 
 class _State(NamedTuple):
@@ -144,6 +145,51 @@ def test_the_latest_are_kept(tmp_path):
     assert restored.trees["x"] == 1000
     with pytest.raises(UsageError, match="at least 1"):
         CheckpointStore(tmp_path, keep=0)
+
+
+def test_a_damaged_checkpoint_does_not_count_among_those_that_are_kept(tmp_path):
+    first = CheckpointStore(tmp_path, keep=2, report=lambda message: None)
+    for steps in (1, 2):
+        first.save(steps, {"x": np.int64(steps)}, {})
+    os.truncate(tmp_path / "000000000002" / "x.npz", 10)
+    # A resumed run finds the damage when it restores; another store when it is about to delete a good one.
+    resumed = CheckpointStore(tmp_path, keep=2, report=lambda message: None)
+    assert resumed.restore({"x": np.int64(0)}).steps == 1
+    for store in (resumed, CheckpointStore(tmp_path, keep=2)):
+        store.save(3, {"x": np.int64(3)}, {})
+        assert _names(tmp_path) == ["000000000001", "000000000002", "000000000003"]
+    store.save(4, {"x": np.int64(4)}, {})
+    assert _names(tmp_path) == ["000000000003", "000000000004"]
+
+
+def test_a_checkpoint_is_looked_at_once_however_often_there_is_a_save(tmp_path, monkeypatch):
+    CheckpointStore(tmp_path).save(1, {"x": np.int64(1)}, {})
+    looked = []
+    sha256 = files.sha256
+    monkeypatch.setattr(files, "sha256", lambda path: looked.append(path.parent.name) or sha256(path))
+    store = CheckpointStore(tmp_path, keep=9)
+    for steps in (2, 3, 4):
+        store.save(steps, {"x": np.int64(steps)}, {})
+    # Those that it has written itself it only takes the digests of.
+    assert [name for name in looked if not name.startswith(".")] == ["000000000001"]
+
+
+def test_what_extra_wrote_may_be_left_aside(tmp_path):
+    reports: list[str] = []
+    store = CheckpointStore(tmp_path, report=reports.append)
+    path = store.save(
+        1, {"x": np.int64(1), "y": np.int64(2)}, {"a": 3}, lambda f: (f / "big").write_bytes(b"1") and None
+    )
+    (path / "big").unlink()
+    (path / "y.npz").unlink()
+    restored = store.restore({"x": np.int64(0)}, extra=False)
+    assert (restored.trees, restored.info) == ({"x": 1}, {"a": 3})
+    assert reports == []
+    with pytest.raises(RunError, match="is damaged"):
+        store.restore({"x": np.int64(0), "y": np.int64(0)}, extra=False)
+    (path / "a.json").write_text("4")
+    with pytest.raises(RunError, match="is damaged"):
+        store.restore({"x": np.int64(0)}, extra=False)
 
 
 def test_the_same_steps_are_replaced_and_later_ones_given_up(tmp_path):
