@@ -71,10 +71,9 @@ def learning_curves(
     if several:
         notes.append("band: 95% bootstrap interval of the mean" if bootstrap else "band: least to greatest seed")
     _dress(axes, opened, x, "; ".join(dict.fromkeys(notes)))
-    if crowded:
-        figure.legend(loc="outside right upper", frameon=False, fontsize=9, handlelength=2.8)
-    else:
-        axes.legend(loc="upper left", frameon=False, fontsize=9)
+    # Beside the axes, where no curve is.
+    place = {"loc": "outside right upper"} if crowded else {"loc": "outside upper left", "ncols": 2}
+    figure.legend(**place, frameon=False, fontsize=9, handlelength=2.8)
 
     files.make_writable_folder(out.parent)
     with files.replacing(out) as temporary:
@@ -83,28 +82,71 @@ def learning_curves(
 
 
 def group_runs(paths: Iterable[Run]) -> dict[str, list[RunDirectory]]:
-    """Groups runs whose configs are equal but for `seed` and `run_dir`; labels are made of what tells the groups apart.
+    """Groups runs whose configs are equal but for the seed and how far they went; labels are made of what tells the
+    groups apart, and are in the order of its values.
 
-    A run that is given twice counts once. UsageError for a path that is no run directory.
+    A folder stands for all the runs below it that have something to plot. A run that is given twice counts once.
+    UsageError for a path that is no run directory and has none below it.
     """
     groups: list[tuple[dict[str, Any], list[RunDirectory]]] = []
-    for run in {run.path.resolve(): run for run in map(_opened, paths)}.values():
-        fields = flatten({k: v for k, v in run.read_config().items() if k not in ("seed", "run_dir")})
+    found = [run for path in paths for run in _below(path)]
+    for run in {run.path.resolve(): run for run in found}.values():
+        fields = flatten({k: v for k, v in run.read_config().items() if k not in ("seed", "run", "run_dir")})
         for there, members in groups:
             if there == fields:
                 members.append(run)
                 break
         else:
             groups.append((fields, [run]))
+    groups = _sorted(groups)
     return dict(zip(_labels([fields for fields, _ in groups]), [members for _, members in groups], strict=True))
+
+
+def _below(path: Run) -> list[RunDirectory]:
+    """Returns the run of a directory, or all below a folder that have something to plot."""
+    if isinstance(path, RunDirectory) or (Path(path) / "config.json").is_file() or not Path(path).is_dir():
+        return [_opened(path)]
+    runs = []
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        if "config.json" in names:
+            folders.clear()  # what lies in a run is the run's
+            run = RunDirectory.open(folder)
+            if any(loggers.csv_path(run, label).is_file() for label in ("evaluator", "actor")):
+                runs.append(run)
+    return runs or [_opened(path)]
+
+
+def _sorted(groups: list[tuple[dict[str, Any], list[RunDirectory]]]) -> list[tuple[dict[str, Any], list[RunDirectory]]]:
+    """Returns groups in the order of what they differ in: numbers by value, all else as it came."""
+    fields = _differing([config for config, _ in groups])
+    seen: dict[str, list[Any]] = {field: [] for field in fields}
+
+    def rank(config: Mapping[str, Any]) -> list[tuple[int, float]]:
+        ranks = []
+        for field in fields:
+            value = config.get(field, ABSENT)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                ranks.append((1, value))
+            else:
+                seen[field] += [] if value in seen[field] else [value]
+                ranks.append((0, seen[field].index(value)))
+        return ranks
+
+    return [groups[i] for _, i in sorted((rank(config), i) for i, (config, _) in enumerate(groups))]
+
+
+def _differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the fields in which configs differ."""
+    fields = dict.fromkeys(field for config in configs for field in config)
+    return [f for f in fields if any(c.get(f, ABSENT) != configs[0].get(f, ABSENT) for c in configs)]
 
 
 def _labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns a label for each config: agent and environment if they are enough, else what differs, or enough of it."""
     if len(configs) == 1:
         return [", ".join(str(configs[0][name]) for name in _NAMED if name in configs[0]) or "run"]
-    fields = dict.fromkeys(field for config in configs for field in config)
-    differing = [f for f in fields if any(c.get(f, ABSENT) != configs[0].get(f, ABSENT) for c in configs)]
+    differing = _differing(configs)
     ends = Counter(field.rpartition(".")[2] for field in differing)
 
     def text(config: Mapping[str, Any], field: str) -> str:
@@ -163,7 +205,9 @@ def _draw(
         raise UsageError(f"the runs of {label!r} have no curve in common: some only evaluations, others only episodes.")
 
     grid, values = _on_one_grid(curves, label, x)
-    name = f"{label} ({len(members)} seeds)" if len(members) > 1 else label
+    seeds = {run.read_config().get("seed", run.path) if run.exists_run() else run.path for run in members}
+    what = "seeds" if len(seeds) == len(members) else "runs"
+    name = f"{label} ({len(members)} {what})" if len(members) > 1 else label
     marker = "o" if len(grid) <= _MARKED else None
     axes.plot(grid, values.mean(0), **style, linewidth=2.0, marker=marker, markersize=3.5, label=name, zorder=4)
     if len(members) > 1:

@@ -56,7 +56,7 @@ def test_one_run_is_a_line_with_its_training_returns_behind(tmp_path, figure):
     np.testing.assert_allclose(behind.get_ydata()[5:-5], np.arange(0, 10.1, 0.5)[5:-5])
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("environment steps", "episode return")
     assert axes.get_title() == "gym:CartPole-v1"
-    assert [text.get_text() for text in axes.get_legend().texts] == ["dqn"]
+    assert [text.get_text() for text in figure[0].legends[0].texts] == ["dqn"]
     assert "evaluation" in _texts(axes)
     assert _bands(axes) == []
 
@@ -73,7 +73,7 @@ def test_few_seeds_have_a_mean_and_a_band_from_least_to_greatest_on_their_common
     (band,) = _bands(axes)
     assert {(50, 5), (50, 9), (100, 9), (100, 10), (150, 9), (150, 15)} <= {tuple(v) for v in band}
     assert "band: least to greatest seed" in _texts(axes)
-    assert "dqn (2 seeds)" in axes.get_legend().texts[0].get_text()
+    assert "dqn (2 seeds)" in figure[0].legends[0].texts[0].get_text()
 
 
 def test_five_seeds_have_a_bootstrap_interval_that_repeats(tmp_path, figure):
@@ -150,9 +150,9 @@ def test_labels_are_made_of_what_differs(tmp_path):
         "ppo",
     ]
     assert _labels(tmp_path / "b", {"config": {"lr": 0.1 + 0.2}}, {"config": {"lr": 0.1}}, {}) == [
-        "lr=0.3",
-        "lr=0.1",
         "lr=(absent)",
+        "lr=0.1",
+        "lr=0.3",
     ]
     assert _labels(tmp_path / "c", {"a": {"lr": 1}, "b": {"lr": 2}}, {"a": {"lr": 1.5}, "b": {"lr": 3}}) == [
         "a.lr=1, b.lr=2",
@@ -164,6 +164,52 @@ def test_labels_are_short_when_much_differs_and_differ_when_values_look_alike(tm
     much = [{f"f{i}": i + j for i in range(6)} for j in range(2)]
     assert _labels(tmp_path / "a", *much) == ["f0=0", "f0=1"]
     assert _labels(tmp_path / "b", {"lr": 0.10000001}, {"lr": 0.10000002}) == ["lr=0.1 #1", "lr=0.1 #2"]
+
+
+def test_lines_are_in_the_order_of_their_values(tmp_path):
+    rates = (0.001, 0.0001, 0.003, 1)
+    assert _labels(tmp_path / "a", *({"config": {"lr": rate}} for rate in rates)) == [
+        "lr=0.0001",
+        "lr=0.001",
+        "lr=0.003",
+        "lr=1",
+    ]
+    both = [{"agent": agent, "config": {"lr": rate}} for agent in ("ppo", "dqn") for rate in (10, 2)]
+    assert _labels(tmp_path / "b", *both) == ["ppo, lr=2", "ppo, lr=10", "dqn, lr=2", "dqn, lr=10"]
+
+
+def test_how_far_runs_went_is_no_difference(tmp_path):
+    runs = [_run(tmp_path / str(i), seed=i, run={"steps": 100 * i}) for i in (1, 2)]
+    assert list(plots.group_runs(runs)) == ["dqn, gym:CartPole-v1"]
+
+
+def test_runs_of_one_seed_are_not_called_seeds(tmp_path, figure):
+    runs = [_run(tmp_path / str(i), [(0, 0.0), (i, 1.0)], seed=7, run={"steps": i}) for i in (1, 2)]
+    plots.learning_curves(plots.group_runs(runs), tmp_path / "x.png")
+    assert [text.get_text() for text in figure[0].legends[0].texts] == ["dqn, gym:CartPole-v1 (2 runs)"]
+
+
+def test_a_folder_stands_for_the_runs_below_it(tmp_path):
+    wanted = [_run(tmp_path / "sweep" / name, [(0, 1.0)], seed=i) for i, name in enumerate("ab")]
+    wanted.append(_run(tmp_path / "sweep" / "more" / "c", None, [(0, 1.0)], seed=3))
+    _run(tmp_path / "sweep" / "begun")  # has nothing to plot yet
+    _run(wanted[0].path / "checkpoints" / "copy", [(0, 1.0)], seed=4)  # what is in a run is the run's
+    (members,) = plots.group_runs([tmp_path / "sweep", wanted[0]]).values()
+    assert [run.path for run in members] == [run.path for run in wanted]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match=r"empty is no run directory: there is no config\.json in it"):
+        plots.group_runs([tmp_path / "empty"])
+
+
+@pytest.mark.parametrize("lines", [1, 4, 7])
+def test_the_legend_is_beside_the_axes(tmp_path, figure, lines):
+    runs = {f"learning_rate={i}": [_run(tmp_path / str(i), [(0, i), (1, i)])] for i in range(lines)}
+    plots.learning_curves(runs, tmp_path / "x.png")
+    (drawn,) = figure
+    legend, axes = drawn.legends[0].get_window_extent(), drawn.axes[0].get_window_extent()
+    assert not legend.overlaps(axes)
+    assert drawn.bbox.x1 >= legend.x1
+    assert drawn.bbox.y1 >= legend.y1
 
 
 def test_a_path_that_is_no_run_is_told(tmp_path):
