@@ -3,16 +3,15 @@
 import ast
 import dataclasses
 import sys
-import types
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from acme_ext.errors import UsageError, nearest
+from acme_ext.utils import checks
 
 Config = TypeVar("Config")
 
-_UNIONS = (types.UnionType, typing.Union)  # `Literal[...] | None` is still of the second in Python 3.10
 _MISFIT = object()
 
 
@@ -75,12 +74,12 @@ def literal(text: str) -> Any:
 
 
 def _convert(name: str, text: str, hint: Any) -> Any:
-    options = typing.get_args(hint) if typing.get_origin(hint) in _UNIONS else (hint,)
+    options = typing.get_args(hint) if typing.get_origin(hint) in checks.UNIONS else (hint,)
     value = None if text.lower() == "none" else literal(text)
     for option in options:
         if (fitted := _fit(option, text, value)) is not _MISFIT:
             return fitted
-    raise UsageError(f"{name} is {text!r}: it must be {' or '.join(map(_say, options))}.")
+    raise UsageError(f"{name} is {text!r}: it must be {' or '.join(map(checks.say, options))}.")
 
 
 def _fit(option: Any, text: str, value: Any) -> Any:
@@ -103,12 +102,3 @@ def _fit(option: Any, text: str, value: Any) -> Any:
     if typing.get_origin(option) is typing.Literal and text in typing.get_args(option):
         return text
     return _MISFIT
-
-
-def _say(option: Any) -> str:
-    if typing.get_origin(option) is tuple:
-        return "whole numbers such as 64,64" if typing.get_args(option)[0] is int else "numbers such as 0.5,0.5"
-    if typing.get_origin(option) is typing.Literal:
-        return "one of " + ", ".join(typing.get_args(option))
-    words = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
-    return words.get(option, getattr(option, "__name__", str(option)))

@@ -1,6 +1,9 @@
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from acme_ext.errors import UsageError
@@ -34,6 +37,58 @@ def test_layers_have_units():
     for sizes in ((), (3, 0), (-1,)):
         with pytest.raises(UsageError, match=r"^sizes is \(.*there must be a layer, and each needs at least 1 unit"):
             checks.layer_sizes(Config(sizes=sizes), "sizes")
+
+
+@dataclasses.dataclass
+class Inner:
+    depth: int = 1
+
+
+@dataclasses.dataclass
+class Full:
+    rate: float = 0.5
+    count: int = 1
+    flag: bool = False
+    maybe: float | None = None
+    sizes: tuple[int, ...] = (2, 1)
+    kind: Literal["scan", "unroll"] = "scan"
+    inner: Inner = dataclasses.field(default_factory=Inner)
+    function: Callable[[int], int] | None = None
+    anything: Any = None
+
+
+def test_values_of_their_types_are_taken():
+    checks.types(Full())
+    checks.types(Full(3, np.int32(2), True, np.float32(0.5), [1], "unroll", Inner(4), abs, "x"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"rate": "fast"}, "rate is 'fast': it must be a number."),
+        ({"rate": True}, "rate is True: it must be a number."),
+        ({"rate": None}, "rate is None: it must be a number."),
+        ({"count": 1.0}, "count is 1.0: it must be a whole number."),
+        ({"flag": 1}, "flag is 1: it must be true or false."),
+        ({"maybe": "x"}, "maybe is 'x': it must be a number or none."),
+        ({"sizes": 64}, "sizes is 64: it must be whole numbers such as 64,64."),
+        ({"sizes": (64, 0.5)}, "sizes is (64, 0.5): it must be whole numbers such as 64,64."),
+        ({"kind": "loop"}, "kind is 'loop': it must be one of scan, unroll."),
+        ({"inner": Inner}, "inner is the class Inner: it must be an object of Inner."),
+        ({"inner": Inner("deep")}, "inner.depth is 'deep': it must be a whole number."),
+        ({"function": "abs"}, "function is 'abs': it must be Callable or none."),
+    ],
+)
+def test_a_value_of_another_type_is_told_by_its_field(fields, told):
+    with pytest.raises(UsageError) as refusal:
+        checks.types(Full(**fields))
+    assert str(refusal.value) == told
+
+
+@pytest.mark.parametrize("check", [checks.positive, checks.not_negative, checks.share, checks.layer_sizes])
+def test_what_can_not_be_compared_is_told_by_its_type(check):
+    with pytest.raises(UsageError, match=r"^rate is 'fast': it must be a number or none"):
+        check(Config(rate="fast"), "rate")  # type: ignore[arg-type]
 
 
 def test_every_field_that_is_named_is_looked_at():
