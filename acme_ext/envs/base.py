@@ -1,6 +1,7 @@
 """A batch of environments behind one interface: dm_env with a leading axis."""
 
 import abc
+from math import isfinite
 from typing import Any
 
 import dm_env
@@ -8,7 +9,7 @@ import numpy as np
 import tree
 from dm_env import specs
 
-from acme_ext.envs.specs import DISCOUNT, REWARD, check_values, finite
+from acme_ext.envs.specs import DISCOUNT, REWARD, check_values
 from acme_ext.types import Tree
 
 FIRST, MID, LAST = (int(kind) for kind in (dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST))
@@ -60,9 +61,13 @@ class BatchedEnvironment(abc.ABC):
 
     def checked(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
         """Returns a time step as it is; raises RunError, naming environment and field, if a number is not finite."""
-        observation = timestep.observation
-        leaves = (observation,) if isinstance(observation, np.ndarray) else tree.flatten(observation)
-        if not all(finite(leaf) for leaf in (timestep.reward, timestep.discount, *leaves)):
+        _, reward, _, observation = timestep
+        squares = reward.dot(reward)  # their sum is finite if all numbers are
+        for leaf in (observation,) if isinstance(observation, np.ndarray) else tree.flatten(observation):
+            if leaf.dtype.kind == "f":
+                numbers = leaf.ravel("K")
+                squares += numbers.dot(numbers)
+        if not isfinite(squares):
             check_values(self.name, self.observation_spec(), timestep)
         return timestep
 

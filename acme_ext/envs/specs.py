@@ -94,7 +94,11 @@ def row_writer(buffers: Tree) -> Callable[[int, Tree], None]:
         shape = buffers.shape[1:]
 
         def write_array(row: int, value: Any) -> None:
-            if (value.shape if isinstance(value, np.ndarray) else np.shape(value)) != shape:
+            try:
+                fits = value.shape == shape
+            except AttributeError:  # a Python number, or a list
+                fits = np.shape(value) == shape
+            if not fits:
                 raise ValueError("of another shape")  # which an assignment might broadcast
             buffers[row] = value
 
@@ -107,11 +111,6 @@ def row_writer(buffers: Tree) -> Callable[[int, Tree], None]:
             writer(row, value[key])
 
     return write
-
-
-def finite(values: np.ndarray) -> bool:
-    """Whether all numbers of an array are finite, and their squares' sum too; of a float array, in one quick pass."""
-    return values.dtype.kind != "f" or math.isfinite(np.vdot(values, values))
 
 
 def check_observation(name: str, spec: Tree, observation: Tree) -> None:

@@ -1,6 +1,7 @@
 """A list of ordinary dm_envs as one batch."""
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 import dm_env
@@ -14,7 +15,6 @@ from acme_ext.envs.specs import (
     check_observation,
     check_reward,
     check_values,
-    finite,
     float_buffers,
     row_writer,
     scalar_reward,
@@ -49,7 +49,8 @@ class VectorEnvironment(base.BatchedEnvironment):
             same_observation = _same(self._observation_spec, single_specs(environment.observation_spec()))
             if not same_observation or environment.action_spec() != first.action_spec():
                 raise UsageError("the environments of a batch must have equal observation and action specs.")
-        reward, discount, observation, self._floats = float_buffers(self._observation_spec, self.num_envs)
+        reward, discount, observation, flat = float_buffers(self._observation_spec, self.num_envs)
+        self._squares = [(numbers.dot, numbers) for numbers in flat]  # a sum of squares is finite if all numbers are
         discount.fill(1.0)
         self._write = row_writer(observation)
         self._ended = [False] * self.num_envs
@@ -66,10 +67,15 @@ class VectorEnvironment(base.BatchedEnvironment):
             timestep = environment.reset()
             check_observation(self.name, self._observation_spec, timestep.observation)
             self._begin(row, timestep.observation)
-        return self._finite()
+        check_values(self.name, self._observation_spec, self._timestep)
+        return self._timestep
 
     def _begin(self, row: int, observation: Tree) -> None:
-        self._put(row, observation)
+        try:
+            self._write(row, observation)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            check_observation(self.name, self._observation_spec, observation)
+            raise
         self._timestep.step_type[row] = base.FIRST
         self._timestep.reward[row] = 0.0
         self._timestep.discount[row] = 1.0
@@ -77,41 +83,31 @@ class VectorEnvironment(base.BatchedEnvironment):
 
     def step(self, actions: Any) -> dm_env.TimeStep:
         step_type, reward, discount, _ = self._timestep
-        put, ended = self._put, self._ended
+        write, ended = self._write, self._ended
         step_type.fill(base.MID)
         actions = np.asarray(actions, self._action_dtype)
         for row, (step, action) in enumerate(zip(self._steps, actions, strict=True)):
             if ended[row]:  # Not left to the environment: some don't restart by themselves.
                 self._begin(row, self.environments[row].reset().observation)
-            else:
-                kind, r, d, observation = step(action)
-                if kind == base.FIRST:  # It began another episode by itself.
-                    self._begin(row, observation)
-                    continue
-                if r is None:  # which NumPy takes for nan
-                    check_reward(self.name, r, d)
-                try:
-                    reward[row], discount[row] = r, d
-                except (TypeError, ValueError):
-                    check_reward(self.name, r, d)
-                    raise
-                put(row, observation)
-                if kind == base.LAST:
-                    step_type[row] = base.LAST
-                    ended[row] = True
-        return self._finite()
-
-    def _put(self, row: int, observation: Tree) -> None:
-        try:
-            self._write(row, observation)
-        except (LookupError, TypeError, ValueError):
-            check_observation(self.name, self._observation_spec, observation)
-            raise
-
-    def _finite(self) -> dm_env.TimeStep:
-        """Returns the time step, if all its numbers are finite."""
-        for values in self._floats:
-            if not finite(values):
+                continue
+            kind, r, d, observation = step(action)
+            if kind == base.FIRST:  # It began another episode by itself.
+                self._begin(row, observation)
+                continue
+            try:
+                if r is None:
+                    raise TypeError  # NumPy takes it for nan
+                reward[row], discount[row] = r, d
+                write(row, observation)
+            except (AttributeError, LookupError, TypeError, ValueError):
+                check_reward(self.name, r, d)
+                check_observation(self.name, self._observation_spec, observation)
+                raise
+            if kind == base.LAST:
+                step_type[row] = base.LAST
+                ended[row] = True
+        for square, numbers in self._squares:
+            if not isfinite(square(numbers)):
                 check_values(self.name, self._observation_spec, self._timestep)
         return self._timestep
 
