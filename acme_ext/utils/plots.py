@@ -23,6 +23,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _DASHES = ("-", "--", "-.", ":")  # of the first, second, ... seven lines
 _NAMED = ("agent", "environment")  # fields of a config that need no name beside their value
 _CROWDED = 4  # with more lines the legend stands beside the axes, and no training returns lie behind
+_SHORT = 30  # characters of a label, of which two fit side by side
 _GRID = 256  # the most points of a mean
 _MARKED = 30  # a line with no more points than this shows where they are
 _BOOTSTRAP_SEEDS = 5  # below, an interval of the mean would promise more than it knows
@@ -71,8 +72,9 @@ def learning_curves(
     if several:
         notes.append("band: 95% bootstrap interval of the mean" if bootstrap else "band: least to greatest seed")
     _dress(axes, opened, x, "; ".join(dict.fromkeys(notes)))
-    # Beside the axes, where no curve is.
-    place = {"loc": "outside right upper"} if crowded else {"loc": "outside upper left", "ncols": 2}
+    # Outside the axes, where no curve is.
+    columns = 2 if max(map(len, opened)) <= _SHORT else 1
+    place = {"loc": "outside right upper"} if crowded else {"loc": "outside upper left", "ncols": columns}
     figure.legend(**place, frameon=False, fontsize=9, handlelength=2.8)
 
     files.make_writable_folder(out.parent)

@@ -201,9 +201,9 @@ def test_a_folder_stands_for_the_runs_below_it(tmp_path):
         plots.group_runs([tmp_path / "empty"])
 
 
-@pytest.mark.parametrize("lines", [1, 4, 7])
-def test_the_legend_is_beside_the_axes(tmp_path, figure, lines):
-    runs = {f"learning_rate={i}": [_run(tmp_path / str(i), [(0, i), (1, i)])] for i in range(lines)}
+@pytest.mark.parametrize(("lines", "name"), [(1, "a"), (4, "learning_rate"), (4, "of a long name " * 4), (7, "n_step")])
+def test_the_legend_is_outside_the_axes(tmp_path, figure, lines, name):
+    runs = {f"{name}={i}": [_run(tmp_path / str(i), [(0, i), (1, i)])] for i in range(lines)}
     plots.learning_curves(runs, tmp_path / "x.png")
     (drawn,) = figure
     legend, axes = drawn.legends[0].get_window_extent(), drawn.axes[0].get_window_extent()
