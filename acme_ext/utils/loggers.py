@@ -17,7 +17,7 @@ from acme.utils.loggers import base
 
 from acme_ext.errors import UsageError
 from acme_ext.utils import files
-from acme_ext.utils.rundir import RunDirectory
+from acme_ext.utils.rundir import RunDirectory, flatten
 
 _TENSORBOARD_INTERVAL_S = 0.1
 
@@ -51,6 +51,30 @@ def make_logger(
         tensorboard = _TensorBoard(rundir.tensorboard / label, label, step_key, last_step)
     to = [loggers.CSVLogger(file, flush_every=1), _Thinned(tensorboard, _TENSORBOARD_INTERVAL_S)]
     return _Rows(loggers.Dispatcher(to), file, step_key, columns, on_row)
+
+
+def describe(rundir: RunDirectory, config: Mapping[str, Any]) -> None:
+    """Shows a run's config in TensorBoard, as text and among the hyperparameters that runs are compared by; once."""
+    if any(rundir.tensorboard.glob("events.*")):
+        return
+    from tensorboardX import summary
+    from tensorboardX.event_file_writer import EventsWriter
+
+    event = importlib.import_module("tensorboardX.proto.event_pb2").Event
+    fields = flatten({name: value for name, value in config.items() if name != "run"})
+    chosen = {
+        name.removeprefix("config."): value if isinstance(value, bool | int | float) else str(value)
+        for name, value in fields.items()
+    }
+    # Without the list of columns that goes with them, TensorBoard makes one for all the runs that it shows.
+    _, session, _ = summary.hparams(chosen, {})
+    text = "\n".join(f"    {line}" for line in files.json_text(dict(config)).splitlines())  # as Markdown has code
+    with files.disk_errors(rundir.tensorboard):
+        rundir.tensorboard.mkdir(parents=True, exist_ok=True)
+        writer = EventsWriter(str(rundir.tensorboard / "events"))
+        for content in (summary.text("config", text), session):
+            writer.write_event(event(wall_time=time.time(), step=0, summary=content))
+        writer.close()
 
 
 def truncate(rundir: RunDirectory, label: str, step_key: str, last_step: int) -> int:
@@ -206,7 +230,8 @@ class _TensorBoard(base.Logger):
         scalars = [
             self._summary.Value(tag=f"{self._label}/{key}", simple_value=value)
             for key, value in data.items()
-            if key != self._step_key and value == value
+            # A column that is named as the label tells which of them (actors, say) a row is of: no curve.
+            if key not in (self._step_key, self._label) and value == value
         ]
         step = int(data[self._step_key])
         self._writer.write_event(self._event(wall_time=time.time(), step=step, summary=self._summary(value=scalars)))

@@ -58,6 +58,60 @@ def test_rows_come_back_as_numbers_from_csv_and_tensorboard(run):
     assert _scalars(run, "actor/loss") == [(1, 0.5), (2**53 + 1, 1.5)]
 
 
+def test_tensorboard_has_no_curve_of_which_actor_a_row_is(run):
+    _write(run, {"steps": 1, "actor": 3, "episode_return": 2.0})
+    events = EventAccumulator(str(run.tensorboard / "actor"))
+    events.Reload()
+    assert events.Tags()["scalars"] == ["actor/episode_return"]
+
+
+def test_tensorboard_shows_the_config_and_compares_runs_by_it(tmp_path):
+    for name, rate in (("a", 1e-3), ("b", 1e-4)):
+        run = RunDirectory(tmp_path / name)
+        config = {"agent": "dqn", "config": {"learning_rate": rate, "dueling": True, "sizes": [64, 64], "delta": None}}
+        for _ in range(2):  # a run that goes on shows them once
+            loggers.describe(run, {**config, "run": {"steps": 5}})
+        logger = loggers.make_logger(run, "evaluator", step_key="steps")
+        logger.write({"steps": 1, "episode_return_mean": 7.0 * rate})
+        logger.close()
+        events = EventAccumulator(str(run.tensorboard))
+        events.Reload()
+        (text,) = events.Tensors("config/text_summary")
+        assert '"learning_rate": ' in text.tensor_proto.string_val[0].decode()
+    assert _hyperparameters(tmp_path) == [
+        {"agent": "dqn", "learning_rate": 1e-3, "dueling": True, "sizes": "[64, 64]", "delta": "None", "return": 7e-3},
+        {"agent": "dqn", "learning_rate": 1e-4, "dueling": True, "sizes": "[64, 64]", "delta": "None", "return": 7e-4},
+    ]
+
+
+def _hyperparameters(folder) -> list[dict]:
+    """Returns what TensorBoard's page of hyperparameters has of the runs below a folder."""
+    from tensorboard import context
+    from tensorboard.backend.event_processing import data_provider, plugin_event_multiplexer
+    from tensorboard.plugins import base_plugin
+    from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
+
+    multiplexer = plugin_event_multiplexer.EventMultiplexer(tensor_size_guidance={"hparams": 0})
+    multiplexer.AddRunsFromDirectory(str(folder))
+    multiplexer.Reload()
+    provider = data_provider.MultiplexerDataProvider(multiplexer, str(folder))
+    there = backend_context.Context(base_plugin.TBContext(data_provider=provider))
+    metadata = there.hparams_metadata(context.RequestContext(), "")
+    experiment = there.experiment_from_metadata(context.RequestContext(), "", metadata)
+    columns = [api_pb2.ColParams(hparam=info.name) for info in experiment.hparam_infos]
+    columns += [api_pb2.ColParams(metric=info.name) for info in experiment.metric_infos]
+    request = api_pb2.ListSessionGroupsRequest(
+        allowed_statuses=[api_pb2.STATUS_UNKNOWN], col_params=columns, start_index=0, slice_size=9
+    )
+    handler = list_session_groups.Handler(context.RequestContext(), there, "", request)
+    rows = []
+    for group in sorted(handler.run().session_groups, key=lambda group: group.name):
+        row = {name: getattr(value, value.WhichOneof("kind")) for name, value in group.hparams.items()}
+        (metric,) = (v for v in group.metric_values if v.name.tag == "evaluator/episode_return_mean")
+        rows.append({**row, "return": pytest.approx(metric.value)})
+    return rows
+
+
 def test_an_unknown_key_is_an_error_and_a_missing_one_is_nan(run):
     logger = _logger(run)
     logger.write({"steps": 1, "loss": 1.0})
