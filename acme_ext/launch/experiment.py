@@ -1,7 +1,10 @@
 """What is run: one frozen description, from which every world makes the same parts."""
 
+import bisect
 import contextlib
 import dataclasses
+import hashlib
+import os
 import pathlib
 import re
 from collections.abc import Callable, Mapping
@@ -16,6 +19,10 @@ from acme_ext.builders.base import Builder
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.errors import UsageError
 from acme_ext.types import Array, EnvironmentSpec
+from acme_ext.utils import checks
+from acme_ext.utils.rundir import ABSENT, flatten
+
+_LONGEST = 80  # characters of a run directory's name that say what was chosen
 
 EnvironmentFactory = Callable[[int, bool], dm_env.Environment]
 """`factory(seed, evaluation) -> dm_env.Environment`, called with both by position."""
@@ -31,6 +38,7 @@ class Evaluation:
     num_envs: int = 10  # environments stepped together; no more than episodes are made
 
     def __post_init__(self):
+        checks.types(self, "evaluation.")
         for name, least in (("every", 0), ("episodes", 1), ("final_episodes", 1), ("num_envs", 1)):
             if getattr(self, name) < least:
                 raise UsageError(f"evaluation.{name} is {getattr(self, name)}: it must be at least {least}.")
@@ -45,6 +53,7 @@ class Checkpoints:
     replay: bool = True  # whether the replay's contents are part of it
 
     def __post_init__(self):
+        checks.types(self, "checkpoints.")
         if not self.every_s >= 0:
             raise UsageError(f"checkpoints.every_s is {self.every_s}: it must be a number of seconds, at least 0.")
         if self.keep < 1:
@@ -64,7 +73,9 @@ class Experiment:
         num_devices: devices that the learner's batch is split over.
         environment_options: the family's own, see its module in `acme_ext.envs`.
         evaluation, checkpoints: see there.
-        run_dir: where everything is left; by default `runs/AGENT-ENVIRONMENT-sSEED` under the current folder.
+        run_dir: where everything is left; by default `runs/AGENT-ENVIRONMENT-sSEED` under the current folder, with what
+            of the config and of the environment's options is not their default, as in
+            `runs/dqn-gym-CartPole-v1-learning_rate=0.0003-s0`.
     """
 
     builder: Builder
@@ -76,9 +87,18 @@ class Experiment:
     environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
-    run_dir: str | None = None
+    run_dir: str | os.PathLike[str] | None = None
 
     def __post_init__(self):
+        if isinstance(self.builder, type):
+            name = self.builder.__name__
+            raise UsageError(f"builder is the class {name}: give an object of it, {name}().")
+        if not isinstance(self.builder, Builder):
+            raise UsageError(
+                f"builder is a {type(self.builder).__name__}: it must be a Builder, such as acme_ext.builders.DQN()."
+            )
+        envs.check_factory(self.environment)
+        checks.types(self)
         for name in ("steps", "num_envs", "num_devices"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be at least 1.")
@@ -88,17 +108,33 @@ class Experiment:
     @property
     def environment_name(self) -> str:
         """The environment's name, or its factory's."""
-        if isinstance(self.environment, str):
-            return self.environment
-        return getattr(self.environment, "__qualname__", type(self.environment).__name__)
+        return envs.name_of(self.environment)
 
     @property
     def directory(self) -> pathlib.Path:
         """The run directory."""
         if self.run_dir is not None:
             return pathlib.Path(self.run_dir)
-        name = f"{self.builder.name}-{self.environment_name}-s{self.seed}"
-        return pathlib.Path("runs") / re.sub(r"[^\w.-]+", "-", name)
+        parts = [self.builder.name, self.environment_name, *self._choices(), f"s{self.seed}"]
+        return pathlib.Path("runs") / re.sub(r"[^\w.=+-]+", "-", "-".join(parts))
+
+    def _choices(self) -> list[str]:
+        """Returns `name=value` for each field of the config that is not the agent's default for the environment, and
+        for each option of the environment; of many, the first and a digest of all.
+        """
+        try:
+            default = type(self.builder).for_environment(self.environment_name).config
+        except TypeError:  # of one's own, and there is none
+            default = self.builder.config
+        usual, fields = flatten({"config": _plain(default)}), flatten({"config": _plain(self.builder.config)})
+        chosen = {name: value for name, value in fields.items() if usual.get(name, ABSENT) != value}
+        chosen |= flatten(_plain(self.environment_options))
+        texts = [f"{name.removeprefix('config.')}={_short(value)}" for name, value in chosen.items()]
+        if len("-".join(texts)) <= _LONGEST:
+            return texts
+        digest = hashlib.sha256("-".join(texts).encode()).hexdigest()[:8]
+        shown = [text for i, text in enumerate(texts) if len("-".join(texts[: i + 1])) <= _LONGEST // 2]
+        return [*shown, f"{len(texts) - len(shown)}more", digest]
 
     def describe(self) -> dict[str, Any]:
         """Returns the description as plain JSON; a resumed run must match it in everything but `run`."""
@@ -161,6 +197,36 @@ def check(experiment: Experiment, spec: EnvironmentSpec) -> None:
     experiment.builder.make_policy(spec)
     if (fused := experiment.builder.sgd_steps_per_call) < 1:
         raise UsageError(f"sgd_steps_per_call is {fused}: it must be at least 1.")
+
+
+def _short(value: Any) -> str:
+    """Returns a value as a part of a file's name: 64x64, true, 0.0003."""
+    if isinstance(value, list):
+        return "x".join(map(_short, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+NOTHING_LEARNED = (
+    "warning: nothing was learned, because the replay never held enough for the learner's first batch: give the run "
+    "more steps, or the agent a smaller min_replay_size or batch_size."
+)
+"""What is said at the end of a run whose learner has made no step."""
+
+
+def foresee(experiment: Experiment, spec: EnvironmentSpec) -> str | None:
+    """Returns a warning for a run that is sure to learn nothing, because its replay can't have enough for the learner's
+    first batch; None for any other.
+    """
+    replay = experiment.builder.make_replay(spec)
+    batch = replay.batch_size * experiment.builder.sgd_steps_per_call
+    if replay.samples_allowed(experiment.steps) >= batch:  # a step gives one item at most
+        return None
+    needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed)
+    return (
+        f"warning: nothing will be learned: the replay gives the learner its first batch once it has had {needed:,} "
+        f"items, and the run has {experiment.steps:,} steps: give the run more, or the agent a smaller min_replay_size "
+        "or batch_size."
+    )
 
 
 def _plain(config: Any) -> Any:

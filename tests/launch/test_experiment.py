@@ -1,12 +1,15 @@
 import dataclasses
 import json
 import pickle
+import re
 from functools import partial
 from pathlib import Path
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from toys import Toy, ToyConfig, Walk, make_walk, toy
 
 from acme_ext import envs
@@ -99,6 +102,37 @@ def test_the_default_directory_is_named_by_what_is_run(environment, name, folder
     assert tried.directory == Path("runs") / folder
 
 
+@pytest.mark.parametrize(
+    ("experiment", "folder"),
+    [
+        (Experiment(DQN(DQNConfig(learning_rate=3e-4)), "gym:A-v0"), "dqn-gym-A-v0-learning_rate=0.0003-s0"),
+        (
+            Experiment(DQN(DQNConfig(hidden_sizes=(32, 16), dueling=True, huber_delta=None)), "gym:A-v0", seed=2),
+            "dqn-gym-A-v0-hidden_sizes=32x16-dueling=true-huber_delta=none-s2",
+        ),
+        (
+            Experiment(DQN(), "gym:A-v0", environment_options={"map": "4/4", "size": {"x": 0.5}}),
+            "dqn-gym-A-v0-map=4-4-size.x=0.5-s0",
+        ),
+        # What an agent takes for an environment anyway is no choice.
+        (Experiment(DQN(ATARI), "atari:Pong"), "dqn-atari-Pong-s0"),
+        (Experiment(DQN(dataclasses.replace(ATARI, n_step=5)), "atari:Pong"), "dqn-atari-Pong-n_step=5-s0"),
+    ],
+)
+def test_the_default_directory_says_what_was_chosen(experiment, folder):
+    assert experiment.directory == Path("runs") / folder
+    assert dataclasses.replace(experiment, steps=9).directory == experiment.directory
+
+
+def test_of_many_choices_the_default_directory_has_some_and_a_digest():
+    many = {"n_step": 5, "batch_size": 64, "learning_rate": 2e-3, "max_gradient_norm": 1.0, "samples_per_insert": 8.0}
+    folders = [
+        Experiment(DQN(DQNConfig(**many, min_replay_size=size)), "gym:A-v0").directory.name for size in (1, 2, 1)
+    ]
+    assert folders[0] == folders[2] != folders[1]
+    assert re.fullmatch(r"dqn-gym-A-v0-n_step=5-batch_size=64-4more-[0-9a-f]{8}-s0", folders[0])
+
+
 def test_a_directory_that_is_given_is_taken():
     assert Experiment(toy(), make_walk, run_dir="a/b").directory == Path("a/b")
 
@@ -117,6 +151,50 @@ def test_a_directory_that_is_given_is_taken():
         (lambda: Checkpoints(every_s=-1), "checkpoints.every_s is -1"),
         (lambda: Checkpoints(every_s=float("nan")), "checkpoints.every_s is nan"),
         (lambda: Checkpoints(keep=0), "at least 1 must be kept"),
+        (lambda: Experiment(DQN, make_walk), r"^builder is the class DQN: give an object of it, DQN\(\)\.$"),
+        (
+            lambda: Experiment("dqn", make_walk),
+            r"^builder is a str: it must be a Builder, such as acme_ext\.builders\.DQN",
+        ),
+        (lambda: Experiment(toy(), make_walk, steps="9"), r"^steps is '9': it must be a whole number\.$"),
+        (lambda: Experiment(toy(), make_walk, steps=9.0), r"^steps is 9\.0: it must be a whole number\.$"),
+        (lambda: Experiment(toy(), make_walk, run_dir=3), "^run_dir is 3: it must be a text or PathLike or none"),
+        (
+            lambda: Experiment(toy(), make_walk, evaluation=Evaluation),
+            "^evaluation is the class Evaluation: it must be an ",
+        ),
+        (lambda: Experiment(toy(), make_walk, checkpoints=9), "^checkpoints is 9: it must be an object of Checkpoints"),
+        (lambda: Evaluation(every="1"), r"^evaluation\.every is '1': it must be a whole number"),
+        (lambda: Checkpoints(every_s=None), r"^checkpoints\.every_s is None: it must be a number"),
+        (
+            lambda: Experiment(DQN(DQNConfig(batch_size="8")), make_walk),
+            r"^builder\.config\.batch_size is '8': it must be a",
+        ),
+        (
+            lambda: Experiment(DQN(DQNConfig(dueling=1)), make_walk),
+            r"^builder\.config\.dueling is 1: it must be true or",
+        ),
+        (
+            lambda: Experiment(DQN(DQNConfig), make_walk),
+            "^builder.config is the class DQNConfig: it must be an object of ",
+        ),
+        (
+            lambda: Experiment(DQN(ToyConfig()), make_walk),
+            r"^builder.config is ToyConfig\(.*: it must be an object of DQN",
+        ),
+        (
+            lambda: Experiment(toy(), gymnasium.make("CartPole-v1")),
+            r"give its name, 'gym:CartPole-v1', or a function fact",
+        ),
+        (
+            lambda: Experiment(toy(), CartPoleEnv()),
+            r"the environment is a CartPoleEnv of gymnasium: .* so give a function",
+        ),
+        (
+            lambda: Experiment(toy(), Walk(0)),
+            r"the environment is a Walk: .* or a function factory\(seed, evaluation\) that",
+        ),
+        (lambda: Experiment(toy(), None), "the environment is a NoneType: a run makes its environments itself"),
     ],
 )
 def test_nonsense_is_refused_when_it_is_written_down(make, message):
