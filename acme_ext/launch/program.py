@@ -8,13 +8,14 @@ actors --rows--> replay shards --batches--> learner --parameters--> actors, eval
 import dataclasses
 import functools
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import launchpad as lp
 
 from acme_ext.errors import UsageError, nearest
-from acme_ext.launch.experiment import Experiment, check
+from acme_ext.launch.experiment import Experiment, check, foresee
 from acme_ext.launch.nodes.actor import ActorNode
 from acme_ext.launch.nodes.coordinator import Coordinator
 from acme_ext.launch.nodes.evaluator import EvaluatorNode
@@ -23,6 +24,7 @@ from acme_ext.launch.nodes.learner import LearnerNode
 from acme_ext.launch.nodes.replay import ReplayNode, shard_folder
 from acme_ext.launch.store import RunCheckpoints, prepare, replay_folder
 from acme_ext.types import EnvironmentSpec
+from acme_ext.utils import checks
 
 SERVERS = ("inference", "learner", "replay", "coordinator")
 """Groups of nodes that others dial, in the order in which they are stopped, after all others."""
@@ -60,6 +62,7 @@ class Topology:
     resources: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
+        checks.types(self)
         if min(self.actors, self.replay_shards, self.evaluators) < 1:
             raise UsageError("a program needs at least 1 actor, 1 replay shard and 1 evaluator.")
         if self.replay_shards > self.actors:
@@ -129,11 +132,15 @@ def make(
     """
     spec = experiment.make_spec() if spec is None else spec
     check(experiment, spec)
+    if warning := foresee(experiment, spec):
+        print(f"acme-ext: {warning}", file=sys.stderr)
     shards = topology.replay_shards
     part = experiment.builder.make_replay(spec).split(shards)
     # What a run can only go on with: an actor's number is in its seeds, a shard's contents are in a checkpoint.
     arrangement = {"actors": topology.actors, "replay_shards": shards}
     rundir = prepare(experiment, fresh=fresh, arrangement={"program": arrangement})
+    if not quiet:
+        print(f"acme-ext: the run directory is {rundir.path}", file=sys.stderr)
     restored = RunCheckpoints(rundir, experiment.checkpoints, print).restore({})
     stored = replay_folder(restored)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from acme_ext import __version__
-from acme_ext.errors import UsageError
+from acme_ext.errors import NotFiniteError, RunError, UsageError
 from acme_ext.launch.experiment import Checkpoints, Experiment
 from acme_ext.learning.checkpoints import CheckpointStore, Restored
 from acme_ext.utils import loggers
@@ -61,6 +61,16 @@ class RunCheckpoints:
         """Returns the latest good checkpoint; None for a run that has none."""
         return self._store.restore(templates)
 
+    @contextlib.contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Adds to the error of a loss that was not finite what of the run stays."""
+        try:
+            yield
+        except NotFiniteError as error:
+            steps = self._store.latest()
+            stays = "It has no checkpoint yet." if steps is None else f"Its checkpoint of step {steps:,} stays."
+            raise RunError(f"{error} {stays}") from error
+
 
 def replay_folder(restored: Restored | None) -> pathlib.Path | None:
     """Returns the folder of a checkpoint that holds the replay, or None."""
@@ -83,6 +93,7 @@ class RunStore:
         self.checkpoints = RunCheckpoints(rundir, experiment.checkpoints, report)
         self._budget = experiment.steps
         self._loggers: dict[str, Any] = {}
+        loggers.describe(rundir, rundir.read_config())
         self._elapsed, self._started = 0.0, time.monotonic()
 
     @property
@@ -171,6 +182,15 @@ def hold(rundir: RunDirectory, experiment: Experiment, report: Callable[[str], N
             yield store
         finally:
             store.close()
+
+
+def draw_curve(experiment: Experiment, rundir: RunDirectory) -> pathlib.Path:
+    """Draws a run's learning curve into its directory and returns the figure's path."""
+    from acme_ext.utils import plots
+
+    return plots.learning_curves(
+        {f"{experiment.builder.name} on {experiment.environment_name}": [rundir]}, rundir.curve
+    )
 
 
 def _by_another_version(rundir: RunDirectory) -> str:

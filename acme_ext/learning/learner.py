@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from acme_ext.errors import RunError, UsageError
+from acme_ext.errors import NotFiniteError, UsageError
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.priorities import PriorityUpdater
 from acme_ext.types import Array, Params, Sample
@@ -104,18 +104,15 @@ class Learner(acme.core.Learner):
         """Returns the newest call's metrics, means over its steps, as numbers; waits for the device.
 
         Raises:
-            RunError: a loss or gradient was not finite, naming the SGD step.
+            NotFiniteError: a loss or gradient was not finite, naming the SGD step.
         """
         self.check()
         return {name: float(value) for name, value in jax.device_get(self._metrics).items()}
 
     def check(self) -> None:
-        """Raises RunError if the loss or the gradient of any step so far was not finite; waits for the device."""
+        """Raises NotFiniteError if the loss or the gradient of any step so far was not finite; waits for the device."""
         if (bad := int(self._bad_step)) >= 0:
-            raise RunError(
-                f"the loss or its gradient was not finite at learner step {bad}: "
-                "the run stops, and its last good checkpoint stays."
-            )
+            raise NotFiniteError(f"the loss or its gradient was not finite at learner step {bad}: the run stops.")
 
     def get_variables(self, names: Sequence[str]) -> list[Params]:
         variables = self._core.variables(self._state)

@@ -14,14 +14,15 @@ from acme_ext.launch.program import Topology, make
 
 
 class Watcher:
-    """Writes down that the program ended."""
+    """Asks the learner for its parameters, as Acme's variable clients do, and writes down what it saw."""
 
-    def __init__(self, file: str):
-        self._file = pathlib.Path(file)
+    def __init__(self, file: str, learner):
+        self._file, self._learner = pathlib.Path(file), learner
 
     def run(self) -> None:
+        (params,) = self._learner.get_variables(["policy"])
         lp.wait_for_stop()
-        self._file.write_text("it ended")
+        self._file.write_text(f"{params.max_priority:.0f}; it ended")
 
 
 def main(arguments: list[str]) -> None:
@@ -36,7 +37,8 @@ def main(arguments: list[str]) -> None:
     )
     program = make(experiment, Topology(actors=1))
     with program.group("watcher"):
-        program.add_node(lp.PyClassNode(Watcher, f"{run_dir}/watched"))
+        (learner,) = program.groups["learner"]
+        program.add_node(lp.PyClassNode(Watcher, f"{run_dir}/watched", learner.create_handle()))
     lp.launch(program, launch_type=launch_type, terminal="output_to_files").wait()
 
 

@@ -18,4 +18,5 @@ def test_a_program_with_a_node_of_ones_own_runs_by_lp_launch(launch_type, tmp_pa
     assert 200 <= saved(run)[-1] <= 220
     assert len(rows(run, "actor")) >= 19
     assert json.loads((run / "evaluation.json").read_text())["episodes"] == 2
-    assert (tmp_path / "watched").read_text() == "it ended"
+    assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "watched").read_text() == "1; it ended"  # the first priority of DQN's

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import launchpad as lp
 
-from acme_ext.launch.experiment import Experiment
+from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment
 from acme_ext.launch.nodes.reports import STARTING, Orders, base_name, node_name
-from acme_ext.launch.store import RunStore, hold
+from acme_ext.launch.store import RunStore, draw_curve, hold
 from acme_ext.utils import loggers
 from acme_ext.utils.progress import ProgressLine
 from acme_ext.utils.rundir import RunDirectory
@@ -169,6 +169,8 @@ class Coordinator:
             with self._lock:
                 self._closed = True
                 self._stack.close()
+        if self._finished.is_set() and not self._asked_to_stop:
+            draw_curve(self._experiment, self._store.rundir)
         lp.stop()
 
     def explain(self) -> str:
@@ -201,6 +203,8 @@ class Coordinator:
                 self._finished.set()
             elif not any(task.orders["final"] for task in self._tasks):
                 self._learner_steps = last["learner_steps"]
+                if not self._learner_steps:
+                    self._progress.print(NOTHING_LEARNED)
                 self._give_task(steps, experiment.evaluation.final_episodes, final=True)
         elif self._asked_to_stop and not self._begun:  # there is nothing to save
             self._finished.set()

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import launchpad as lp
 
 from acme_ext.acting.remote import Publisher
@@ -52,8 +53,20 @@ class LearnerNode:
         """Gives the policy's parameters; see `acting.remote.Fetch`."""
         return self._publisher.fetch(held)
 
+    def get_variables(self, names: Sequence[str]) -> list[Any]:
+        """Gives parameters by name, as Acme's `VariableSource` does; `policy` is what every agent acts with."""
+        return jax.device_get(self._learner.get_variables(names))
+
     def run(self) -> None:
         """Learns until it is told to stop, saves, and goes on giving parameters until the program ends."""
+        with self._checkpoints.explaining():
+            self._learn_and_save()
+        self._reporter.report("has ended", now=True)
+        self._reporter.done(learner_steps=self._learner.steps)
+        lp.wait_for_stop()
+        self._close()
+
+    def _learn_and_save(self) -> None:
         logged = 0.0
         try:
             while not lp.wait_for_stop(0):
@@ -74,10 +87,6 @@ class LearnerNode:
         if self._learner.calls:
             self._log()
         self._save()
-        self._reporter.report("has ended", now=True)
-        self._reporter.done(learner_steps=self._learner.steps)
-        lp.wait_for_stop()
-        self._close()
 
     def _log(self) -> None:
         self._reporter.counts |= {"learner_steps": self._learner.steps, **self._remote.counts()}
