@@ -3,6 +3,8 @@
 import importlib
 from typing import Any
 
+from acme_ext.launch import interrupt
+
 _WHERE = {
     "Experiment": "experiment",
     "Evaluation": "experiment",
@@ -17,5 +19,7 @@ _WHERE = {
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
-        return getattr(importlib.import_module(f"acme_ext.launch.{_WHERE[name]}"), name)
+        # JAX and Reverb, half of which would turn a Ctrl-C into an error of their own or lose it.
+        with interrupt.heard_by(None):
+            return getattr(importlib.import_module(f"acme_ext.launch.{_WHERE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

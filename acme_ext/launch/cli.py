@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import acme_ext
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import interrupt
 
@@ -19,8 +20,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     # TensorFlow is only Reverb's means of transport here: its notes on CPU features and CUDA would bury ours.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if arguments is None and (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` has it, so that modules of the user's are found
     try:
-        return options.command(options)
+        with interrupt.at_once(f"acme-ext: stopped{options.if_stopped}."):
+            return options.command(options)
     except (UsageError, RunError) as error:
         print(f"acme-ext: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
@@ -32,6 +36,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="acme-ext", description="Reinforcement-learning agents on Acme, Reverb, Launchpad and JAX."
     )
+    parser.add_argument("--version", action="version", version=f"acme-ext {acme_ext.__version__}")
+    parser.set_defaults(if_stopped="")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     train = commands.add_parser(
@@ -56,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.add_argument("--eval-episodes", type=_count, metavar="N", help="of the evaluation at the end")
     train.add_argument("--checkpoint-every", type=float, metavar="S", help="seconds between checkpoints; 0: at the end")
-    train.add_argument("--run-dir", metavar="DIR", help="(runs/AGENT-ENVIRONMENT-sSEED)")
+    train.add_argument("--run-dir", metavar="DIR", help="(runs/AGENT-ENVIRONMENT-sSEED, with what is set)")
     train.add_argument(
         "--fresh", action="store_true", help="start anew: delete what an earlier run left in the directory"
     )
@@ -112,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         "--open-ports", action="store_true", help="let the network reach a program's ports: whoever does can run code"
     )
     train.add_argument("--quiet", action="store_true", help="no progress line")
-    train.set_defaults(command=_train)
+    train.set_defaults(command=_train, if_stopped="; nothing is lost, and the same command starts again")
 
     evaluate = commands.add_parser(
         "evaluate", help="evaluate the agent of a run", description="Evaluate a run's agent."
@@ -126,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         help="plot the learning curves of runs",
         description="Plot learning curves; runs that differ in their seed alone become one mean with a band.",
     )
-    plot.add_argument("runs", nargs="+", metavar="RUN", help="run directories")
+    plot.add_argument("runs", nargs="+", metavar="RUN", help="run directories, or folders with such in them")
     plot.add_argument("-o", "--output", default="curves.png", metavar="FILE", help="(%(default)s)")
     plot.add_argument(
         "--x", default="environment_steps", metavar="COLUMN", help="environment_steps, learner_steps or wall_time_s"
@@ -187,13 +193,14 @@ def experiment_from(options: argparse.Namespace) -> Any:
 def _train(options: argparse.Namespace) -> int:
     for_ray = options.ray_address is not None or options.ray_wait is not None or options.resources
     program = bool(options.actors or options.on or for_ray)
-    with interrupt.at_once():
-        experiment = experiment_from(options)
-        from acme_ext.launch import distributed, local  # noqa: F401
-        from acme_ext.replay import server
+    if not options.quiet:
+        print("acme-ext: loading JAX, TensorFlow and Reverb ...", file=sys.stderr, flush=True)
+    experiment = experiment_from(options)
+    from acme_ext.launch import local
+    from acme_ext.replay import server
 
-        if not program or options.on == "threads":
-            server.import_libraries()
+    if not program or options.on == "threads":
+        server.import_libraries()
     if program:
         result = _run_program(experiment, options)
     else:
@@ -213,37 +220,30 @@ def _run_program(experiment: Any, options: argparse.Namespace) -> Any:
     from acme_ext.launch import distributed, settings
     from acme_ext.launch.program import Topology
 
-    on = options.on or "processes"
     accelerated = tuple(name.strip() for name in options.accelerated.split(",") if name.strip())
-    try:
-        return distributed.run_program(
-            experiment,
-            Topology(
-                options.actors or 1,
-                options.replay_shards,
-                options.evaluators,
-                accelerated,
-                options.inference,
-                options.experience,
-                settings.amounts(options.resources),
-            ),
-            fresh=options.fresh,
-            quiet=options.quiet,
-            on=on,
-            restarts=options.restart,
-            private=not options.open_ports,
-            ray_address=options.ray_address,
-            ray_wait_s=options.ray_wait,
-        )
-    except KeyboardInterrupt:
-        if on == "threads":
-            os._exit(128 + signal.SIGINT)  # with nodes at work in its threads, the interpreter can't end in good order
-        raise
+    return distributed.run_program(
+        experiment,
+        Topology(
+            options.actors or 1,
+            options.replay_shards,
+            options.evaluators,
+            accelerated,
+            options.inference,
+            options.experience,
+            settings.amounts(options.resources),
+        ),
+        fresh=options.fresh,
+        quiet=options.quiet,
+        on=options.on or "processes",
+        restarts=options.restart,
+        private=not options.open_ports,
+        ray_address=options.ray_address,
+        ray_wait_s=options.ray_wait,
+    )
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    with interrupt.at_once():
-        from acme_ext.launch.evaluation import evaluate_run
+    from acme_ext.launch.evaluation import evaluate_run
 
     score = evaluate_run(options.run, options.episodes)
     print(f"evaluation  {_say_score(score)}")

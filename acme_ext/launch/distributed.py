@@ -11,7 +11,6 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import threading
 import time
 import uuid
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch import processes, threads
+from acme_ext.launch import interrupt, processes, threads
 from acme_ext.launch.evaluation import Score
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.forks import Options, in_child
@@ -28,8 +27,6 @@ from acme_ext.launch.program import SERVERS, Topology, make
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils import install
 from acme_ext.utils.rundir import RunDirectory
-
-_SAME_WISH_S = 0.25  # `timeout` signals a command, and then its process group
 
 
 def run_program(
@@ -192,27 +189,21 @@ def _under_keeper(entry: str, payload: Any, private: bool) -> int:
 
 def _wait(process: subprocess.Popen) -> int:
     """Waits for the keeper; wishes to stop are passed on, and the supervisor decides."""
-    if threading.current_thread() is not threading.main_thread():
-        return process.wait()
     passed_on = -math.inf
 
-    def pass_on(number: int, frame: Any) -> None:
+    def pass_on(number: int) -> None:
         nonlocal passed_on
-        if time.monotonic() - passed_on > _SAME_WISH_S:
+        if time.monotonic() - passed_on > interrupt.SAME_WISH_S:
             passed_on = time.monotonic()
             process.send_signal(processes.WISHES[signal.Signals(number)])
 
-    previous = {number: signal.signal(number, pass_on) for number in processes.STOP_SIGNALS}
-    try:
+    with interrupt.heard_by(pass_on):
         return process.wait()
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _result(experiment: Experiment, code: int) -> Result:
     rundir = RunDirectory(experiment.directory)
-    restored = CheckpointStore(rundir.checkpoints).restore({})
+    restored = CheckpointStore(rundir.checkpoints).restore({}, extra=False)
     if restored is None and code:
         return Result(rundir.path, 0, 0, None, None, code - 128)
     if restored is None:
@@ -220,10 +211,6 @@ def _result(experiment: Experiment, code: int) -> Result:
     steps, learner_steps = restored.steps, restored.info["state"]["learner_steps"]
     if code:
         return Result(rundir.path, steps, learner_steps, None, None, code - 128)
-    from acme_ext.utils import plots
-
     found = json.loads(rundir.evaluation.read_text())
-    label = f"{experiment.builder.name} on {experiment.environment_name}"
-    curve = plots.learning_curves({label: [rundir]}, rundir.curve)
     score = Score(np.array(found["returns"]), np.array(found["lengths"]))
-    return Result(rundir.path, steps, learner_steps, score, curve)
+    return Result(rundir.path, steps, learner_steps, score, rundir.curve)

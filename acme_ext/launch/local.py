@@ -15,10 +15,10 @@ from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.variables import VariableClient
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.launch.evaluation import Evaluator, Score
-from acme_ext.launch.experiment import Experiment, check
+from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment, check, foresee
 from acme_ext.launch.interrupt import Interrupt, graceful
 from acme_ext.launch.meter import LostBatchError, Patience, SampleMeter
-from acme_ext.launch.store import RunStore, hold, prepare, replay_folder
+from acme_ext.launch.store import RunStore, draw_curve, hold, prepare, replay_folder
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils.native import native_stderr
 from acme_ext.utils.progress import ProgressLine
@@ -35,8 +35,8 @@ class Result:
     environment_steps: int
     learner_steps: int
     score: Score | None  # of the evaluation at the end; None if the run was stopped before
-    curve: pathlib.Path | None  # the learning curve's PNG; likewise
-    stopped_by: int | None = None  # the signal that stopped the run before its budget
+    curve: pathlib.Path | None  # the learning curve's PNG; None if the run was stopped
+    stopped_by: int | None = None  # the signal that stopped the run
 
 
 def run(
@@ -54,21 +54,32 @@ def run(
         quiet: shows no progress line.
         observers: makes Acme's observers of the i-th training environment; their metrics go into the actor's log.
 
+    A SIGINT (Ctrl-C) or SIGTERM stops it after a last save; a second SIGINT ends the process, or raises
+    KeyboardInterrupt in an interactive session.
+
     Raises:
         UsageError: nothing was started or written; the message says why.
         RunError: the run had to stop (its loss was not finite, the disk is full, ...); the last good checkpoint stands.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(native_stderr())
-        environment = experiment.make_environment(experiment.num_envs)
-        stack.callback(environment.close)
-        check(experiment, envs.make_spec(environment))
         progress = ProgressLine(experiment.steps) if not quiet else None
         report = progress.print if progress else print
         if progress:
             stack.enter_context(progress)
+        interrupt = stack.enter_context(graceful(report))
+        environment = experiment.make_environment(experiment.num_envs)
+        stack.callback(environment.close)
+        check(experiment, envs.make_spec(environment))
+        if warning := foresee(experiment, envs.make_spec(environment)):
+            report(warning)
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
-        return _Run(experiment, environment, store, progress, report, observers, stack).run()
+        if progress:
+            report(f"the run directory is {store.rundir.path}")
+        result = _Run(experiment, environment, store, progress, report, observers, stack).run(interrupt)
+    if interrupt.requested:
+        return dataclasses.replace(result, stopped_by=interrupt.signal)
+    return dataclasses.replace(result, curve=draw_curve(experiment, store.rundir))
 
 
 class _Run:
@@ -145,13 +156,13 @@ class _Run:
     def steps(self) -> int:
         return int(self.counter.get_counts().get("environment_steps", 0))
 
-    def run(self) -> Result:
+    def run(self, interrupt: Interrupt) -> Result:
         watchdog = Watchdog(
             lambda: (self.steps, self.learner.steps, self.evaluator.steps),
             lambda: f"nothing has moved for a while: {self.replay.describe()}",
             self.report,
         )
-        with graceful(self.report) as interrupt, watchdog:
+        with self.store.checkpoints.explaining(), watchdog:
             try:
                 while self.steps < self.experiment.steps and not interrupt.requested:
                     self.loop.step()
@@ -165,20 +176,15 @@ class _Run:
                 raise
             self._log_learner()
             if self.steps >= self.experiment.steps:
+                if not self.learner.steps:
+                    self.report(NOTHING_LEARNED)
                 self._pass_evaluations()  # the one at the end stands for what was due with it
             self._save()
-            if interrupt.requested:
-                return self._result(stopped_by=interrupt.signal)
-            try:
+            score = None
+            with contextlib.suppress(_InterruptedEvaluationError):
                 score = self._evaluate(self.experiment.evaluation.final_episodes, interrupt)
-            except _InterruptedEvaluationError:
-                return self._result(stopped_by=interrupt.signal)
-        self.store.rundir.write_evaluation({"environment_steps": self.steps, **score.to_json()})
-        from acme_ext.utils import plots
-
-        label = f"{self.experiment.builder.name} on {self.experiment.environment_name}"
-        curve = plots.learning_curves({label: [self.store.rundir]}, self.store.rundir.curve)
-        return self._result(score=score, curve=curve)
+                self.store.rundir.write_evaluation({"environment_steps": self.steps, **score.to_json()})
+        return Result(self.store.rundir.path, self.steps, self.learner.steps, score, None)
 
     def _learn(self, *, last: bool = False) -> None:
         calls = self.meter.due(self.writer.inserted, last=last)
@@ -221,6 +227,7 @@ class _Run:
             if interrupt.requested:
                 raise _InterruptedEvaluationError
 
+        on_step()
         score = self.evaluator.evaluate(episodes, on_step)
         row = {"environment_steps": self.steps, "learner_steps": self.learner.steps, **score.row()}
         self.store.log("evaluator", row)
@@ -241,7 +248,7 @@ class _Run:
         self.logged_at = time.monotonic()
 
     def _save(self, *, confirmed: bool = True) -> None:
-        """Saves everything that the run goes on from; refuses (RunError) if learning has gone wrong.
+        """Saves everything that the run goes on from; refuses (NotFiniteError) if learning has gone wrong.
 
         With `confirmed` the replay holds all that was written, for which no learner call may be due.
         """
@@ -257,9 +264,6 @@ class _Run:
             "wall_time_s": self.store.wall_time_s,
         }
         self.store.checkpoints.save(self.steps, {"learner": self.learner.save()}, state, self.replay)
-
-    def _result(self, *, score: Score | None = None, curve: Any = None, stopped_by: int | None = None) -> Result:
-        return Result(self.store.rundir.path, self.steps, self.learner.steps, score, curve, stopped_by)
 
 
 class _InterruptedEvaluationError(Exception):

@@ -13,12 +13,10 @@ import os
 import pathlib
 import signal
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Wishes to stop, to the launcher or to everybody: a terminal's Ctrl-C reaches every process of a program."""
-
 # Real-time signals, which are queued, and mean nothing to anybody else.
 WISHES = {signal.SIGINT: signal.SIGRTMIN + 1, signal.SIGTERM: signal.SIGRTMIN + 2}
-"""The same, passed on by the launcher to the keeper and by that to the supervisor."""
+"""Wishes to stop, to the launcher or to everybody (a terminal's Ctrl-C reaches every process of a program), and what
+the launcher passes them on as to the keeper, and that to the supervisor."""
 ORPHANED = signal.SIGRTMIN + 3
 """To the keeper and the supervisor from the kernel: the parent is gone."""
 STOP_NODE = signal.SIGRTMIN + 4

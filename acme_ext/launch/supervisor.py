@@ -45,7 +45,7 @@ class Supervisor:
         self._restarts = 0
         self._interrupted = 0  # the signal
         self._shared = mmap.mmap(-1, 1)  # not 0: interrupted, for the nodes to know
-        self._wishes = dict.fromkeys((*processes.STOP_SIGNALS, *processes.WISHES.values()), 0)
+        self._wishes = dict.fromkeys((*processes.WISHES, *processes.WISHES.values()), 0)
         self._at_once = False
         self._died: list[str] = []  # nodes that are not started again
         self._asked_to_end = False

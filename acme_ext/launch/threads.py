@@ -5,6 +5,7 @@ not stop in time; this one gives the handlers back, and is done when the program
 """
 
 import contextlib
+import math
 import queue
 import signal
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from acme_ext.errors import UsageError
+from acme_ext.launch import interrupt
 from acme_ext.launch.forks import bind
 
 _GRACE_S = 5.0  # that nodes get to end when the program has
@@ -23,13 +25,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)  # th
 def run(program: Any) -> int:
     """Runs a program from the main thread to its end.
 
-    SIGINT and SIGTERM stop it after a last save.
+    SIGINT and SIGTERM stop it after a last save. A second SIGINT ends the process at once. In an interactive session it
+    raises KeyboardInterrupt: the nodes are told to end, and not waited for, since threads can't be ended.
 
     Returns:
         The exit code, 0 or 128 + the signal that stopped it.
 
     Raises:
-        KeyboardInterrupt: at a second SIGINT. The nodes are told to end, and not waited for: threads can't be ended.
         Exception: what a node raised; the other nodes are stopped.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -92,6 +94,7 @@ def _reporting(function: Callable[[], Any], ended: queue.Queue) -> Callable[[], 
 def _graceful(program: Any, stopping: threading.Event) -> Iterator[list[int]]:
     """Has the program's coordinator stop it when a signal comes; gives a list that the signal is put in."""
     stopped_by: list[int] = []
+    asked_at = math.inf
 
     def ask() -> None:
         import courier
@@ -99,19 +102,17 @@ def _graceful(program: Any, stopping: threading.Event) -> Iterator[list[int]]:
         (coordinator,) = program.groups["coordinator"]
         courier.Client(coordinator.courier_address.resolve()).request_stop()
 
-    def handle(number: int, frame: Any) -> None:
+    def hear(number: int) -> None:
+        nonlocal asked_at
         if not stopped_by:
+            asked_at = time.monotonic()
             stopped_by.append(number)
             print("acme-ext: stopping after a last save; Ctrl-C again stops at once.", file=sys.stderr)
-            # A handler must not wait.
+            # Whoever hears must not wait.
             threading.Thread(target=ask, name="stop", daemon=True).start()
-        elif number == signal.SIGINT:
+        elif number == signal.SIGINT and time.monotonic() - asked_at > interrupt.SAME_WISH_S:
             stopping.set()
-            raise KeyboardInterrupt
+            interrupt.end(number, lambda: print("acme-ext: stopped at once.", file=sys.stderr))
 
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with interrupt.heard_by(hear):
         yield stopped_by
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -168,6 +168,32 @@ def test_an_interrupted_run_ends_in_seconds_and_goes_on_exactly(tmp_path, start,
     finish(run, stopped_at, capfd, lost=0)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_interrupted_while_it_is_set_up_stops_and_can_go_on(tmp_path, start, number):
+    run = tmp_path / "run"
+    process = start(command(run, checkpoint_every=1e9))
+    wait_for(process, (run / "config.json").is_file)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=_PATIENCE_S)
+    assert (process.returncode, err) == (128 + number, "")
+    first, last = out.splitlines()
+    assert first == "stopping after a last save; Ctrl-C again stops at once."
+    assert re.fullmatch(rf"stopped at step \d+; the same command goes on\. {re.escape(str(run))}", last)
+    assert len(saved(run)) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_interrupted_before_its_run_ends_at_once(tmp_path, start, number):
+    process = start(command(tmp_path / "run"))
+    maps = Path(f"/proc/{process.pid}/maps")
+    wait_for(process, lambda: "numpy" in maps.read_text())
+    process.send_signal(number)
+    out, err = process.communicate(timeout=_PATIENCE_S)
+    assert (process.returncode, out) == (128 + number, "")
+    assert err == "acme-ext: stopped; nothing is lost, and the same command starts again.\n"
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.slow
 def test_an_environment_that_raises_is_shown_after_a_last_save(tmp_path, start, capfd):
     run = tmp_path / "run"

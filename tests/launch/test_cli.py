@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import acme_ext
 from acme_ext.agents.dqn.config import ATARI
 from acme_ext.builders import DQN
 from acme_ext.launch import Experiment, cli
@@ -80,13 +81,18 @@ _BAD = [
 ]  # fmt: skip
 
 
+def _sentences(err: str) -> list[str]:
+    """Returns the lines of stderr, but for the one that says what is being loaded."""
+    return [line for line in err.splitlines() if not line.startswith("acme-ext: loading ")]
+
+
 @pytest.mark.parametrize(("arguments", "told"), _BAD, ids=[" ".join(arguments[1:]) for arguments, _ in _BAD])
 def test_bad_input_is_one_sentence_and_nothing_is_written(tmp_path, monkeypatch, capsys, arguments, told):
     monkeypatch.chdir(tmp_path)
     assert cli.main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    (line,) = captured.err.splitlines()
+    (line,) = _sentences(captured.err)
     assert line.startswith("acme-ext: ")
     assert told in line
     assert not list(tmp_path.iterdir())
@@ -151,7 +157,7 @@ def test_train_then_evaluate_then_plot(tmp_path, monkeypatch, capfd):
         *_SMALL,
     ]
     assert cli.main([*arguments, "--quiet"]) == 0
-    run = Path("runs/dqn-gym-CartPole-v1-s0")
+    run = Path("runs/dqn-gym-CartPole-v1-hidden_sizes=16-batch_size=16-min_replay_size=100-s0")
     told = capfd.readouterr()
     assert told.err == ""  # neither a progress line nor Reverb's notes
     lines = dict(line.split(maxsplit=1) for line in told.out.splitlines())
@@ -177,7 +183,10 @@ def test_train_then_evaluate_then_plot(tmp_path, monkeypatch, capfd):
     # The same command again: evaluated, not trained; and with a terminal's line.
     assert cli.main(arguments) == 0
     again = capfd.readouterr()
-    assert f"resuming {run} at step 40" in again.err
+    loading, folder, resuming, *_ = again.err.splitlines()
+    assert loading == "acme-ext: loading JAX, TensorFlow and Reverb ..."
+    assert folder == f"the run directory is {run}"
+    assert resuming.startswith(f"resuming {run} at step 40")
     assert dict(line.split(maxsplit=1) for line in again.out.splitlines()) == lines
 
 
@@ -187,7 +196,7 @@ def test_a_loss_that_is_no_number_is_one_sentence(tmp_path, capfd):
     assert cli.main([*arguments, "--checkpoint-every", "1e-9", "--quiet"]) == 1
     assert re.fullmatch(
         r"acme-ext: the loss or its gradient was not finite at learner step \d+: "
-        r"the run stops, and its last good checkpoint stays\.\n",
+        r"the run stops\. Its checkpoint of step \d+ stays\.\n",
         capfd.readouterr().err,
     )
     assert CheckpointStore(run / "checkpoints").restore({}) is not None
@@ -209,7 +218,7 @@ def test_another_config_in_the_same_directory_is_one_sentence(tmp_path, capsys):
         (["train", "dqn", "gym:Acrobot-v1"], "environment is 'gym:CartPole-v1' there and 'gym:Acrobot-v1' here"),
     ):
         assert cli.main([*arguments, *here]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
+        (line,) = _sentences(capsys.readouterr().err)
         assert told in line
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
@@ -225,7 +234,7 @@ def test_evaluate_refuses_what_a_script_made(tmp_path, capsys):
 def _logged(folder: Path, values: list[float], **fields: object) -> str:
     """Makes a run directory with an evaluation each 100 steps."""
     rundir = RunDirectory(folder)
-    rundir.write_config(Experiment(DQN(), "gym:CartPole-v1", **fields).describe())  # type: ignore[arg-type]
+    rundir.write_config(Experiment(**{"builder": DQN(), "environment": "gym:CartPole-v1", **fields}).describe())
     rows = [f"{value},{100 * i},{float(i)}" for i, value in enumerate(values, 1)]
     (rundir.logs / "evaluator.csv").write_text(
         "\n".join(["episode_return_mean,environment_steps,wall_time_s", *rows, ""])
@@ -272,7 +281,65 @@ def test_ctrl_c_before_anything_has_begun(monkeypatch, capsys):
 
     monkeypatch.setattr(cli, "experiment_from", interrupted)
     assert cli.main(_CARTPOLE) == 130
+    assert _sentences(capsys.readouterr().err) == []
+
+
+def test_before_anything_is_loaded_it_says_what_will_be(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "experiment_from", lambda options: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(_CARTPOLE)
+    assert capsys.readouterr().err == "acme-ext: loading JAX, TensorFlow and Reverb ...\n"
+    with pytest.raises(ZeroDivisionError):
+        cli.main([*_CARTPOLE, "--quiet"])
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("module", ["acme_ext", "acme_ext.launch.cli"])
+def test_the_version_by_python_m(module):
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"acme-ext {acme_ext.__version__}\n"
+
+
+def test_modules_of_the_current_folder_are_found(tmp_path):
+    """As `python -m` has it; the script's own folder is all that Python puts on the path."""
+    (tmp_path / "my_environments.py").write_text("import gymnasium\ngymnasium.register('Slope-v0', lambda: None)\n")
+    line = [Path(sys.executable).with_name("acme-ext"), "train", "dqn", "gym:my_environments:Slope-v1"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+    (sentence,) = _sentences(done.stderr)
+    assert sentence == (
+        "acme-ext: no environment 'gym:my_environments:Slope-v1'; did you mean 'gym:my_environments:Slope-v0'?"
+    )
+    assert done.returncode == 2
+
+
+def test_too_few_steps_to_learn_anything_are_told_before_and_after(tmp_path, capfd):
+    few = ["--steps", "300", "--run-dir", str(tmp_path / "run"), "--eval-episodes", "1", "--eval-every", "0"]
+    assert cli.main([*_CARTPOLE, *few, "--quiet"]) == 0
+    before, after, *_ = capfd.readouterr().out.splitlines()
+    assert before == (
+        "warning: nothing will be learned: the replay gives the learner its first batch once it has had 1,000 items, "
+        "and the run has 300 steps: give the run more, or the agent a smaller min_replay_size or batch_size."
+    )
+    assert after.startswith("warning: nothing was learned, because the replay never held enough")
+
+
+def test_a_sweep_has_a_directory_for_each_setting_and_is_plotted_by_its_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rates = ("0.001", "0.0001", "0.003")  # the first is the default
+    for rate in rates:
+        experiment, again = (
+            cli.experiment_from(cli._parser().parse_args([*_CARTPOLE, "--set", f"learning_rate={text}"]))
+            for text in (rate, f"{float(rate):.1e}")
+        )
+        assert again.directory == experiment.directory
+        _logged(experiment.directory, [10.0, 20.0], builder=experiment.builder, steps=1_000 * len(rate))
+    assert sorted(path.name for path in Path("runs").iterdir()) == [
+        "dqn-gym-CartPole-v1-learning_rate=0.0001-s0",
+        "dqn-gym-CartPole-v1-learning_rate=0.003-s0",
+        "dqn-gym-CartPole-v1-s0",
+    ]
+    assert cli.main(["plot", "runs", "-o", "sweep.svg"]) == 0
+    assert re.findall(r"learning_rate=([\d.]+)", _shown(Path("sweep.svg"))) == ["0.0001", "0.001", "0.003"]
 
 
 def test_an_error_that_is_nobodys_is_shown_as_it_is(monkeypatch):

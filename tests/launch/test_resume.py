@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import gc
 import json
 import os
 import signal
@@ -11,7 +12,8 @@ from typing import Any
 import dm_env
 import numpy as np
 import pytest
-from toys import Walk, make_walk, toy
+from dm_env import specs
+from toys import Toy, ToyConfig, Walk, make_walk, toy
 
 from acme_ext import envs
 from acme_ext.acting.variables import POLICY
@@ -193,7 +195,8 @@ def test_a_loss_that_is_no_number_stops_the_run_and_is_not_saved(tmp_path):
     with pytest.raises(RunError) as stop:
         run(tmp_path, builder, steps=100, checkpoints=_ALWAYS)
     assert str(stop.value) == (
-        "the loss or its gradient was not finite at learner step 14: the run stops, and its last good checkpoint stays."
+        "the loss or its gradient was not finite at learner step 14: the run stops. "
+        f"Its checkpoint of step {latest(tmp_path, builder).steps} stays."
     )
     saved = latest(tmp_path, builder)
     assert 0 < saved.info["state"]["learner_steps"] < 14
@@ -210,6 +213,29 @@ def test_a_loss_that_is_no_number_stops_the_run_and_is_not_saved(tmp_path):
     with pytest.raises(RunError, match="learner step 14"):
         run(tmp_path, builder, steps=100)
     assert latest(tmp_path, builder).steps >= saved.steps
+
+
+def test_a_loss_that_is_no_number_before_the_first_checkpoint_promises_none(tmp_path):
+    with pytest.raises(RunError) as stop:
+        run(tmp_path, toy(nan_at=1), steps=100)
+    assert str(stop.value) == (
+        "the loss or its gradient was not finite at learner step 1: the run stops. It has no checkpoint yet."
+    )
+    assert not list((tmp_path / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize("reward", [float("nan"), None])
+def test_a_reward_that_is_no_number_is_the_environments_and_what_was_learned_is_saved(tmp_path, reward):
+    class Wrong(Walk):
+        def reward(self, action: int) -> Any:
+            return reward if self.taken == 26 else super().reward(action)
+
+    def make_wrong(seed: int, evaluation: bool) -> Walk:
+        return Wrong(seed)
+
+    with pytest.raises(RunError, match=f"make_wrong delivered a reward of {reward}.*; its spec says float32 of shape"):
+        run(tmp_path, steps=60, environment=make_wrong)
+    assert latest(tmp_path).steps == 25
 
 
 def test_a_disk_that_fills_up_keeps_the_older_checkpoint(tmp_path, monkeypatch):
@@ -371,6 +397,67 @@ class _Interrupted(Walk):
 
 def _make_interrupted(seed: int, evaluation: bool) -> Walk:
     return _Interrupted(seed) if evaluation else Walk(seed)
+
+
+def _interrupt_unseen() -> None:
+    """Sends SIGINT where an exception of its handler would be printed and lost."""
+
+    def in_callback(phase: str, info: object) -> None:
+        if phase == "start":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    gc.callbacks.append(in_callback)
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.remove(in_callback)
+
+
+@pytest.mark.parametrize("moment", ["specs", "core", "learner", "saving"])
+def test_an_interrupt_at_any_moment_is_a_stop_after_a_save(tmp_path, monkeypatch, moment):
+    left = [moment]
+
+    def now(here: str) -> None:
+        if here in left:
+            left.remove(here)
+            _interrupt_unseen()
+
+    class Interrupted(Toy):
+        def make_core(self, spec: Any) -> Any:
+            now("core")
+            core = super().make_core(spec)
+
+            def step(state: Any, sample: Any) -> Any:
+                now("learner")  # in the midst of its compilation
+                return core.step(state, sample)
+
+            return core._replace(step=step)
+
+    class Asked(Walk):
+        def action_spec(self) -> specs.DiscreteArray:
+            now("specs")
+            return super().action_spec()
+
+    write = checkpoints._write_npz
+
+    def slow_write(path: Path, arrays: Any) -> None:
+        now("saving")
+        write(path, arrays)
+
+    def make_asked(seed: int, evaluation: bool) -> Walk:
+        return Asked(seed)
+
+    monkeypatch.setattr(checkpoints, "_write_npz", slow_write)
+    saving = Checkpoints(every_s=0.05)
+    result = run(tmp_path, Interrupted(ToyConfig()), steps=10**7, environment=make_asked, checkpoints=saving)
+    assert not left
+    assert result.stopped_by == signal.SIGINT
+    assert result.environment_steps < 10**7
+    assert latest(tmp_path).steps == result.environment_steps
+    assert (result.environment_steps == 0) == (moment in ("specs", "core"))
+    more = result.environment_steps + 20
+    again = run(tmp_path, steps=more, environment=make_asked)
+    assert again.environment_steps == more
 
 
 @pytest.mark.parametrize("at_the_end", [False, True])

@@ -109,7 +109,7 @@ class Driver:
         program = self._plan.load(True) if first else None
         if first:
             # From here on a wish to stop is granted in good order.
-            for number in (*processes.STOP_SIGNALS, *processes.WISHES.values()):
+            for number in (*processes.WISHES, *processes.WISHES.values()):
                 signal.signal(number, self._on_wish)
         self._settle(lambda member: member.place is not None, ANSWER_S, "to be placed", self._send_again)
         if program is None:
