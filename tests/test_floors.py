@@ -19,7 +19,7 @@ FLOORS = [
     {"ops", "networks", "envs", "acting", "replay", "learning"},
     {"agents"},
     {"builders"},
-    {"launch"},
+    {"launch", "__main__"},
 ]
 FLOOR_OF = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}
 PARTS = set(FLOOR_OF)
