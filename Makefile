@@ -56,5 +56,5 @@ lock: venv  ## Write all locks anew from setup.cfg; ARGS=--upgrade takes the new
 	$(LOCK) --no-annotate --extra all --extra cuda --constraint requirements/dev.txt --output-file acme_ext/constraints.txt
 
 clean:  ## Remove .venv, caches and build products; runs/ stays.
-	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage* coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

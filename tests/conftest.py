@@ -4,8 +4,10 @@ import gc
 import hashlib
 import os
 import pathlib
+import resource
 import signal
 import sys
+import time
 from collections.abc import Generator, Iterator
 from types import ModuleType
 from typing import Any
@@ -45,25 +47,52 @@ def _compiled_code_is_given_back() -> Iterator[None]:
     gc.collect()
 
 
-_limited = pytest.StashKey[bool]()
+def pytest_collection_finish() -> None:
+    """What has been imported stays: the collector need not look at it after each module."""
+    gc.collect()
+    gc.freeze()
 
 
-def _has_time_limit() -> bool:
-    """Whether the alarm is set by which pytest-timeout ends a test."""
-    handler = signal.getsignal(signal.SIGALRM)
-    return signal.getitimer(signal.ITIMER_REAL)[0] > 0 and getattr(handler, "__module__", None) == "pytest_timeout"
+_peaks: dict[str, float] = {}  # GB of memory that each process of the tests has taken at most
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["peak"] = peak
+    elif not _peaks:
+        _peaks["the tests' process"] = peak
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _peaks[node.gateway.id] = getattr(node, "workeroutput", {}).get("peak", float("nan"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    said = ", ".join(f"{name} {peak:.2f} GB" for name, peak in sorted(_peaks.items()))
+    terminalreporter.write_line(f"peak memory: {said}")
+
+
+_limit = pytest.StashKey[float]()
+
+
+def _time_limit() -> float:
+    """Returns when the alarm rings by which pytest-timeout ends a test; 0 if none is set."""
+    left, _ = signal.getitimer(signal.ITIMER_REAL)
+    return time.monotonic() + left if left else 0.0
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    item.stash[_limited] = _has_time_limit()
+    item.stash[_limit] = _time_limit()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    """Fails a test that takes its time limit away, by itself or by a fixture."""
+    """Fails a test that has taken its time limit away, by itself or by a fixture."""
     result = yield
-    if pyfuncitem.stash[_limited] and not _has_time_limit():
+    if abs(pyfuncitem.stash[_limit] - _time_limit()) > 1:
         pytest.fail("the alarm was taken away by which pytest-timeout would have ended this test")
     return result
 

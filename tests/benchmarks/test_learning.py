@@ -10,8 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from acme_ext import builders
-from acme_ext.launch import settings as config_settings
+from acme_ext import builders, envs
 from benchmarks import learning, outcomes
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import SETTINGS, Setting
@@ -121,19 +120,28 @@ def test_the_table_has_a_row_for_each_seed_and_what_they_come_to():
     ]
 
 
-def test_what_must_be_shown_is_among_the_settings():
-    cartpole, catch, pong = (SETTINGS[name] for name in ("dqn-cartpole", "dqn-catch", "dqn-pong-smoke"))
-    assert (cartpole.steps, cartpole.statistic, cartpole.bar) == (100_000, "median", 475.0)
-    assert (catch.steps, catch.statistic, catch.bar) == (40_000, "mean", 0.9)
-    assert (pong.environment, pong.steps, pong.parts) == ("atari:Pong", 5_000, 2)
+def test_a_page_of_results_is_of_its_setting_as_it_stands():
+    pages = [path for path in learning.RESULTS.glob("*.md") if path.stem in SETTINGS]
+    assert pages
+    for path in pages:
+        made = f"{SETTINGS[path.stem]}. Made by `python -m benchmarks.learning {path.stem}`."
+        assert made in path.read_text().splitlines(), path.stem
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_settings_are_of_agents_there_are(name):
+def test_a_setting_can_be_run_and_each_of_its_fields_changes_the_agent(name, tmp_path):
     setting = SETTINGS[name]
-    builder = builders.load(setting.agent).for_environment(setting.environment)
-    config = config_settings.replace(builder.config, setting.config)
-    assert all(getattr(config, field) is not None for field in setting.config)
+    envs.check(setting.environment, **setting.environment_options)
+    experiment = setting.experiment(3, setting.steps, tmp_path)
+    described, preset = experiment.describe(), builders.load(setting.agent).for_environment(setting.environment).config
+    assert (described["agent"], described["environment"]) == (setting.agent, setting.environment)
+    assert (described["seed"], described["run"]["steps"]) == (3, setting.steps)
+    changed = {
+        field.name
+        for field in dataclasses.fields(preset)
+        if getattr(preset, field.name) != getattr(experiment.builder.config, field.name)
+    }
+    assert changed == set(setting.config)
 
 
 @pytest.mark.parametrize(
