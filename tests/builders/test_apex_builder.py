@@ -20,7 +20,6 @@ from acme_ext.launch import local
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer
 from acme_ext.types import Sample, Transition
-from acme_ext.utils import plots
 
 ACTIONS = 3
 SPEC = acme.specs.EnvironmentSpec(
@@ -168,6 +167,7 @@ def test_continuous_actions_are_refused_by_name(part):
         getattr(ApexDQN(), part)(spec)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_parameters_are_renewed_as_often_as_the_config_says(monkeypatch, tmp_path):
     assert DQN().variable_period == 1
     periods = []
@@ -187,8 +187,8 @@ def test_parameters_are_renewed_as_often_as_the_config_says(monkeypatch, tmp_pat
 
 
 @pytest.mark.slow
-def test_it_learns_catch(tmp_path, monkeypatch):
-    monkeypatch.setattr(plots, "learning_curves", lambda runs, out: out)  # a second that nothing here looks at
+@pytest.mark.usefixtures("no_figures")
+def test_it_learns_catch(tmp_path):
     experiment = launch.Experiment(
         ApexDQN(),
         "bsuite:catch/0",

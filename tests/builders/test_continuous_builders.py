@@ -10,7 +10,8 @@ from dm_env import specs
 
 from acme_ext import builders, launch
 from acme_ext.errors import UsageError
-from acme_ext.utils import plots
+
+pytestmark = pytest.mark.usefixtures("no_figures")
 
 # Agents and the fields with which they learn what follows in seconds.
 _SMALL = {"samples_per_insert": 32.0, "min_replay_size": 200, "batch_size": 64}
@@ -117,11 +118,6 @@ def run(name, environment, steps, folder, **fields) -> launch.Result:
         cls(config), environment, steps=steps, num_envs=4, evaluation=evaluation, run_dir=str(folder / "run")
     )
     return launch.run(experiment, quiet=True)
-
-
-@pytest.fixture(autouse=True)
-def no_curves(monkeypatch):
-    monkeypatch.setattr(plots, "learning_curves", lambda runs, out: out)  # a second that nothing here looks at
 
 
 @pytest.mark.slow

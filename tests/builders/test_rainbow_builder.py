@@ -55,7 +55,7 @@ OFF = [
 ]
 
 
-@pytest.mark.parametrize("off", OFF, ids=str)
+@pytest.mark.parametrize("off", [OFF[0], *(pytest.param(off, marks=pytest.mark.slow) for off in OFF[1:])], ids=str)
 def test_the_parts_fit_together_whichever_is_off(off):
     config = RainbowConfig(**{**_SMALL, **off})
     builder, spec = Rainbow(config), spec_of(_GRID)
@@ -104,23 +104,23 @@ def test_every_field_of_the_config_is_read(monkeypatch):
         return object.__getattribute__(self, name)
 
     monkeypatch.setattr(RainbowConfig, "__getattribute__", record)
-    for config in configs:
-        for observation in (_VECTOR, _GRID):
-            builder, spec = Rainbow(config), spec_of(observation)
-            assert builder.sgd_steps_per_call > 0
-            builder.make_replay(spec)
-            core = builder.make_core(spec)
-            state = jax.eval_shape(core.init, jax.random.key(0))
-            jax.eval_shape(core.step, state, sample_of(spec, 2))
-            for evaluation in (False, True):
-                policy = builder.make_policy(spec, evaluation=evaluation)
-                variables = jax.eval_shape(core.variables, state)["policy"]
-                o = jnp.zeros((1, *observation.shape), observation.dtype)
-                jax.eval_shape(policy.apply, variables, context(1), o, policy.init_state(1))
+    for config, observation in [(configs[0], _GRID), *((config, _VECTOR) for config in configs)]:
+        builder, spec = Rainbow(config), spec_of(observation)
+        assert builder.sgd_steps_per_call > 0
+        builder.make_replay(spec)
+        core = builder.make_core(spec)
+        state = jax.eval_shape(core.init, jax.random.key(0))
+        jax.eval_shape(core.step, state, sample_of(spec, 2))
+        for evaluation in (False, True):
+            policy = builder.make_policy(spec, evaluation=evaluation)
+            variables = jax.eval_shape(core.variables, state)["policy"]
+            o = jnp.zeros((1, *observation.shape), observation.dtype)
+            jax.eval_shape(policy.apply, variables, context(1), o, policy.init_state(1))
     assert read == names
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_figures")
 def test_it_learns_catch(tmp_path):
     config = RainbowConfig(num_atoms=21, v_min=-2.0, v_max=2.0, batch_size=32, samples_per_insert=8.0)
     experiment = launch.Experiment(

@@ -25,7 +25,7 @@ from acme_ext.errors import UsageError
 from acme_ext.launch import local
 from acme_ext.replay.server import ReplayServer
 from acme_ext.types import Sample
-from acme_ext.utils import loggers, plots
+from acme_ext.utils import loggers
 
 LENGTH, ENVS = 6, 4
 UNROLLS = {"unroll_length": LENGTH, "batch_size": ENVS, "hidden_sizes": (8,)}
@@ -242,12 +242,7 @@ def run(builder, folder, environment="bsuite:catch/0", **fields):
     return launch.run(experiment, quiet=True)
 
 
-@pytest.fixture
-def no_plots(monkeypatch):
-    monkeypatch.setattr(plots, "learning_curves", lambda runs, out: out)  # a second that nothing here looks at
-
-
-@pytest.mark.usefixtures("no_plots")
+@pytest.mark.usefixtures("no_figures")
 def test_a_run_repeats_to_the_last_digit_and_is_never_off_policy(tmp_path, monkeypatch):
     monkeypatch.setattr(local, "_LOG_EVERY_S", 0.0)
     fields = {"unroll_length": 5, "batch_size": 3, "max_queue_size": 3, "num_minibatches": 3, "num_epochs": 2}
@@ -264,7 +259,7 @@ def test_a_run_repeats_to_the_last_digit_and_is_never_off_policy(tmp_path, monke
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("no_plots")
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize(
     ("builder", "steps"),
     # With its default entropy cost, two seeds of A2C in five are soon certain of the wrong actions.

@@ -14,7 +14,6 @@ from dm_env import specs
 from acme_ext import launch
 from acme_ext.errors import UsageError
 from acme_ext.types import Sample, Transition
-from acme_ext.utils import plots
 
 SPEC = acme_specs.EnvironmentSpec(
     observations=specs.Array((2,), np.float32),
@@ -86,8 +85,8 @@ def test_its_builder_is_as_good_as_the_packages_own():
         builder.make_core(continuous).init(jax.random.key(0))
 
 
-def test_it_learns_catch(tmp_path, monkeypatch):
-    monkeypatch.setattr(plots, "learning_curves", lambda runs, out: out)  # a second that nothing here looks at
+@pytest.mark.usefixtures("no_figures")
+def test_it_learns_catch(tmp_path):
     experiment = launch.Experiment(
         expected_sarsa.ExpectedSarsa(),
         "bsuite:catch/0",

@@ -13,6 +13,8 @@ from acme_ext.launch import distributed, local
 from acme_ext.launch.experiment import Evaluation, Experiment
 from acme_ext.launch.program import Topology
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 # Small enough for a run to learn within a few hundred steps; an agent takes those that are fields of its config.
 SMALL = {
     "batch_size": 8,

@@ -151,6 +151,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path, start, capfd):
     finish(run, stopped_at, capfd, lost=16 + 2)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_in_seconds_and_goes_on_exactly(tmp_path, start, capfd):
     run = tmp_path / "run"
     process = start(command(run, checkpoint_every=0))

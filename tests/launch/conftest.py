@@ -6,7 +6,6 @@ import pytest
 
 from acme_ext.launch import local
 from acme_ext.replay.server import ReplayServer
-from acme_ext.utils import plots
 
 
 class Counts:
@@ -29,9 +28,3 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
 
     monkeypatch.setattr(local, "ReplayServer", Recorded)
     return seen
-
-
-@pytest.fixture
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves the figure at a run's end out, which takes a second."""
-    monkeypatch.setattr(plots, "learning_curves", lambda runs, out, x="environment_steps": out)

@@ -260,6 +260,7 @@ def test_the_exit_code_is_zero_where_there_are_only_warnings(monkeypatch):
     assert lines == ["ok       fine", "warning  odd", "           -> mend it", "0 problems, 1 warning"]
 
 
+@pytest.mark.slow
 def test_the_environment_of_the_tests_is_sound():
     stack = [f for f in doctor.diagnose() if re.match(r"import |optional |JAX |[\w-]+ [\d.]+ is installed", f.what)]
     assert {"import reverb", "import courier", "import acme"} <= {f.what for f in stack}

@@ -252,6 +252,7 @@ class Constant(Walk):
         return 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("truncates", "n_step", "value"),
     [

@@ -31,6 +31,7 @@ def test_an_environment_may_compute_with_jax(tmp_path, train):
     assert state(tmp_path / "run")[2] > 0
 
 
+@pytest.mark.slow
 def test_an_environment_that_can_not_be_made_ends_the_program_with_its_traceback(tmp_path, train):
     code, out, err = train(tmp_path / "run", 300, LAB_WALK_RAISES_AT="0").end()
     assert (code, out) == (1, "")

@@ -10,6 +10,8 @@ from acme_ext.launch import distributed, settings
 from acme_ext.launch.experiment import Evaluation, Experiment
 from acme_ext.launch.program import Topology
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("experience", ["actor", "server"])

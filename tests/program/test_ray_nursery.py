@@ -132,6 +132,7 @@ def test_nodes_tell_and_are_told_and_end_with_their_agents(tmp_path, folder):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1])
 def test_whichever_process_of_it_is_killed_takes_the_nodes_along(place, tmp_path, folder):
     connection = _connect(folder)

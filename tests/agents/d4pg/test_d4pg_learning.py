@@ -152,6 +152,7 @@ def test_the_critic_goes_to_actors_that_need_it():
         assert variables["policy"].critic == (state.critic.params if prioritized else ())
 
 
+@pytest.mark.slow
 def test_the_metrics_of_d4pg_tell_a_support_that_is_too_narrow():
     config = D4PGConfig(v_min=0.0, v_max=1.0, policy_sizes=(8,), critic_sizes=(8,))
     core = learning.make_core(networks.make_networks(1, config), config, BOUNDS, OBSERVATION)
@@ -162,6 +163,7 @@ def test_the_metrics_of_d4pg_tell_a_support_that_is_too_narrow():
         np.testing.assert_allclose(metrics["clipped_mass"], expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "make"),
     [

@@ -164,6 +164,7 @@ def test_actors_are_given_the_online_policy():
     assert core.variables(state) == {"policy": state.policy.params}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "make"),
     [

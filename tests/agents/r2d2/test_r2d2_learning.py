@@ -172,6 +172,7 @@ def test_importance_weights_can_be_switched_off():
     assert losses_of[1.0] < losses_of[0.0]
 
 
+@pytest.mark.slow
 def test_learns_to_remember():
     """A cue at the first timestep tells which action is worth 1 at the last of five; in between all looks the same."""
     config = R2D2Config(

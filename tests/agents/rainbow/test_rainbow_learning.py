@@ -147,6 +147,7 @@ def test_actors_are_given_the_network_and_the_largest_priority():
     assert variables.max_priority == max(1.0, float(jnp.max(priorities)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distribution", ["none", "categorical", "quantile", "implicit"])
 @pytest.mark.parametrize("noisy", [False, True])
 def test_learns_the_values_of_a_chain(distribution, noisy):

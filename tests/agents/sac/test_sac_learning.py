@@ -109,6 +109,7 @@ def test_states_begin_as_they_should():
     assert core.variables(state)["policy"] is state.policy.params
 
 
+@pytest.mark.slow
 def test_the_entropy_comes_to_its_target():
     # What an action is worth falls with its square, so each temperature has an entropy of its own.
     config = SACConfig(hidden_sizes=(16,), learning_rate=1e-2, target_entropy_per_value=-0.5)
