@@ -6,10 +6,8 @@ import hashlib
 import os
 import pathlib
 import resource
-import signal
 import sys
-import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -85,29 +83,6 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     said = ", ".join(f"{name} {peak:.2f} GB" for name, peak in sorted(_peaks.items()))
     terminalreporter.write_line(f"peak memory: {said}")
-
-
-_limit = pytest.StashKey[float]()
-
-
-def _time_limit() -> float:
-    """Returns when the alarm rings by which pytest-timeout ends a test; 0 if none is set."""
-    left, _ = signal.getitimer(signal.ITIMER_REAL)
-    return time.monotonic() + left if left else 0.0
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    item.stash[_limit] = _time_limit()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    """Fails a test that has taken its time limit away, by itself or by a fixture."""
-    result = yield
-    if abs(pyfuncitem.stash[_limit] - _time_limit()) > 60:  # a process may be put aside between two clocks
-        pytest.fail("the alarm was taken away by which pytest-timeout would have ended this test")
-    return result
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def test_an_inference_server_that_dies_for_good_ends_the_program_with_its_name(t
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        ({"inference": "learner"}, "inference is 'learner': it must be 'actor' or 'server'"),
+        ({"inference": "learner"}, "inference is 'learner': it must be one of actor, server"),
         ({"experience": "server"}, "experience on the server needs inference on the server"),
     ],
 )

@@ -102,6 +102,6 @@ def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
 
     monkeypatch.setattr(distributed.importlib.util, "find_spec", lambda name: None)
     experiment = launch.Experiment(DQN(), "gym:CartPole-v1", run_dir=str(tmp_path / "run"))
-    with pytest.raises(UsageError, match=r"acme-ext\[ray\]"):
+    with pytest.raises(UsageError, match="needs the extra `ray`"):
         launch.run_program(experiment, Topology(), on="ray")
     assert not (tmp_path / "run").exists()
