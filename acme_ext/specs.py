@@ -1,7 +1,5 @@
 """Reading environment specs."""
 
-from typing import NamedTuple
-
 import dm_env.specs
 import numpy as np
 import tree
@@ -26,32 +24,31 @@ def num_actions(spec: EnvironmentSpec, agent: str) -> int:
     return int(actions.num_values)
 
 
-class Bounds(NamedTuple):
-    """Where the values of a continuous action lie, in its shape; float32, finite, each minimum below its maximum."""
+def action_size(spec: EnvironmentSpec, agent: str) -> int:
+    """Returns the number of values in a continuous action; raises UsageError, naming the agent, unless the actions are
+    vectors in [-1, 1].
 
-    minimum: np.ndarray
-    maximum: np.ndarray
-
-    @property
-    def size(self) -> int:
-        """The number of values that make an action."""
-        return self.minimum.size
-
-
-def action_bounds(spec: EnvironmentSpec, agent: str) -> Bounds:
-    """Returns the bounds of a continuous action; raises UsageError, naming the agent, if the actions are discrete,
-    several, or not bounded on both sides.
+    Environments with other bounds and shapes are brought to that by `envs.canonical_actions`.
     """
     actions = spec.actions
     needed = f"{agent} needs an environment with one continuous action that is bounded; this one's"
     if not isinstance(actions, dm_env.specs.Array) or not np.issubdtype(actions.dtype, np.floating):
         what = f"{type(actions).__name__} of shape {getattr(actions, 'shape', '?')}"
         raise UsageError(f"{needed} actions are {what} and type {getattr(actions, 'dtype', '?')}.")
-    low, high = (getattr(actions, end, np.float32(np.nan)) for end in ("minimum", "maximum"))
     with np.errstate(over="ignore"):
-        bounds = Bounds(*(np.broadcast_to(x, actions.shape).astype(np.float32) for x in (low, high)))
-    if not np.all(np.isfinite(bounds.minimum) & np.isfinite(bounds.maximum)):
+        low, high = (np.asarray(getattr(actions, end, np.nan)).astype(np.float32) for end in ("minimum", "maximum"))
+    if not np.all(np.isfinite(low) & np.isfinite(high)):
         raise UsageError(f"{needed} action has no finite bounds: {actions!r}.")
-    if not bounds.size or not np.all(bounds.minimum < bounds.maximum):
+    if not np.prod(actions.shape) or not np.all(low < high):
         raise UsageError(f"{needed} action has nothing between its bounds: {actions!r}.")
-    return bounds
+    if len(actions.shape) != 1 or not (np.all(low == -1) and np.all(high == 1)):
+        raise UsageError(
+            f"{agent} acts by vectors in [-1, 1], and this environment's action is {actions!r}: give it to "
+            "`envs.canonical_actions` first."
+        )
+    return int(actions.shape[0])
+
+
+def is_discrete(spec: EnvironmentSpec) -> bool:
+    """Returns whether an environment has one discrete action."""
+    return isinstance(spec.actions, dm_env.specs.DiscreteArray)

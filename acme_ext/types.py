@@ -70,8 +70,20 @@ class Sequence(NamedTuple):
     state: Tree = ()  # [B, ...] the policy's recurrent state before it was given timestep 0
 
 
+class PrioritizedExtras(NamedTuple):
+    """A policy's extras with what new items of a prioritized replay are first given priorities by."""
+
+    policy: Tree  # [B, ...] the policy's own
+    largest_error: Array  # [B] the largest |TD error| that the learner has seen so far
+
+
+def stored_extras(extras: Tree) -> Tree:
+    """Returns the part of a policy's extras that may be stored."""
+    return extras.policy if isinstance(extras, PrioritizedExtras) else extras
+
+
 class Sample(NamedTuple):
-    """What a learner's step is given: the data and how it was drawn."""
+    """What a learner's step is given."""
 
     data: Any  # Transition [B, ...] or Sequence [T, B, ...]
-    probability: Array  # [B] with which the replay drew each item
+    weight: Array  # [B] importance weights in (0, 1]; 1 where the replay is not prioritized

@@ -23,8 +23,8 @@ from benchmarks.settings import SETTINGS, Setting
 REMOVED: dict[str, dict[str, str]] = {
     "no-double": {"double": "false"},
     "no-dueling": {"dueling": "false"},
-    "no-priority": {"prioritized": "false"},
-    "no-multi-step": {"n_step": "1"},
+    "no-priority": {"replay.prioritized": "false"},
+    "no-multi-step": {"replay.n_step": "1"},
     "no-distribution": {"distribution": "none"},
     "no-noisy": {"noisy": "false"},
 }

@@ -49,9 +49,11 @@ class Model:
         if self.name.startswith("mlp"):
             return builders.DQN()
         if self.name == "cnn":
-            return builders.DQN.for_environment("atari:Pong")
-        impala = builders.IMPALA.for_environment("atari:Pong")
-        return dataclasses.replace(impala, config=dataclasses.replace(impala.config, image_torso="deep", lstm_size=256))
+            return builders.DQN().for_environment("atari:Pong")
+        impala = builders.IMPALA().for_environment("atari:Pong")
+        return dataclasses.replace(
+            impala, config=dataclasses.replace(impala.config, core_size=256), torso="residual", core="lstm"
+        )
 
     def make(self, num_envs: int, seed: int = 0) -> BatchedEnvironment:
         """Returns a batch of its environments."""
@@ -159,7 +161,7 @@ def parameters(model: Model) -> Any:
     """Returns what the model's policy is applied with, at its start."""
     import jax
 
-    core = model.builder().make_core(spec_of(model))
+    core = model.builder().make_agent(spec_of(model)).core
     return core.variables(jax.jit(core.init)(jax.random.key(0)))["policy"]
 
 
@@ -171,7 +173,7 @@ def raw_policy(model: Model, num_envs: int) -> Any:
     from acme_ext.acting.policy import Context
     from acme_ext.utils import compiling
 
-    policy, params = model.builder().make_policy(spec_of(model)), parameters(model)
+    policy, params = model.builder().make_agent(spec_of(model)).policy, parameters(model)
 
     def act(params, keys, tick, reward, observation, state):
         keys = jax.vmap(jax.random.fold_in, (0, None))(keys, tick)
@@ -217,7 +219,7 @@ def core(model: Model, num_envs: int, seconds: float, rounds: int = 5) -> tuple[
 
     params = parameters(model)
     source = type("Source", (), {"get_variables": lambda self, names: [params]})()
-    policy = model.builder().make_policy(spec_of(model))
+    policy = model.builder().make_agent(spec_of(model)).policy
     inference = LocalInference(policy, VariableClient(source), jax.random.key(0), num_envs)  # type: ignore[arg-type]
     raw, ticks, timestep = raw_policy(model, num_envs), itertools.count(), Still(model, num_envs).step(None)
 
@@ -317,7 +319,7 @@ def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None
         if port is None:
             params = parameters(model)
             source = type("Source", (), {"get_variables": lambda self, names, params=params: [params]})()
-            policy, key = model.builder().make_policy(spec_of(model)), jax.random.key(index)
+            policy, key = model.builder().make_agent(spec_of(model)).policy, jax.random.key(index)
             inference: Any = LocalInference(policy, VariableClient(source), key, len(mine))  # type: ignore[arg-type]
         else:
             call = RemoteCall(lambda: ("localhost", port), _end_with_parent, first=(index, caller, 0))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders import DQN
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import files
 from benchmarks import report
 from benchmarks.sections import program
@@ -17,7 +18,7 @@ from benchmarks.sections.program import Outcome, Trial, Unlimited
 RESULTS = pathlib.Path(__file__).parent / "results"
 WORLDS = ("processes", "ray")
 
-_MLP = DQNConfig(hidden_sizes=(64, 64), batch_size=128, min_replay_size=200)
+_MLP = DQNConfig(hidden_sizes=(64, 64), batch_size=128, replay=TransitionConfig(n_step=3, min_size=200))
 _ROWS = {  # what is shown: (a trial, a field of its outcome)
     "start-up to the first action, s": ("short", "first_action"),
     "start-up to the first learner step, s": ("short", "first_learner_step"),

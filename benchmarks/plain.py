@@ -35,8 +35,9 @@ class PlainLoop:
         self._config = config = builder.config
         self._environment = envs.make(environment, num_envs=num_envs)
         spec = envs.make_spec(self._environment)
-        policy, core = builder.make_policy(spec), builder.make_core(spec)
-        size = config.max_replay_size
+        agent = builder.make_agent(spec)
+        policy, core = agent.policy, agent.core
+        size = config.replay.max_size
         observations = np.zeros((size, *spec.observations.shape), spec.observations.dtype)
         self._ring = Transition(
             observations,
@@ -59,8 +60,7 @@ class PlainLoop:
 
         def update(state: Any, data: Transition) -> Any:
             def step(state: Any, batch: Transition) -> tuple[Any, None]:
-                probability = jnp.ones(config.batch_size, jnp.float32)
-                return core.step(state, Sample(batch, probability))[0], None
+                return core.step(state, Sample(batch, jnp.ones(config.batch_size, jnp.float32)))[0], None
 
             return jax.lax.scan(step, state, data)[0]
 
@@ -94,7 +94,7 @@ class PlainLoop:
 
     def _insert(self, acted: np.ndarray, observation: np.ndarray, action: np.ndarray, after: dm_env.TimeStep) -> None:
         count = int(np.count_nonzero(acted))
-        places = (self._inserted + np.arange(count)) % self._config.max_replay_size
+        places = (self._inserted + np.arange(count)) % self._config.replay.max_size
         ring = self._ring
         ring.observation[places] = observation[acted]
         ring.action[places] = action[acted]
@@ -106,9 +106,9 @@ class PlainLoop:
     def _learn(self) -> None:
         c = self._config
         calls_of = c.sgd_steps_per_call, c.batch_size
-        due = (self._inserted - c.min_replay_size) * c.samples_per_insert / c.batch_size - self.learner_steps
+        due = (self._inserted - c.replay.min_size) * c.replay.samples_per_insert / c.batch_size - self.learner_steps
         for _ in range(int(due) // c.sgd_steps_per_call):
-            chosen = self._rng.integers(min(self._inserted, c.max_replay_size), size=calls_of)
+            chosen = self._rng.integers(min(self._inserted, c.replay.max_size), size=calls_of)
             data = Transition(*(leaf[chosen] for leaf in self._ring[:5]))
             self._state = self._update(self._state, data)
             self.learner_steps += c.sgd_steps_per_call

@@ -29,7 +29,7 @@ _SHARED = "/var/tmp"  # that all hosts have in common, as they would a network's
 _PATIENCE_S = 180.0
 _PORT = 6379
 _CPUS = 4
-_FIELDS = {"hidden_sizes": "64,64", "batch_size": 64, "min_replay_size": 500}
+_FIELDS = {"hidden_sizes": "64,64", "batch_size": 64, "replay.min_size": 500}
 
 
 class Host:

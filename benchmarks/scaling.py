@@ -305,8 +305,8 @@ def _experiment(options: argparse.Namespace, seed: int, run_dir: pathlib.Path) -
     builders.check(options.agent)
     environment_options = {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
     envs.check(options.environment, **environment_options)
-    builder = builders.load(options.agent).for_environment(options.environment)
-    builder = dataclasses.replace(builder, config=settings.replace(builder.config, settings.split(options.set)))
+    builder = builders.load(options.agent)().for_environment(options.environment)
+    builder = settings.configure(builder, settings.split(options.set))
     sleep_s = options.sleep_ms / 1000
     return launch.Experiment(
         builder,

@@ -34,8 +34,8 @@ class Setting:
 
     def experiment(self, seed: int, steps: int, run_dir: pathlib.Path) -> launch.Experiment:
         """Returns the experiment of one seed, with a budget of `steps`."""
-        builder = builders.load(self.agent).for_environment(self.environment)
-        builder = dataclasses.replace(builder, config=settings.replace(builder.config, self.config))
+        builder = builders.load(self.agent)().for_environment(self.environment)
+        builder = settings.configure(builder, self.config)
         return launch.Experiment(
             builder,
             self.environment,
@@ -93,7 +93,7 @@ SETTINGS: dict[str, Setting] = {
         15_000,
         50,
         config={
-            "n_step": "1",
+            "replay.n_step": "1",
             "image_features": "128",
             "double": "false",
             "batch_size": "32",
@@ -102,8 +102,8 @@ SETTINGS: dict[str, Setting] = {
             "target_period": "250",
             "target_rate": "1.0",
             "sgd_steps_per_call": "2",
-            "samples_per_insert": "8.0",
-            "min_replay_size": "5000",
+            "replay.samples_per_insert": "8.0",
+            "replay.min_size": "5000",
             "epsilon_end": "0.1",
             "epsilon_decay_steps": "100000",
         },
@@ -116,7 +116,7 @@ SETTINGS: dict[str, Setting] = {
         1,
         eval_every=0,
         eval_episodes=1,
-        config={"min_replay_size": "1000", "max_replay_size": "5000"},
+        config={"replay.min_size": "1000", "replay.max_size": "5000"},
         parts=2,
     ),
     # What no agent without a memory can do: its mean return is 0, whatever it learns.
@@ -191,7 +191,15 @@ SETTINGS: dict[str, Setting] = {
         "impala", "bsuite:catch/0", 40_000, 2, "mean", 0.9, actors=4, inference="server", experience="server"
     ),
     "impala-memory": Setting(
-        "impala", "bsuite:memory_len/10", 100_000, 8, "mean", 0.9, 10_000, 100, config={"lstm_size": "32"}
+        "impala",
+        "bsuite:memory_len/10",
+        100_000,
+        8,
+        "mean",
+        0.9,
+        10_000,
+        100,
+        config={"core": "lstm", "core_size": "32"},
     ),
     "impala-memory-server": Setting(
         "impala",
@@ -202,12 +210,12 @@ SETTINGS: dict[str, Setting] = {
         0.9,
         10_000,
         100,
-        config={"lstm_size": "32"},
+        config={"core": "lstm", "core_size": "32"},
         actors=4,
         inference="server",
         experience="server",
     ),
     "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 200_000, 8, "median", 475.0, 10_000),
     # With the default of 0.01 two seeds in five are certain of the wrong actions before they have seen the right ones.
-    "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, "mean", 0.9, config={"entropy_cost": "0.05"}),
+    "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, "mean", 0.9, config={"entropy_coef": "0.05"}),
 }

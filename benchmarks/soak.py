@@ -24,7 +24,7 @@ RUN = pathlib.Path("runs") / "benchmarks" / "soak"
 _FOR_EVER = 10**12  # environment steps
 _WARM_UP = 0.25  # of the samples, which don't count
 _LEAST = 8  # samples that count
-_REPLAY = "max_replay_size=10000"  # full within the warm-up
+_REPLAY = "replay.max_size=10000"  # full within the warm-up
 _LAST_SAVE_S = 120
 
 

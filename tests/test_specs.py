@@ -4,7 +4,7 @@ import pytest
 from dm_env import specs
 
 from acme_ext.errors import UsageError
-from acme_ext.specs import action_bounds, num_actions, zeros
+from acme_ext.specs import action_size, is_discrete, num_actions, zeros
 
 
 def spec_of(actions):
@@ -43,13 +43,10 @@ def test_other_actions_are_refused_by_the_agents_name(actions, said):
         num_actions(spec_of(actions), "SomeAgent")
 
 
-def test_bounds_are_of_the_actions_shape_and_single_precision():
-    bounds = action_bounds(spec_of(specs.BoundedArray((2,), np.float64, -2, [3, 4])), "SAC")
-    np.testing.assert_array_equal(bounds.minimum, np.float32([-2, -2]))
-    np.testing.assert_array_equal(bounds.maximum, np.float32([3, 4]))
-    assert bounds.minimum.dtype == bounds.maximum.dtype == np.float32
-    assert bounds.size == 2
-    assert action_bounds(spec_of(specs.BoundedArray((), np.float32, -2, 3)), "SAC").size == 1
+def test_the_size_of_an_action():
+    assert action_size(spec_of(specs.BoundedArray((2,), np.float32, -1, 1)), "SAC") == 2
+    assert not is_discrete(spec_of(specs.BoundedArray((2,), np.float32, -1, 1)))
+    assert is_discrete(spec_of(specs.DiscreteArray(2)))
 
 
 @pytest.mark.parametrize(
@@ -67,4 +64,12 @@ def test_bounds_are_of_the_actions_shape_and_single_precision():
 )
 def test_actions_that_are_no_bounded_vector_are_refused_by_the_agents_name(actions, said):
     with pytest.raises(UsageError, match=f"SomeAgent needs an .* one continuous action that is bounded; .*{said}"):
-        action_bounds(spec_of(actions), "SomeAgent")
+        action_size(spec_of(actions), "SomeAgent")
+
+
+@pytest.mark.parametrize(
+    "actions", [specs.BoundedArray((2,), np.float32, -2, 3), specs.BoundedArray((), np.float32, -1, 1)]
+)
+def test_actions_in_other_units_are_refused_with_what_would_be_right(actions):
+    with pytest.raises(UsageError, match=r"SomeAgent acts by vectors in \[-1, 1\], .* `envs.canonical_actions`"):
+        action_size(spec_of(actions), "SomeAgent")

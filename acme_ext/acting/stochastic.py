@@ -1,7 +1,7 @@
 """Policies of agents that learn a distribution over actions, and need to know what it was when they acted."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +9,9 @@ import numpy as np
 
 from acme_ext.acting.exploration import normal_noise
 from acme_ext.acting.policy import Context, Policy
-from acme_ext.learning.on_policy import Published
-from acme_ext.ops.bounds import to_environment
+from acme_ext.learning.on_policy import VersionedParams
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.ops.policy import Categorical
-from acme_ext.specs import Bounds
 from acme_ext.types import Array, Tree
 
 Distribution = Categorical | Gaussian
@@ -22,48 +20,45 @@ Decide = Callable[[Any, Context, Tree, Tree], tuple[Distribution, Tree]]
 """`(params, context, observation [B, ...], state) -> (distribution [B, ...], state)`."""
 
 
+class Behaviour(NamedTuple):
+    """The extras of such a policy, stored with every action."""
+
+    log_prob: Array  # [B] float32, of the action, by the policy that took it
+    learner_steps: Array  # [B] int32, the version of that policy
+
+
+EXTRAS = Behaviour(np.zeros((), np.float32), np.zeros((), np.int32))
+"""Stands for the extras of one environment's step, where a replay is described."""
+
+
 def make_policy(
     decide: Decide,
     *,
     init_state: Callable[[int], Tree] | None = None,
     remember: Callable[[Tree, Array], Tree] = lambda state, action: state,
-    bounds: Bounds | None = None,
-    greedy: bool,
+    evaluation: bool,
 ) -> Policy:
-    """Returns the policy that samples from a distribution; its extras are those of `extras_spec`.
+    """Returns the policy that samples from a distribution; its extras are a `Behaviour`.
+
+    Continuous actions are given and stored as they were sampled; the environment clips them to its bounds.
 
     Args:
-        decide: the agent's, which is given `Published.params`.
+        decide: the agent's, which is given `VersionedParams.params`.
         init_state: see `Policy`; None for a policy without a recurrent state.
         remember: `(state, action [B, ...]) -> state`, for states that hold the action taken.
-        bounds: of the environment's action where it is continuous: the distribution is then a Gaussian of canonical
-            actions, and what lies beyond the bounds is clipped on its way to the environment, not in the extras.
-        greedy: takes the likeliest action instead, and gives no extras, for evaluation.
+        evaluation: takes the likeliest action instead, and gives no extras.
     """
 
-    def apply(published: Published, context: Context, observation: Tree, state: Tree):
-        distribution, state = decide(published.params, context, observation, state)
-        if greedy:
+    def apply(versioned: VersionedParams, context: Context, observation: Tree, state: Tree):
+        distribution, state = decide(versioned.params, context, observation, state)
+        if evaluation:
             action = distribution.mode()
-            return _leave(action, bounds), remember(state, action), ()
+            return action, remember(state, action), ()
         action = distribution.sample(_noise(distribution, context.key))
-        extras = {
-            "log_prob": distribution.log_prob(action),
-            "learner_steps": jnp.broadcast_to(published.learner_steps, action.shape[:1]),
-        }
-        if bounds is not None:
-            extras["action"] = action
-        return _leave(action, bounds), remember(state, action), extras
+        version = jnp.broadcast_to(versioned.learner_steps, action.shape[:1])
+        return action, remember(state, action), Behaviour(distribution.log_prob(action), version)
 
     return Policy(apply) if init_state is None else Policy(apply, init_state)
-
-
-def extras_spec(bounds: Bounds | None = None) -> dict[str, np.ndarray]:
-    """Returns arrays that stand for the extras of an environment's step: the log-probability of the action, the
-    version of the policy, and of continuous actions the canonical one that was sampled, before it was clipped.
-    """
-    extras = {"log_prob": np.zeros((), np.float32), "learner_steps": np.zeros((), np.int32)}
-    return extras if bounds is None else {**extras, "action": np.zeros(bounds.size, np.float32)}
 
 
 def _noise(distribution: Distribution, keys: Array) -> Array:
@@ -72,7 +67,3 @@ def _noise(distribution: Distribution, keys: Array) -> Array:
         size = distribution.logits.shape[-1]
         return jax.vmap(lambda key: jax.random.gumbel(key, (size,)))(keys)
     return normal_noise(keys, distribution.mean.shape[-1])
-
-
-def _leave(action: Array, bounds: Bounds | None) -> Array:
-    return action if bounds is None else to_environment(action, bounds)

@@ -1,9 +1,29 @@
 """The agents, composed. `acme_ext.builders.DQN` and its siblings are imported when first asked for."""
 
 import importlib
-from typing import Any
+import importlib.metadata
+from typing import TYPE_CHECKING, Any
 
 from acme_ext.errors import UsageError, nearest
+from acme_ext.utils import naming
+
+if TYPE_CHECKING:
+    from acme_ext.builders.a2c import A2C as A2C
+    from acme_ext.builders.apex import ApexDQN as ApexDQN
+    from acme_ext.builders.apex_dpg import ApexDPG as ApexDPG
+    from acme_ext.builders.base import Agent as Agent
+    from acme_ext.builders.base import Builder as Builder
+    from acme_ext.builders.base import Preset as Preset
+    from acme_ext.builders.d4pg import D4PG as D4PG
+    from acme_ext.builders.dmpo import DMPO as DMPO
+    from acme_ext.builders.dqn import DQN as DQN
+    from acme_ext.builders.impala import IMPALA as IMPALA
+    from acme_ext.builders.mpo import MPO as MPO
+    from acme_ext.builders.ppo import PPO as PPO
+    from acme_ext.builders.r2d2 import R2D2 as R2D2
+    from acme_ext.builders.rainbow import Rainbow as Rainbow
+    from acme_ext.builders.sac import SAC as SAC
+    from acme_ext.builders.td3 import TD3 as TD3
 
 AGENTS: dict[str, tuple[str, str]] = {
     "dqn": ("DQN", "double DQN; dueling, n-step and prioritized replay as choices; discrete actions"),
@@ -23,22 +43,58 @@ AGENTS: dict[str, tuple[str, str]] = {
 """Name on the command line -> (class in `acme_ext.builders.NAME`, one line)."""
 
 
+def installed() -> dict[str, str]:
+    """Returns the agents of installed packages, `module:class` by name: entry points of the group `acme_ext.agents`."""
+    return {point.name: point.value for point in importlib.metadata.entry_points(group="acme_ext.agents")}
+
+
 def check(name: str) -> None:
     """Raises UsageError if there is no agent of that name."""
-    if name not in AGENTS:
-        raise UsageError(f"there is no agent {name!r}: {nearest(name, AGENTS)}")
+    if ":" in name:
+        load(name)
+    elif name not in AGENTS and name not in (others := installed()):
+        raise UsageError(
+            f"there is no agent {name!r}: {nearest(name, [*AGENTS, *others])} An agent of your own is module:class."
+        )
 
 
 def load(name: str) -> Any:
-    """Returns the builder class of an agent by its name on the command line; raises UsageError if there is none."""
-    check(name)
-    return getattr(importlib.import_module(f"acme_ext.builders.{name}"), AGENTS[name][0])
+    """Returns the builder class of an agent, by its name on the command line or as `module:class`; raises UsageError if
+    there is none.
+    """
+    if name in AGENTS:
+        return getattr(importlib.import_module(f"acme_ext.builders.{name}"), AGENTS[name][0])
+    if ":" not in name:
+        check(name)
+    found = naming.load(name if ":" in name else installed()[name])
+    if not isinstance(found, type) or not issubclass(found, load_base()):
+        raise UsageError(f"{name!r} is {found!r}: an agent is a subclass of acme_ext.builders.Builder.")
+    return found
+
+
+def load_base() -> Any:
+    """Returns the class `Builder`, of which every agent is a subclass."""
+    return importlib.import_module("acme_ext.builders.base").Builder
+
+
+def name_of(builder: type) -> str:
+    """Returns the name by which `load` gives a builder class. A class that has none, as in a script or notebook, is
+    known by its own `name`, and then by its script alone.
+    """
+    for name, (cls, _) in AGENTS.items():
+        if (builder.__module__, builder.__qualname__) == (f"{__name__}.{name}", cls):
+            return name
+    name = naming.name_of(builder)
+    for own, value in installed().items():
+        if value == name:
+            return own
+    return name or f"{builder.name} of a script"
 
 
 def __getattr__(attribute: str) -> Any:
     for name, (cls, _) in AGENTS.items():
         if cls == attribute:
             return load(name)
-    if attribute == "Builder":
-        return importlib.import_module("acme_ext.builders.base").Builder
+    if attribute in ("Agent", "Builder", "Preset"):
+        return getattr(importlib.import_module("acme_ext.builders.base"), attribute)
     raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")

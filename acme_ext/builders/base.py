@@ -3,118 +3,198 @@
 import abc
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, TypeVar
 
 import jax
 import numpy as np
 
-from acme_ext.acting.actor import Actor
+from acme_ext import envs, specs
+from acme_ext.acting.actor import Actor, Writer
 from acme_ext.acting.inference import LocalInference
 from acme_ext.acting.policy import Policy
+from acme_ext.acting.stochastic import EXTRAS
 from acme_ext.acting.variables import VariableClient
+from acme_ext.errors import UsageError, nearest
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
 from acme_ext.learning.priorities import PriorityUpdater
+from acme_ext.learning.prioritized import prioritized_core, prioritized_policy
+from acme_ext.networks.recurrent import CORES
+from acme_ext.networks.torsos import TORSOS
+from acme_ext.replay.base import Replay
+from acme_ext.replay.config import SequenceConfig, TransitionConfig
+from acme_ext.replay.sequences import SequenceReplay
+from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.types import Array, EnvironmentSpec
 
-
-class Replay(Protocol):
-    """What a run asks of a replay; `replay.TransitionReplay` is one."""
-
-    table: str
-
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def prioritized(self) -> bool: ...
-    @property
-    def in_order(self) -> bool: ...
-    def tables(self) -> list: ...
-    def writer(
-        self, client: Any, num_envs: int, *, max_pending: int | None = ..., on_wait: Callable[[], None] = ...
-    ) -> Any: ...
-    def dataset(self, client: Any, num_batches: int = 1, *, on_wait: Callable[[], None] = ...) -> Any: ...
-    def split(self, shards: int) -> "Replay": ...
-    def decode(self, rows: Array) -> Any: ...
-    def samples_allowed(self, inserts: int) -> float: ...
+Self = TypeVar("Self", bound="Builder")
 
 
 @dataclasses.dataclass(frozen=True)
-class Builder(abc.ABC):
-    """An agent: its config, and how its replay, policy and learner core are made from it.
+class Agent:
+    """The parts of an agent for one environment, which agree with each other; `Builder.make_agent` makes it."""
 
-    A new agent writes the three abstract methods; the rest is the same for all. Builders are frozen, and picklable
-    where their fields are, so that the parts can be made in any process.
-    """
-
-    name: ClassVar[str]
-    presets: ClassVar[Mapping[str, Any]] = {}
-    """Configs for whole families of environments, where the default doesn't serve."""
-
-    config: Any
-
-    @classmethod
-    def for_environment(cls, environment: str) -> "Builder":
-        """Returns the builder with the preset of an environment's family, or with its defaults."""
-        family = environment.partition(":")[0]
-        return cls(cls.presets[family]) if family in cls.presets else cls()  # type: ignore[call-arg]
-
-    @abc.abstractmethod
-    def make_replay(self, spec: EnvironmentSpec) -> Replay:
-        """Returns the replay that actors write and the learner reads."""
-
-    @abc.abstractmethod
-    def make_policy(self, spec: EnvironmentSpec, *, evaluation: bool = False) -> Policy:
-        """Returns how to act, in training or in evaluation."""
-
-    @abc.abstractmethod
-    def make_core(self, spec: EnvironmentSpec) -> LearnerCore:
-        """Returns the algorithm's learning."""
-
-    @property
-    def sgd_steps_per_call(self) -> int:
-        """SGD steps that the learner fuses in one compiled call, where the agent allows it."""
-        return 1
-
-    @property
-    def variable_period(self) -> int:
-        """Steps that an actor takes before it renews its parameters."""
-        return 1
+    replay: Replay
+    core: LearnerCore
+    policy: Policy
+    evaluation_policy: Policy
+    sgd_steps_per_call: int = 1  # SGD steps that the learner makes in one compiled call
+    variable_period: int = 1  # steps that an actor takes before it renews its parameters
 
     def make_learner(
         self,
-        core: LearnerCore,
-        replay: Replay,
         dataset: Iterator[Any],
         clients: Sequence[Any],
         key: Array,
         *,
         devices: Sequence[jax.Device] | None = None,
     ) -> Learner:
-        """Returns the learner, which reads `dataset` (of `sgd_steps_per_call` batches) and sends priorities to the
-        Reverb `clients`, one for each shard of the replay.
+        """Returns the learner.
+
+        Args:
+            dataset: gives `sgd_steps_per_call` batches at a time.
+            clients: Reverb's, one for each shard of the replay, for the priorities.
+            key: starts the core.
+            devices: see `Learner`.
         """
+        replay, prioritized = self.replay, self.replay.prioritized
         return Learner(
-            core,
+            self.core,
             dataset,
             replay.decode,
             key,
             batch_size=replay.batch_size,
             steps_per_call=self.sgd_steps_per_call,
-            priorities=PriorityUpdater(clients, replay.table) if replay.prioritized else None,
+            priorities=PriorityUpdater(clients, replay.table, replay.priority_offset) if prioritized else None,
+            importance_exponent=replay.importance_exponent_at if prioritized else None,
             devices=devices,
         )
 
     def make_actor(
         self,
-        policy: Policy,
         variables: VariableClient,
         key: Array,
         *,
+        evaluation: bool = False,
         num_envs: int | None = None,
-        writer: Any = None,
+        writer: Writer | None = None,
         rank: np.ndarray | None = None,
     ) -> Actor:
         """Returns an actor that applies the policy itself; see `acting.Actor` and `acting.LocalInference`."""
+        policy = self.evaluation_policy if evaluation else self.policy
         inference = LocalInference(policy, variables, key, num_envs or 1, rank)
         return Actor(inference, num_envs=num_envs, writer=writer)
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """Settings for a kind of environment, where the defaults don't serve.
+
+    Attributes:
+        fields: of the builder.
+        environment: options of the environment, by its family, as options of one meaning have other names in each.
+    """
+
+    fields: Mapping[str, Any]
+    environment: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Builder(abc.ABC):
+    """An agent: its config, and how its networks, replay, policy and learner core are made.
+
+    A new agent writes `make_networks`, `make_policy` and `make_core`. Of the config, this class reads `replay`,
+    `batch_size`, `discount` and, where there are such fields, `max_abs_reward`, `sgd_steps_per_call` and
+    `variable_period`. Builders are frozen, and picklable where their fields are, so that the parts can be made in
+    any process.
+    """
+
+    name: ClassVar[str]
+    actions: ClassVar[Literal["discrete", "continuous", "any"]] = "any"
+    """Which actions the agent can take; `any` leaves it to the networks to say."""
+    presets: ClassVar[Mapping[str, Preset]] = {}
+    """By the kind of an environment, see `envs.kind`."""
+
+    config: Any
+
+    def __post_init__(self):
+        if not dataclasses.is_dataclass(self.config) or isinstance(self.config, type):
+            raise UsageError(
+                f"the config of {type(self).__name__} is {self.config!r}: it must be a dataclass's instance."
+            )
+        default = type(self).__dataclass_fields__["config"].default
+        if default is not dataclasses.MISSING and not isinstance(self.config, type(default)):
+            raise UsageError(
+                f"{type(self).__name__} takes a {type(default).__name__}, not a {type(self.config).__name__}."
+            )
+        for field, known in (("torso", TORSOS), ("core", CORES)):
+            name = getattr(self, field, None)
+            if isinstance(name, str) and name not in known:
+                raise UsageError(f"there is no {field} {name!r}: {nearest(name, known)}")
+        unset = frozenset(f.name for f in dataclasses.fields(self) if getattr(self, f.name) is f.default)
+        object.__setattr__(self, "_unset", unset)
+
+    def for_environment(self: Self, environment: str | Callable[..., Any]) -> Self:
+        """Returns the builder with the preset for an environment's kind, in all fields that the user has not set."""
+        unset: frozenset[str] = self._unset  # type: ignore[attr-defined]
+        preset = self.preset_for(environment).fields
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}
+        builder = dataclasses.replace(self, **{name: preset.get(name, defaults[name]) for name in unset})
+        object.__setattr__(builder, "_unset", unset)
+        return builder
+
+    @classmethod
+    def preset_for(cls, environment: str | Callable[..., Any]) -> Preset:
+        """Returns the preset for an environment, which is empty where there is none."""
+        return cls.presets.get(envs.kind(environment) or "", Preset({}))
+
+    @abc.abstractmethod
+    def make_networks(self, spec: EnvironmentSpec) -> Any:
+        """Returns the networks, which replay, policy and core are then given."""
+
+    def make_replay(self, spec: EnvironmentSpec, networks: Any) -> Replay:
+        """Returns the replay that actors write and the learner reads: by default that of `config.replay`."""
+        c = self.config
+        shared = {"batch_size": c.batch_size, "discount": c.discount}
+        if isinstance(c.replay, TransitionConfig):
+            clip = getattr(c, "max_abs_reward", None)
+            return TransitionReplay.of(spec, c.replay, max_abs_reward=clip, priority=self.first_error, **shared)
+        state = networks.memory_spec()
+        if isinstance(c.replay, SequenceConfig):
+            return SequenceReplay.of(spec, c.replay, state=state, priority=self.first_error, **shared)
+        return SequenceReplay.queue(spec, c.replay, state=state, extras=EXTRAS, **shared)
+
+    @property
+    def first_error(self) -> Callable[..., np.ndarray] | None:
+        """What gives the errors by which new items of a prioritized replay get their first priorities; see `Replay`."""
+        return None
+
+    @abc.abstractmethod
+    def make_policy(self, spec: EnvironmentSpec, networks: Any, *, evaluation: bool = False) -> Policy:
+        """Returns how to act, in training or in evaluation."""
+
+    @abc.abstractmethod
+    def make_core(self, spec: EnvironmentSpec, networks: Any) -> LearnerCore:
+        """Returns the algorithm's learning."""
+
+    def make_agent(self, spec: EnvironmentSpec) -> Agent:
+        """Returns all parts for an environment; computes nothing, and starts no device.
+
+        Raises:
+            UsageError: the agent can't act in the environment, or its replay could never work.
+        """
+        if self.actions == "discrete":
+            specs.num_actions(spec, type(self).__name__)
+        elif self.actions == "continuous":
+            specs.action_size(spec, type(self).__name__)
+        networks = self.make_networks(spec)
+        replay = self.make_replay(spec, networks)
+        policy, evaluation_policy = (self.make_policy(spec, networks, evaluation=e) for e in (False, True))
+        core = self.make_core(spec, networks)
+        if replay.needs_largest_error:
+            core = prioritized_core(core)
+            policy, evaluation_policy = prioritized_policy(policy), prioritized_policy(evaluation_policy)
+        fused = getattr(self.config, "sgd_steps_per_call", 1)
+        if fused < 1:
+            raise UsageError(f"sgd_steps_per_call is {fused}: it must be at least 1.")
+        return Agent(replay, core, policy, evaluation_policy, fused, getattr(self.config, "variable_period", 1))

@@ -1,21 +1,19 @@
 """DMPO, composed."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 from acme_ext.agents.mpo.config import SUITE, DMPOConfig, MPOConfig
-from acme_ext.agents.mpo.networks import Networks, make_distributional_networks
+from acme_ext.builders.base import Preset
 from acme_ext.builders.mpo import MPO
 
 
 @dataclasses.dataclass(frozen=True)
 class DMPO(MPO):
-    """DMPO for a continuous, bounded action: MPO's parts with a categorical critic."""
+    """DMPO for a continuous, bounded action: MPO with a categorical critic. The fields are MPO's."""
 
     name: ClassVar[str] = "dmpo"
-    title: ClassVar[str] = "DMPO"
-    presets: ClassVar[dict[str, MPOConfig]] = {"dmc": SUITE}
+    presets: ClassVar[Mapping[str, Preset]] = {"dmc": Preset({"config": SUITE})}
 
     config: MPOConfig = DMPOConfig()
-    networks: Callable[[int, Any], Networks] = make_distributional_networks

@@ -1,21 +1,17 @@
 """IMPALA, composed."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
-
-import jax
-import numpy as np
 
 from acme_ext import specs
 from acme_ext.acting.policy import Policy
-from acme_ext.acting.stochastic import extras_spec
 from acme_ext.agents.impala import acting, learning, networks
 from acme_ext.agents.impala.config import ATARI, IMPALAConfig
-from acme_ext.builders.base import Builder
-from acme_ext.builders.unrolls import unroll_queue
+from acme_ext.builders.base import Builder, Preset
 from acme_ext.learning.core import LearnerCore
-from acme_ext.replay.sequences import SequenceReplay
+from acme_ext.networks.recurrent import MakeCore, RecurrentNetwork
+from acme_ext.networks.torsos import Torso
 from acme_ext.types import EnvironmentSpec
 
 
@@ -24,27 +20,27 @@ class IMPALA(Builder):
     """IMPALA for discrete actions.
 
     Attributes:
-        config: the agent's numbers.
-        network: `(num_actions, config) -> agents.impala.networks.Network`.
+        config: hyperparameters.
+        torso: makes features of observations, see `networks.torsos.features`.
+        core: what remembers, see `networks.recurrent.make_core`; None for nothing.
+        network: `(spec, config, torso, core) -> RecurrentNetwork` with the output of `agents.impala.networks`.
     """
 
     name: ClassVar[str] = "impala"
-    presets: ClassVar[dict[str, IMPALAConfig]] = {"atari": ATARI}
+    actions = "discrete"
+    # The paper's deep network (Espeholt et al. 2018, section 5.3.2), without an LSTM.
+    presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI, "torso": "residual"})}
 
     config: IMPALAConfig = IMPALAConfig()
-    network: Callable[[int, IMPALAConfig], networks.Network] = networks.make_network
+    torso: str | Torso | None = None
+    core: str | MakeCore | None = None
+    network: Callable[..., RecurrentNetwork] = networks.make_network
 
-    def make_replay(self, spec: EnvironmentSpec) -> SequenceReplay:
-        # Nothing is computed: where a program is described, JAX must not start.
-        memory = jax.eval_shape(lambda: acting.init_memory(self._network(spec), self.config, 1))
-        state = jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), memory)
-        return unroll_queue(spec, self.config, extras_spec(), state)
+    def make_networks(self, spec: EnvironmentSpec) -> RecurrentNetwork:
+        return self.network(spec, self.config, self.torso, self.core)
 
-    def make_policy(self, spec: EnvironmentSpec, *, evaluation: bool = False) -> Policy:
-        return acting.make_policy(self._network(spec), self.config, greedy=evaluation)
+    def make_policy(self, spec: EnvironmentSpec, networks: RecurrentNetwork, *, evaluation: bool = False) -> Policy:
+        return acting.make_policy(networks, self.config, evaluation=evaluation)
 
-    def make_core(self, spec: EnvironmentSpec) -> LearnerCore:
-        return learning.make_core(self._network(spec), self.config, specs.zeros(spec.observations, 1))
-
-    def _network(self, spec: EnvironmentSpec) -> networks.Network:
-        return self.network(specs.num_actions(spec, "IMPALA"), self.config)
+    def make_core(self, spec: EnvironmentSpec, networks: RecurrentNetwork) -> LearnerCore:
+        return learning.make_core(networks, self.config, specs.zeros(spec.observations, 1))

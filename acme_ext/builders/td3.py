@@ -11,8 +11,7 @@ from acme_ext.agents.td3.config import TD3Config
 from acme_ext.agents.td3.networks import Networks, make_networks
 from acme_ext.builders.base import Builder
 from acme_ext.learning.core import LearnerCore
-from acme_ext.replay.limits import RateLimit
-from acme_ext.replay.transitions import TransitionReplay
+from acme_ext.networks.torsos import Torso
 from acme_ext.types import EnvironmentSpec
 
 
@@ -21,39 +20,23 @@ class TD3(Builder):
     """Twin delayed deep deterministic policy gradients, for a continuous, bounded action.
 
     Attributes:
-        config: the agent's numbers.
-        networks: `(values of an action, config) -> Networks`.
+        config: hyperparameters.
+        torso: makes features of observations, see `networks.torsos.features`.
+        networks: `(spec, config, torso) -> Networks`.
     """
 
     name: ClassVar[str] = "td3"
+    actions = "continuous"
 
     config: TD3Config = TD3Config()
-    networks: Callable[[int, TD3Config], Networks] = make_networks
+    torso: str | Torso | None = None
+    networks: Callable[..., Networks] = make_networks
 
-    @property
-    def sgd_steps_per_call(self) -> int:
-        return self.config.sgd_steps_per_call
+    def make_networks(self, spec: EnvironmentSpec) -> Networks:
+        return self.networks(spec, self.config, self.torso)
 
-    def make_replay(self, spec: EnvironmentSpec) -> TransitionReplay:
-        c = self.config
-        return TransitionReplay(
-            spec,
-            batch_size=c.batch_size,
-            n_step=c.n_step,
-            discount=c.discount,
-            max_size=c.max_replay_size,
-            limit=RateLimit(c.samples_per_insert, c.min_replay_size),
-            burst=c.write_burst,
-        )
+    def make_policy(self, spec: EnvironmentSpec, networks: Networks, *, evaluation: bool = False) -> Policy:
+        return acting.make_policy(networks, self.config, evaluation=evaluation)
 
-    def make_policy(self, spec: EnvironmentSpec, *, evaluation: bool = False) -> Policy:
-        bounds = specs.action_bounds(spec, "TD3")
-        networks = self.networks(bounds.size, self.config)
-        if evaluation:
-            return acting.make_evaluation_policy(networks, bounds)
-        return acting.make_policy(networks, self.config, bounds)
-
-    def make_core(self, spec: EnvironmentSpec) -> LearnerCore:
-        bounds = specs.action_bounds(spec, "TD3")
-        networks = self.networks(bounds.size, self.config)
-        return learning.make_core(networks, self.config, bounds, specs.zeros(spec.observations, 1))
+    def make_core(self, spec: EnvironmentSpec, networks: Networks) -> LearnerCore:
+        return learning.make_core(networks, self.config, specs.zeros(spec.observations, 1))

@@ -1,5 +1,7 @@
 """Environments by name, as dm_env: `make` gives a batch of them, `make_single` one. Backends are imported when used."""
 
+from acme_ext.envs.canonical import canonical_actions
+from acme_ext.envs.kinds import kind
 from acme_ext.envs.registry import (
     Factory,
     Family,
@@ -15,9 +17,11 @@ from acme_ext.envs.registry import (
 __all__ = [
     "Factory",
     "Family",
+    "canonical_actions",
     "check",
     "check_factory",
     "families",
+    "kind",
     "make",
     "make_single",
     "make_spec",

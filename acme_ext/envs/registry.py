@@ -1,13 +1,16 @@
 """Environments by name: `family:rest`. A family's backend is imported when one of its environments is asked for."""
 
+import functools
 import importlib
+import importlib.metadata
 import importlib.util
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from acme_ext.errors import UsageError, nearest
-from acme_ext.utils import install
+from acme_ext.utils import install, naming
 
 if TYPE_CHECKING:
     import acme.specs
@@ -28,7 +31,7 @@ class Family:
     pattern: str
     example: str
     summary: str
-    backend: str  # the class, in acme_ext.envs.NAME
+    backend: str  # the class, in acme_ext.envs.NAME, or as module:class
     needs: tuple[str, ...]  # top-level modules
     extra: str | None  # of acme_ext that installs them; None where the package itself does
 
@@ -92,17 +95,29 @@ _FAMILIES = (
 
 
 def families() -> tuple[Family, ...]:
-    """The families of environments; their backends are not imported."""
-    return _FAMILIES
+    """The families of environments, those of installed packages too; their backends are not imported."""
+    return (*_FAMILIES, *_installed())
 
 
-def check(environment: str, **options: Any) -> None:
+def _installed() -> list[Family]:
+    """The families that packages register as entry points of the group `acme_ext.environments`."""
+    return [
+        Family(point.name, f"{point.name}:NAME", f"{point.name}:NAME", f"of {point.module}", point.value, (), None)
+        for point in importlib.metadata.entry_points(group="acme_ext.environments")
+    ]
+
+
+def check(environment: str | Factory, **options: Any) -> None:
     """Raises UsageError unless `environment` is a name that can be made with these options; makes nothing.
 
     The message says what is wrong: no such family, a family whose backend is not installed, no such environment, an
     option it doesn't take, or a value of another type; with the nearest valid names.
     """
-    _resolve(environment, options)
+    environment = _named_factory(environment) or environment
+    if isinstance(environment, str):
+        _resolve(environment, options)
+    else:
+        _factory(environment, options)
 
 
 def make(
@@ -111,11 +126,12 @@ def make(
     """Makes a batch of environments.
 
     Args:
-      environment: a name, `family:rest`, or a function `factory(seed, evaluation)` that makes a dm_env.
+      environment: a name, `family:rest`, or a function `factory(seed, evaluation, **options)` that makes a dm_env, or
+        the name of one, `py:module:name`.
       num_envs: environments in the batch.
       seed: fixes all of them, each with a random stream of its own.
       evaluation: whether they are for evaluation: their seeds are none of training's, and episodes are whole games.
-      **options: the family's, for a name only.
+      **options: the family's, or the factory's.
     """
     from acme_ext.envs.backend import environment_seed
     from acme_ext.envs.vector import VectorEnvironment
@@ -124,6 +140,7 @@ def make(
         raise UsageError(f"a batch needs at least 1 environment, not {num_envs}.")
     _check_seed(seed)
     batch = None
+    given, environment = environment, _named_factory(environment) or environment
     if isinstance(environment, str):
         backend, name = _resolve(environment, options)
         batch = backend.load_batch(name, num_envs, environment_seed(seed, evaluation), evaluation, **options)
@@ -132,15 +149,20 @@ def make(
         load = _factory(environment, options)
     if batch is None:
         batch = VectorEnvironment([load(environment_seed(seed, evaluation, i), evaluation) for i in range(num_envs)])
-    batch.name = name_of(environment)
+    batch.name = name_of(given)
     return batch
 
 
 def name_of(environment: str | Factory) -> str:
-    """Returns an environment's name, or its factory's."""
+    """Returns an environment's name, or its function's: `py:module:name`, or what the user has named it."""
     if isinstance(environment, str):
         return environment
-    return getattr(environment, "__qualname__", type(environment).__name__)
+    if isinstance(environment, naming.Named):
+        return environment.name
+    if isinstance(environment, functools.partial):
+        return name_of(environment.func)
+    name = naming.name_of(environment)
+    return f"py:{name}" if name else getattr(environment, "__qualname__", type(environment).__name__)
 
 
 def make_single(
@@ -151,6 +173,7 @@ def make_single(
     from acme_ext.envs.single import single_precision
 
     _check_seed(seed)
+    environment = _named_factory(environment) or environment
     if isinstance(environment, str):
         load = _loader(*_resolve(environment, options), options)
     else:
@@ -199,26 +222,46 @@ def check_factory(environment: Any) -> None:
         )
 
 
+def _named_factory(environment: str | Factory) -> Factory | None:
+    """Returns the function that `py:module:name` names; None for any other environment."""
+    prefix, _, name = environment.partition(":") if isinstance(environment, str) else ("", "", "")
+    if prefix != "py":
+        return None
+    factory: Any = naming.load(name)
+    if not callable(factory):
+        raise UsageError(f"{environment!r} is {factory!r}: it must be a function of a seed and of whether to evaluate.")
+    return cast(Factory, factory)
+
+
 def _factory(factory: Factory, options: Mapping[str, Any]) -> Factory:
     check_factory(factory)
-    if options:
-        raise UsageError(f"an environment given as a function takes no options, so {', '.join(options)} can't be set.")
-    return factory
+    try:
+        inspect.signature(factory).bind(0, False, **options)
+    except TypeError as error:
+        raise UsageError(
+            f"an environment's function is called as factory({', '.join(['seed', 'evaluation', *options])}), and this "
+            f"one can't be: {error}."
+        ) from None
+    return functools.partial(factory, **options) if options else factory
 
 
 def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, str]":
     """The backend and the canonical name of a checked environment."""
     prefix, colon, rest = environment.partition(":")
-    by_name = {family.name: family for family in _FAMILIES}
+    by_name = {family.name: family for family in families()}
     if not colon or prefix not in by_name:
         what = f"no family of environments {prefix!r}" if colon else f"{environment!r} names no family of environments"
-        raise UsageError(f"{what}; a name is like {_FAMILIES[0].example!r}: {nearest(prefix, by_name)}")
+        raise UsageError(
+            f"{what}; a name is like {_FAMILIES[0].example!r}, or py:module:function for your own: "
+            f"{nearest(prefix, by_name)}"
+        )
     family = by_name[prefix]
     missing = [module for module in family.needs if importlib.util.find_spec(module) is None]
     if missing:
         command = install.command(family.extra)
         raise UsageError(f"{environment!r} needs {', '.join(missing)}, not installed here: {command}")
-    backend: Backend = getattr(importlib.import_module(f"acme_ext.envs.{family.name}"), family.backend)()
+    where = family.backend if ":" in family.backend else f"acme_ext.envs.{family.name}:{family.backend}"
+    backend: Backend = naming.load(where)()
     name = backend.canonical(rest)
     names = backend.names()
     if name not in names:

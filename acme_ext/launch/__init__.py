@@ -1,7 +1,19 @@
 """Running an experiment: in one process (`run`), as a program (`run_program`), or from the command line."""
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from acme_ext.utils.naming import named as named
+
+if TYPE_CHECKING:
+    from acme_ext.launch.distributed import run_program as run_program
+    from acme_ext.launch.evaluation import evaluate_run as evaluate_run
+    from acme_ext.launch.experiment import Checkpoints as Checkpoints
+    from acme_ext.launch.experiment import Evaluation as Evaluation
+    from acme_ext.launch.experiment import Experiment as Experiment
+    from acme_ext.launch.local import Result as Result
+    from acme_ext.launch.local import run as run
+    from acme_ext.launch.program import Topology as Topology
 
 from acme_ext.launch import interrupt
 
@@ -22,4 +34,7 @@ def __getattr__(name: str) -> Any:
         # JAX and Reverb, half of which would turn a Ctrl-C into an error of their own or lose it.
         with interrupt.heard_by(None):
             return getattr(importlib.import_module(f"acme_ext.launch.{_WHERE[name]}"), name)
+    if name == "program":  # whose `make` gives the Launchpad program
+        with interrupt.heard_by(None):
+            return importlib.import_module("acme_ext.launch.program")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -45,8 +45,12 @@ def _parser() -> argparse.ArgumentParser:
         help="train an agent, or go on with a run that was stopped",
         description="Train an agent. The same command on the same run directory goes on where it was.",
     )
-    train.add_argument("agent", metavar="AGENT", help="see `acme-ext list`")
-    train.add_argument("environment", metavar="ENVIRONMENT", help="FAMILY:NAME, such as gym:CartPole-v1")
+    train.add_argument("agent", metavar="AGENT", help="see `acme-ext list`; your own as MODULE:CLASS")
+    train.add_argument(
+        "environment",
+        metavar="ENVIRONMENT",
+        help="FAMILY:NAME, as gym:CartPole-v1, or py:MODULE:FUNCTION",
+    )
     train.add_argument("--steps", type=_count, default=50_000, metavar="N", help="environment steps (%(default)s)")
     train.add_argument("--seed", type=int, default=0, metavar="N", help="of all that can be seeded (%(default)s)")
     train.add_argument("--num-envs", type=_count, default=1, metavar="N", help="stepped together (%(default)s)")
@@ -54,7 +58,11 @@ def _parser() -> argparse.ArgumentParser:
         "--devices", type=_count, default=1, metavar="N", help="that the learner's batch is split over (%(default)s)"
     )
     train.add_argument(
-        "--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent's config"
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="a setting of the agent, as learning_rate=1e-3, replay.n_step=5 or torso=MODULE:NAME",
     )
     train.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
     train.add_argument(
@@ -158,8 +166,6 @@ def experiment_from(options: argparse.Namespace) -> Any:
     """Returns the `Experiment` that the options of `train` describe; raises UsageError before anything heavy is
     imported.
     """
-    import dataclasses
-
     from acme_ext import builders, envs
     from acme_ext.launch import settings
 
@@ -168,8 +174,8 @@ def experiment_from(options: argparse.Namespace) -> Any:
     builders.check(options.agent)
     envs.check(options.environment, **environment_options)
 
-    builder = builders.load(options.agent).for_environment(options.environment)
-    builder = dataclasses.replace(builder, config=settings.replace(builder.config, fields))
+    builder = builders.load(options.agent)().for_environment(options.environment)
+    builder = settings.configure(builder, fields)
 
     from acme_ext.launch.experiment import Checkpoints, Evaluation, Experiment
 
@@ -271,6 +277,8 @@ def _list(options: argparse.Namespace) -> int:
     print("Agents")
     for name, (_, summary) in builders.AGENTS.items():
         print(f"  {name:<10} {summary}")
+    for name, value in builders.installed().items():
+        print(f"  {name:<10} {value}")
     print("\nEnvironments")
     for family in envs.families():
         print(f"  {family.pattern:<24} {family.summary}  (e.g. {family.example})")

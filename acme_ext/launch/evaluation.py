@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import acme.core
 import numpy as np
 
-from acme_ext import builders, envs
+from acme_ext import envs
 from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Builder
@@ -16,6 +16,7 @@ from acme_ext.launch import settings
 from acme_ext.launch.experiment import EnvironmentFactory, Evaluation, Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.types import EnvironmentSpec
+from acme_ext.utils import naming
 from acme_ext.utils.rundir import RunDirectory
 
 
@@ -51,7 +52,7 @@ class Evaluator:
     def __init__(self, experiment: Experiment, spec: EnvironmentSpec, source: acme.core.VariableSource):
         self._experiment = experiment
         self._variables = VariableClient(source)
-        self._policy = experiment.builder.make_policy(spec, evaluation=True)
+        self._agent = experiment.builder.make_agent(spec)
         self.steps = 0
         """Steps taken in all evaluations so far, which shows that one is alive."""
         self._actors: dict[int, Any] = {}  # by number of environments, so that each is compiled once
@@ -68,7 +69,7 @@ class Evaluator:
         actor = self._actors.get(num_envs)
         if actor is None:
             key = self._experiment.key("evaluator")
-            actor = self._experiment.builder.make_actor(self._policy, self._variables, key, num_envs=num_envs)
+            actor = self._agent.make_actor(self._variables, key, evaluation=True, num_envs=num_envs)
             self._actors[num_envs] = actor
         actor.restore({"ticks": 0, "steps": 0})
         actor.update(wait=True)
@@ -102,15 +103,15 @@ def evaluate_run(
     episodes: int | None = None,
     *,
     builder: Builder | None = None,
-    environment: EnvironmentFactory | None = None,
+    environment: str | EnvironmentFactory | None = None,
 ) -> Score:
     """Evaluates the agent of a run's latest good checkpoint, on the seeds of the run's own evaluations; writes nothing.
 
     Args:
         path: the run directory.
         episodes: None takes as many as the run's last evaluation.
-        builder: the run's agent, where it is not one of `acme-ext list`.
-        environment: the run's environment, where it has no name.
+        builder: the run's agent, where its config can't name it.
+        environment: the run's environment, likewise.
 
     Raises:
         UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own
@@ -119,19 +120,22 @@ def evaluate_run(
     rundir = RunDirectory.open(path)
     described = rundir.read_config()
     evaluation = settings.from_json(Evaluation, described["run"]["evaluation"])
-    known = described["agent"] in builders.AGENTS and ":" in described["environment"]
-    if not known and (builder is None or environment is None):
+    where: Any = environment
+    try:
+        if where is None:
+            where = described["environment"]
+            where = where if isinstance(where, str) else naming.restore(where)
+            envs.check(where, **described["environment_options"])
+        if builder is None:
+            builder = cast(Builder, settings.builder_of(described))
+    except UsageError as error:
         raise UsageError(
-            f"{path} was made by a script, with agent {described['agent']!r} on {described['environment']!r}: "
-            "evaluate it there, by launch.evaluate_run with its builder and its environment."
-        )
-    if builder is None:
-        builder_class = builders.load(described["agent"])
-        builder = builder_class(settings.from_json(type(builder_class().config), described["config"]))
-    assert builder is not None
+            f"the agent or environment of {path} can't be had by its name: {error} From Python, launch.evaluate_run "
+            "takes both."
+        ) from error
     experiment = Experiment(
         builder,
-        environment or described["environment"],
+        where,
         seed=described["seed"],
         environment_options=described["environment_options"],
         evaluation=evaluation,
@@ -139,7 +143,7 @@ def evaluate_run(
     instance = experiment.make_environment(1, evaluation=True)
     spec = envs.make_spec(instance)
     instance.close()
-    core = builder.make_core(spec)
+    core = builder.make_agent(spec).core
     restored = CheckpointStore(rundir.checkpoints).restore({"learner": core.abstract_state()}, extra=False)
     if restored is None:
         raise UsageError(f"{path} has no checkpoint yet.")

@@ -14,12 +14,12 @@ import dm_env
 import jax
 import numpy as np
 
-from acme_ext import __version__, envs
+from acme_ext import __version__, builders, envs
 from acme_ext.builders.base import Builder
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.errors import UsageError
 from acme_ext.types import Array, EnvironmentSpec
-from acme_ext.utils import checks
+from acme_ext.utils import checks, naming
 from acme_ext.utils.rundir import ABSENT, flatten
 
 _LONGEST = 80  # characters of a run directory's name that say what was chosen
@@ -65,13 +65,13 @@ class Experiment:
     """An agent, an environment and a budget.
 
     Attributes:
-        builder: the agent.
+        builder: the agent. Fields that the user has not set are those of its preset for the environment.
         environment: a name, `family:rest` (see `envs.make`), or a picklable factory.
         steps: the run's budget, environment steps of all its actors. A finished run given more goes on.
         seed: of everything that can be seeded.
         num_envs: environments that an actor steps together.
         num_devices: devices that the learner's batch is split over.
-        environment_options: the family's own, see its module in `acme_ext.envs`.
+        environment_options: the family's own, see its module in `acme_ext.envs`; the preset's where they are not set.
         evaluation, checkpoints: see there.
         run_dir: where everything is left; by default `runs/AGENT-ENVIRONMENT-sSEED` under the current folder, with what
             of the config and of the environment's options is not their default, as in
@@ -104,10 +104,18 @@ class Experiment:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be at least 1.")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed is {self.seed}: it must lie in [0, 2**31).")
+        object.__setattr__(self, "builder", self.builder.for_environment(self.environment))
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The environment's options: those of the agent's preset, where the user has not set them."""
+        family = self.environment.partition(":")[0] if isinstance(self.environment, str) else ""
+        preset = self.builder.preset_for(self.environment).environment
+        return {**preset.get(family, {}), **self.environment_options}
 
     @property
     def environment_name(self) -> str:
-        """The environment's name, or its factory's."""
+        """The environment's name, or its function's."""
         return envs.name_of(self.environment)
 
     @property
@@ -119,16 +127,18 @@ class Experiment:
         return pathlib.Path("runs") / re.sub(r"[^\w.=+-]+", "-", "-".join(parts))
 
     def _choices(self) -> list[str]:
-        """Returns `name=value` for each field of the config that is not the agent's default for the environment, and
-        for each option of the environment; of many, the first and a digest of all.
+        """Returns `name=value` for each field of the agent that is not its default for the environment, and for each
+        option of the environment; of many, the first and a digest of all.
         """
+        chosen = flatten(dict(self.environment_options))
         try:
-            default = type(self.builder).for_environment(self.environment_name).config
-        except TypeError:  # of one's own, and there is none
-            default = self.builder.config
-        usual, fields = flatten({"config": _plain(default)}), flatten({"config": _plain(self.builder.config)})
-        chosen = {name: value for name, value in fields.items() if usual.get(name, ABSENT) != value}
-        chosen |= flatten(_plain(self.environment_options))
+            make: Any = type(self.builder)
+            usual = _describe_builder(make().for_environment(self.environment))
+        except TypeError:  # of one's own, whose fields have no defaults
+            pass
+        else:
+            fields = _describe_builder(self.builder)
+            chosen |= {name: value for name, value in fields.items() if usual.get(name, ABSENT) != value}
         texts = [f"{name.removeprefix('config.')}={_short(value)}" for name, value in chosen.items()]
         if len("-".join(texts)) <= _LONGEST:
             return texts
@@ -138,30 +148,40 @@ class Experiment:
 
     def describe(self) -> dict[str, Any]:
         """Returns the description as plain JSON; a resumed run must match it in everything but `run`."""
+        builder = naming.describe(self.builder, "the agent")
         return {
-            "agent": self.builder.name,
-            "environment": self.environment_name,
-            "environment_options": dict(self.environment_options),
+            "agent": builders.name_of(type(self.builder)),
+            "environment": self._describe_environment(),
+            "environment_options": dict(self.options),
             "seed": self.seed,
             "num_envs": self.num_envs,
-            "config": _plain(self.builder.config),
+            "builder": {name: value for name, value in builder.items() if name != "config"},
+            "config": builder["config"],
             "run": {
                 "version": __version__,
                 "steps": self.steps,
-                "evaluation": _plain(self.evaluation),
-                "checkpoints": _plain(self.checkpoints),
+                "evaluation": dataclasses.asdict(self.evaluation),
+                "checkpoints": dataclasses.asdict(self.checkpoints),
             },
         }
 
+    def _describe_environment(self) -> Any:
+        """Returns the environment in JSON's types: its name, or `py:module:name` of its function."""
+        if isinstance(self.environment, str):
+            return self.environment
+        described = naming.describe(self.environment, "the environment")
+        return f"py:{described}" if isinstance(described, str) else described
+
     def make_environment(self, num_envs: int, *, evaluation: bool = False, part: int = 0) -> BatchedEnvironment:
         """Returns a batch of the experiment's environments; each `part` of the run has seeds of its own."""
-        return envs.make(
+        environment = envs.make(
             self.environment,
             num_envs=num_envs,
             seed=np.random.SeedSequence((self.seed, part)).generate_state(1)[0].item() if part else self.seed,
             evaluation=evaluation,
-            **self.environment_options,
+            **self.options,
         )
+        return envs.canonical_actions(environment)
 
     def make_spec(self) -> EnvironmentSpec:
         """Returns the specs of the experiment's environment, which is made to ask it, and closed."""
@@ -192,11 +212,19 @@ class Experiment:
 
 
 def check(experiment: Experiment, spec: EnvironmentSpec) -> None:
-    """Raises UsageError if the agent can't act in the environment or its replay could never work; makes nothing."""
-    experiment.builder.make_replay(spec)
-    experiment.builder.make_policy(spec)
-    if (fused := experiment.builder.sgd_steps_per_call) < 1:
-        raise UsageError(f"sgd_steps_per_call is {fused}: it must be at least 1.")
+    """Raises UsageError if the agent can't act in the environment or its replay could never work; computes nothing."""
+    agent = experiment.builder.make_agent(spec)
+    if agent.replay.prioritized and not agent.core.gives_errors(agent.replay.example(2), 2):
+        raise UsageError(
+            f"{type(experiment.builder).__name__} gives no TD errors for priorities, so that its replay can't be "
+            "prioritized: leave replay.prioritized false."
+        )
+
+
+def _describe_builder(builder: Builder) -> dict[str, Any]:
+    """Returns the fields of a builder and of its config in one flat mapping, by dotted name."""
+    described = naming.describe(builder, "the agent")
+    return flatten({**described.pop("config"), **described})
 
 
 def _short(value: Any) -> str:
@@ -208,7 +236,7 @@ def _short(value: Any) -> str:
 
 NOTHING_LEARNED = (
     "warning: nothing was learned, because the replay never held enough for the learner's first batch: give the run "
-    "more steps, or the agent a smaller min_replay_size or batch_size."
+    "more steps, or the agent a smaller replay.min_size or batch_size."
 )
 """What is said at the end of a run whose learner has made no step."""
 
@@ -217,26 +245,14 @@ def foresee(experiment: Experiment, spec: EnvironmentSpec) -> str | None:
     """Returns a warning for a run that is sure to learn nothing, because its replay can't have enough for the learner's
     first batch; None for any other.
     """
-    replay = experiment.builder.make_replay(spec)
-    batch = replay.batch_size * experiment.builder.sgd_steps_per_call
+    agent = experiment.builder.make_agent(spec)
+    replay = agent.replay
+    batch = replay.batch_size * agent.sgd_steps_per_call
     if replay.samples_allowed(experiment.steps) >= batch:  # a step gives one item at most
         return None
     needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed)
     return (
         f"warning: nothing will be learned: the replay gives the learner its first batch once it has had {needed:,} "
-        f"items, and the run has {experiment.steps:,} steps: give the run more, or the agent a smaller min_replay_size "
+        f"items, and the run has {experiment.steps:,} steps: give the run more, or the agent a smaller replay.min_size "
         "or batch_size."
     )
-
-
-def _plain(config: Any) -> Any:
-    """Turns a config into JSON's types."""
-    if dataclasses.is_dataclass(config) and not isinstance(config, type):
-        return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
-    if isinstance(config, Mapping):
-        return {str(name): _plain(value) for name, value in config.items()}
-    if isinstance(config, list | tuple):
-        return [_plain(value) for value in config]
-    if config is None or isinstance(config, bool | int | float | str):
-        return config
-    return getattr(config, "__qualname__", repr(config))

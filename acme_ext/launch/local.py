@@ -96,10 +96,11 @@ class _Run:
         stack: contextlib.ExitStack,
     ):
         self.experiment, self.store, self.progress, self.report = experiment, store, progress, report
-        builder, spec = experiment.builder, envs.make_spec(environment)
+        spec = envs.make_spec(environment)
+        agent = experiment.builder.make_agent(spec)
+        replay = agent.replay
         self.counter = counting.Counter()
-        core = builder.make_core(spec)
-        template = core.abstract_state()
+        template = agent.core.abstract_state()
         restored = store.restore({"learner": template})
         state: dict[str, Any] = restored.info["state"] if restored else {}
         # A resumed run's environments begin new episodes, with seeds that no earlier part of the run has used.
@@ -109,21 +110,19 @@ class _Run:
             environment = experiment.make_environment(experiment.num_envs, part=self.part)
             stack.callback(environment.close)
 
-        replay = builder.make_replay(spec)
         self.replay = ReplayServer(replay.tables(), scratch=store.rundir.replay, restore=replay_folder(restored))
         self.patience = Patience(replay, lambda: self.replay.counts(replay.table))
-        dataset = replay.dataset(self.replay.client, builder.sgd_steps_per_call, on_wait=self.patience.look)
+        dataset = replay.dataset(self.replay.client, agent.sgd_steps_per_call, on_wait=self.patience.look)
         stack.callback(self.replay.close)
         stack.callback(dataset.close, wake=True)
-        self.learner = builder.make_learner(
-            core, replay, dataset, [self.replay.client], experiment.key("learner"), devices=experiment.devices()
+        self.learner = agent.make_learner(
+            dataset, [self.replay.client], experiment.key("learner"), devices=experiment.devices()
         )
         stack.callback(self.learner.close)
         self.writer = replay.writer(self.replay.client, experiment.num_envs)
         stack.callback(self.writer.close)
-        self.actor = builder.make_actor(
-            builder.make_policy(spec),
-            VariableClient(self.learner, builder.variable_period),
+        self.actor = agent.make_actor(
+            VariableClient(self.learner, agent.variable_period),
             experiment.key("actor"),
             num_envs=experiment.num_envs,
             writer=self.writer,
@@ -135,12 +134,12 @@ class _Run:
             on_episode=self._on_episode,
             observers=[observers(i) for i in range(experiment.num_envs)] if observers else (),
         )
-        self.on_policy = replay.in_order
+        self.on_policy = replay.fifo
         self.meter = SampleMeter(
             replay,
-            replay.batch_size * builder.sgd_steps_per_call,
+            replay.batch_size * agent.sgd_steps_per_call,
             *self.replay.counts(replay.table),
-            ahead=0 if replay.in_order else 1,
+            ahead=0 if replay.fifo else 1,
         )
         self.evaluator = Evaluator(experiment, spec, self.learner)
         self.next_evaluation = state.get("next_evaluation", experiment.evaluation.every)
@@ -167,7 +166,7 @@ class _Run:
                 while self.steps < self.experiment.steps and not interrupt.requested:
                     self.loop.step()
                     self._learn()
-                    self._look_after(interrupt)
+                    self._housekeeping(interrupt)
                 self.writer.flush()
                 self._learn(last=True)
             except Exception:
@@ -198,7 +197,7 @@ class _Run:
         if calls and self.on_policy:
             self.actor.update(wait=True)  # otherwise the next action would still be the old policy's
 
-    def _look_after(self, interrupt: Interrupt) -> None:
+    def _housekeeping(self, interrupt: Interrupt) -> None:
         """Does what is due: evaluates, logs, saves."""
         steps = self.steps
         if self.progress:

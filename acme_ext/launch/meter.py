@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from acme_ext.builders.base import Replay
+from acme_ext.replay.base import Replay
 
 _LOOKS = 50  # that a batch is awaited, at five a second
 

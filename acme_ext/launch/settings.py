@@ -1,14 +1,16 @@
 """Fields of a config from text and back."""
 
 import ast
+import collections.abc
 import dataclasses
 import sys
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from acme_ext import builders
 from acme_ext.errors import UsageError, nearest
-from acme_ext.utils import checks
+from acme_ext.utils import checks, naming
 
 Config = TypeVar("Config")
 
@@ -29,25 +31,73 @@ def split(assignments: Iterable[str]) -> dict[str, str]:
 def replace(config: Config, values: Mapping[str, str]) -> Config:
     """Returns a frozen dataclass with fields replaced by values given as text, each converted to its field's type.
 
+    A dotted name is that of a nested config's field, and `module:name` is a function or class.
+
     Raises:
         UsageError: there is no such field (with the nearest names), or the text is no value of its type.
     """
     hints = typing.get_type_hints(type(config))
-    fields = {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
-    converted = {}
+    names = _field_names(config)
+    converted: dict[str, Any] = {}
+    nested: dict[str, dict[str, str]] = {}
     for name, text in values.items():
-        if name not in fields:
-            raise UsageError(f"{type(config).__name__} has no field {name!r}: {nearest(name, fields)}")
-        converted[name] = _convert(name, text, hints[name])
+        head, dot, rest = name.partition(".")
+        if name not in names:
+            raise UsageError(f"{type(config).__name__} has no field {name!r}: {nearest(name, names)}")
+        if dot:
+            nested.setdefault(head, {})[rest] = text
+        else:
+            converted[name] = _convert(name, text, hints[name])
+    for head, fields in nested.items():
+        converted[head] = replace(getattr(config, head), fields)
     return dataclasses.replace(config, **converted)  # type: ignore[type-var]
 
 
+def configure(builder: Any, values: Mapping[str, str]) -> Any:
+    """Returns a builder with fields of its own, or of its config, replaced by values given as text; see `replace`."""
+    own = {field.name for field in dataclasses.fields(builder)} - {"config"}
+    for name in values:
+        if name.partition(".")[0] not in own | _field_names(builder.config):
+            valid = own | _field_names(builder.config)
+            raise UsageError(f"{type(builder).__name__} has no setting {name!r}: {nearest(name, valid)}")
+    of_config = {name: text for name, text in values.items() if name not in own}
+    if of_config:
+        builder = dataclasses.replace(builder, config=replace(builder.config, of_config))
+    return replace(builder, {name: text for name, text in values.items() if name in own})
+
+
 def from_json(cls: type[Config], values: Mapping[str, Any]) -> Config:
-    """Returns a config from what JSON made of it: tuples come back as lists."""
+    """Returns a config from what JSON made of it: tuples come back as lists, nested configs and functions by name."""
+    hints = typing.get_type_hints(cls)
     fields = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     if unknown := sorted(set(values) - fields):
         raise UsageError(f"{cls.__name__} has no field {unknown[0]!r}: {nearest(unknown[0], fields)}")
-    return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+    def value_of(name: str, value: Any) -> Any:
+        if dataclasses.is_dataclass(hints[name]) and isinstance(value, Mapping):
+            return from_json(hints[name], value)
+        return tuple(value) if isinstance(value, list) else naming.restore(value)
+
+    return cls(**{name: value_of(name, value) for name, value in values.items()})
+
+
+def builder_of(described: Mapping[str, Any]) -> Any:
+    """Returns the builder that a run's config describes; raises UsageError if it holds what has no name."""
+    builder_class = builders.load(described["agent"])
+    config = from_json(type(builder_class().config), described["config"])
+    fields = {name: naming.restore(value) for name, value in described["builder"].items()}
+    return builder_class(config=config, **fields)
+
+
+def _field_names(config: Any) -> set[str]:
+    """Returns the names of a config's fields, those of nested configs dotted."""
+    names = set()
+    for field in dataclasses.fields(config):
+        names.add(field.name)
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            names |= {f"{field.name}.{inner}" for inner in _field_names(value)}
+    return names
 
 
 def amounts(assignments: Iterable[str]) -> dict[str, dict[str, float]]:
@@ -77,12 +127,12 @@ def _convert(name: str, text: str, hint: Any) -> Any:
     options = typing.get_args(hint) if typing.get_origin(hint) in checks.UNIONS else (hint,)
     value = None if text.lower() == "none" else literal(text)
     for option in options:
-        if (fitted := _fit(option, text, value)) is not _MISFIT:
+        if (fitted := _fit(option, text, value, options)) is not _MISFIT:
             return fitted
     raise UsageError(f"{name} is {text!r}: it must be {' or '.join(map(checks.say, options))}.")
 
 
-def _fit(option: Any, text: str, value: Any) -> Any:
+def _fit(option: Any, text: str, value: Any, options: tuple[Any, ...] = ()) -> Any:
     """Returns what a text, or the literal it writes, is as a value of a type; `_MISFIT` if it is none."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if option is type(None) and value is None:
@@ -93,8 +143,10 @@ def _fit(option: Any, text: str, value: Any) -> Any:
         return int(value)
     if option is float and number and abs(value) <= sys.float_info.max:
         return float(value)
-    if option is str:
+    if option is str and (":" not in text or not any(map(_is_callable, options))):
         return text
+    if _is_callable(option) and ":" in text:
+        return naming.load(text)
     if typing.get_origin(option) is tuple:
         kind = typing.get_args(option)[0]
         items = [_fit(kind, str(item), item) for item in (value if isinstance(value, tuple | list) else (value,))]
@@ -102,3 +154,7 @@ def _fit(option: Any, text: str, value: Any) -> Any:
     if typing.get_origin(option) is typing.Literal and text in typing.get_args(option):
         return text
     return _MISFIT
+
+
+def _is_callable(option: Any) -> bool:
+    return typing.get_origin(option) is collections.abc.Callable

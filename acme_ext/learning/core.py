@@ -1,7 +1,8 @@
 """The contract of learning: pure functions over one state."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -9,31 +10,43 @@ import optax
 
 from acme_ext.types import Array, Params, Sample, Tree
 
+AnyState = TypeVar("AnyState")
 
-class LearnerCore(NamedTuple):
+
+@dataclasses.dataclass(frozen=True)
+class LearnerCore(Generic[AnyState]):
     """An algorithm's learning as three pure functions; the one `Learner` compiles and drives them."""
 
-    init: Callable[[Array], Any]
+    init: Callable[[Array], AnyState]
     """`key -> state`, a NamedTuple of everything a resume needs."""
 
-    step: Callable[[Any, Sample], tuple[Any, dict[str, Array], Array | None]]
-    """`(state, sample) -> (state, metrics, priorities [B] or None)`: one SGD step. `metrics["loss"]` is always
-    there.
+    step: Callable[[AnyState, Sample], tuple[AnyState, dict[str, Array], Array | None]]
+    """`(state, sample) -> (state, metrics, errors)`: one SGD step. `metrics["loss"]` is always there. `errors` `[B]`
+    are the items' |TD errors|, from which a prioritized replay gets its priorities; None for an algorithm without any.
     """
 
-    variables: Callable[[Any], dict[str, Params]]
-    """`state -> {name: params}`: what actors may ask for."""
+    variables: Callable[[AnyState], dict[str, Params]]
+    """`state -> {name: params}`: what actors may ask for; the policy's parameters are named "policy"."""
 
-    def abstract_state(self) -> Any:
+    def abstract_state(self) -> AnyState:
         """Returns the state's structure with shapes and dtypes for leaves, without computing it."""
-        return jax.eval_shape(self.init, jax.random.key(0))
+        return jax.eval_shape(lambda: self.init(jax.random.key(0)))
+
+    def gives_errors(self, data: Tree, batch_size: int) -> bool:
+        """Returns whether `step` gives errors, for data of these shapes and dtypes, without computing it."""
+
+        def errors(data: Tree) -> Array | None:
+            weight = jnp.ones(batch_size, jnp.float32)
+            return self.step(self.init(jax.random.key(0)), Sample(data, weight))[2]
+
+        return jax.eval_shape(errors, data) is not None
 
 
 class LossOutput(NamedTuple):
     """What a loss gives besides its value."""
 
     metrics: dict[str, Array]  # scalars
-    priority: Array | None = None  # [B] new priorities of the items of the batch
+    error: Array | None = None  # [B] |TD errors| of the batch's items, for prioritized replay
 
 
 Loss = Callable[[Params, Params, Any, Array, Array], tuple[Array, LossOutput]]
@@ -60,18 +73,17 @@ class State(NamedTuple):
     optimizer: optax.OptState
     key: Array  # the random key of all steps to come
     steps: Array  # [] int32, SGD steps taken
-    max_priority: Array  # [] float32, the largest priority any item was given so far
 
 
-class Trained(NamedTuple):
-    """Parameters with the optimizer's state that goes with them."""
+class TrainState(NamedTuple):
+    """Parameters and the state of their optimizer."""
 
     params: Params
     optimizer: optax.OptState
 
 
-class Descent(NamedTuple):
-    """What a step down a gradient found."""
+class UpdateInfo(NamedTuple):
+    """What an optimizer's update was made from."""
 
     loss: Array  # []
     aux: Any  # what the loss gave besides
@@ -79,32 +91,17 @@ class Descent(NamedTuple):
 
 
 def sgd_step(
-    loss: Callable[..., tuple[Array, Any]], optimizer: optax.GradientTransformation, trained: Trained, *inputs: Any
-) -> tuple[Trained, Descent]:
-    """Returns the parameters after one step of an optimizer down the gradient of `loss(params, *inputs)`, which gives
-    `(loss [], aux)`.
-    """
-    (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(trained.params, *inputs)
-    updates, opt_state = optimizer.update(gradient, trained.optimizer, trained.params)
-    params: Params = optax.apply_updates(trained.params, updates)
-    return Trained(params, opt_state), Descent(value, aux, _norm(gradient))
+    loss: Callable[..., tuple[Array, Any]], optimizer: optax.GradientTransformation, state: TrainState, *inputs: Any
+) -> tuple[TrainState, UpdateInfo]:
+    """Returns the parameters after an update by the gradient of `loss(params, *inputs) -> (loss [], aux)`."""
+    (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(state.params, *inputs)
+    updates, opt_state = optimizer.update(gradient, state.optimizer, state.params)
+    params: Params = optax.apply_updates(state.params, updates)
+    return TrainState(params, opt_state), UpdateInfo(value, aux, _norm(gradient))
 
 
 def _norm(tree: Tree) -> Array:
     return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
-
-
-def importance_weights(probability: Array, exponent: Array | float) -> Array:
-    """Returns importance weights `[B]`, scaled by the largest of the batch (Schaul et al. 2016, section 3.4).
-
-    w_i = (1 / (N P_i))**beta / max_j w_j; the table's size N cancels.
-
-    Args:
-        probability: `[B]` P_i with which each item was drawn.
-        exponent: beta in [0, 1].
-    """
-    log_weight = -exponent * jnp.log(jnp.maximum(probability, 1e-20))
-    return jnp.exp(log_weight - jnp.max(log_weight))
 
 
 def single_loss_core(
@@ -113,9 +110,8 @@ def single_loss_core(
     optimizer: optax.GradientTransformation,
     *,
     target_update: TargetUpdate | None = None,
-    importance_exponent: Callable[[Array], Array] | None = None,
     variables: Callable[[State], dict[str, Params]] = lambda state: {"policy": state.params},
-) -> LearnerCore:
+) -> LearnerCore[State]:
     """Returns the core of an agent with one loss, one optimizer and one target network.
 
     Args:
@@ -123,8 +119,6 @@ def single_loss_core(
         init_params: `key -> params`.
         optimizer: from Optax.
         target_update: None keeps no target: the loss is given the online parameters twice.
-        importance_exponent: `learner steps -> beta`, for replay that is sampled unevenly; None weighs all items the
-            same.
         variables: what actors may ask for.
     """
 
@@ -137,32 +131,24 @@ def single_loss_core(
             optimizer=optimizer.init(params),
             key=key,
             steps=jnp.zeros((), jnp.int32),
-            max_priority=jnp.ones((), jnp.float32),
         )
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
         key, loss_key = jax.random.split(state.key)
-        if importance_exponent is None:
-            weight = jnp.ones_like(sample.probability)
-        else:
-            weight = importance_weights(sample.probability, importance_exponent(state.steps))
         target = state.target_params if target_update else state.params
-        trained = Trained(state.params, state.optimizer)
-        (params, opt_state), descent = sgd_step(loss, optimizer, trained, target, sample.data, weight, loss_key)
-        output: LossOutput = descent.aux
+        (params, opt_state), info = sgd_step(
+            loss, optimizer, TrainState(state.params, state.optimizer), target, sample.data, sample.weight, loss_key
+        )
+        output: LossOutput = info.aux
         steps = state.steps + 1
-        max_priority = state.max_priority
-        if output.priority is not None:
-            max_priority = jnp.maximum(max_priority, jnp.max(output.priority))
         new_state = State(
             params=params,
             target_params=target_update(params, state.target_params, steps) if target_update else (),
             optimizer=opt_state,
             key=key,
             steps=steps,
-            max_priority=max_priority,
         )
-        metrics = {"loss": descent.loss, "gradient_norm": descent.gradient_norm, **output.metrics}
-        return new_state, metrics, output.priority
+        metrics = {"loss": info.loss, "gradient_norm": info.gradient_norm, **output.metrics}
+        return new_state, metrics, output.error
 
     return LearnerCore(init, step, variables)

@@ -1,7 +1,7 @@
 """The one learner."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any
 
 import acme.core
 import jax
@@ -12,19 +12,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from acme_ext.errors import NotFiniteError, UsageError
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.priorities import PriorityUpdater
+from acme_ext.learning.prioritized import importance_weights
 from acme_ext.types import Array, Params, Sample
 from acme_ext.utils import compiling
 
-
-class Raw(Protocol):
-    """A batch as replay gives it, see `replay.dataset.RawBatch`."""
-
-    @property
-    def rows(self) -> np.ndarray: ...
-    @property
-    def keys(self) -> np.ndarray: ...
-    @property
-    def probability(self) -> np.ndarray: ...
+if TYPE_CHECKING:
+    from acme_ext.replay.dataset import RawBatch
 
 
 class Learner(acme.core.Learner):
@@ -41,30 +34,29 @@ class Learner(acme.core.Learner):
         decode: takes the bytes of `batch_size` items apart, inside the compiled step.
         key: starts the core.
         steps_per_call: SGD steps fused in one call.
-        fuse: `scan` or `unroll`; `auto` unrolls convolutional networks on the CPU, where XLA runs a loop's body on one
-            thread.
-        priorities: where new priorities go, for cores that give them.
+        priorities: sends the core's errors back to a prioritized replay; None for any other.
+        importance_exponent: `learner steps -> beta` of a prioritized replay's importance weights.
         devices: the batch is split over them, parameters are on each; None is JAX's default device alone.
     """
 
     def __init__(
         self,
         core: LearnerCore,
-        batches: Iterator[Raw],
+        batches: "Iterator[RawBatch]",
         decode: Callable[[Array], Any],
         key: Array,
         *,
         batch_size: int,
         steps_per_call: int = 1,
-        fuse: Literal["auto", "scan", "unroll"] = "auto",
         priorities: PriorityUpdater | None = None,
+        importance_exponent: Callable[[Array], Array] | None = None,
         devices: Sequence[jax.Device] | None = None,
     ):
         if devices and batch_size % len(devices):
             raise UsageError(f"batch_size {batch_size} does not divide over {len(devices)} devices.")
         self._core, self._batches, self._decode = core, batches, decode
         self._steps_per_call, self._batch_size = steps_per_call, batch_size
-        self._priorities = priorities
+        self._priorities, self._importance_exponent = priorities, importance_exponent
         self._replicated: Any = None
         self._sharded: Any = devices[0] if devices else None
         if devices and len(devices) > 1:
@@ -73,8 +65,8 @@ class Learner(acme.core.Learner):
             self._sharded = NamedSharding(mesh, PartitionSpec(None, "data"))
         state = jax.jit(core.init)(key)
         self._state = jax.device_put(state, self._replicated or self._sharded)
-        unrolled = jax.default_backend() == "cpu" and compiling.is_convolutional(state)
-        self._scan = fuse == "scan" or (fuse == "auto" and not unrolled)
+        # XLA for the CPU runs a loop's body on one thread, so that convolutions are unrolled there.
+        self._scan = not (jax.default_backend() == "cpu" and compiling.is_convolutional(state))
         # The first SGD step of this learner whose loss or gradient was not finite; -1: none. Kept on the device.
         self._bad_step: Array = jax.device_put(jnp.full((), -1, jnp.int32), self._replicated or self._sharded)
         self._metrics: dict[str, Array] = {}
@@ -92,13 +84,13 @@ class Learner(acme.core.Learner):
         probability = raw.probability.reshape(lead)
         if self._sharded is not None:
             rows, probability = jax.device_put((rows, probability), self._sharded)
-        self._state, self._bad_step, self._metrics, priorities = self._update(
+        self._state, self._bad_step, self._metrics, errors = self._update(
             self._state, self._bad_step, np.int32(self.steps), rows, probability
         )
         self.steps += self._steps_per_call
         self.calls += 1
         if self._priorities is not None:
-            self._priorities.put(raw.keys, priorities)
+            self._priorities.put(raw.keys, errors)
 
     def metrics(self) -> dict[str, float]:
         """Returns the newest call's metrics, means over its steps, as numbers; waits for the device.
@@ -137,11 +129,14 @@ class Learner(acme.core.Learner):
         def sgd(carry, packed):
             state, bad_step, steps = carry
             rows, probability = packed
-            state, metrics, priorities = core.step(state, Sample(decode(rows), probability))
+            weight = jnp.ones_like(probability)
+            if self._importance_exponent is not None:
+                weight = importance_weights(probability, self._importance_exponent(steps))
+            state, metrics, errors = core.step(state, Sample(decode(rows), weight))
             finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics.get("gradient_norm", 0.0))
             steps = steps + 1
             bad_step = jnp.where((bad_step < 0) & ~finite, steps, bad_step)
-            return (state, bad_step, steps), (metrics, priorities)
+            return (state, bad_step, steps), (metrics, errors if self._priorities is not None else None)
 
         def update(state, bad_step, steps, rows, probability):
             carry = (state, bad_step, steps)
@@ -153,8 +148,8 @@ class Learner(acme.core.Learner):
                     carry, one = sgd(carry, (rows[i], probability[i]))
                     outs.append(one)
                 out = jax.tree.map(lambda *leaves: jnp.stack(leaves), *outs)
-            metrics, priorities = out
+            metrics, errors = out
             state, bad_step, _ = carry
-            return state, bad_step, jax.tree.map(jnp.mean, metrics), priorities
+            return state, bad_step, jax.tree.map(jnp.mean, metrics), errors
 
         return update

@@ -7,18 +7,18 @@ import jax.numpy as jnp
 from acme_ext.types import Array, Sequence
 
 
-class Published(NamedTuple):
+class VersionedParams(NamedTuple):
     """What the actors of such an agent are given."""
 
     params: Any  # whatever the policy is applied with
-    learner_steps: Array  # [] int32, the learner's steps that made it: the version, stored with every action
+    learner_steps: Array  # [] int32, the learner steps that made them: the version, stored with every action
 
 
 def lag(learner_steps: Array, unrolls: Sequence) -> dict[str, Array]:
     """Returns how many learner steps old the policy was that took the actions `[T, B]`, as metrics: the mean of them,
     and the most. Zero where data is on-policy.
     """
-    age = (learner_steps - unrolls.extras["learner_steps"]).astype(jnp.float32) * unrolls.mask
+    age = (learner_steps - unrolls.extras.learner_steps).astype(jnp.float32) * unrolls.mask
     return {"lag": masked_mean(age, unrolls.mask), "lag_max": jnp.max(age)}
 
 

@@ -11,7 +11,7 @@ from acme_ext.types import Array
 
 
 class PriorityUpdater:
-    """Sends a learner's new priorities to their table from a thread of its own.
+    """Sends a learner's new priorities, |TD error| + `offset`, to their table from a thread of its own.
 
     A key that comes twice in a batch takes the later priority. When the server can't follow, `put` waits, so that
     priorities are never older than a few learner calls.
@@ -19,19 +19,20 @@ class PriorityUpdater:
     Args:
         clients: Reverb clients; of several, each is a shard that gave an equal part of every batch, in this order.
         table: the table that the items came from.
+        offset: added to every error.
     """
 
-    def __init__(self, clients: Sequence[Any], table: str):
-        self._clients, self._table = clients, table
+    def __init__(self, clients: Sequence[Any], table: str, offset: float = 0.0):
+        self._clients, self._table, self._offset = clients, table, offset
         self._queue: queue.Queue[tuple[np.ndarray, Array] | None] = queue.Queue(maxsize=4)
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="priorities", daemon=True)
         self._thread.start()
 
-    def put(self, keys: np.ndarray, priorities: Array) -> None:
-        """Queues priorities `[N]` (they may still be under computation) of the items `keys` `[N]`."""
+    def put(self, keys: np.ndarray, errors: Array) -> None:
+        """Queues the |TD errors| `[N]` (they may still be under computation) of the items `keys` `[N]`."""
         self._raise()
-        self._queue.put((keys, priorities))
+        self._queue.put((keys, errors))
 
     def close(self) -> None:
         """Sends what is queued and ends the thread."""
@@ -49,7 +50,7 @@ class PriorityUpdater:
                 continue  # keep the queue moving, so that `put` gets to raise
             try:
                 keys, values = job
-                values = np.asarray(values)
+                values = np.asarray(values) + np.float32(self._offset)
                 # Of the B items of a batch each shard gave B / shards, side by side.
                 parts = (*values.shape[:-1], len(self._clients), -1)
                 keys, values = keys.reshape(parts), values.reshape(parts)

@@ -1,6 +1,7 @@
 """Networks of agents with continuous actions, which are vectors `[B, A]` in [-1, 1].
 
-Observations of any structure are joined into one vector first, a dict's fields in the order of their names.
+A torso comes first, see `torsos.features`: by default images and grids go through convolutions, and every other
+observation is joined into one vector, a dict's fields in the order of their names.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,13 +11,12 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from acme_ext.networks import layers
-from acme_ext.networks.torsos import flatten_observation
+from acme_ext.networks import layers, torsos
 from acme_ext.ops.gaussian import Gaussian, SquashedGaussian
 from acme_ext.types import Array, Params, Tree
 
 
-class Torso(hk.Module):
+class MLP(hk.Module):
     """Affine layers with a nonlinearity after each, `[B, F] -> [B, sizes[-1]]`.
 
     ReLUs as in Lillicrap et al. 2016 and after; or with `layer_norm`, normalisation and tanh after the first layer and
@@ -45,26 +45,40 @@ class Critic(hk.Module):
     """
 
     def __init__(
-        self, sizes: Sequence[int], *, outputs: int | None = None, layer_norm: bool = False, name: str | None = None
+        self,
+        sizes: Sequence[int],
+        *,
+        outputs: int | None = None,
+        layer_norm: bool = False,
+        torso: str | torsos.Torso | None = None,
+        name: str | None = None,
     ):
         super().__init__(name)
-        self._sizes, self._outputs, self._layer_norm = sizes, outputs, layer_norm
+        self._sizes, self._outputs, self._layer_norm, self._torso = sizes, outputs, layer_norm, torso
 
     def __call__(self, observation: Tree, action: Array) -> Array:
-        x = jnp.concatenate([flatten_observation(observation), action], axis=-1)
-        x = layers.Linear(self._outputs or 1)(Torso(self._sizes, layer_norm=self._layer_norm)(x))
+        x = jnp.concatenate([torsos.features(self._torso, observation), action], axis=-1)
+        x = layers.Linear(self._outputs or 1)(MLP(self._sizes, layer_norm=self._layer_norm)(x))
         return x if self._outputs else x[:, 0]
 
 
 class DeterministicPolicy(hk.Module):
     """One action, by a tanh: `observation [B, ...] -> action [B, A]`."""
 
-    def __init__(self, size: int, sizes: Sequence[int], *, layer_norm: bool = False, name: str | None = None):
+    def __init__(
+        self,
+        size: int,
+        sizes: Sequence[int],
+        *,
+        layer_norm: bool = False,
+        torso: str | torsos.Torso | None = None,
+        name: str | None = None,
+    ):
         super().__init__(name)
-        self._size, self._sizes, self._layer_norm = size, sizes, layer_norm
+        self._size, self._sizes, self._layer_norm, self._torso = size, sizes, layer_norm, torso
 
     def __call__(self, observation: Tree) -> Array:
-        x = Torso(self._sizes, layer_norm=self._layer_norm)(flatten_observation(observation))
+        x = MLP(self._sizes, layer_norm=self._layer_norm)(torsos.features(self._torso, observation))
         return jnp.tanh(layers.Linear(self._size)(x))
 
 
@@ -81,14 +95,15 @@ class SquashedGaussianPolicy(hk.Module):
         *,
         layer_norm: bool = False,
         log_stddev_range: tuple[float, float] = (-20.0, 2.0),
+        torso: str | torsos.Torso | None = None,
         name: str | None = None,
     ):
         super().__init__(name)
-        self._size, self._sizes, self._layer_norm = size, sizes, layer_norm
+        self._size, self._sizes, self._layer_norm, self._torso = size, sizes, layer_norm, torso
         self._log_stddev_range = log_stddev_range
 
     def __call__(self, observation: Tree) -> SquashedGaussian:
-        x = Torso(self._sizes, layer_norm=self._layer_norm)(flatten_observation(observation))
+        x = MLP(self._sizes, layer_norm=self._layer_norm)(torsos.features(self._torso, observation))
         mean, log_stddev = jnp.split(layers.Linear(2 * self._size)(x), 2, axis=-1)
         return SquashedGaussian(mean, jnp.exp(jnp.clip(log_stddev, *self._log_stddev_range)))
 
@@ -108,14 +123,15 @@ class GaussianPolicy(hk.Module):
         layer_norm: bool = False,
         init_stddev: float = 0.3,
         min_stddev: float = 1e-6,
+        torso: str | torsos.Torso | None = None,
         name: str | None = None,
     ):
         super().__init__(name)
-        self._size, self._sizes, self._layer_norm = size, sizes, layer_norm
+        self._size, self._sizes, self._layer_norm, self._torso = size, sizes, layer_norm, torso
         self._init_stddev, self._min_stddev = init_stddev, min_stddev
 
     def __call__(self, observation: Tree) -> Gaussian:
-        x = Torso(self._sizes, layer_norm=self._layer_norm)(flatten_observation(observation))
+        x = MLP(self._sizes, layer_norm=self._layer_norm)(torsos.features(self._torso, observation))
         mean, raw = jnp.split(layers.Linear(2 * self._size)(x), 2, axis=-1)
         scale = self._init_stddev / jax.nn.softplus(0.0)
         return Gaussian(mean, scale * jax.nn.softplus(raw) + self._min_stddev)

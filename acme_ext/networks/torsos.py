@@ -1,12 +1,13 @@
 """From an observation to features."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import haiku as hk
 import jax
 import jax.numpy as jnp
 
 from acme_ext.networks import layers
+from acme_ext.networks.resnet import ResidualTorso
 from acme_ext.types import Array, Tree
 
 
@@ -23,10 +24,13 @@ class NatureTorso(hk.Module):
 
 
 class SmallGridTorso(hk.Module):
-    """The convolutional torso of MinAtar (Young and Tian 2019, section 4): `[B, 10, 10, C]` -> `[B, F]`."""
+    """The convolutional torso of MinAtar (Young and Tian 2019, section 4): `[B, 10, 10, C]` -> `[B, F]`; bytes are
+    divided by 255.
+    """
 
     def __call__(self, grid: Array) -> Array:
-        x = jax.nn.relu(layers.Conv2D(16, 3)(grid.astype(jnp.float32)))
+        x = grid.astype(jnp.float32) / (255.0 if grid.dtype == jnp.uint8 else 1.0)
+        x = jax.nn.relu(layers.Conv2D(16, 3)(x))
         return hk.Flatten()(x)
 
 
@@ -41,19 +45,42 @@ def is_image(observation: Tree) -> bool:
     return hasattr(observation, "ndim") and observation.ndim == 4 and observation.shape[-1] > 1
 
 
-def default_body(observation: Tree, hidden_sizes: Sequence[int]) -> Array:
-    """Returns features `[B, F]` by what the observation is, for a head that has hidden layers of its own.
+Torso = Callable[[], Callable[[Tree], Array]]
+"""Makes `observation [B, ...] -> features [B, F]`. It is called inside a Haiku transform, so that an `hk.Module`
+without arguments is one."""
 
-    Images of 32 pixels or more go through the Nature torso, grids with channels through MinAtar's, everything else is
-    flattened and goes through an MLP of `hidden_sizes`; ReLU throughout.
+TORSOS: dict[str, Torso] = {
+    "flat": lambda: flatten_observation,
+    "nature": NatureTorso,
+    "grid": SmallGridTorso,
+    "residual": lambda: hk.Sequential([ResidualTorso(), layers.MLP((256,))]),
+}
+"""Torsos by name: no layers at all, the convolutions of Mnih et al. 2015, MinAtar's, and IMPALA's deep torso with its
+layer of 256 units."""
+
+
+def features(torso: str | Torso | None, observation: Tree, hidden_sizes: Sequence[int] = ()) -> Array:
+    """Returns features `[B, F]`, for a head or for further layers.
+
+    Args:
+        torso: what makes them, or its name in `TORSOS`. None chooses by the observation: images of 32 pixels or more go
+            through the Nature torso, grids with channels through MinAtar's, everything else is flattened and goes
+            through an MLP of `hidden_sizes`; ReLU throughout.
+        observation: `[B, ...]`.
+        hidden_sizes: units of that MLP.
     """
+    if torso is not None:
+        return (TORSOS[torso] if isinstance(torso, str) else torso)()(observation)
     if is_image(observation):
-        torso = NatureTorso() if min(observation.shape[1:3]) >= 32 else SmallGridTorso()
-        return torso(observation)
+        return (NatureTorso() if min(observation.shape[1:3]) >= 32 else SmallGridTorso())(observation)
     return layers.MLP(hidden_sizes)(flatten_observation(observation))
 
 
-def default_torso(observation: Tree, hidden_sizes: Sequence[int], image_features: int) -> Array:
-    """Returns features `[B, F]`: those of `default_body`, and for images one layer of `image_features` behind."""
-    features = default_body(observation, hidden_sizes)
-    return jax.nn.relu(layers.Linear(image_features)(features)) if is_image(observation) else features
+def dense_features(
+    torso: str | Torso | None, observation: Tree, hidden_sizes: Sequence[int], image_features: int
+) -> Array:
+    """Returns features `[B, F]` for a linear head: those of `features`, and where the default torso has convolutions a
+    layer of `image_features` after them.
+    """
+    x = features(torso, observation, hidden_sizes)
+    return jax.nn.relu(layers.Linear(image_features)(x)) if torso is None and is_image(observation) else x

@@ -4,13 +4,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from acme_ext.replay.base import Replay
+    from acme_ext.replay.config import ReplayConfig, SequenceConfig, TransitionConfig, UnrollConfig
     from acme_ext.replay.limits import RateLimit
     from acme_ext.replay.sequences import SequenceReplay
     from acme_ext.replay.transitions import TransitionReplay
 
-__all__ = ["RateLimit", "SequenceReplay", "TransitionReplay"]
+_WHERE = {
+    "Replay": "base",
+    "ReplayConfig": "config",
+    "SequenceConfig": "config",
+    "TransitionConfig": "config",
+    "UnrollConfig": "config",
+    "RateLimit": "limits",
+    "SequenceReplay": "sequences",
+    "TransitionReplay": "transitions",
+}
 
-_WHERE = {"RateLimit": "limits", "SequenceReplay": "sequences", "TransitionReplay": "transitions"}
+__all__ = [
+    "RateLimit",
+    "Replay",
+    "ReplayConfig",
+    "SequenceConfig",
+    "SequenceReplay",
+    "TransitionConfig",
+    "TransitionReplay",
+    "UnrollConfig",
+]
 
 
 def __getattr__(name: str) -> Any:

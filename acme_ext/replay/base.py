@@ -1,33 +1,42 @@
-"""What every kind of replay shares: one Reverb table of packed rows, and what reads it."""
+"""What every kind of replay shares: one Reverb table of packed rows, its writers and its readers."""
 
 import abc
 import dataclasses
+import math
 from typing import Any, ClassVar, Literal, TypeVar
 
 from acme_ext.errors import UsageError
 from acme_ext.replay import sinks
+from acme_ext.replay.config import ReplayConfig
 from acme_ext.replay.dataset import Dataset
 from acme_ext.replay.layout import Layout
 from acme_ext.replay.limits import RateLimit
 from acme_ext.types import Array, EnvironmentSpec, Tree
+from acme_ext.utils import checks
 
-Self = TypeVar("Self", bound="RowReplay")
+Self = TypeVar("Self", bound="Replay")
 
 
 @dataclasses.dataclass(frozen=True)
-class RowReplay(abc.ABC):
-    """Items in one Reverb table, each a flat row of bytes; what an item is, and its writer, is the subclass's.
+class Replay(abc.ABC):
+    """Items in one Reverb table, each a flat row of bytes. The subclass says what an item is and how it is written.
 
     Attributes:
         spec: of the environment.
         batch_size: items in a learner's batch.
-        max_size: items; the oldest leave first.
-        limit: how many samples each insert pays for; a queue has its own and takes None.
-        order: `uniform`; `prioritized`, p_i**priority_exponent / sum; or `queue`, each item once, in the order of
-            insertion, writers waiting while it is full.
+        max_size: items; the oldest are removed first.
+        limit: how many samples each insert pays for; None allows sampling from the first item on, without a limit. A
+            queue has a limit of its own and takes none.
+        order: `uniform`; `prioritized`, with probability p_i**priority_exponent / sum; or `queue`, each item once,
+            first in, first out, writers waiting while it is full.
         priority_exponent: alpha of prioritized sampling (Schaul et al. 2016, eq. 1).
-        priority: first priorities of new items, needed by and only by a prioritized order.
-        extras: specs of the policy's extras, where the learner wants them stored.
+        priority_offset: added to every |TD error|, so that no priority is zero (Schaul et al. 2016, section 3.3).
+        importance_exponent: beta of the importance weights at first (Schaul et al. 2016, section 3.4).
+        importance_exponent_end: beta in the end.
+        importance_anneal_steps: learner steps over which beta goes linearly from the first to the last.
+        priority: gives the |TD errors| that new items are first given priorities by. None takes the largest that the
+            learner has seen so far (Schaul et al. 2016, algorithm 1, line 6).
+        extras: specs of the policy's extras, to store them with the items; nothing to store none.
         table: the table's name.
     """
 
@@ -40,27 +49,22 @@ class RowReplay(abc.ABC):
     limit: RateLimit | None = None
     order: Literal["uniform", "prioritized", "queue"] = "uniform"
     priority_exponent: float = 0.6
+    priority_offset: float = 1e-3
+    importance_exponent: float = 0.4
+    importance_exponent_end: float = 1.0
+    importance_anneal_steps: int = 10_000
     priority: Any = None
     extras: Tree = ()
     table: str = "items"
 
     def __post_init__(self):
-        self._at_least_one("batch_size", "max_size")
-        if (self.order == "prioritized") != (self.priority is not None):
-            raise UsageError(
-                f"a prioritized replay needs the first priority of new {self.item}s, and no other takes one."
-            )
-        if (self.order == "queue") != (self.limit is None):
-            raise UsageError(
-                f"a queue has its own rate limit (each {self.item} is sampled once); every other replay needs one."
-            )
+        checks.at_least_one(self, "batch_size", "max_size")
+        if self.priority is not None and not self.prioritized:
+            raise UsageError(f"only a prioritized replay takes first priorities of new {self.item}s.")
+        if self.fifo and self.limit is not None:
+            raise UsageError(f"a queue has its own rate limit (each {self.item} is sampled once) and takes no other.")
         if self.limit is not None:
             self.limit.check_table(self.max_size)
-
-    def _at_least_one(self, *names: str) -> None:
-        for name in names:
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}: it must be at least 1.")
 
     @property
     @abc.abstractmethod
@@ -71,21 +75,45 @@ class RowReplay(abc.ABC):
     def writer(
         self, client: Any, num_envs: int, *, max_pending: int | None = None, on_wait: sinks.OnWait = lambda: None
     ) -> Any:
-        """Returns a writer for `num_envs` environments that step together."""
+        """Returns a writer for `num_envs` environments that step together.
+
+        Args:
+            client: a Reverb client of the table's server.
+            num_envs: environments.
+            max_pending: rows that may wait for the server before the writer blocks; None never blocks.
+            on_wait: called a few times a second while the writer waits; may raise to end the wait.
+        """
 
     @property
     def prioritized(self) -> bool:
-        """Whether the learner's priorities go back to the table."""
+        """Whether items are drawn by priorities, which the learner sends back to the table."""
         return self.order == "prioritized"
 
     @property
-    def in_order(self) -> bool:
-        """Whether every item is sampled once, in the order of insertion."""
+    def fifo(self) -> bool:
+        """Whether every item is sampled once, first in, first out."""
         return self.order == "queue"
 
+    @property
+    def needs_largest_error(self) -> bool:
+        """Whether new items are first given the largest |TD error| so far, which the policy then has to pass on."""
+        return self.prioritized and self.priority is None
+
+    def importance_exponent_at(self, learner_steps: Array) -> Array:
+        """Returns beta of the importance weights after so many learner steps; pure."""
+        import jax.numpy as jnp
+
+        share = jnp.minimum(learner_steps / self.importance_anneal_steps, 1.0)
+        return self.importance_exponent + share * (self.importance_exponent_end - self.importance_exponent)
+
     def samples_allowed(self, inserts: int) -> float:
-        """The number of samples that may have been drawn in all once `inserts` items were inserted in all."""
-        return inserts if self.limit is None else self.limit.samples_allowed(inserts)
+        """Returns the total number of samples that the rate limit allows once `inserts` items were inserted in total.
+
+        A single process learns as often as this grows, so that a call of the learner never blocks.
+        """
+        if self.fifo:
+            return inserts
+        return math.inf if self.limit is None else self.limit.samples_allowed(inserts)
 
     def tables(self) -> list:
         """Returns the `reverb.Table`s that a server must hold."""
@@ -93,7 +121,7 @@ class RowReplay(abc.ABC):
         import tensorflow as tf
 
         signature = tf.TensorSpec((self._layout.nbytes,), tf.uint8)
-        if self.in_order or self.limit is None:
+        if self.fifo:
             return [reverb.Table.queue(self.table, self.max_size, signature=signature)]
         if self.prioritized:
             sampler = reverb.selectors.Prioritized(self.priority_exponent)
@@ -105,27 +133,33 @@ class RowReplay(abc.ABC):
                 sampler=sampler,
                 remover=reverb.selectors.Fifo(),
                 max_size=self.max_size,
-                rate_limiter=self.limit.make(),
+                rate_limiter=(self.limit or RateLimit()).make(),
                 signature=signature,
             )
         ]
 
     def _sink(self, client: Any) -> sinks.Sink:
         if self.prioritized:
-            return sinks.PrioritySink(client, self.table)
+            return sinks.PrioritySink(client, self.table, self.priority_offset)
         return sinks.StructuredSink(client, self.table, (self._layout.nbytes,))
 
     def dataset(self, client: Any, num_batches: int = 1, *, on_wait: sinks.OnWait = lambda: None) -> Dataset:
-        """Iterates over `num_batches` batches at a time, end to end in one RawBatch of `num_batches * batch_size`
-        rows.
+        """Returns an iterator over `num_batches` batches at a time, one after the other in one `RawBatch` of
+        `num_batches * batch_size` rows; `on_wait` as for `writer`.
         """
         shape = (self._layout.nbytes,)
         size = self.batch_size * num_batches
-        workers = 1 if self.in_order else 2
+        workers = 1 if self.fifo else 2
         return Dataset(client, self.table, shape, size, workers=workers, on_wait=on_wait)
 
     def split(self: Self, shards: int) -> Self:
-        """Returns one of `shards` equal parts of this replay, on a server each, that act as one together."""
+        """Returns one of `shards` equal parts of this replay, each on a server of its own, that act as one together.
+
+        Each part has an equal share of the size, the rate limit and every batch.
+
+        Raises:
+            UsageError: the batch does not divide.
+        """
         if self.batch_size % shards:
             raise UsageError(f"batch_size {self.batch_size} does not divide over {shards} replay shards.")
         limit = self.limit
@@ -138,6 +172,28 @@ class RowReplay(abc.ABC):
             self, batch_size=self.batch_size // shards, max_size=-(-self.max_size // shards), limit=limit
         )
 
+    def example(self, size: int) -> Any:
+        """Returns items `[size, ...]` as `decode` gives them, with shapes and dtypes for leaves."""
+        import jax
+        import jax.numpy as jnp
+
+        rows = jax.ShapeDtypeStruct((size, self._layout.nbytes), jnp.uint8)
+        return jax.eval_shape(self.decode, rows)
+
     @abc.abstractmethod
     def decode(self, rows: Array) -> Any:
-        """Takes rows of bytes `[B, nbytes]` apart; pure, for use inside a compiled step."""
+        """Returns the items in rows of bytes `[B, nbytes]`; pure, for use inside a compiled step."""
+
+
+def arguments_of(config: ReplayConfig) -> dict[str, Any]:
+    """Returns the constructor's arguments that a config gives to every replay which is sampled at random."""
+    return {
+        "max_size": config.max_size,
+        "limit": RateLimit(config.samples_per_insert, config.min_size),
+        "order": "prioritized" if config.prioritized else "uniform",
+        "priority_exponent": config.priority_exponent,
+        "priority_offset": config.priority_offset,
+        "importance_exponent": config.importance_exponent,
+        "importance_exponent_end": config.importance_exponent_end,
+        "importance_anneal_steps": config.importance_anneal_steps,
+    }

@@ -8,11 +8,11 @@ import tree
 
 from acme_ext.replay.layout import Layout
 from acme_ext.replay.sinks import OnWait, Sink
-from acme_ext.types import Transition, Tree
+from acme_ext.types import Transition, Tree, stored_extras
 
 PriorityFn = Callable[[np.ndarray, np.ndarray, Tree, Tree], np.ndarray]
-"""`(reward [M], discount [M], extras_tm1 [M, ...], extras_t [M, ...]) -> priority [M]`, the first priority of new
-transitions from what the policy gave with the actions at both ends."""
+"""`(reward [M], discount [M], extras_tm1 [M, ...], extras_t [M, ...]) -> |TD error| [M]`, by which new transitions are
+first given their priorities, from what the policy gave with the actions at both ends."""
 
 _LAST = int(dm_env.StepType.LAST)
 
@@ -35,7 +35,7 @@ class NStepWriter:
         discount: gamma.
         burst: rows to gather, about, before they are sent.
         max_abs_reward: rewards are clipped to this before they are summed; None leaves them.
-        priority: computes first priorities; the sink must take them.
+        priority: computes the errors that first priorities are made of; the sink must take them.
         keep_extras: whether the transition's rows hold the extras (`layout` says which).
         max_pending: rows that may wait for the server before the writer blocks; None never blocks, for a process whose
             own learner has to make room.
@@ -171,16 +171,21 @@ class NStepWriter:
         leaves += [returns[time, env], discounts[time, env]]
         leaves += [ring[stop, env] for ring in observations]
         if self._keep_extras:
-            leaves += [ring[time, env] for ring in tree.flatten(extras)]
-        priorities = None
+            leaves += [ring[time, env] for ring in tree.flatten(stored_extras(extras))]
+        errors = None
         if self._priority is not None:
             at_start = tree.map_structure(lambda ring: ring[time, env], extras)
             at_end = tree.map_structure(lambda ring: ring[stop, env], extras)
-            priorities = self._priority(returns[time, env], discounts[time, env], at_start, at_end)
-        self._sink.append(self._layout.pack(leaves), priorities)
+            errors = self._priority(returns[time, env], discounts[time, env], at_start, at_end)
+        self._sink.append(self._layout.pack(leaves), errors)
         self.inserted += len(time)
         if self._max_pending is not None:
             self._sink.flush(self._max_pending, self._on_wait)
+
+
+def largest_error(reward: np.ndarray, discount: np.ndarray, extras_tm1: Tree, extras_t: Tree) -> np.ndarray:
+    """Returns the largest |TD error| so far, which a prioritized policy passes on; a `PriorityFn`."""
+    return extras_tm1.largest_error
 
 
 def transition_spec(spec, extras: Tree = ()) -> Transition:

@@ -7,15 +7,17 @@ import tree
 
 from acme_ext.errors import UsageError
 from acme_ext.replay import sinks, unrolls
-from acme_ext.replay.base import RowReplay
+from acme_ext.replay.base import Replay, arguments_of
+from acme_ext.replay.config import SequenceConfig, UnrollConfig
 from acme_ext.replay.layout import Layout
-from acme_ext.types import Array, Sequence, Tree
+from acme_ext.types import Array, EnvironmentSpec, Sequence, Tree
+from acme_ext.utils import checks
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SequenceReplay(RowReplay):
+class SequenceReplay(Replay):
     """Sequences of steps in one Reverb table, each a flat row of bytes that holds the whole of it. Beside what every
-    replay has (`RowReplay`):
+    replay has (`Replay`):
 
     Attributes:
         length: T, steps in a sequence; it holds T + 1 timesteps.
@@ -42,7 +44,7 @@ class SequenceReplay(RowReplay):
 
     def __post_init__(self):
         super().__post_init__()
-        self._at_least_one("length", "period")
+        checks.at_least_one(self, "length", "period")
         if not 0 <= self.burn_in < self.length:
             raise UsageError(f"burn_in is {self.burn_in}: it must lie in [0, {self.length - 1}], below length.")
         if self.period > (most := self.length - self.burn_in):
@@ -52,6 +54,59 @@ class SequenceReplay(RowReplay):
             )
         if not 0 <= self.discount <= 1:
             raise UsageError(f"discount is {self.discount}: it must lie in [0, 1].")
+
+    @classmethod
+    def of(
+        cls,
+        spec: EnvironmentSpec,
+        config: SequenceConfig,
+        *,
+        batch_size: int,
+        discount: float,
+        state: Tree = (),
+        priority: unrolls.SequencePriorityFn | None = None,
+    ) -> "SequenceReplay":
+        """Returns the replay of overlapping sequences that a config describes; `priority` is left out where it is not
+        prioritized.
+        """
+        return cls(
+            spec=spec,
+            batch_size=batch_size,
+            discount=discount,
+            length=config.burn_in + config.length,
+            period=config.period,
+            burn_in=config.burn_in,
+            cross_episodes=False,
+            state=state,
+            priority=priority if config.prioritized else None,
+            **arguments_of(config),
+        )
+
+    @classmethod
+    def queue(
+        cls,
+        spec: EnvironmentSpec,
+        config: UnrollConfig,
+        *,
+        batch_size: int,
+        discount: float,
+        extras: Tree,
+        state: Tree = (),
+    ) -> "SequenceReplay":
+        """Returns the queue of unrolls that a config describes, which go on from one episode into the next."""
+        return cls(
+            spec=spec,
+            batch_size=batch_size,
+            discount=discount,
+            max_size=config.max_size,
+            order="queue",
+            extras=extras,
+            table="unrolls",
+            length=config.length,
+            period=config.length,
+            cross_episodes=True,
+            state=state,
+        )
 
     @property
     def _layout(self) -> Layout:
@@ -78,7 +133,7 @@ class SequenceReplay(RowReplay):
             self._sink(client),
             self.store(num_envs),
             num_envs=num_envs,
-            priority=self.priority,
+            priority=self.priority or (unrolls.largest_error if self.prioritized else None),
             keep_extras=bool(tree.flatten(self.extras)),
             max_pending=max_pending,
             on_wait=on_wait,

@@ -13,8 +13,8 @@ _WAIT_MS = 200
 class Sink(Protocol):
     """Sends rows of bytes to one table, one item a row, in the background."""
 
-    def append(self, rows: np.ndarray, priorities: np.ndarray | None) -> None:
-        """Sends rows, uint8 `[M, ...]`, with priorities `[M]` where the table uses them; doesn't wait for the
+    def append(self, rows: np.ndarray, errors: np.ndarray | None) -> None:
+        """Sends rows, uint8 `[M, ...]`, with |TD errors| `[M]` where the table is prioritized; doesn't wait for the
         server.
         """
 
@@ -41,8 +41,8 @@ class StructuredSink:
         pattern = structured_writer.pattern_from_transform(tf.TensorSpec(shape, tf.uint8), lambda column: column[-1])
         self._writer: Any = client.structured_writer([structured_writer.create_config(pattern=pattern, table=table)])
 
-    def append(self, rows: np.ndarray, priorities: np.ndarray | None) -> None:
-        assert priorities is None
+    def append(self, rows: np.ndarray, errors: np.ndarray | None) -> None:
+        assert errors is None
         append = self._writer.append
         for row in rows:
             append(row)
@@ -65,16 +65,18 @@ class StructuredSink:
 
 
 class PrioritySink:
-    """Rows that carry a priority each: Reverb's TrajectoryWriter (a StructuredWriter's priority is fixed)."""
+    """Rows that carry a priority each, |TD error| + `offset`: Reverb's TrajectoryWriter (a StructuredWriter's priority
+    is fixed).
+    """
 
-    def __init__(self, client, table: str):
-        self._table = table
+    def __init__(self, client, table: str, offset: float):
+        self._table, self._offset = table, offset
         self._writer = client.trajectory_writer(num_keep_alive_refs=1)
 
-    def append(self, rows: np.ndarray, priorities: np.ndarray | None) -> None:
-        assert priorities is not None
+    def append(self, rows: np.ndarray, errors: np.ndarray | None) -> None:
+        assert errors is not None
         writer, table = self._writer, self._table
-        for row, priority in zip(rows, priorities.tolist(), strict=True):
+        for row, priority in zip(rows, (errors + self._offset).tolist(), strict=True):
             writer.append(row)
             writer.create_item(table, priority, writer.history[-1])
 

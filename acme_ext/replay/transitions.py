@@ -5,14 +5,16 @@ from typing import ClassVar
 
 from acme_ext.errors import UsageError
 from acme_ext.replay import nstep, sinks
-from acme_ext.replay.base import RowReplay
+from acme_ext.replay.base import Replay, arguments_of
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.layout import Layout
-from acme_ext.types import Array, Transition
+from acme_ext.types import Array, EnvironmentSpec, Transition, Tree
+from acme_ext.utils import checks
 
 
 @dataclasses.dataclass(frozen=True)
-class TransitionReplay(RowReplay):
-    """n-step transitions in one Reverb table, each a flat row of bytes. Beside what every replay has (`RowReplay`):
+class TransitionReplay(Replay):
+    """n-step transitions in one Reverb table, each a flat row of bytes. Beside what every replay has (`Replay`):
 
     Attributes:
         n_step: steps a transition spans; fewer at an episode's end.
@@ -32,9 +34,34 @@ class TransitionReplay(RowReplay):
 
     def __post_init__(self):
         super().__post_init__()
-        self._at_least_one("n_step", "burst")
+        checks.at_least_one(self, "n_step", "burst")
         if not 0 <= self.discount <= 1:
             raise UsageError(f"discount is {self.discount}: it must lie in [0, 1].")
+
+    @classmethod
+    def of(
+        cls,
+        spec: EnvironmentSpec,
+        config: TransitionConfig,
+        *,
+        batch_size: int,
+        discount: float,
+        max_abs_reward: float | None = None,
+        priority: nstep.PriorityFn | None = None,
+        extras: Tree = (),
+    ) -> "TransitionReplay":
+        """Returns the replay that a config describes; `priority` is left out where it is not prioritized."""
+        return cls(
+            spec,
+            batch_size=batch_size,
+            discount=discount,
+            n_step=config.n_step,
+            burst=config.write_burst,
+            max_abs_reward=max_abs_reward,
+            priority=priority if config.prioritized else None,
+            extras=extras,
+            **arguments_of(config),
+        )
 
     @property
     def _layout(self) -> Layout:
@@ -52,7 +79,7 @@ class TransitionReplay(RowReplay):
             discount=self.discount,
             burst=self.burst,
             max_abs_reward=self.max_abs_reward,
-            priority=self.priority,
+            priority=self.priority or (nstep.largest_error if self.prioritized else None),
             keep_extras=bool(self.extras),
             max_pending=max_pending,
             on_wait=on_wait,

@@ -9,10 +9,11 @@ import tree
 
 from acme_ext.replay.layout import Layout
 from acme_ext.replay.sinks import OnWait, Sink
-from acme_ext.types import Sequence, Tree
+from acme_ext.types import Sequence, Tree, stored_extras
 
 SequencePriorityFn = Callable[[Sequence], np.ndarray]
-"""`Sequence of NumPy arrays [T, M, ...], extras included -> priority [M]`, the first priority of new sequences."""
+"""`Sequence of NumPy arrays [T, M, ...], extras included -> |TD error| [M]`, by which new sequences are first given
+their priorities."""
 
 _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
@@ -206,7 +207,7 @@ class UnrollWriter:
         sink: where rows go.
         store: of B slots.
         num_envs: B.
-        priority: computes first priorities; the sink must take them.
+        priority: computes the errors that first priorities are made of; the sink must take them.
         keep_extras: whether the rows hold the extras (`layout` says which).
         max_pending: rows that may wait for the server before the writer blocks; None never blocks, for a process whose
             own learner has to make room.
@@ -266,13 +267,17 @@ class UnrollWriter:
     def _write(self, finished: Sequence | None) -> None:
         if finished is None:
             return
-        priorities = None if self._priority is None else self._priority(swap_axes(finished))
-        if not self._keep_extras:
-            finished = finished._replace(extras=())
-        self._sink.append(self._layout.pack(tree.flatten(finished)), priorities)
+        errors = None if self._priority is None else self._priority(swap_axes(finished))
+        finished = finished._replace(extras=stored_extras(finished.extras) if self._keep_extras else ())
+        self._sink.append(self._layout.pack(tree.flatten(finished)), errors)
         self.inserted += len(finished.mask)
         if self._max_pending is not None:
             self._sink.flush(self._max_pending, self._on_wait)
+
+
+def largest_error(batch: Sequence) -> np.ndarray:
+    """Returns the largest |TD error| so far, which a prioritized policy passes on; a `SequencePriorityFn`."""
+    return batch.extras.largest_error.max(axis=0)
 
 
 def sequence_spec(spec: Any, length: int, extras: Tree = (), state: Tree = ()) -> Sequence:

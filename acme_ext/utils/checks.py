@@ -17,6 +17,11 @@ def positive(config: Any, *names: str) -> None:
     _each(config, names, lambda value: value is None or value > 0, "it must be greater than 0")
 
 
+def at_least_one(config: Any, *names: str) -> None:
+    """Fields that must be 1 or greater."""
+    _each(config, names, lambda value: value >= 1, "it must be at least 1")
+
+
 def not_negative(config: Any, *names: str) -> None:
     """Fields that must be 0 or greater."""
     _each(config, names, lambda value: value >= 0, "it must not be negative")
@@ -84,6 +89,8 @@ def say(hint: Any) -> str:
         return "whole numbers such as 64,64" if arguments[0] is int else "numbers such as 0.5,0.5"
     if origin is typing.Literal:
         return "one of " + ", ".join(map(str, arguments))
+    if origin is Callable:
+        return "a function, or its module:name"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "none"}
     if dataclasses.is_dataclass(hint):
         return f"an object of {getattr(hint, '__name__', hint)}"

@@ -65,10 +65,10 @@ class _Fixed(acme.core.VariableSource):
 
 def _contestants(stack: contextlib.ExitStack, num_envs: int) -> dict[str, Contestant]:
     builder = DQN()
-    core = builder.make_core(cartpole.SPEC)
+    core = builder.make_agent(cartpole.SPEC).core
     variables = core.variables(jax.jit(core.init)(jax.random.key(0)))
     # Nobody samples, so nothing but a least size limits the table.
-    replay = dataclasses.replace(builder.make_replay(cartpole.SPEC), limit=RateLimit(), max_size=10_000)
+    replay = dataclasses.replace(builder.make_agent(cartpole.SPEC).replay, limit=RateLimit(), max_size=10_000)
     server = ReplayServer(replay.tables())
     stack.callback(server.close)
     writer = replay.writer(server.client, num_envs, max_pending=PENDING)
@@ -80,8 +80,7 @@ def _contestants(stack: contextlib.ExitStack, num_envs: int) -> dict[str, Contes
         return made
 
     def loop(with_writer: bool) -> Contestant:
-        actor = builder.make_actor(
-            builder.make_policy(cartpole.SPEC),
+        actor = builder.make_agent(cartpole.SPEC).make_actor(
             VariableClient(_Fixed(variables)),
             jax.random.key(0),
             num_envs=num_envs,
@@ -160,7 +159,7 @@ def _vectorised(stack: contextlib.ExitStack, num_envs: int) -> Contestant:
 
 def bare_policy(builder: Builder, spec: EnvironmentSpec, params: Any, num_envs: int) -> Contestant:
     """Applies an agent's compiled policy, one without a recurrent state."""
-    policy = builder.make_policy(spec)
+    policy = builder.make_agent(spec).policy
     apply = compiling.jit(
         lambda params, context, observation: policy.apply(params, context, observation, ())[0],
         threaded=compiling.is_convolutional(params),

@@ -13,7 +13,7 @@ from dm_env import specs
 
 from acme_ext import builders
 from acme_ext.acting.variables import VariableClient
-from acme_ext.builders.base import Builder
+from acme_ext.builders.base import Agent, Builder
 from acme_ext.errors import UsageError
 from acme_ext.learning.learner import Learner
 from acme_ext.replay.dataset import RawBatch
@@ -50,10 +50,10 @@ def agents() -> list[Builder]:
     for name in builders.AGENTS:
         builder = builders.load(name)()
         try:
-            builder.make_core(SPEC)
+            replay = builder.make_agent(SPEC).replay
         except UsageError:
             continue
-        if not builder.make_replay(SPEC).in_order:
+        if not replay.fifo:
             found.append(builder)
     return found
 
@@ -68,9 +68,9 @@ def measure(builder: Builder, seconds: float, rounds: int) -> Figure:
 
 
 def _contestants(stack: contextlib.ExitStack, builder: Builder) -> dict[str, Contestant]:
-    core = builder.make_core(SPEC)
-    replay, raw = _batches(builder)
-    count = builder.sgd_steps_per_call
+    agent = builder.make_agent(SPEC)
+    core, count = agent.core, agent.sgd_steps_per_call
+    replay, raw = _batches(agent)
     learner = Learner(
         core,
         itertools.repeat(raw),
@@ -88,18 +88,16 @@ def _contestants(stack: contextlib.ExitStack, builder: Builder) -> dict[str, Con
     return contestants
 
 
-def _batches(builder: Builder) -> tuple[Any, RawBatch]:
+def _batches(agent: Agent) -> tuple[Any, RawBatch]:
     """Returns an agent's replay, and the batches of one learner call, of experience that its own policy gave."""
     # Nothing but a least size limits the table, so that a batch is always found.
-    made: Any = builder.make_replay(SPEC)
-    replay: Any = dataclasses.replace(made, limit=RateLimit(), max_size=10_000)
-    core = builder.make_core(SPEC)
+    replay: Any = dataclasses.replace(agent.replay, limit=RateLimit(), max_size=10_000)
+    core = agent.core
     source = _Fixed(core.variables(jax.jit(core.init)(jax.random.key(0))))
     server = ReplayServer(replay.tables())
     try:
         writer = replay.writer(server.client, _ENVS, max_pending=PENDING)
-        policy = builder.make_policy(SPEC)
-        actor = builder.make_actor(policy, VariableClient(source), jax.random.key(0), num_envs=_ENVS, writer=writer)
+        actor = agent.make_actor(VariableClient(source), jax.random.key(0), num_envs=_ENVS, writer=writer)
         rng = np.random.default_rng(0)
         timesteps = [
             timestep._replace(observation=rng.standard_normal((_ENVS, 24)).astype(np.float32))
@@ -111,7 +109,7 @@ def _batches(builder: Builder) -> tuple[Any, RawBatch]:
         writer.flush()
         writer.wait()
         writer.close()
-        dataset = replay.dataset(server.client, builder.sgd_steps_per_call)
+        dataset = replay.dataset(server.client, agent.sgd_steps_per_call)
         try:
             return replay, next(dataset)
         finally:

@@ -87,31 +87,31 @@ def settings() -> list[Setting]:
 
 
 def _contestants(stack: contextlib.ExitStack, setting: Setting) -> dict[str, Contestant]:
-    builder = DQN(setting.config)
-    core = builder.make_core(setting.spec)
+    agent = DQN(setting.config).make_agent(setting.spec)
+    core = agent.core
     # Nothing but a least size limits the table, so that the learner always finds a batch.
-    replay = dataclasses.replace(builder.make_replay(setting.spec), limit=RateLimit(), max_size=10_000)
+    replay = dataclasses.replace(agent.replay, limit=RateLimit(), max_size=10_000)
     server = ReplayServer(replay.tables())
     stack.callback(server.close)
     fill(server, replay, setting.timesteps(8), setting.episodes)
-    dataset = replay.dataset(server.client, builder.sgd_steps_per_call)
+    dataset = replay.dataset(server.client, agent.sgd_steps_per_call)
     stack.callback(dataset.close, wake=True)
     raw = next(dataset)
 
     def learner(batches: Iterator[RawBatch]) -> Contestant:
-        count = builder.sgd_steps_per_call
+        count = agent.sgd_steps_per_call
         made = Learner(
             core, batches, replay.decode, jax.random.key(0), batch_size=replay.batch_size, steps_per_call=count
         )
         stack.callback(made.close)
         return stepping(made, count)
 
-    alone = replay.dataset(server.client, builder.sgd_steps_per_call)
+    alone = replay.dataset(server.client, agent.sgd_steps_per_call)
     stack.callback(alone.close, wake=True)
     contestants = {
         "Reverb": learner(dataset),
         "resident batch": learner(itertools.repeat(raw)),
-        "dataset": reader(alone.__next__, builder.sgd_steps_per_call),
+        "dataset": reader(alone.__next__, agent.sgd_steps_per_call),
     }
     unroll = compiling.is_convolutional(jax.jit(core.init)(jax.random.key(0)))
     for count in setting.fused:

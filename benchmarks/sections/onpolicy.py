@@ -75,7 +75,7 @@ def _contestants(stack: contextlib.ExitStack, builder: PPO | IMPALA, name: str, 
     environment = envs.make(name, num_envs=num_envs)
     stack.callback(environment.close)
     spec = envs.make_spec(environment)
-    core = builder.make_core(spec)
+    core = builder.make_agent(spec).core
     variables = core.variables(jax.jit(core.init)(jax.random.key(0)))
     return {
         "environment": bare_environment(environment),
@@ -86,9 +86,10 @@ def _contestants(stack: contextlib.ExitStack, builder: PPO | IMPALA, name: str, 
 
 def _learner(builder: PPO | IMPALA, spec: EnvironmentSpec) -> Contestant:
     """Returns the compiled step on one batch that stays on the device; its units are environment steps."""
-    replay, core = builder.make_replay(spec), builder.make_core(spec)
+    agent = builder.make_agent(spec)
+    replay, core = agent.replay, agent.core
     rows = np.zeros((replay.batch_size, replay.tables()[0].info.signature.shape[0]), np.uint8)
     sample = Sample(replay.decode(rows), np.ones(replay.batch_size, np.float32))
     step = bare(core, jax.device_put(jax.tree.map(lambda x: x[None], sample)), 1, unroll=True)
-    steps = builder.config.batch_size * builder.config.unroll_length
+    steps = builder.config.batch_size * builder.config.replay.length
     return Contestant(lambda: steps * step.work(), step.finish, step.prepare)

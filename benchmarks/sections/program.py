@@ -24,6 +24,7 @@ from acme_ext import envs, launch
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders.dqn import DQN
 from acme_ext.learning.learner import Learner
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import loggers
@@ -39,13 +40,12 @@ _STOP_S = 3.0  # in which a program is to end
 _LEARNER_GOAL = 0.7  # of the same learner on a resident batch
 _PATIENCE_S = 300.0
 _LOOK_S = 0.01
-_MLP = DQNConfig(hidden_sizes=(64, 64), batch_size=128, min_replay_size=200)
-_LARGE_MLP = DQNConfig(hidden_sizes=(512, 512), batch_size=256, min_replay_size=300)
+_MLP = DQNConfig(hidden_sizes=(64, 64), batch_size=128, replay=TransitionConfig(n_step=3, min_size=200))
+_LARGE_MLP = DQNConfig(hidden_sizes=(512, 512), batch_size=256, replay=TransitionConfig(n_step=3, min_size=300))
 _NATURE = DQNConfig(
     image_features=ATARI.image_features,
     batch_size=32,
-    min_replay_size=100,
-    max_replay_size=2_000,
+    replay=TransitionConfig(n_step=3, min_size=100, max_size=2_000),
     sgd_steps_per_call=ATARI.sgd_steps_per_call,
 )
 
@@ -54,8 +54,9 @@ _NATURE = DQNConfig(
 class Unlimited(DQN):
     """DQN whose learner takes as many batches as it can."""
 
-    def make_replay(self, spec: Any) -> Any:
-        return dataclasses.replace(super().make_replay(spec), limit=RateLimit(min_size=self.config.min_replay_size))
+    def make_replay(self, spec: Any, networks: Any) -> Any:
+        replay = super().make_replay(spec, networks)
+        return dataclasses.replace(replay, limit=RateLimit(min_size=self.config.replay.min_size))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -321,14 +322,15 @@ def _resident(environment: str, config: DQNConfig, seconds: float) -> float:
     builder = Unlimited(config)
     single = _Images(0) if environment == "images" else envs.make_single(environment)
     spec = envs.make_spec(single)
-    replay = builder.make_replay(spec)
+    agent = builder.make_agent(spec)
+    replay = agent.replay
     server = ReplayServer(replay.tables())
-    fill(server, replay, _timesteps(spec), 1 + 3 * config.min_replay_size // 20)
+    fill(server, replay, _timesteps(spec), 1 + 3 * config.replay.min_size // 20)
     dataset = replay.dataset(server.client, config.sgd_steps_per_call)
     raw = next(dataset)
     dataset.close(wake=True)
     learner = Learner(
-        builder.make_core(spec),
+        agent.core,
         itertools.repeat(raw),
         replay.decode,
         jax.random.key(0),

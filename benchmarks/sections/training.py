@@ -11,6 +11,7 @@ from acme_ext import launch
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders.base import Builder
 from acme_ext.builders.dqn import DQN
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks.measure import Rate
@@ -20,7 +21,7 @@ from benchmarks.report import Figure, against, figure, quoted
 _ENVIRONMENT = "gym:CartPole-v1"
 _BATCHES = (8, 32)
 # An update with 128 transitions for every 4 environment steps.
-_CONFIG = DQNConfig(hidden_sizes=(64, 64), batch_size=128, samples_per_insert=32.0, n_step=1, prioritized=False)
+_CONFIG = DQNConfig(hidden_sizes=(64, 64), batch_size=128, replay=TransitionConfig(n_step=1))
 _WARM_UP = 10_000  # environment steps that aren't counted: start-up, compilation, filling
 _STEPS_PER_SECOND = 8_000  # counted, for each second asked for
 

@@ -5,9 +5,7 @@ import numpy as np
 from acme_ext.acting.continuous import make_policy
 from acme_ext.acting.exploration import normal_noise
 from acme_ext.acting.policy import Context
-from acme_ext.specs import Bounds
 
-BOUNDS = Bounds(np.array([-2, 0], np.float32), np.array([3, 1], np.float32))
 N = 4_000
 
 
@@ -22,24 +20,24 @@ def act(policy, steps, count=N, params=None):
     return np.asarray(action)
 
 
-def test_actions_are_the_environments():
-    policy = make_policy(lambda params, keys, o: jnp.broadcast_to(params, (len(o), 2)), BOUNDS)
-    np.testing.assert_allclose(act(policy, 0, 3, jnp.array([0.2, 5.0])), [[1.0, 1.0]] * 3, rtol=1e-6)
+def test_actions_are_clipped():
+    policy = make_policy(lambda params, keys, o: jnp.broadcast_to(params, (len(o), 2)))
+    np.testing.assert_allclose(act(policy, 0, 3, jnp.array([0.2, 5.0])), [[0.2, 1.0]] * 3, rtol=1e-6)
 
 
 def test_at_first_they_are_uniform_over_the_bounds():
-    policy = make_policy(lambda params, keys, o: jnp.zeros((len(o), 2)), BOUNDS, random_steps=10)
+    policy = make_policy(lambda params, keys, o: jnp.zeros((len(o), 2)), random_steps=10)
     random = act(policy, 9)
-    assert (random >= BOUNDS.minimum).all()
-    assert (random <= BOUNDS.maximum).all()
-    np.testing.assert_allclose(random.mean(0), [0.5, 0.5], atol=0.1)
-    np.testing.assert_allclose(random.std(0), [5 / 12**0.5, 1 / 12**0.5], rtol=0.05)
+    assert (random >= -1).all()
+    assert (random <= 1).all()
+    np.testing.assert_allclose(random.mean(0), [0, 0], atol=0.04)
+    np.testing.assert_allclose(random.std(0), 2 / 12**0.5, rtol=0.05)
     np.testing.assert_allclose(np.corrcoef(random.T)[0, 1], 0, atol=0.08)
-    np.testing.assert_allclose(act(policy, 10), np.tile([[0.5, 0.5]], (N, 1)))
+    np.testing.assert_allclose(act(policy, 10), np.zeros((N, 2)))
 
 
 def test_an_environment_does_not_depend_on_its_neighbours():
-    policy = make_policy(lambda params, keys, o: 0.1 * normal_noise(keys, 2), BOUNDS, random_steps=10)
+    policy = make_policy(lambda params, keys, o: 0.1 * normal_noise(keys, 2), random_steps=10)
     for steps in (0, 10):
         whole = policy.apply(None, context(steps, 8), jnp.zeros((8, 3)), ())[0]
         alone = Context(context(steps, 8).key[5:6], jnp.int32(steps), jnp.zeros(1), jnp.zeros(1))

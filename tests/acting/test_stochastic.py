@@ -4,13 +4,11 @@ import numpy as np
 
 from acme_ext.acting import stochastic
 from acme_ext.acting.policy import Context
-from acme_ext.learning.on_policy import Published
+from acme_ext.learning.on_policy import VersionedParams
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.ops.policy import Categorical
-from acme_ext.specs import Bounds
 
 N = 5_000
-BOUNDS = Bounds(np.full((1, 2), 10, np.float32), np.full((1, 2), 30, np.float32))
 LOGITS = jnp.log(jnp.array([0.1, 0.6, 0.3]))
 
 
@@ -28,45 +26,45 @@ def move(params, context, observation, state):
     return Gaussian(mean, jnp.full_like(mean, 0.5)), state
 
 
-PUBLISHED = Published(LOGITS, jnp.int32(12))
+PUBLISHED = VersionedParams(LOGITS, jnp.int32(12))
 
 
 def test_samples_with_their_log_probability_and_the_policys_version():
-    policy = stochastic.make_policy(choose, greedy=False)
+    policy = stochastic.make_policy(choose, evaluation=False)
     action, state, extras = jax.jit(policy.apply)(PUBLISHED, context(), jnp.zeros((N, 1)), ())
     np.testing.assert_allclose(np.bincount(action) / N, [0.1, 0.6, 0.3], atol=0.03)
-    np.testing.assert_allclose(extras["log_prob"], LOGITS[action], rtol=1e-5)
-    np.testing.assert_array_equal(extras["learner_steps"], np.full(N, 12))
+    np.testing.assert_allclose(extras.log_prob, LOGITS[action], rtol=1e-5)
+    np.testing.assert_array_equal(extras.learner_steps, np.full(N, 12))
     assert (state, policy.init_state(3)) == ((), ())
 
 
 def test_greedy_is_the_mode_and_stores_nothing():
-    for decide, params, bounds, expected in (
-        (choose, LOGITS, None, np.full(4, 1)),
-        (move, jnp.array([0.5, 7.0]), BOUNDS, np.tile([25.0, 30.0], (4, 1, 1))),
+    for decide, params, expected in (
+        (choose, LOGITS, np.full(4, 1)),
+        (move, jnp.array([0.5, 7.0]), np.tile([0.5, 7.0], (4, 1))),
     ):
-        policy = stochastic.make_policy(decide, bounds=bounds, greedy=True)
-        action, _, extras = policy.apply(Published(params, jnp.int32(0)), context(4), jnp.zeros((4, 1)), ())
+        policy = stochastic.make_policy(decide, evaluation=True)
+        action, _, extras = policy.apply(VersionedParams(params, jnp.int32(0)), context(4), jnp.zeros((4, 1)), ())
         np.testing.assert_allclose(action, expected)
         assert extras == ()
 
 
-def test_continuous_samples_leave_by_the_bounds_and_are_stored_as_they_were():
-    policy = stochastic.make_policy(move, bounds=BOUNDS, greedy=False)
-    action, _, extras = policy.apply(Published(jnp.array([0.8, 0.0]), jnp.int32(0)), context(), jnp.zeros((N, 1)), ())
-    sampled = np.asarray(extras["action"])
+def test_continuous_samples_are_not_clipped():
+    policy = stochastic.make_policy(move, evaluation=False)
+    action, _, extras = policy.apply(
+        VersionedParams(jnp.array([0.8, 0.0]), jnp.int32(0)), context(), jnp.zeros((N, 1)), ()
+    )
+    sampled = np.asarray(action)
     np.testing.assert_allclose([sampled.mean(0), sampled.std(0)], [[0.8, 0.0], [0.5, 0.5]], atol=0.03)
     assert np.mean(sampled > 1) > 0.1
-    assert action.shape == (N, 1, 2)
-    np.testing.assert_allclose(action[:, 0], 20 + 10 * np.clip(sampled, -1, 1), rtol=1e-5)
     expected = Gaussian(jnp.array([0.8, 0.0]), jnp.full(2, 0.5)).log_prob(sampled)
-    np.testing.assert_allclose(extras["log_prob"], expected, rtol=1e-4)
+    np.testing.assert_allclose(extras.log_prob, expected, rtol=1e-4)
 
 
 def test_an_environments_action_does_not_depend_on_the_others():
-    for decide, params, bounds in ((choose, LOGITS, None), (move, jnp.zeros(2), BOUNDS)):
-        policy = stochastic.make_policy(decide, bounds=bounds, greedy=False)
-        published, everyone = Published(params, jnp.int32(0)), context(6)
+    for decide, params in ((choose, LOGITS), (move, jnp.zeros(2))):
+        policy = stochastic.make_policy(decide, evaluation=False)
+        published, everyone = VersionedParams(params, jnp.int32(0)), context(6)
         together, _, _ = policy.apply(published, everyone, jnp.zeros((6, 1)), ())
         some = Context(everyone.key[2:4], everyone.steps, everyone.rank[2:4], everyone.reward[2:4])
         apart, _, _ = policy.apply(published, some, jnp.zeros((2, 1)), ())
@@ -78,7 +76,7 @@ def test_a_state_may_hold_the_action():
         choose,
         init_state=lambda batch: jnp.full(batch, -1),
         remember=lambda state, action: action,
-        greedy=False,
+        evaluation=False,
     )
     state = policy.init_state(4)
     np.testing.assert_array_equal(state, [-1] * 4)
@@ -87,10 +85,8 @@ def test_a_state_may_hold_the_action():
 
 
 def test_the_extras_are_of_their_spec():
-    for decide, params, bounds in ((choose, LOGITS, None), (move, jnp.zeros(2), BOUNDS)):
-        policy = stochastic.make_policy(decide, bounds=bounds, greedy=False)
-        _, _, extras = policy.apply(Published(params, jnp.int32(0)), context(4), jnp.zeros((4, 1)), ())
-        spec = stochastic.extras_spec(bounds)
-        assert {k: (v.shape[1:], v.dtype) for k, v in extras.items()} == {
-            k: (v.shape, v.dtype) for k, v in spec.items()
-        }
+    for decide, params in ((choose, LOGITS), (move, jnp.zeros(2))):
+        policy = stochastic.make_policy(decide, evaluation=False)
+        _, _, extras = policy.apply(VersionedParams(params, jnp.int32(0)), context(4), jnp.zeros((4, 1)), ())
+        for given, stands_for_it in zip(extras, stochastic.EXTRAS, strict=True):
+            assert (given.shape[1:], given.dtype) == (stands_for_it.shape, stands_for_it.dtype)

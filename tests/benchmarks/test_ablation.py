@@ -9,7 +9,7 @@ from acme_ext.agents.rainbow.config import MINATAR
 from benchmarks import ablation, learning
 from benchmarks.settings import SETTINGS
 
-PARTS = {"double", "dueling", "prioritized", "n_step", "distribution", "noisy"}
+PARTS = {"double", "dueling", "replay.prioritized", "replay.n_step", "distribution", "noisy"}
 
 
 def config_of(variant):
@@ -37,7 +37,7 @@ def test_dqn_has_the_same_numbers_and_none_of_the_parts():
     # What prioritized replay alone reads is left as it is.
     unread = {name for name in changed(config, MINATAR) if name.startswith(("priority", "importance"))}
     assert changed(config, MINATAR) - unread == PARTS & {f.name for f in dataclasses.fields(DQNConfig)}
-    assert (config.double, config.dueling, config.prioritized, config.n_step) == (False, False, False, 1)
+    assert (config.double, config.dueling, config.replay.prioritized, config.replay.n_step) == (False, False, False, 1)
 
 
 def test_its_runs_on_breakout_are_those_of_the_learning_benchmark():
@@ -51,7 +51,7 @@ def test_its_runs_on_breakout_are_those_of_the_learning_benchmark():
 
 @pytest.mark.slow
 def test_variants_are_run_and_written_and_not_run_again(tmp_path, monkeypatch, capfd):
-    small = {"min_replay_size": "50", "batch_size": "4", "image_features": "8"}
+    small = {"replay.min_size": "50", "batch_size": "4", "image_features": "8"}
     for agent in ("rainbow", "dqn"):
         name = f"{agent}-minatar-breakout"
         setting = SETTINGS[name]

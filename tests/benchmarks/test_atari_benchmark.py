@@ -94,7 +94,7 @@ def test_the_page_and_the_table(tmp_path):
         2_000,
         4,
         eval_episodes=2,
-        config={"min_replay_size": "1000"},
+        config={"replay.min_size": "1000"},
         environment_options={"noop_max": 30, "max_frames": 6_000},
     )
     found = {
@@ -109,7 +109,7 @@ def test_the_page_and_the_table(tmp_path):
     assert "| games above human | 1 of 2 | |" in text
     assert (
         "`python -m benchmarks.atari dqn --games Pong Breakout --steps 2000 --seeds 0 3 --num-envs 4 "
-        "--eval-episodes 2 --max-frames 6000 --set min_replay_size=1000`"
+        "--eval-episodes 2 --max-frames 6000 --set replay.min_size=1000`"
     ) in text
     with open(table, newline="") as file:
         rows = list(csv.DictReader(file))
@@ -136,6 +136,6 @@ def test_games_are_run_with_the_protocols_options_and_not_run_again(tmp_path, ca
     assert (experiment.environment, experiment.seed, experiment.steps) == ("atari:Qbert", 1, 500)
     assert experiment.environment_options == {"noop_max": 30, "max_frames": 108_000}
     assert experiment.directory == tmp_path / "Qbert" / "seed-1"
-    assert (experiment.builder.config.batch_size, experiment.builder.config.n_step) == (8, 3)
+    assert (experiment.builder.config.batch_size, experiment.builder.config.replay.n_step) == (8, 3)
     assert experiment.builder.config.optimizer == "rmsprop"  # the rest is the preset of Atari
     assert (experiment.evaluation.every, experiment.evaluation.final_episodes) == (0, 30)

@@ -24,7 +24,7 @@ TINY = Setting(
     bar=-1.0,
     eval_every=100,
     eval_episodes=2,
-    config={"min_replay_size": "50", "batch_size": "4", "samples_per_insert": "1", "sgd_steps_per_call": "2"},
+    config={"replay.min_size": "50", "batch_size": "4", "replay.samples_per_insert": "1", "sgd_steps_per_call": "2"},
     parts=2,
 )
 
@@ -49,7 +49,7 @@ def test_seeds_are_run_judged_and_written_and_not_run_again(tiny, tmp_path, capf
     assert steps == sorted(steps)
     assert 300 <= steps[-1] < 302
     page = (tmp_path / "tiny.md").read_text()
-    assert "dqn on bsuite:catch/0, 300 environment steps, num_envs=2, min_replay_size=50" in page
+    assert "dqn on bsuite:catch/0, 300 environment steps, num_envs=2, replay.min_size=50" in page
     assert "bar -1: reached" in page
     assert str(tmp_path) not in page
     assert (tmp_path / "tiny.png").read_bytes().startswith(b"\x89PNG")
@@ -133,15 +133,11 @@ def test_a_setting_can_be_run_and_each_of_its_fields_changes_the_agent(name, tmp
     setting = SETTINGS[name]
     envs.check(setting.environment, **setting.environment_options)
     experiment = setting.experiment(3, setting.steps, tmp_path)
-    described, preset = experiment.describe(), builders.load(setting.agent).for_environment(setting.environment).config
+    described, builder = experiment.describe(), builders.load(setting.agent)().for_environment(setting.environment)
     assert (described["agent"], described["environment"]) == (setting.agent, setting.environment)
     assert (described["seed"], described["run"]["steps"]) == (3, setting.steps)
-    changed = {
-        field.name
-        for field in dataclasses.fields(preset)
-        if getattr(preset, field.name) != getattr(experiment.builder.config, field.name)
-    }
-    assert changed == set(setting.config)
+    assert experiment.builder == config_settings.configure(builder, setting.config)
+    assert (experiment.builder != builder) == bool(setting.config)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ import numpy as np
 
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders.dqn import DQN
+from acme_ext.replay.config import TransitionConfig
 from benchmarks.plain import PlainLoop
 
 
 def test_it_makes_the_updates_that_the_steps_pay_for_and_keeps_what_happened():
     config = DQNConfig(
-        min_replay_size=40, max_replay_size=150, batch_size=8, samples_per_insert=2.0, sgd_steps_per_call=2, n_step=1
+        batch_size=8,
+        sgd_steps_per_call=2,
+        replay=TransitionConfig(min_size=40, max_size=150, samples_per_insert=2.0),
     )
     loop = PlainLoop(DQN(config), "gym:CartPole-v1", 3)
     while loop.steps < 100:

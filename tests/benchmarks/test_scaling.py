@@ -67,7 +67,7 @@ def test_a_run_is_read_by_when_its_steps_were_taken(tmp_path):
 
 @pytest.mark.slow
 def test_the_command_runs_programs_once_and_writes(tmp_path, capsys):
-    fields = {"hidden_sizes": "8", "batch_size": "16", "min_replay_size": "100", "samples_per_insert": "4"}
+    fields = {"hidden_sizes": "8", "batch_size": "16", "replay.min_size": "100", "replay.samples_per_insert": "4"}
     arguments = ["--environment", "bsuite:catch/0", "--actors", "1", "--seeds", "0", "--steps", "400"]
     arguments += ["--sleep-ms", "0.1", "--eval-episodes", "2", "--runs", str(tmp_path), "--out", str(tmp_path)]
     arguments += [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]

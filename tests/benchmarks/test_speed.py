@@ -8,6 +8,7 @@ import pytest
 
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.launch import local
+from acme_ext.replay.config import TransitionConfig, UnrollConfig
 from benchmarks import cartpole, speed
 from benchmarks.report import Figure
 
@@ -89,7 +90,7 @@ def test_acting(monkeypatch):
 def test_training():
     from benchmarks.sections import training
 
-    config = DQNConfig(min_replay_size=64, batch_size=8, samples_per_insert=2.0, sgd_steps_per_call=2)
+    config = DQNConfig(replay=TransitionConfig(min_size=64, samples_per_insert=2.0), batch_size=8, sgd_steps_per_call=2)
     figures = training.measure(config, (2,), 100, 300, 1)
     check(figures, 1)
     assert [(r.source, r.goal) for r in figures[0].references] == [
@@ -106,7 +107,7 @@ def test_onpolicy(which, monkeypatch):
 
     monkeypatch.setattr(local, "_LOG_EVERY_S", 0.0)  # no game of Pong ends
     setting = onpolicy.SETTINGS[which]
-    config = {"batch_size": 2, "unroll_length": 8, "hidden_sizes": (8,), "image_features": 8}
+    config = {"batch_size": 2, "replay": UnrollConfig(length=8), "hidden_sizes": (8,), "image_features": 8}
     builder = dataclasses.replace(setting.builder, config=dataclasses.replace(setting.builder.config, **config))
     found = onpolicy.measure(setting._replace(builder=builder, num_envs=2, warm_up=60), 60, 1, 0.001)
     check([found], 1)
@@ -131,7 +132,7 @@ def test_program(monkeypatch):
 def test_a_program_is_timed_from_its_command_to_its_exit():
     from benchmarks.sections import program
 
-    config = DQNConfig(hidden_sizes=(8,), batch_size=8, min_replay_size=50, sgd_steps_per_call=1)
+    config = DQNConfig(hidden_sizes=(8,), batch_size=8, replay=TransitionConfig(min_size=50), sgd_steps_per_call=1)
     trial = program.Trial(program.Unlimited(config), actors=1, sleep_s=1e-3, seconds=2.0)
     found = program.attempt(trial)
     assert 0 < found.first_action < found.first_learner_step
@@ -144,7 +145,9 @@ def test_a_program_is_timed_from_its_command_to_its_exit():
 def test_the_learner_on_a_resident_batch_is_that_of_the_program():
     from benchmarks.sections import program
 
-    config = DQNConfig(image_features=8, batch_size=4, min_replay_size=20, max_replay_size=100, sgd_steps_per_call=1)
+    config = DQNConfig(
+        image_features=8, batch_size=4, replay=TransitionConfig(min_size=20, max_size=100), sgd_steps_per_call=1
+    )
     assert program._resident("images", config, 0.001) > 0
 
 

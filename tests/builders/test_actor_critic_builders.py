@@ -14,15 +14,13 @@ from dm_env import specs
 from acme_ext.acting.policy import Context
 from acme_ext.agents.d4pg.config import SUITE as D4PG_SUITE
 from acme_ext.agents.mpo.config import SUITE as DMPO_SUITE
-from acme_ext.builders import D4PG, DMPO, MPO, ApexDPG
-from acme_ext.learning.core import LearnerCore
+from acme_ext.builders import D4PG, DMPO, MPO, Agent, ApexDPG
 from acme_ext.replay.limits import RateLimit
 from acme_ext.types import Sample, Transition
 
-LOW, HIGH = -2.0, 3.0
 SPEC = acme.specs.EnvironmentSpec(
     observations={"height": specs.Array((), np.float32), "velocity": specs.Array((2,), np.float32)},
-    actions=specs.BoundedArray((2,), np.float32, LOW, HIGH),
+    actions=specs.BoundedArray((2,), np.float32, -1.0, 1.0),
     rewards=specs.Array((), np.float32),
     discounts=specs.BoundedArray((), np.float32, 0, 1),
 )
@@ -30,8 +28,10 @@ SMALL = {"policy_sizes": (8,), "critic_sizes": (8, 6)}
 every_agent = pytest.mark.parametrize("cls", [D4PG, ApexDPG, MPO, DMPO])
 
 
-def small(cls: Any, **fields: Any) -> Any:
-    return cls(dataclasses.replace(cls().config, **SMALL, **fields))
+def small(cls: Any, replay: dict[str, Any] | None = None, **fields: Any) -> Any:
+    config = cls().config
+    settings = dataclasses.replace(config.replay, **replay or {})
+    return cls(dataclasses.replace(config, replay=settings, **SMALL, **fields))
 
 
 def observations(count: int) -> dict[str, np.ndarray]:
@@ -44,10 +44,10 @@ def observations(count: int) -> dict[str, np.ndarray]:
 
 def sample(count: int = 4) -> Sample:
     rng = np.random.default_rng(1)
-    action = rng.uniform(LOW, HIGH, (count, 2)).astype(np.float32)
+    action = rng.uniform(-1, 1, (count, 2)).astype(np.float32)
     reward = rng.normal(size=count).astype(np.float32)
     data = Transition(observations(count), action, reward, np.full(count, 0.9, np.float32), observations(count))
-    return Sample(data, np.full(count, 0.1, np.float32))
+    return Sample(data, np.ones(count, np.float32))
 
 
 def context(count: int) -> Context:
@@ -55,134 +55,117 @@ def context(count: int) -> Context:
     return Context(keys, jnp.int32(0), jnp.zeros(count), jnp.zeros(count))
 
 
-def act(builder: Any, core: LearnerCore, state: Any, count: int, *, evaluation: bool) -> tuple[np.ndarray, Any]:
-    policy = builder.make_policy(SPEC, evaluation=evaluation)
-    params = core.variables(state)["policy"]
+def act(agent: Agent, state: Any, count: int, *, evaluation: bool) -> tuple[np.ndarray, Any]:
+    policy = agent.evaluation_policy if evaluation else agent.policy
+    params = agent.core.variables(state)["policy"]
     action, _, extras = jax.jit(policy.apply)(params, context(count), observations(count), policy.init_state(count))
     return np.asarray(action), extras
 
 
 @every_agent
 def test_the_parts_fit_together(cls):
-    builder = small(cls)
-    core = builder.make_core(SPEC)
+    agent = small(cls).make_agent(SPEC)
+    core = agent.core
     state = core.init(jax.random.key(0))
-    after, metrics, priorities = jax.jit(core.step)(state, sample())
+    after, metrics, errors = jax.jit(core.step)(state, sample())
     assert int(after.steps) == 1
+    assert errors.shape == (4,)
     assert {"loss", "gradient_norm"} <= metrics.keys()
     assert all(np.isfinite(value) and np.ndim(value) == 0 for value in metrics.values())
-    assert builder.make_replay(SPEC).prioritized == (priorities is not None)
     assert jax.tree.structure(core.abstract_state()) == jax.tree.structure(after)
-    action, _ = act(builder, core, after, 500, evaluation=False)
+    action, _ = act(agent, after, 500, evaluation=False)
     assert action.shape == (500, 2)
-    assert action.min() >= LOW
-    assert action.max() <= HIGH
+    assert action.min() >= -1
+    assert action.max() <= 1
 
 
 @every_agent
 def test_an_evaluation_is_deterministic_and_training_is_not(cls):
-    builder = small(cls)
-    core = builder.make_core(SPEC)
+    agent = small(cls).make_agent(SPEC)
+    core = agent.core
     state = core.init(jax.random.key(0))
     same = {name: np.repeat(value[:1], 50, axis=0) for name, value in observations(1).items()}
     params = core.variables(state)["policy"]
-    evaluated, trained = builder.make_policy(SPEC, evaluation=True), builder.make_policy(SPEC)
-    action, _, extras = jax.jit(evaluated.apply)(params, context(50), same, ())
+    action, _, extras = jax.jit(agent.evaluation_policy.apply)(params, context(50), same, ())
     # A row's rounding depends on its place in the batch; the noise below is 10,000 times as large.
     np.testing.assert_allclose(action, np.repeat(action[:1], 50, axis=0), rtol=1e-5, atol=1e-5)
     assert extras == ()
-    action, _, _ = jax.jit(trained.apply)(params, context(50), same, ())
+    action, _, _ = jax.jit(agent.policy.apply)(params, context(50), same, ())
     assert len(np.unique(action, axis=0)) == 50
-    assert np.std(action, axis=0).min() > 0.1
+    assert np.std(action, axis=0).min() > 0.04
 
 
 @every_agent
 def test_the_replay_is_the_configs(cls):
-    fields = {"batch_size": 7, "n_step": 2, "discount": 0.5, "max_replay_size": 30, "min_replay_size": 20}
-    replay = small(cls, **fields, samples_per_insert=3.0, write_burst=9).make_replay(SPEC)
+    settings = {"n_step": 2, "max_size": 30, "min_size": 20, "samples_per_insert": 3.0, "write_burst": 9}
+    replay = small(cls, settings, batch_size=7, discount=0.5).make_agent(SPEC).replay
     assert replay.limit == RateLimit(3.0, 20)
     assert (replay.batch_size, replay.n_step, replay.discount, replay.max_size) == (7, 2, 0.5, 30)
     assert replay.burst == 9
 
 
-@every_agent
-def test_the_learner_is_given_actions_in_the_environments_units(cls):
-    # What was done at the bounds is to the learner the same as what was done beyond them: both are 1.
-    builder = small(cls)
-    core = builder.make_core(SPEC)
-    state = core.init(jax.random.key(0))
-    step = jax.jit(core.step)
-
-    def loss(action: float) -> float:
-        given = sample()
-        data = given.data._replace(action=np.full((4, 2), action, np.float32))
-        return float(step(state, given._replace(data=data))[1]["loss"])
-
-    for bound, inwards in ((HIGH, -1), (LOW, 1)):
-        assert loss(bound - inwards) == pytest.approx(loss(bound), rel=1e-5)
-        assert loss(bound + inwards) != pytest.approx(loss(bound), rel=1e-5)
-
-
 @pytest.mark.parametrize("cls", [D4PG, ApexDPG])
 def test_prioritized_replay_is_a_choice_and_its_first_priorities_are_the_actors(cls):
-    builder = small(cls, prioritized=True, priority_exponent=0.25, priority_offset=0.5)
-    replay = builder.make_replay(SPEC)
-    assert (replay.order, replay.priority_exponent) == ("prioritized", 0.25)
-    core = builder.make_core(SPEC)
-    state = core.init(jax.random.key(0))
-    _, extras = act(builder, core, state, 3, evaluation=False)
-    first = replay.priority(np.ones(3), np.full(3, 0.9), extras, extras)
-    expected = np.abs(1 + 0.9 * extras["q_policy"] - extras["q_taken"]) + 0.5
-    np.testing.assert_allclose(first, expected, rtol=1e-5)
-    # They are the very priorities that the learner gives at first, when its target is the actors' network.
+    agent = small(cls, {"prioritized": True, "priority_exponent": 0.25}).make_agent(SPEC)
+    assert (agent.replay.order, agent.replay.priority_exponent) == ("prioritized", 0.25)
+    state = agent.core.init(jax.random.key(0))
+    _, extras = act(agent, state, 3, evaluation=False)
+    first = agent.replay.priority(np.ones(3), np.full(3, 0.9), extras, extras)
+    np.testing.assert_allclose(first, np.abs(1 + 0.9 * extras.best - extras.taken), rtol=1e-5)
+    # They are the very errors that the learner gives at first, when its target is the actors' network.
     given = sample(3)
-    action, _ = act(builder, core, state, 3, evaluation=False)
+    action, _ = act(agent, state, 3, evaluation=False)
     data = Transition(observations(3), action, np.ones(3), np.full(3, 0.9), observations(3))
-    _, _, priorities = core.step(state, given._replace(data=data))
+    _, _, errors = agent.core.step(state, given._replace(data=data))
     if cls is ApexDPG:  # of D4PG's distributions, the ends are clipped
-        np.testing.assert_allclose(priorities, first, rtol=1e-4)
+        np.testing.assert_allclose(errors, first, rtol=1e-4)
 
-    plain = small(cls, prioritized=False)
-    assert plain.make_replay(SPEC).order == "uniform"
-    core = plain.make_core(SPEC)
-    assert core.step(core.init(jax.random.key(0)), sample())[2] is None
-    assert act(plain, core, core.init(jax.random.key(0)), 3, evaluation=False)[1] == ()
+    plain = small(cls, {"prioritized": False}).make_agent(SPEC)
+    assert plain.replay.order == "uniform"
+    assert act(plain, plain.core.init(jax.random.key(0)), 3, evaluation=False)[1] == ()
+
+
+@pytest.mark.parametrize("cls", [MPO, DMPO])
+def test_prioritized_replay_begins_with_the_largest_error_where_actors_have_no_values(cls):
+    agent = small(cls, {"prioritized": True}).make_agent(SPEC)
+    state = agent.core.init(jax.random.key(0))
+    state, _, errors = agent.core.step(state, sample())
+    _, extras = act(agent, state, 3, evaluation=False)
+    np.testing.assert_allclose(extras.largest_error, max(1.0, float(errors.max())))
 
 
 def test_noise_and_its_absence():
-    builder = small(D4PG, noise_stddev=0.0)
-    core = builder.make_core(SPEC)
-    state = core.init(jax.random.key(0))
-    quiet, evaluated = (act(builder, core, state, 20, evaluation=evaluation)[0] for evaluation in (False, True))
+    agent = small(D4PG, noise_stddev=0.0).make_agent(SPEC)
+    state = agent.core.init(jax.random.key(0))
+    quiet, evaluated = (act(agent, state, 20, evaluation=evaluation)[0] for evaluation in (False, True))
     np.testing.assert_allclose(quiet, evaluated, rtol=1e-5, atol=1e-5)  # two compilations
-    noisy, _ = act(small(D4PG, noise_stddev=0.1), core, state, 20, evaluation=False)
-    assert 0 < np.std(noisy - quiet) < 2 * 0.1 * (HIGH - LOW) / 2
+    noisy, _ = act(small(D4PG, noise_stddev=0.1).make_agent(SPEC), state, 20, evaluation=False)
+    assert 0 < np.std(noisy - quiet) < 2 * 0.1
 
 
 def test_the_control_suite_has_its_support():
-    assert D4PG.for_environment("dmc:walker/walk").config == D4PG_SUITE
-    assert DMPO.for_environment("dmc:walker/walk").config == DMPO_SUITE
+    assert D4PG().for_environment("dmc:walker/walk").config == D4PG_SUITE
+    assert DMPO().for_environment("dmc:walker/walk").config == DMPO_SUITE
 
 
 @every_agent
 def test_networks_of_ones_own_serve_acting_and_learning(cls):
     asked = []
 
-    def recorded(make: Any, size: int, config: Any) -> Any:
-        asked.append((size, config))
-        return make(size, config)
+    def recorded(make: Any, spec: Any, config: Any, torso: Any) -> Any:
+        asked.append((spec, config, torso))
+        return make(spec, config, torso)
 
     builder = small(cls)
     builder = dataclasses.replace(builder, networks=functools.partial(recorded, builder.networks))
-    builder.make_core(SPEC)
-    builder.make_policy(SPEC)
-    assert asked == [(2, builder.config)] * 2
+    builder.make_agent(SPEC)
+    assert asked == [(SPEC, builder.config, None)]
 
 
 @every_agent
 def test_layers_and_their_normalisation_are_the_configs(cls):
     def shapes(**fields: Any) -> list[tuple[int, ...]]:
-        state = small(cls, **fields).make_core(SPEC).abstract_state()
+        state = small(cls, **fields).make_agent(SPEC).core.abstract_state()
         return [leaf.shape for leaf in jax.tree.leaves((state.policy.params, state.critic.params))]
 
     plain, normalised = shapes(layer_norm=False), shapes(layer_norm=True)

@@ -17,6 +17,7 @@ from acme_ext.agents.apex.config import ApexConfig
 from acme_ext.builders import DQN, ApexDQN
 from acme_ext.errors import UsageError
 from acme_ext.launch import local
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer
 from acme_ext.types import Sample, Transition
@@ -30,7 +31,7 @@ SPEC = acme.specs.EnvironmentSpec(
 )
 
 
-def as_observed(num_actions: int, config: ApexConfig) -> hk.Transformed:
+def as_observed(spec, config: ApexConfig, torso=None) -> hk.Transformed:
     """A network without parameters: the observation is the action values."""
     return hk.transform(lambda observation: observation)
 
@@ -70,7 +71,7 @@ class Learner:
     """What is left of a learner where nobody learns."""
 
     def __init__(self, builder: ApexDQN):
-        core = builder.make_core(SPEC)
+        core = builder.make_agent(SPEC).core
         self._variables = core.variables(core.init(jax.random.key(0)))
 
     def get_variables(self, names):
@@ -79,15 +80,17 @@ class Learner:
 
 @pytest.mark.parametrize("burst", [1, 50])
 def test_first_priorities_in_the_table_are_the_errors_of_the_actors_own_values(burst):
-    config = ApexConfig(n_step=3, discount=0.9, priority_offset=0.01, write_burst=burst)
-    builder = ApexDQN(config, as_observed)
-    replay = dataclasses.replace(builder.make_replay(SPEC), limit=RateLimit())
+    config = ApexConfig(
+        discount=0.9, replay=TransitionConfig(n_step=3, prioritized=True, priority_offset=0.01, write_burst=burst)
+    )
+    builder = ApexDQN(config, network=as_observed)
+    replay = dataclasses.replace(builder.make_agent(SPEC).replay, limit=RateLimit())
     server = ReplayServer(replay.tables())
     environment = envs.make(Values, num_envs=4)
     writer = replay.writer(server.client, 4)
     try:
-        policy, variables = builder.make_policy(SPEC), VariableClient(Learner(builder))
-        actor = builder.make_actor(policy, variables, jax.random.key(1), num_envs=4, writer=writer)
+        variables = VariableClient(Learner(builder))
+        actor = builder.make_agent(SPEC).make_actor(variables, jax.random.key(1), num_envs=4, writer=writer)
         loop = EnvironmentLoop(environment, actor)
         taken = sum(loop.step() for _ in range(60))
         whole = writer.inserted
@@ -118,10 +121,8 @@ def test_first_priorities_in_the_table_are_the_errors_of_the_actors_own_values(b
 
 
 def test_the_ladder_spreads_over_the_environments_of_one_process():
-    builder = ApexDQN(ApexConfig(), as_observed)
-    actor = builder.make_actor(
-        builder.make_policy(SPEC), VariableClient(Learner(builder)), jax.random.key(1), num_envs=8
-    )
+    builder = ApexDQN(ApexConfig(), network=as_observed)
+    actor = builder.make_agent(SPEC).make_actor(VariableClient(Learner(builder)), jax.random.key(1), num_envs=8)
     q = np.tile(np.float32([0, 1, 2]), (8, 1))
     zeros = np.zeros(8, np.float32)
     actor.observe_first(dm_env.TimeStep(np.full(8, dm_env.StepType.FIRST), zeros, zeros + 1, q))
@@ -132,7 +133,7 @@ def test_the_ladder_spreads_over_the_environments_of_one_process():
 
 def test_evaluation_is_greedy_and_says_nothing_to_replay():
     builder = ApexDQN(network=as_observed)
-    policy = builder.make_policy(SPEC, evaluation=True)
+    policy = builder.make_agent(SPEC).evaluation_policy
     (params,) = Learner(builder).get_variables(["policy"])
     q = jax.random.normal(jax.random.key(2), (1_000, ACTIONS))
     context = Context(jax.random.split(jax.random.key(1), 1_000), jnp.int32(0), jnp.zeros(1_000), jnp.zeros(1_000))
@@ -142,34 +143,39 @@ def test_evaluation_is_greedy_and_says_nothing_to_replay():
 
 
 def test_the_replay_is_the_configs():
-    replay = ApexDQN(ApexConfig(write_burst=50, max_replay_size=2_000, priority_exponent=0.5)).make_replay(SPEC)
+    replay = (
+        ApexDQN(
+            ApexConfig(replay=TransitionConfig(write_burst=50, max_size=2_000, priority_exponent=0.5, prioritized=True))
+        )
+        .make_agent(SPEC)
+        .replay
+    )
     assert (replay.burst, replay.max_size, replay.priority_exponent, replay.order) == (50, 2_000, 0.5, "prioritized")
-    uniform = ApexDQN(ApexConfig(prioritized=False)).make_replay(SPEC)
+    uniform = ApexDQN(ApexConfig(replay=TransitionConfig())).make_agent(SPEC).replay
     assert (uniform.order, uniform.priority) == ("uniform", None)
 
 
-def test_the_learner_gives_the_priorities_after_the_first():
-    builder = ApexDQN(ApexConfig(priority_offset=0.01, hidden_sizes=(5,)))
-    core = builder.make_core(SPEC)
+def test_the_learner_gives_the_errors_after_the_first():
+    builder = ApexDQN(ApexConfig(hidden_sizes=(5,)))
+    core = builder.make_agent(SPEC).core
     observation = np.random.default_rng(0).normal(size=(2, 6, ACTIONS)).astype(np.float32)
     data = Transition(observation[0], np.zeros(6, np.int32), np.ones(6), np.full(6, 0.9), observation[1])
-    state, metrics, priority = jax.jit(core.step)(core.init(jax.random.key(0)), Sample(data, np.full(6, 0.1)))
+    state, metrics, errors = jax.jit(core.step)(core.init(jax.random.key(0)), Sample(data, np.ones(6)))
     assert int(state.steps) == 1
     assert np.isfinite(metrics["loss"])
-    assert priority.shape == (6,)
-    assert np.all(priority >= 0.01)
+    assert errors.shape == (6,)
+    assert np.all(errors >= 0)
 
 
-@pytest.mark.parametrize("part", ["make_policy", "make_core"])
-def test_continuous_actions_are_refused_by_name(part):
+def test_continuous_actions_are_refused_by_name():
     spec = SPEC._replace(actions=specs.BoundedArray((2,), np.float32, -1, 1))
-    with pytest.raises(UsageError, match="Ape-X DQN needs an environment with one discrete action"):
-        getattr(ApexDQN(), part)(spec)
+    with pytest.raises(UsageError, match="ApexDQN needs an environment with one discrete action"):
+        ApexDQN().make_agent(spec)
 
 
 @pytest.mark.usefixtures("no_figures")
 def test_parameters_are_renewed_as_often_as_the_config_says(monkeypatch, tmp_path):
-    assert DQN().variable_period == 1
+    assert DQN().make_agent(SPEC).variable_period == 1
     periods = []
 
     class Client(VariableClient):
@@ -178,7 +184,14 @@ def test_parameters_are_renewed_as_often_as_the_config_says(monkeypatch, tmp_pat
             super().__init__(source, period)
 
     monkeypatch.setattr(local, "VariableClient", Client)
-    builder = ApexDQN(ApexConfig(variable_period=7, min_replay_size=10, hidden_sizes=(8,), sgd_steps_per_call=1))
+    builder = ApexDQN(
+        ApexConfig(
+            variable_period=7,
+            replay=TransitionConfig(min_size=10, prioritized=True),
+            hidden_sizes=(8,),
+            sgd_steps_per_call=1,
+        )
+    )
     evaluation = launch.Evaluation(every=0, final_episodes=1)
     launch.run(
         launch.Experiment(builder, "bsuite:catch/0", steps=50, evaluation=evaluation, run_dir=str(tmp_path)), quiet=True

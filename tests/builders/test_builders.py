@@ -5,12 +5,16 @@ import subprocess
 import sys
 
 import pytest
+from spec_of import discrete
 
 from acme_ext import builders
 from acme_ext.acting.policy import Policy
+from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.agents.impala.config import ATARI as IMPALA_ATARI
 from acme_ext.builders.base import Builder
 from acme_ext.errors import UsageError
 from acme_ext.learning.core import LearnerCore
+from acme_ext.replay.config import TransitionConfig
 
 _AGENTS = sorted(builders.AGENTS)
 
@@ -47,29 +51,67 @@ def test_presets_are_configs_of_families(name):
     from acme_ext import envs
 
     cls = builders.load(name)
-    assert cls.for_environment("nowhere:x") == cls()
-    assert set(cls.presets) <= {family.name for family in envs.families()}
-    for family, config in cls.presets.items():
-        assert type(config) is type(cls().config)
-        assert cls.for_environment(f"{family}:anything") == cls(config)
+    assert cls().for_environment("nowhere:x") == cls()
+    assert set(cls.presets) <= {"atari", "dmc", "minatar"}
+    for kind, preset in cls.presets.items():
+        assert envs.kind(f"{kind}:anything") == kind
+        assert cls().for_environment(f"{kind}:anything") == cls(**preset.fields)
+        assert type(preset.fields["config"]) is type(cls().config)
+
+
+def test_a_preset_yields_to_what_the_user_sets_and_leaves_with_the_environment():
+    mine = DQNConfig(learning_rate=0.5)
+    assert builders.DQN(mine).for_environment("atari:Pong").config is mine
+    impala = builders.IMPALA(core="lstm").for_environment("atari:Pong")
+    assert (impala.config, impala.core, impala.torso) == (IMPALA_ATARI, "lstm", "residual")
+    assert builders.IMPALA(torso="nature").for_environment("atari:Pong").torso == "nature"
+    # The preset is not taken along to another environment, nor by way of another process.
+    for builder in (impala, pickle.loads(pickle.dumps(impala))):
+        elsewhere = builder.for_environment("gym:CartPole-v1")
+        assert (elsewhere.config, elsewhere.core, elsewhere.torso) == (builders.IMPALA().config, "lstm", None)
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind"),
+    [
+        ("atari:Pong", "atari"),
+        ("envpool:Pong-v5", "atari"),
+        ("gym:ALE/Pong-v5", "atari"),
+        ("envpool:CartPole-v1", None),
+        ("envpool:Pendulum-v1", None),
+        ("envpool:HalfCheetah-v4", None),
+        ("envpool:CartpoleSwingup-v1", "dmc"),
+        ("dmc:cartpole/swingup", "dmc"),
+        ("minatar:breakout", "minatar"),
+        ("gym:MinAtar/Breakout-v1", "minatar"),
+        ("gym:CartPole-v1", None),
+        ("py:my_envs:make_maze", None),
+        (lambda seed, evaluation: None, None),
+    ],
+)
+def test_presets_go_by_what_an_environment_is(environment, kind):
+    from acme_ext import envs
+
+    assert envs.kind(environment) == kind
 
 
 _DESCRIBING = """
 from jax._src import xla_bridge
 from acme_ext import builders, envs
-from acme_ext.agents.impala.config import IMPALAConfig
 from acme_ext.errors import UsageError
 from acme_ext.launch.experiment import Experiment, check
 
-specs = [envs.make_spec(envs.make(name, num_envs=1, seed=0)) for name in ("gym:CartPole-v1", "gym:Pendulum-v1")]
+names = ("gym:CartPole-v1", "gym:Pendulum-v1")
+specs = [envs.make_spec(envs.canonical_actions(envs.make(name))) for name in names]
 described = 0
-for builder in [builders.IMPALA(IMPALAConfig(lstm_size=3)), *(builders.load(name)() for name in builders.AGENTS)]:
+agents = [builders.load(name)() for name in builders.AGENTS]
+for builder in [builders.IMPALA(core="lstm"), builders.PPO(core="gru"), *agents]:
     for spec in specs:
         try:
             check(Experiment(builder, "gym:CartPole-v1", steps=1), spec)
         except UsageError:  # these are not its actions
             continue
-        assert builder.make_replay(spec).split(2)._layout.nbytes > 0
+        assert builder.make_agent(spec).replay.split(2)._layout.nbytes > 0
         assert not xla_bridge.backends_are_initialized(), builder
         described += 1
 print(described)
@@ -80,7 +122,7 @@ print(described)
 def test_agents_are_described_without_starting_jax():
     """A program's processes are forked after it, and JAX's threads would not come along."""
     output = subprocess.run([sys.executable, "-c", _DESCRIBING], check=True, capture_output=True, text=True).stdout
-    assert int(output) >= 1 + len(_AGENTS)
+    assert int(output) >= 2 + len(_AGENTS)
 
 
 def test_names_that_are_none():
@@ -92,22 +134,32 @@ def test_names_that_are_none():
 
 
 def test_a_builder_writes_three_methods():
-    assert Builder.__abstractmethods__ == {"make_replay", "make_policy", "make_core"}
+    assert Builder.__abstractmethods__ == {"make_networks", "make_policy", "make_core"}
+
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        replay: TransitionConfig = TransitionConfig(min_size=3)
+        batch_size: int = 4
+        discount: float = 0.5
 
     @dataclasses.dataclass(frozen=True)
     class Least(Builder):
         name = "least"
-        config: int = 1
+        config: Config = Config()
 
-        def make_replay(self, spec):
-            raise NotImplementedError
+        def make_networks(self, spec):
+            return "networks"
 
-        def make_policy(self, spec, *, evaluation=False) -> Policy:
-            raise NotImplementedError
+        def make_policy(self, spec, networks, *, evaluation=False) -> Policy:
+            return Policy(lambda *arguments: (networks, evaluation))
 
-        def make_core(self, spec) -> LearnerCore:
-            raise NotImplementedError
+        def make_core(self, spec, networks) -> LearnerCore:
+            return LearnerCore(lambda key: networks, lambda state, sample: None, lambda state: {})
 
-    assert Least.for_environment("gym:CartPole-v1") == Least()
-    assert Least().sgd_steps_per_call == 1
+    assert Least().for_environment("gym:CartPole-v1") == Least()
+    agent = Least().make_agent(discrete(2))
+    assert (agent.sgd_steps_per_call, agent.variable_period) == (1, 1)
+    assert (agent.replay.batch_size, agent.replay.discount, agent.replay.limit.min_size) == (4, 0.5, 3)
+    assert agent.policy.apply() == ("networks", False)
+    assert agent.evaluation_policy.apply() == ("networks", True)
     assert not Least.presets

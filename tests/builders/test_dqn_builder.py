@@ -8,11 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from dm_env import specs
+from spec_of import policy_of
 
 from acme_ext.acting.policy import Context
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
 from acme_ext.types import Sample, Transition
 
@@ -29,15 +31,18 @@ def spec_of(observation: specs.Array = _VECTOR, actions: Any = None) -> acme.spe
     )
 
 
-def constant_network(num_actions: int, config: DQNConfig) -> hk.Transformed:
+def constant_network(spec: Any, config: DQNConfig, torso: Any = None) -> hk.Transformed:
     """Prefers the actions in their order, whatever is observed."""
-    return hk.transform(lambda observation: jnp.tile(jnp.arange(1.0, num_actions + 1), (observation.shape[0], 1)))
+    return hk.transform(
+        lambda observation: jnp.tile(jnp.arange(1.0, spec.actions.num_values + 1), (observation.shape[0], 1))
+    )
 
 
 def actions(builder: DQN, *, evaluation: bool, steps: int = 0, batch: int = 4_000) -> np.ndarray:
     """Returns the actions that a policy takes in many environments."""
-    policy = builder.make_policy(spec_of(), evaluation=evaluation)
-    params = builder.make_core(spec_of()).variables(builder.make_core(spec_of()).init(jax.random.key(0)))["policy"]
+    policy = policy_of(builder, spec_of(), evaluation=evaluation)
+    core = builder.make_agent(spec_of()).core
+    params = core.variables(core.init(jax.random.key(0)))["policy"]
     context = Context(jax.random.split(jax.random.key(1), batch), jnp.int32(steps), jnp.zeros(batch), jnp.zeros(batch))
     return np.asarray(jax.jit(policy.apply)(params, context, jnp.zeros((batch, 3)), policy.init_state(batch))[0])
 
@@ -47,18 +52,18 @@ def shares(taken: np.ndarray) -> np.ndarray:
 
 
 def test_an_evaluation_epsilon_of_zero_is_greedy():
-    assert np.all(actions(DQN(DQNConfig(evaluation_epsilon=0.0), constant_network), evaluation=True) == 3)
+    assert np.all(actions(DQN(DQNConfig(evaluation_epsilon=0.0), network=constant_network), evaluation=True) == 3)
 
 
 def test_an_evaluation_explores_by_its_own_epsilon_alone():
-    builder = DQN(DQNConfig(evaluation_epsilon=0.4, epsilon_start=1.0, epsilon_end=1.0), constant_network)
+    builder = DQN(DQNConfig(evaluation_epsilon=0.4, epsilon_start=1.0, epsilon_end=1.0), network=constant_network)
     np.testing.assert_allclose(shares(actions(builder, evaluation=True)), [0.1, 0.1, 0.1, 0.7], atol=0.03)
 
 
 @pytest.mark.parametrize(("steps", "epsilon"), [(0, 0.8), (50, 0.5), (100, 0.2), (10_000, 0.2)])
 def test_training_explores_by_the_runs_steps(steps, epsilon):
     config = DQNConfig(epsilon_start=0.8, epsilon_end=0.2, epsilon_decay_steps=100)
-    taken = shares(actions(DQN(config, constant_network), evaluation=False, steps=steps))
+    taken = shares(actions(DQN(config, network=constant_network), evaluation=False, steps=steps))
     np.testing.assert_allclose(taken, [epsilon / 4] * 3 + [1 - 0.75 * epsilon], atol=0.03)
 
 
@@ -66,17 +71,23 @@ def test_training_explores_by_the_runs_steps(steps, epsilon):
 def test_the_replay_is_the_configs(prioritized):
     config = DQNConfig(
         batch_size=7,
-        n_step=2,
         discount=0.5,
-        max_replay_size=30,
-        min_replay_size=20,
-        samples_per_insert=3.0,
-        priority_exponent=0.25,
         max_abs_reward=1.5,
-        write_burst=9,
-        prioritized=prioritized,
+        replay=TransitionConfig(
+            n_step=2,
+            max_size=30,
+            min_size=20,
+            samples_per_insert=3.0,
+            priority_exponent=0.25,
+            priority_offset=0.5,
+            write_burst=9,
+            prioritized=prioritized,
+            importance_exponent=0.4,
+            importance_exponent_end=1.0,
+            importance_anneal_steps=10,
+        ),
     )
-    replay = DQN(config).make_replay(spec_of())
+    replay = DQN(config).make_agent(spec_of()).replay
     assert replay.limit == RateLimit(3.0, 20)
     assert replay.prioritized == prioritized
     assert (replay.batch_size, replay.n_step, replay.discount, replay.max_size, replay.max_abs_reward) == (
@@ -86,52 +97,48 @@ def test_the_replay_is_the_configs(prioritized):
         30,
         1.5,
     )
-    assert (replay.priority_exponent, replay.burst) == (0.25, 9)
-    if prioritized:
-        extras = {"priority": np.float32([2, 5])}
-        np.testing.assert_array_equal(replay.priority(np.zeros(2), np.zeros(2), extras, {}), [2, 5])
+    assert (replay.priority_exponent, replay.priority_offset, replay.burst) == (0.25, 0.5, 9)
+    assert replay.needs_largest_error == prioritized
+    betas = [float(replay.importance_exponent_at(jnp.int32(steps))) for steps in (0, 5, 10, 1_000)]
+    np.testing.assert_allclose(betas, [0.4, 0.7, 1.0, 1.0], rtol=1e-6)
 
 
 def batch_of(spec: acme.specs.EnvironmentSpec, size: int) -> Sample:
     rng = np.random.default_rng(0)
     observation, following = rng.integers(0, 2, (2, size, *spec.observations.shape)).astype(spec.observations.dtype)
     action, reward = rng.integers(0, 4, size).astype(np.int32), rng.normal(size=size).astype(np.float32)
-    return Sample(
-        Transition(observation, action, reward, np.full(size, 0.9, np.float32), following), np.full(size, 0.1)
-    )
+    return Sample(Transition(observation, action, reward, np.full(size, 0.9, np.float32), following), np.ones(size))
 
 
 def test_the_parts_fit_together():
-    builder = DQN(DQNConfig(prioritized=True, hidden_sizes=(5,), priority_offset=0.01))
-    core = builder.make_core(spec_of())
+    agent = DQN(DQNConfig(replay=TransitionConfig(prioritized=True), hidden_sizes=(5,))).make_agent(spec_of())
+    core, policy = agent.core, agent.policy
     state = core.init(jax.random.key(0))
-    after, metrics, priority = jax.jit(core.step)(state, batch_of(spec_of(), 6))
-    assert int(after.steps) == 1
+    after, metrics, errors = jax.jit(core.step)(state, batch_of(spec_of(), 6))
+    assert int(after.core.steps) == 1
     assert np.isfinite(metrics["loss"])
-    assert priority.shape == (6,)
-    assert np.all(priority >= 0.01)
-    policy = builder.make_policy(spec_of())
+    assert errors.shape == (6,)
+    assert np.all(errors >= 0)
     context = Context(jax.random.split(jax.random.key(1), 2), jnp.int32(0), jnp.zeros(2), jnp.zeros(2))
     action, _, extras = policy.apply(core.variables(after)["policy"], context, jnp.zeros((2, 3)), ())
     assert action.shape == (2,)
-    # A new transition's priority is the largest that any has had, and at least 1.
-    np.testing.assert_allclose(extras["priority"], max(1.0, float(priority.max())))
+    # A new transition's priority is by the largest error that there was, and at least 1.
+    np.testing.assert_allclose(extras.largest_error, max(1.0, float(errors.max())))
 
 
 def test_without_prioritized_replay_nothing_is_stored_with_an_action():
-    builder = DQN(DQNConfig(prioritized=False))
-    core = builder.make_core(spec_of())
+    builder = DQN()
+    core = builder.make_agent(spec_of()).core
     state = core.init(jax.random.key(0))
     context = Context(jax.random.split(jax.random.key(1), 2), jnp.int32(0), jnp.zeros(2), jnp.zeros(2))
     for evaluation in (False, True):
-        policy = builder.make_policy(spec_of(), evaluation=evaluation)
+        policy = policy_of(builder, spec_of(), evaluation=evaluation)
         assert policy.apply(core.variables(state)["policy"], context, jnp.zeros((2, 3)), ())[2] == ()
-    assert core.step(state, batch_of(spec_of(), 4))[2] is None
 
 
 def test_a_network_of_ones_own_serves_acting_and_learning():
     builder = DQN(network=constant_network)
-    state = builder.make_core(spec_of()).init(jax.random.key(0))
+    state = builder.make_agent(spec_of()).core.init(jax.random.key(0))
     assert not jax.tree.leaves(state.params)
 
 
@@ -140,11 +147,8 @@ def test_a_network_of_ones_own_serves_acting_and_learning():
     [specs.BoundedArray((2,), np.float32, -1, 1), specs.BoundedArray((3,), np.int32, 0, 4)],
 )
 def test_actions_that_are_not_one_discrete_choice_are_refused(continuous):
-    for make in (DQN().make_policy, DQN().make_core):
-        with pytest.raises(
-            UsageError, match=r"DQN needs an environment with one discrete action; this one's actions are"
-        ):
-            make(spec_of(actions=continuous))
+    with pytest.raises(UsageError, match=r"DQN needs an environment with one discrete action; this one's actions are"):
+        DQN().make_agent(spec_of(actions=continuous))
 
 
 @pytest.fixture
@@ -163,17 +167,15 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def test_every_field_of_the_config_is_read(recorded):
-    configs = [DQNConfig(prioritized=True, dueling=True), DQNConfig(target_period=2, optimizer="rmsprop")]
+    configs = [DQNConfig(dueling=True), DQNConfig(target_period=2, optimizer="rmsprop")]
     recorded.clear()
     for config, observation in zip(configs, (_VECTOR, _PIXELS), strict=True):
         builder, spec = DQN(config), spec_of(observation)
-        assert builder.sgd_steps_per_call > 0
-        builder.make_replay(spec)
-        core = builder.make_core(spec)
+        core = builder.make_agent(spec).core
         state = jax.eval_shape(core.init, jax.random.key(0))
         jax.eval_shape(core.step, state, batch_of(spec, 2))
         for evaluation in (False, True):
-            policy = builder.make_policy(spec, evaluation=evaluation)
+            policy = policy_of(builder, spec, evaluation=evaluation)
             context = Context(jax.random.split(jax.random.key(1), 1), jnp.int32(0), jnp.zeros(1), jnp.zeros(1))
             variables = jax.eval_shape(core.variables, state)["policy"]
             jax.eval_shape(policy.apply, variables, context, jnp.zeros((1, *observation.shape), observation.dtype), ())

@@ -11,37 +11,35 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from acme_ext import launch
+from acme_ext import envs, launch
 from acme_ext.acting.loop import EnvironmentLoop
 from acme_ext.acting.policy import Context
+from acme_ext.acting.stochastic import Behaviour
 from acme_ext.acting.variables import VariableClient
 from acme_ext.agents.a2c.config import A2CConfig
-from acme_ext.agents.impala import learning as impala_learning
-from acme_ext.agents.impala.losses import clip_rewards
 from acme_ext.agents.ppo import learning as ppo_learning
 from acme_ext.builders import A2C, IMPALA, PPO
 from acme_ext.envs.vector import VectorEnvironment
 from acme_ext.errors import UsageError
 from acme_ext.launch import local
+from acme_ext.replay.config import UnrollConfig
 from acme_ext.replay.server import ReplayServer
 from acme_ext.types import Sample
 from acme_ext.utils import loggers
 
 LENGTH, ENVS = 6, 4
-UNROLLS = {"unroll_length": LENGTH, "batch_size": ENVS, "hidden_sizes": (8,)}
+UNROLLS = {"replay": UnrollConfig(length=LENGTH), "batch_size": ENVS, "hidden_sizes": (8,)}
 
 
 def builder_of(name: str, **fields: Any):
-    """The agent with small unrolls; `impala-lstm` has a memory."""
-    if name == "ppo":
-        return PPO(dataclasses.replace(PPO().config, **{"num_minibatches": 2, "num_epochs": 2, **UNROLLS, **fields}))
-    if name == "a2c":
-        return A2C(dataclasses.replace(A2C().config, **UNROLLS, **fields))
-    lstm_size = 5 if name == "impala-lstm" else None
-    return IMPALA(dataclasses.replace(IMPALA().config, lstm_size=lstm_size, **UNROLLS, **fields))
+    """The agent with small unrolls, and the core that its name says."""
+    name, _, core = name.partition("-")
+    cls = {"ppo": PPO, "a2c": A2C, "impala": IMPALA}[name]
+    small = {"core_size": 5, **({"num_minibatches": 2, "num_epochs": 2} if name == "ppo" else {}), **UNROLLS, **fields}
+    return cls(dataclasses.replace(cls().config, **small), core=core or None)
 
 
-NAMES = ("ppo", "a2c", "impala", "impala-lstm")
+NAMES = ("ppo", "ppo-lstm", "a2c", "a2c-gru", "impala", "impala-lstm", "impala-gru")
 
 
 class Line(dm_env.Environment):
@@ -98,13 +96,13 @@ def collect(builder, state, core, batches: int, *, continuous: bool = False):
     environments.
     """
     environments = [Line(seed, continuous=continuous) for seed in range(ENVS)]
-    environment = VectorEnvironment(environments)
-    spec = spec_of(environments[0])
-    replay = dataclasses.replace(builder.make_replay(spec), max_size=100)
+    environment = envs.canonical_actions(VectorEnvironment(environments))
+    spec = envs.make_spec(environment)
+    replay = dataclasses.replace(builder.make_agent(spec).replay, max_size=100)
     server = ReplayServer(replay.tables())
     writer = replay.writer(server.client, ENVS)
     variables = VariableClient(Fixed(core.variables(state)))  # type: ignore[arg-type]
-    actor = builder.make_actor(builder.make_policy(spec), variables, jax.random.key(7), num_envs=ENVS, writer=writer)
+    actor = builder.make_agent(spec).make_actor(variables, jax.random.key(7), num_envs=ENVS, writer=writer)
     loop = EnvironmentLoop(environment, actor)
     while writer.inserted < batches * ENVS:
         loop.step()
@@ -119,7 +117,7 @@ def collect(builder, state, core, batches: int, *, continuous: bool = False):
 
 def state_of(builder, spec):
     """A learner's state in which the observations' moments, where there are any, are not those of the start."""
-    core = builder.make_core(spec)
+    core = builder.make_agent(spec).core
     state = core.init(jax.random.key(3))
     if hasattr(state, "observations"):
         mean = jax.tree.map(lambda x: x + 0.5, state.observations.mean)
@@ -131,58 +129,53 @@ def state_of(builder, spec):
 def log_probs(builder, core, state, spec, unrolls) -> np.ndarray:
     """The learner's log-probabilities of the actions that were taken, `[T, B]`."""
     variables = core.variables(state)["policy"]
-    network = builder._network(spec)
-    if isinstance(builder, IMPALA):
-        reward = clip_rewards(unrolls.reward, builder.config.reward_clipping)
-        inputs = impala_learning.inputs_of(unrolls, reward)
-        output, _ = network.apply(variables.params, inputs, impala_learning.state_of(unrolls))
-        policy = jax.tree.map(lambda x: x[:-1], output.policy)
-    else:
-        seen = ppo_learning.prepare(variables.params.observations, unrolls.observation[:-1], builder.config)
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), seen)
-        output = network.apply(variables.params.network, None, flat)
-        policy = jax.tree.map(lambda x: x.reshape(LENGTH, ENVS, *x.shape[1:]), output.policy)
-    return policy.log_prob(unrolls.extras.get("action", unrolls.action))
+    network = builder.make_networks(spec)
+    inputs, params = network.inputs_of(unrolls), variables.params
+    if not isinstance(builder, IMPALA):
+        seen = ppo_learning.prepare(params.observations, inputs.observation, builder.config)
+        inputs, params = inputs._replace(observation=seen), params.network
+    output, _ = network.unroll(params, inputs, network.core_state_of(unrolls))
+    return jax.tree.map(lambda x: x[:-1], output.policy).log_prob(unrolls.action)
 
 
-@pytest.mark.parametrize(("name", "continuous"), [*((name, False) for name in NAMES), ("ppo", True), ("a2c", True)])
+@pytest.mark.parametrize(
+    ("name", "continuous"), [*((name, False) for name in NAMES), ("ppo", True), ("ppo-lstm", True), ("a2c", True)]
+)
 def test_data_of_the_learners_own_parameters_is_on_policy(name, continuous):
     """Through actor, writer, queue and decoding, and over the ends of episodes, the probabilities that were stored with
     the actions are those that the learner computes for them, and so is the version.
     """
     builder = builder_of(name)
-    spec = spec_of(Line(0, continuous=continuous))
+    spec = envs.make_spec(envs.canonical_actions(VectorEnvironment([Line(0, continuous=continuous)])))
     core, state = state_of(builder, spec)
     batches, environments = collect(builder, state, core, 4, continuous=continuous)
     ended = 0
     for unrolls in batches:
         computed, mask = log_probs(builder, core, state, spec, unrolls), unrolls.mask
-        np.testing.assert_allclose(mask * computed, mask * unrolls.extras["log_prob"], rtol=1e-4, atol=1e-5)
-        assert np.all(unrolls.extras["learner_steps"] == 11)
+        np.testing.assert_allclose(mask * computed, mask * unrolls.extras.log_prob, rtol=1e-4, atol=1e-5)
+        assert np.all(unrolls.extras.learner_steps == 11)
         ended += np.sum(mask == 0)
-        _, metrics, priorities = jax.jit(core.step)(state, Sample(unrolls, np.ones(ENVS, np.float32)))
-        assert priorities is None
+        _, metrics, errors = jax.jit(core.step)(state, Sample(unrolls, np.ones(ENVS, np.float32)))
+        assert errors is None
         assert metrics["lag"] == metrics["lag_max"] == 0
     assert ended >= ENVS
     # Every action that was taken is there, once and in order: unrolls end where the next begin.
     for env, environment in enumerate(environments):
         taken = np.concatenate([unrolls.action[:, env][unrolls.mask[:, env] > 0] for unrolls in batches])
-        np.testing.assert_array_equal(taken, environment.actions[: len(taken)])
+        # Canonical actions became those of the environment, clipped at its bounds.
+        given = np.clip(2 + 4 * taken, -2, 6) if continuous else taken
+        np.testing.assert_allclose(given, environment.actions[: len(taken)], rtol=1e-5, atol=1e-5)
         for before, after in itertools.pairwise(batches):
             np.testing.assert_array_equal(before.observation[-1, env], after.observation[0, env])
     if continuous:
-        sampled = np.concatenate([unrolls.extras["action"] for unrolls in batches])
-        given = np.concatenate([unrolls.action for unrolls in batches])
-        # Canonical actions became those of the environment, clipped at its bounds.
-        np.testing.assert_allclose(given, np.clip(2 + 4 * sampled, -2, 6), rtol=1e-5, atol=1e-5)
-        assert np.any(np.abs(sampled) > 1)
+        assert np.any(np.abs(np.concatenate([unrolls.action for unrolls in batches])) > 1)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_queue_is_the_configs(name):
-    builder = builder_of(name, max_queue_size=13, discount=0.5)
-    replay = builder.make_replay(spec_of(Line(0)))
-    assert replay.in_order
+    builder = builder_of(name, replay=UnrollConfig(max_size=13, length=LENGTH), discount=0.5)
+    replay = builder.make_agent(spec_of(Line(0))).replay
+    assert replay.fifo
     assert not replay.prioritized
     assert (replay.batch_size, replay.length, replay.period) == (ENVS, LENGTH, LENGTH)
     assert (replay.max_size, replay.discount, replay.cross_episodes) == (13, 0.5, True)
@@ -194,7 +187,7 @@ def test_the_queue_is_the_configs(name):
 def test_evaluation_takes_the_likeliest_action(name):
     builder, spec = builder_of(name), spec_of(Line(0))
     core, state = state_of(builder, spec)
-    policy = builder.make_policy(spec, evaluation=True)
+    policy = builder.make_agent(spec).evaluation_policy
     observation = np.tile(np.float32([1.0, -2.0, 0.5]), (50, 1))
     keys = jax.random.split(jax.random.key(0), 50)
     context = Context(keys, np.int32(0), np.zeros(50, np.float32), np.zeros(50, np.float32))
@@ -202,19 +195,18 @@ def test_evaluation_takes_the_likeliest_action(name):
     action, _, extras = policy.apply(variables, context, observation, policy.init_state(50))
     assert extras == ()
     assert len(np.unique(action)) == 1
-    sampling = builder.make_policy(spec)
+    sampling = builder.make_agent(spec).policy
     sampled, _, extras = sampling.apply(variables, context, observation, sampling.init_state(50))
     assert len(np.unique(sampled)) > 1
-    assert set(extras) == {"log_prob", "learner_steps"}
+    assert isinstance(extras, Behaviour)
     chosen = np.asarray(sampled) == action[0]
     # All rows see the same, and differ by rounding alone.
-    np.testing.assert_allclose(extras["log_prob"][chosen], extras["log_prob"].max(), rtol=1e-5)
+    np.testing.assert_allclose(extras.log_prob[chosen], extras.log_prob.max(), rtol=1e-5)
 
 
 MULTI = specs.BoundedArray((3,), np.int32, 0, 4)
 
 
-@pytest.mark.parametrize("part", ["make_policy", "make_core"])
 @pytest.mark.parametrize(
     ("builder", "actions", "needed"),
     [
@@ -225,10 +217,10 @@ MULTI = specs.BoundedArray((3,), np.int32, 0, 4)
         (A2C(), MULTI, "A2C needs an environment with one continuous action that is bounded"),
     ],
 )
-def test_actions_of_another_kind_are_refused_by_name(part, builder, actions, needed):
+def test_actions_of_another_kind_are_refused_by_name(builder, actions, needed):
     spec = spec_of(Line(0))._replace(actions=actions)
     with pytest.raises(UsageError, match=needed):
-        getattr(builder, part)(spec)
+        builder.make_agent(spec)
 
 
 def run(builder, folder, environment="bsuite:catch/0", **fields):
@@ -245,7 +237,7 @@ def run(builder, folder, environment="bsuite:catch/0", **fields):
 @pytest.mark.usefixtures("no_figures")
 def test_a_run_repeats_to_the_last_digit_and_is_never_off_policy(tmp_path, monkeypatch):
     monkeypatch.setattr(local, "_LOG_EVERY_S", 0.0)
-    fields = {"unroll_length": 5, "batch_size": 3, "max_queue_size": 3, "num_minibatches": 3, "num_epochs": 2}
+    fields = {"replay": UnrollConfig(length=5, max_size=3), "batch_size": 3, "num_minibatches": 3, "num_epochs": 2}
     logs = []
     for name, seed in (("a", 0), ("b", 0), ("other", 1)):
         result = run(builder_of("ppo", **fields), tmp_path / name, num_envs=3, steps=200, seed=seed)
@@ -263,7 +255,7 @@ def test_a_run_repeats_to_the_last_digit_and_is_never_off_policy(tmp_path, monke
 @pytest.mark.parametrize(
     ("builder", "steps"),
     # With its default entropy cost, two seeds of A2C in five are soon certain of the wrong actions.
-    [(PPO(), 16_000), (A2C(A2CConfig(entropy_cost=0.05)), 16_000), (IMPALA(), 40_000)],
+    [(PPO(), 16_000), (A2C(A2CConfig(entropy_coef=0.05)), 16_000), (IMPALA(), 40_000)],
     ids=lambda x: getattr(x, "name", ""),
 )
 def test_it_learns_catch(tmp_path, builder, steps):

@@ -49,7 +49,7 @@ def test_a_learner_step_by_hand():
     """The network's last layer is set so that its action values are known whatever is observed."""
     learning_rate = 0.125
     builder = expected_sarsa.ExpectedSarsa(expected_sarsa.Config(epsilon=0.3, learning_rate=learning_rate))
-    core = builder.make_core(SPEC)
+    core = builder.make_agent(SPEC).core
     state = core.init(jax.random.key(0))
 
     def with_values(params, values):
@@ -82,7 +82,7 @@ def test_its_builder_is_as_good_as_the_packages_own():
     assert pickle.loads(pickle.dumps(builder)) == builder
     continuous = SPEC._replace(actions=specs.BoundedArray((1,), np.float32, -1, 1))
     with pytest.raises(UsageError, match="expected_sarsa needs an environment with one discrete action"):
-        builder.make_core(continuous).init(jax.random.key(0))
+        builder.make_agent(continuous).core.init(jax.random.key(0))
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -12,36 +12,39 @@ from acme_ext.errors import UsageError
 from acme_ext.launch import distributed, local
 from acme_ext.launch.experiment import Evaluation, Experiment
 from acme_ext.launch.program import Topology
+from acme_ext.replay.config import SequenceConfig, TransitionConfig, UnrollConfig
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
 # Small enough for a run to learn within a few hundred steps; an agent takes those that are fields of its config.
 SMALL = {
     "batch_size": 8,
-    "samples_per_insert": 8.0,
     "hidden_sizes": (16, 16),
     "policy_sizes": (16, 16),
     "critic_sizes": (16, 16),
-    "min_replay_size": 40,
-    "max_replay_size": 400,
     "random_steps": 20,
-    "write_burst": 1,
     "sgd_steps_per_call": 2,
     "num_samples": 4,
-    "burn_in": 2,
-    "length": 6,
-    "period": 3,
-    "unroll_length": 8,
 }
-# Items of these are sequences, so that there are fewer.
-SEQUENCES = {"batch_size": 2, "min_replay_size": 4, "max_replay_size": 40, "samples_per_insert": 2.0}
+REPLAYS = {
+    TransitionConfig: {"min_size": 40, "max_size": 400, "write_burst": 1, "samples_per_insert": 8.0},
+    SequenceConfig: {
+        "min_size": 4,
+        "max_size": 40,
+        "burn_in": 2,
+        "length": 6,
+        "period": 3,
+        "samples_per_insert": 2.0,
+    },
+    UnrollConfig: {"length": 8},
+}
 
 QUICK = ("dqn", "r2d2", "td3", "ppo")  # of every kind one
 AGENTS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in builders.AGENTS]
 
 
 def spec_of(environment: str):
-    with contextlib.closing(envs.make_single(environment, seed=0)) as made:
+    with contextlib.closing(envs.canonical_actions(envs.make(environment))) as made:
         return envs.make_spec(made)
 
 
@@ -51,7 +54,7 @@ def experiment(name: str, tmp_path, steps: int) -> Experiment:
         builder = small(builders.load(name)())
         spec = spec_of(environment)
         try:
-            builder.make_policy(spec)
+            builder.make_agent(spec)
         except UsageError:
             continue
         return Experiment(
@@ -68,7 +71,10 @@ def experiment(name: str, tmp_path, steps: int) -> Experiment:
 def small(builder):
     config = builder.config
     fields = {field.name for field in dataclasses.fields(config)}
-    wanted = SMALL | (SEQUENCES if {"unroll_length", "burn_in"} & fields else {})
+    kind = type(config.replay)
+    wanted = {**SMALL, "replay": dataclasses.replace(config.replay, **REPLAYS[kind])}
+    if kind is not TransitionConfig:  # an item is a sequence, so that there are fewer
+        wanted["batch_size"] = 2
     return dataclasses.replace(
         builder, config=dataclasses.replace(config, **{k: v for k, v in wanted.items() if k in fields})
     )
@@ -100,7 +106,8 @@ def row_bytes(replay) -> int:
 def test_a_step_keeps_the_shape_of_the_state(name, tmp_path):
     described = experiment(name, tmp_path, 1)
     spec = spec_of(described.environment)
-    replay, core = described.builder.make_replay(spec), described.builder.make_core(spec)
+    agent = described.builder.make_agent(spec)
+    replay, core = agent.replay, agent.core
 
     def step(state, rows):
         from acme_ext.types import Sample
@@ -109,7 +116,7 @@ def test_a_step_keeps_the_shape_of_the_state(name, tmp_path):
 
     rows = np.zeros((replay.batch_size, row_bytes(replay)), np.uint8)
     before = core.abstract_state()
-    after, metrics, priorities = jax.eval_shape(step, before, rows)
+    after, metrics, errors = jax.eval_shape(step, before, rows)
     # What a step returns is what the next is given and what a checkpoint restores.
     assert jax.tree.structure(after) == jax.tree.structure(before)
     jax.tree.map(
@@ -117,6 +124,6 @@ def test_a_step_keeps_the_shape_of_the_state(name, tmp_path):
     )
     assert {"loss", "gradient_norm"} <= set(metrics)
     assert all(metric.shape == () for metric in metrics.values())
-    assert (priorities is not None) == replay.prioritized
-    if replay.prioritized:
-        assert priorities.shape == (replay.batch_size,)
+    assert (errors is not None) == (not replay.fifo)
+    if errors is not None:
+        assert errors.shape == (replay.batch_size,)

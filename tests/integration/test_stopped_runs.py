@@ -25,11 +25,11 @@ _FIELDS = {
     "hidden_sizes": "8",
     "batch_size": "16",
     "sgd_steps_per_call": "2",
-    "samples_per_insert": "4",
-    "min_replay_size": "50",
-    "n_step": "2",
-    "write_burst": "16",
-    "prioritized": "true",
+    "replay.samples_per_insert": "4",
+    "replay.min_size": "50",
+    "replay.n_step": "2",
+    "replay.write_burst": "16",
+    "replay.prioritized": "true",
 }
 _STEPS = 1_500
 
@@ -82,7 +82,7 @@ def saved(run: Path) -> list[int]:
 def inserted_and_sampled(run: Path) -> tuple[int, int]:
     """Returns what the replay in a run's last checkpoint has counted."""
     with envs.make("gym:slow_walk:SlowWalk-v0") as environment:
-        replay = DQN(settings.replace(DQN().config, _FIELDS)).make_replay(envs.make_spec(environment))
+        replay = DQN(settings.replace(DQN().config, _FIELDS)).make_agent(envs.make_spec(environment)).replay
     server = ReplayServer(replay.tables(), restore=run / f"checkpoints/{saved(run)[-1]:012d}/replay")
     try:
         return server.counts(replay.table)

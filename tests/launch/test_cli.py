@@ -64,8 +64,8 @@ _BAD = [
     ([*_CARTPOLE, "--set", "dueling=1"], "dueling is '1': it must be true or false"),
     ([*_CARTPOLE, "--set", "hidden_sizes=big"], "hidden_sizes is 'big': it must be whole numbers such as 64,64"),
     ([*_CARTPOLE, "--set", "dueling"], "'dueling' is no setting: write name=value"),
-    ([*_CARTPOLE, "--set", "samples_per_insert=0"], "samples_per_insert is 0.0: it must be a positive number"),
-    ([*_CARTPOLE, "--set", "max_replay_size=9"], "give min_size <= 9 or a larger max_size"),
+    ([*_CARTPOLE, "--set", "replay.samples_per_insert=0"], "samples_per_insert is 0.0: it must be a positive number"),
+    ([*_CARTPOLE, "--set", "replay.max_size=9"], "give min_size <= 9 or a larger max_size"),
     ([*_CARTPOLE, "--set", "discount=1.5"], "discount is 1.5: it must lie in [0, 1]"),
     ([*_CARTPOLE, "--set", "batch_size=0"], "batch_size is 0: it must be at least 1"),
     ([*_CARTPOLE, "--set", "sgd_steps_per_call=0"], "sgd_steps_per_call is 0: it must be at least 1"),
@@ -136,10 +136,10 @@ def test_the_options_make_the_experiment():
 
 def test_a_family_has_its_own_defaults():
     made = cli.experiment_from(cli._parser().parse_args(["train", "dqn", "atari:Pong", "--set", "batch_size=16"]))
-    assert (made.builder.config.batch_size, made.builder.config.min_replay_size) == (16, ATARI.min_replay_size)
+    assert (made.builder.config.batch_size, made.builder.config.replay) == (16, ATARI.replay)
 
 
-_SMALL = ["--set", "min_replay_size=100", "--set", "hidden_sizes=16", "--set", "batch_size=16"]
+_SMALL = ["--set", "replay.min_size=100", "--set", "hidden_sizes=16", "--set", "batch_size=16"]
 
 
 def test_train_then_evaluate_then_plot(tmp_path, monkeypatch, capfd):
@@ -157,7 +157,7 @@ def test_train_then_evaluate_then_plot(tmp_path, monkeypatch, capfd):
         *_SMALL,
     ]
     assert cli.main([*arguments, "--quiet"]) == 0
-    run = Path("runs/dqn-gym-CartPole-v1-hidden_sizes=16-batch_size=16-min_replay_size=100-s0")
+    run = Path("runs/dqn-gym-CartPole-v1-hidden_sizes=16-batch_size=16-replay.min_size=100-s0")
     told = capfd.readouterr()
     assert told.err == ""  # neither a progress line nor Reverb's notes
     lines = dict(line.split(maxsplit=1) for line in told.out.splitlines())
@@ -210,7 +210,10 @@ def test_another_config_in_the_same_directory_is_one_sentence(tmp_path, capsys):
     here = ["--run-dir", str(tmp_path)]
     for arguments, told in (
         ([*_CARTPOLE, "--seed", "1"], "seed is 0 there and 1 here"),
-        ([*_CARTPOLE, "--set", "n_step=7"], f"config.n_step is {DQN().config.n_step} there and 7 here"),
+        (
+            [*_CARTPOLE, "--set", "replay.n_step=7"],
+            f"config.replay.n_step is {DQN().config.replay.n_step} there and 7 here",
+        ),
         (
             [*_CARTPOLE, "--env-set", "max_episode_steps=9"],
             "environment_options.max_episode_steps is (absent) there and 9",
@@ -225,10 +228,10 @@ def test_another_config_in_the_same_directory_is_one_sentence(tmp_path, capsys):
 
 def test_evaluate_refuses_what_a_script_made(tmp_path, capsys):
     rundir = RunDirectory(tmp_path)
-    rundir.write_config({**Experiment(DQN(), "gym:CartPole-v1").describe(), "environment": "make_mine"})
+    rundir.write_config({**Experiment(DQN(), "gym:CartPole-v1").describe(), "environment": {"named": "my maze"}})
     assert cli.main(["evaluate", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"{tmp_path} was made by a script, with agent 'dqn' on 'make_mine'" in line
+    assert f"the agent or environment of {tmp_path} can't be had by its name: 'my maze' was given its name in" in line
 
 
 def _logged(folder: Path, values: list[float], **fields: object) -> str:
@@ -318,7 +321,7 @@ def test_too_few_steps_to_learn_anything_are_told_before_and_after(tmp_path, cap
     before, after, *_ = capfd.readouterr().out.splitlines()
     assert before == (
         "warning: nothing will be learned: the replay gives the learner its first batch once it has had 1,000 items, "
-        "and the run has 300 steps: give the run more, or the agent a smaller min_replay_size or batch_size."
+        "and the run has 300 steps: give the run more, or the agent a smaller replay.min_size or batch_size."
     )
     assert after.startswith("warning: nothing was learned, because the replay never held enough")
 

@@ -181,7 +181,7 @@ def saved(tmp_path):
     rundir = RunDirectory(tmp_path / "run")
     rundir.write_config(tried.describe())
     with tried.make_environment(1) as environment:
-        core = tried.builder.make_core(envs.make_spec(environment))
+        core = tried.builder.make_agent(envs.make_spec(environment)).core
     state = core.init(jax.random.key(5))
     CheckpointStore(rundir.checkpoints).save(100, {"learner": state}, {"state": {}})
     return tried, rundir, core.variables(state)
@@ -206,7 +206,7 @@ def test_a_run_is_evaluated_though_its_replay_is_damaged(saved, capsys):
     tried, rundir, _ = saved
     whole = evaluate_run(rundir.path)
     with tried.make_environment(1) as environment:
-        state = tried.builder.make_core(envs.make_spec(environment)).init(jax.random.key(5))
+        state = tried.builder.make_agent(envs.make_spec(environment)).core.init(jax.random.key(5))
     store = CheckpointStore(rundir.checkpoints)
     path = store.save(
         200, {"learner": state}, {"state": {}}, lambda folder: (folder / "chunks").write_text("1") and None
@@ -216,11 +216,14 @@ def test_a_run_is_evaluated_though_its_replay_is_damaged(saved, capsys):
     assert store.restore({}).steps == 100
 
 
-@pytest.mark.parametrize("change", [{"agent": "mine"}, {"environment": "make_walk"}])
+@pytest.mark.parametrize("change", [{"agent": "mine of a script"}, {"environment": {"named": "maze"}}])
 def test_a_run_that_only_its_script_knows_is_refused(saved, change):
     _, rundir, _ = saved
     rundir.write_config({**rundir.read_config(), **change})
-    with pytest.raises(UsageError, match=rf"was made by a script, with agent .*{next(iter(change.values()))}"):
+    with pytest.raises(
+        UsageError,
+        match=r"can't be had by its name: .*(mine of a script|'maze').* From Python",
+    ):
         evaluate_run(rundir.path)
 
 

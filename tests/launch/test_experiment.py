@@ -18,6 +18,8 @@ from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, settings
 from acme_ext.launch.experiment import check
+from acme_ext.replay.config import TransitionConfig
+from acme_ext.utils.naming import named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,9 +93,9 @@ def test_how_far_and_how_closely_watched_is_no_part_of_what_is_run():
     [
         ("gym:CartPole-v1", "gym:CartPole-v1", "toy-gym-CartPole-v1-s7"),
         ("dmc:cartpole/swingup", "dmc:cartpole/swingup", "toy-dmc-cartpole-swingup-s7"),
-        (make_walk, "make_walk", "toy-make_walk-s7"),
-        (Task(3), "Task", "toy-Task-s7"),
-        (partial(Walk, length=3), "partial", "toy-partial-s7"),
+        (make_walk, "py:toys:make_walk", "toy-py-toys-make_walk-s7"),
+        (named("task 3", Task(3)), "task 3", "toy-task-3-s7"),
+        (partial(Walk, length=3), "py:toys:Walk", "toy-py-toys-Walk-s7"),
     ],
 )
 def test_the_default_directory_is_named_by_what_is_run(environment, name, folder):
@@ -116,7 +118,7 @@ def test_the_default_directory_is_named_by_what_is_run(environment, name, folder
         ),
         # What an agent takes for an environment anyway is no choice.
         (Experiment(DQN(ATARI), "atari:Pong"), "dqn-atari-Pong-s0"),
-        (Experiment(DQN(dataclasses.replace(ATARI, n_step=5)), "atari:Pong"), "dqn-atari-Pong-n_step=5-s0"),
+        (Experiment(DQN(dataclasses.replace(ATARI, batch_size=5)), "atari:Pong"), "dqn-atari-Pong-batch_size=5-s0"),
     ],
 )
 def test_the_default_directory_says_what_was_chosen(experiment, folder):
@@ -125,12 +127,13 @@ def test_the_default_directory_says_what_was_chosen(experiment, folder):
 
 
 def test_of_many_choices_the_default_directory_has_some_and_a_digest():
-    many = {"n_step": 5, "batch_size": 64, "learning_rate": 2e-3, "max_gradient_norm": 1.0, "samples_per_insert": 8.0}
+    many = {"discount": 0.5, "batch_size": 64, "learning_rate": 2e-3, "max_gradient_norm": 1.0, "huber_delta": 8.0}
     folders = [
-        Experiment(DQN(DQNConfig(**many, min_replay_size=size)), "gym:A-v0").directory.name for size in (1, 2, 1)
+        Experiment(DQN(DQNConfig(**many, replay=TransitionConfig(n_step=3, min_size=size))), "gym:A-v0").directory.name
+        for size in (1, 2, 1)
     ]
     assert folders[0] == folders[2] != folders[1]
-    assert re.fullmatch(r"dqn-gym-A-v0-n_step=5-batch_size=64-4more-[0-9a-f]{8}-s0", folders[0])
+    assert re.fullmatch(r"dqn-gym-A-v0-discount=0.5-batch_size=64-4more-[0-9a-f]{8}-s0", folders[0])
 
 
 def test_a_directory_that_is_given_is_taken():

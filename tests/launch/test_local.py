@@ -21,6 +21,7 @@ from acme_ext.launch import Evaluation, Experiment, Result, local, meter
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.utils import loggers
+from acme_ext.utils.naming import named
 from acme_ext.utils.rundir import RunDirectory
 from acme_ext.utils.watchdog import Watchdog
 
@@ -38,7 +39,7 @@ def params(folder: Path, builder: Any, environment: dm_env.Environment) -> Any:
     """Returns the parameters that a run's latest checkpoint holds."""
     from acme_ext import envs
 
-    core = builder.make_core(envs.make_spec(environment))
+    core = builder.make_agent(envs.make_spec(environment)).core
     restored = CheckpointStore(RunDirectory.open(folder).checkpoints).restore({"learner": core.abstract_state()})
     assert restored is not None
     return restored.trees["learner"].params
@@ -93,7 +94,7 @@ def test_ends_where_the_limit_is_reached_to_the_last_sample(tmp_path, steps, lea
 @pytest.mark.parametrize(("num_envs", "fused", "batch"), [(1, 1, 4), (8, 4, 32)])
 def test_without_a_ratio_learns_once_a_step_from_the_smallest_size_on(tmp_path, counts, num_envs, fused, batch):
     builder = toy(samples_per_insert=None, min_size=24, batch_size=batch, sgd_steps_per_call=fused)
-    result = run(tmp_path, builder, steps=80, num_envs=num_envs, environment=LongWalk())
+    result = run(tmp_path, builder, steps=80, num_envs=num_envs, environment=named("long walk", LongWalk()))
     # The writer hands a step's rows over when the next step is there. So of the T steps of all environments the last
     # T - 24 / num_envs find the smallest size, and once more it learns at the end.
     ticks = 80 // num_envs
@@ -184,7 +185,9 @@ def test_a_stalled_run_says_what_the_limiter_waits_for(tmp_path, monkeypatch):
 
     monkeypatch.setattr(local, "Watchdog", lambda *args: Watchdog(*args, patience_s=0.2))
     monkeypatch.setattr(local, "print", report, raising=False)
-    result = run(tmp_path, toy(min_size=10), steps=20, environment=lambda seed, evaluation: Stalls(seed))
+    result = run(
+        tmp_path, toy(min_size=10), steps=20, environment=named("stalls", lambda seed, evaluation: Stalls(seed))
+    )
     assert result.environment_steps == 20
     assert messages == [
         "nothing has moved for a while: table 'transitions' holds 3 of 1000 items, 3 inserted and 0 sampled, "
@@ -267,10 +270,11 @@ class Constant(Walk):
 )
 def test_bootstraps_from_a_truncation_and_not_from_a_termination(tmp_path, truncates, n_step, value):
     from acme_ext.agents.dqn.config import DQNConfig
+    from acme_ext.envs import make_spec
+    from acme_ext.replay.config import TransitionConfig
 
     config = DQNConfig(
         discount=0.9,
-        n_step=n_step,
         hidden_sizes=(),
         batch_size=128,
         learning_rate=0.02,
@@ -278,16 +282,16 @@ def test_bootstraps_from_a_truncation_and_not_from_a_termination(tmp_path, trunc
         max_gradient_norm=None,
         target_period=10,
         target_rate=1.0,
-        samples_per_insert=128.0,
-        min_replay_size=200,
+        replay=TransitionConfig(n_step=n_step, samples_per_insert=128.0, min_size=200),
         sgd_steps_per_call=8,
     )
     environment = make_constant(truncates)
     run(tmp_path, DQN(config), steps=2_000, num_envs=5, environment=environment)
     learned = params(tmp_path, DQN(config), environment(0, False))
-    q = DQN(config).network(2, config).apply(learned, None, np.ones((1, 1), np.float32))
+    network = DQN(config).make_networks(make_spec(environment(0, False)))
+    q = network.apply(learned, None, np.ones((1, 1), np.float32))
     np.testing.assert_allclose(q[0], value, rtol=0.1)
 
 
 def make_constant(truncates: bool) -> Callable[[int, bool], dm_env.Environment]:
-    return lambda seed, evaluation: Constant(seed, 5, truncates=truncates)
+    return named("constant", lambda seed, evaluation: Constant(seed, 5, truncates=truncates))

@@ -21,6 +21,7 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, Result, local
 from acme_ext.learning import checkpoints
 from acme_ext.utils import loggers
+from acme_ext.utils.naming import named
 from acme_ext.utils.rundir import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -38,7 +39,7 @@ def run(folder: Path, builder: Any = None, *, fresh: bool = False, **fields: Any
 
 def latest(folder: Path, builder: Any = None) -> checkpoints.Restored:
     """Returns a run's latest good checkpoint."""
-    core = (builder or toy()).make_core(envs.make_spec(Walk(0)))
+    core = (builder or toy()).make_agent(envs.make_spec(Walk(0))).core
     store = checkpoints.CheckpointStore(folder / "checkpoints", report=print)
     restored = store.restore({"learner": core.abstract_state()})
     assert restored is not None
@@ -87,10 +88,10 @@ def test_a_finished_run_given_more_steps_goes_on(tmp_path, counts):
         made.append((evaluation, seed))
         return Walk(seed)
 
-    run(tmp_path, steps=40, evaluation=evaluation, environment=factory)
+    run(tmp_path, steps=40, evaluation=evaluation, environment=named("mine", factory))
     first_part = {seed for for_evaluation, seed in made if not for_evaluation}
     made.clear()
-    more = run(tmp_path, steps=90, evaluation=evaluation, environment=factory)
+    more = run(tmp_path, steps=90, evaluation=evaluation, environment=named("mine", factory))
     assert more.environment_steps == 90
     # At most one call's batch was fetched before the end and is lost to the part after it.
     assert learner_steps(90) - 1 <= more.learner_steps <= learner_steps(90)
@@ -168,12 +169,12 @@ class Breaks:
 def test_an_environment_that_raises_costs_nothing_that_was_learned(tmp_path, counts):
     factory = Breaks(26)
     with pytest.raises(FaultError, match="the arm fell off"):
-        run(tmp_path, steps=60, environment=factory)
+        run(tmp_path, steps=60, environment=named("mine", factory))
     saved = latest(tmp_path)
     assert saved.steps == 25
     assert saved.info["state"]["counts"]["counts"] == {"environment_steps": 25, "environment_episodes": 2}
     factory.mended = True
-    result = run(tmp_path, steps=60, environment=factory)
+    result = run(tmp_path, steps=60, environment=named("mine", factory))
     assert result.environment_steps == 60
     inserted, _ = counts.saved[-1]
     # A step is written when the next is there, and those on their way to the table are not waited for.
@@ -185,9 +186,9 @@ def test_an_environment_that_raises_costs_nothing_that_was_learned(tmp_path, cou
 def test_an_environment_that_raises_in_its_first_step_leaves_a_run_that_begins(tmp_path):
     factory = Breaks(1)
     with pytest.raises(FaultError):
-        run(tmp_path, steps=10, environment=factory)
+        run(tmp_path, steps=10, environment=named("mine", factory))
     factory.mended = True
-    assert run(tmp_path, steps=10, environment=factory).environment_steps == 10
+    assert run(tmp_path, steps=10, environment=named("mine", factory)).environment_steps == 10
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_is_not_saved(tmp_path):
@@ -328,8 +329,8 @@ def test_priorities_come_back(tmp_path, monkeypatch):
         ({"seed": 1}, "seed is 0 there and 1 here"),
         ({"num_envs": 2}, "num_envs is 1 there and 2 here"),
         ({"builder": toy(batch_size=8, max_size=50)}, "config.batch_size is 4 there and 8 here; config.max_size is"),
-        ({"environment": Breaks(9)}, "environment is 'make_walk' there and 'Breaks' here"),
-        ({"environment": "gym:CartPole-v1"}, "environment is 'make_walk' there and 'gym:CartPole-v1' here"),
+        ({"environment": named("mine", Breaks(9))}, "environment is 'py:toys:make_walk' there and"),
+        ({"environment": "gym:CartPole-v1"}, "environment is 'py:toys:make_walk' there and 'gym:CartPole-v1' here"),
     ],
 )
 def test_another_run_in_the_same_directory_is_refused_by_the_fields(tmp_path, change, told):

@@ -89,11 +89,10 @@ class Toy(Builder):
 
     config: ToyConfig = ToyConfig()
 
-    @property
-    def sgd_steps_per_call(self) -> int:
-        return self.config.sgd_steps_per_call
+    def make_networks(self, spec: Any) -> None:
+        return None
 
-    def make_replay(self, spec: Any) -> TransitionReplay:
+    def make_replay(self, spec: Any, networks: None) -> TransitionReplay:
         c = self.config
         return TransitionReplay(
             spec,
@@ -102,10 +101,13 @@ class Toy(Builder):
             limit=None if c.order == "queue" else RateLimit(c.samples_per_insert, c.min_size, c.tolerance),
             order=c.order,
             priority=first_priority if c.order == "prioritized" else None,
+            priority_offset=0.0,
+            importance_exponent=0.0,
+            importance_exponent_end=0.0,
             burst=c.burst,
         )
 
-    def make_policy(self, spec: Any, *, evaluation: bool = False) -> Policy:
+    def make_policy(self, spec: Any, networks: None, *, evaluation: bool = False) -> Policy:
         del spec, evaluation  # samples in evaluation too, so that an evaluation depends on its random keys
 
         def apply(params, context, observation, state):
@@ -113,7 +115,7 @@ class Toy(Builder):
 
         return Policy(apply)
 
-    def make_core(self, spec: Any) -> LearnerCore:
+    def make_core(self, spec: Any, networks: None) -> LearnerCore:
         import optax
 
         places = spec.observations.shape[0]
@@ -135,7 +137,7 @@ class Toy(Builder):
             params = jax.tree.map(lambda x: x * poison, state.params)
             return state._replace(params=params), {**metrics, "loss": metrics["loss"] * poison}, priority
 
-        return core._replace(step=step)
+        return dataclasses.replace(core, step=step)
 
 
 def first_priority(reward: np.ndarray, discount: Any, extras_tm1: Any, extras_t: Any) -> np.ndarray:

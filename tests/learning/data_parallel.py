@@ -9,7 +9,7 @@ from learners import Mailbox, dqn, dqn_batches, join
 from acme_ext.learning.learner import Learner
 
 
-def learn(prioritized, steps_per_call, fuse, devices):
+def learn(prioritized, steps_per_call, devices):
     core, replay = dqn(prioritized)
     mailbox = Mailbox() if prioritized else None
     learner = Learner(
@@ -19,8 +19,8 @@ def learn(prioritized, steps_per_call, fuse, devices):
         jax.random.key(0),
         batch_size=16,
         steps_per_call=steps_per_call,
-        fuse=fuse,
         priorities=mailbox,
+        importance_exponent=replay.importance_exponent_at if prioritized else None,
         devices=devices,
     )
     for _ in range(8 // steps_per_call):
@@ -28,20 +28,25 @@ def learn(prioritized, steps_per_call, fuse, devices):
     return learner, mailbox
 
 
+def params_of(state):
+    """The network's parameters in the state of a learner, prioritized or not."""
+    return getattr(state, "core", state).params
+
+
 def devices_of(state):
     """The numbers of devices that the parameters lie on."""
-    return sorted({len(leaf.sharding.device_set) for leaf in jax.tree.leaves(state.params)})
+    return sorted({len(leaf.sharding.device_set) for leaf in jax.tree.leaves(params_of(state))})
 
 
 def largest_difference(a, b):
     """Between the parameters of two states."""
-    pairs = zip(jax.tree.leaves(a.params), jax.tree.leaves(b.params), strict=True)
+    pairs = zip(jax.tree.leaves(params_of(a)), jax.tree.leaves(params_of(b)), strict=True)
     return max(float(np.abs(np.asarray(x) - np.asarray(y)).max()) for x, y in pairs)
 
 
-def compare(prioritized, steps_per_call, fuse):
-    one, one_mail = learn(prioritized, steps_per_call, fuse, None)
-    four, four_mail = learn(prioritized, steps_per_call, fuse, jax.devices())
+def compare(prioritized, steps_per_call):
+    one, one_mail = learn(prioritized, steps_per_call, None)
+    four, four_mail = learn(prioritized, steps_per_call, jax.devices())
     state = four.save()
     priorities = 0.0
     if prioritized:
@@ -63,4 +68,4 @@ def compare(prioritized, steps_per_call, fuse):
 
 if __name__ == "__main__":
     assert len(jax.devices()) == 4
-    print(json.dumps([compare(False, 1, "auto"), compare(True, 4, "scan")]))
+    print(json.dumps([compare(False, 1), compare(True, 4)]))

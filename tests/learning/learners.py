@@ -13,6 +13,7 @@ from dm_env import specs
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders.dqn import DQN
 from acme_ext.learning.core import LearnerCore, LossOutput, TargetUpdate, single_loss_core
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.layout import Layout
 from acme_ext.types import Transition
@@ -47,7 +48,6 @@ def regression(*, prioritized: bool = True, root: bool = False) -> LearnerCore:
         lambda key: Weights(jnp.zeros(3), jnp.zeros(())),
         optax.adam(0.03),
         target_update=TargetUpdate(3),
-        importance_exponent=(lambda steps: 0.5) if prioritized else None,
     )
 
 
@@ -72,10 +72,9 @@ def join(batches: Sequence[RawBatch], together: int) -> Iterator[RawBatch]:
 
 def dqn(prioritized: bool) -> tuple[LearnerCore, Any]:
     """DQN's core and its replay."""
-    builder = DQN(
-        DQNConfig(batch_size=16, hidden_sizes=(16,), dueling=True, prioritized=prioritized, min_replay_size=16)
-    )
-    return builder.make_core(SPEC), builder.make_replay(SPEC)
+    replay = TransitionConfig(prioritized=prioritized, min_size=16)
+    agent = DQN(DQNConfig(batch_size=16, hidden_sizes=(16,), dueling=True, replay=replay)).make_agent(SPEC)
+    return agent.core, agent.replay
 
 
 def dqn_batches(count: int, size: int, seed: int = 0) -> list[RawBatch]:
@@ -106,8 +105,8 @@ class Mailbox:
         self.got: list[tuple[np.ndarray, Any]] = []
         self.closed = False
 
-    def put(self, keys, priorities):
-        self.got.append((keys, priorities))
+    def put(self, keys, errors):
+        self.got.append((keys, errors))
 
     def close(self):
         self.closed = True

@@ -7,7 +7,8 @@ import numpy as np
 import optax
 import pytest
 
-from acme_ext.learning.core import LossOutput, TargetUpdate, Trained, importance_weights, sgd_step, single_loss_core
+from acme_ext.learning.core import LossOutput, TargetUpdate, TrainState, sgd_step, single_loss_core
+from acme_ext.learning.prioritized import importance_weights, prioritized_core
 from acme_ext.types import Sample
 
 KEY = jax.random.key(0)
@@ -17,16 +18,16 @@ class Data(NamedTuple):
     x: np.ndarray
 
 
-def sample(x, probability=None):
+def sample(x, weight=None):
     x = np.asarray(x, np.float32)
-    probability = np.ones(len(x)) if probability is None else np.asarray(probability)
-    return Sample(Data(x), probability.astype(np.float32))
+    weight = np.ones(len(x)) if weight is None else np.asarray(weight)
+    return Sample(Data(x), weight.astype(np.float32))
 
 
 def falling(params, target_params, data, weight, key):
     """Its gradient is 1: by gradient descent of rate 0.1 the parameter falls by 0.1 a step."""
     metrics = {"target": target_params["w"], "weight": jnp.sum(weight), "draw": jax.random.uniform(key)}
-    return params["w"] * jnp.mean(data.x), LossOutput(metrics, priority=data.x)
+    return params["w"] * jnp.mean(data.x), LossOutput(metrics, error=data.x)
 
 
 def core_of(loss=falling, **options):
@@ -51,7 +52,7 @@ def test_the_target_begins_as_a_copy():
     state = core.init(KEY)
     assert state.params["w"] != 0
     assert state.target_params["w"] == state.params["w"]
-    assert (state.steps, state.max_priority) == (0, 1.0)
+    assert state.steps == 0
     other = core.init(jax.random.key(1))
     assert other.params["w"] != state.params["w"]
     assert (jax.random.key_data(other.key) != jax.random.key_data(state.key)).any()
@@ -98,41 +99,27 @@ def test_importance_weights_of_the_rarest_items():
     np.testing.assert_allclose(weights[0], 1e-20 / 1e-6, rtol=1e-4)
 
 
-def test_the_exponent_is_annealed_by_learner_steps():
-    def loss(params, target_params, data, weight, key):
-        return params["w"], LossOutput({"second": weight[1]})
-
-    beta = optax.linear_schedule(0.0, 1.0, 4)
-    core = core_of(loss, importance_exponent=beta)
-    state, seen = core.init(KEY), []
-    for _ in range(6):
-        state, metrics, _ = core.step(state, sample([0, 0], [0.25, 0.5]))
-        seen.append(float(metrics["second"]))
-    # (0.25 / 0.5)**beta with beta 0, 1/4, 1/2, 3/4, 1, 1.
-    np.testing.assert_allclose(seen, [0.5**b for b in (0, 0.25, 0.5, 0.75, 1, 1)], rtol=1e-6)
+def test_the_loss_is_given_the_samples_weights():
+    _, metrics, _ = core_of().step(core_of().init(KEY), sample([1, 1, 1], [0.25, 0.5, 1.0]))
+    assert metrics["weight"] == 1.75
 
 
-def test_without_an_exponent_all_items_weigh_the_same():
-    core = core_of()
-    _, metrics, _ = core.step(core.init(KEY), sample([1, 1, 1], [0.1, 0.2, 0.7]))
-    assert metrics["weight"] == 3
-
-
-def test_the_largest_priority_is_kept():
-    core = core_of()
+def test_the_largest_error_is_kept_and_goes_to_the_actors():
+    core = prioritized_core(core_of())
     state, kept = core.init(KEY), []
     for x in ([0.2, 0.5], [3.0, 0.1], [2.0, 2.5], [4.0, 0.0]):
-        state, _, priorities = core.step(state, sample(x))
-        np.testing.assert_array_equal(priorities, np.float32(x))
-        kept.append(float(state.max_priority))
+        state, _, errors = core.step(state, sample(x))
+        np.testing.assert_array_equal(errors, np.float32(x))
+        published = core.variables(state)["policy"]
+        assert published.policy is state.core.params
+        kept.append(float(published.largest_error))
     assert kept == [1, 3, 3, 4]
 
 
-def test_without_priorities_there_are_none():
-    core = core_of(lambda params, target, data, weight, key: (params["w"], LossOutput({})))
-    state, _, priorities = core.step(core.init(KEY), sample([5.0]))
-    assert priorities is None
-    assert state.max_priority == 1
+def test_whether_a_core_gives_errors_is_known_without_computing():
+    data = Data(jax.ShapeDtypeStruct((5,), jnp.float32))
+    assert core_of().gives_errors(data, 5)
+    assert not core_of(lambda params, target, data, weight, key: (params["w"], LossOutput({}))).gives_errors(data, 5)
 
 
 def test_every_step_has_a_key_of_its_own():
@@ -187,8 +174,8 @@ def test_the_abstract_state_is_the_states():
 def test_variables_are_the_parameters_unless_told():
     state = core_of().init(KEY)
     assert core_of().variables(state) == {"policy": state.params}
-    told = core_of(variables=lambda state: {"policy": state.max_priority, "target": state.target_params})
-    assert told.variables(state) == {"policy": 1, "target": ()}
+    told = core_of(variables=lambda state: {"policy": state.steps, "target": state.target_params})
+    assert told.variables(state) == {"policy": 0, "target": ()}
 
 
 def test_a_step_down_a_gradient():
@@ -197,7 +184,7 @@ def test_a_step_down_a_gradient():
 
     optimizer = optax.sgd(0.1, momentum=0.5)
     params = {"w": jnp.array([1.0, 2.0])}
-    trained = Trained(params, optimizer.init(params))
+    trained = TrainState(params, optimizer.init(params))
     x = jnp.array([3.0, 4.0])
     trained, descent = sgd_step(loss, optimizer, trained, x)
     np.testing.assert_allclose(trained.params["w"], [0.7, 1.6], rtol=1e-6)

@@ -14,6 +14,7 @@ from jax._src.array import ArrayImpl
 from learners import ROW, Mailbox, dqn, dqn_batches, join, regression, regression_batches
 
 from acme_ext.errors import RunError, UsageError
+from acme_ext.learning import learner as learner_module
 from acme_ext.learning.core import LearnerCore, LossOutput, single_loss_core
 from acme_ext.learning.learner import Learner
 
@@ -40,18 +41,17 @@ def assert_close(a, b, **tolerance):
 
 
 @pytest.mark.parametrize("kind", ["regression", "dqn"])
-def test_fused_steps_are_the_single_ones(kind):
+def test_fused_steps_are_the_single_ones(kind, monkeypatch):
     if kind == "dqn":
         core, replay = dqn(prioritized=True)
         batches, size, decode = dqn_batches(8, 16), 16, replay.decode
     else:
         core, batches, size, decode = regression(), regression_batches(8, 8), 8, ROW.unpack
     results = []
-    for steps_per_call, fuse in ((1, "auto"), (4, "scan"), (2, "unroll")):
+    for steps_per_call, unrolled in ((1, False), (4, False), (2, True)):
+        monkeypatch.setattr(learner_module.compiling, "is_convolutional", lambda state, answer=unrolled: answer)
         mailbox = Mailbox()
-        learner = make(
-            batches, core, decode=decode, size=size, steps_per_call=steps_per_call, fuse=fuse, priorities=mailbox
-        )
+        learner = make(batches, core, decode=decode, size=size, steps_per_call=steps_per_call, priorities=mailbox)
         losses = []
         for _ in range(8 // steps_per_call):
             learner.step()
@@ -61,7 +61,7 @@ def test_fused_steps_are_the_single_ones(kind):
         results.append((learner.save(), mailbox.pairs(), losses))
     state, priorities, losses = results[0]
     assert len(priorities) == 8 * size
-    assert state.steps == 8
+    assert (state.core if kind == "dqn" else state).steps == 8
     for other, other_priorities, other_losses in results[1:]:
         assert_close(other, state)
         assert other_priorities == pytest.approx(priorities, rel=1e-4, abs=1e-5)
@@ -99,10 +99,10 @@ def count_traces(core, counts):
 
 
 @pytest.mark.parametrize(
-    ("convolutional", "fuse", "unrolled"),
-    [(False, "auto", False), (True, "auto", True), (True, "scan", False), (False, "unroll", True)],
+    "convolutional",
+    [False, True],
 )
-def test_unrolls_convolutions_on_the_cpu(convolutional, fuse, unrolled):
+def test_unrolls_convolutions_on_the_cpu(convolutional):
     # What is traced once for each step is unrolled.
     counts = []
     shape = (1, 1, 3, 1) if convolutional else (3, 1)
@@ -111,9 +111,9 @@ def test_unrolls_convolutions_on_the_cpu(convolutional, fuse, unrolled):
         return jnp.mean((data["x"] @ params.reshape(3, 1) - data["y"]) ** 2), LossOutput({})
 
     core = single_loss_core(loss, lambda key: jnp.zeros(shape), optax.sgd(0.1))
-    learner = make(regression_batches(6, 8), count_traces(core, counts), steps_per_call=6, fuse=fuse)
+    learner = make(regression_batches(6, 8), count_traces(core, counts), steps_per_call=6)
     learner.step()
-    assert (len(counts) >= 6) == unrolled
+    assert (len(counts) >= 6) == convolutional
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
@@ -153,10 +153,11 @@ def poison(batches, step):
     return batches
 
 
-@pytest.mark.parametrize("fuse", ["scan", "unroll"])
+@pytest.mark.parametrize("unrolled", [False, True])
 @pytest.mark.parametrize("bad", [1, 4, 5, 7, 8])
-def test_a_loss_that_is_not_finite_is_named_by_its_step(fuse, bad):
-    learner = make(poison(regression_batches(12, 8), bad), steps_per_call=4, fuse=fuse)
+def test_a_loss_that_is_not_finite_is_named_by_its_step(unrolled, bad, monkeypatch):
+    monkeypatch.setattr(learner_module.compiling, "is_convolutional", lambda state: unrolled)
+    learner = make(poison(regression_batches(12, 8), bad), steps_per_call=4)
     for call in range(1, 4):
         learner.step()
         if call * 4 < bad:

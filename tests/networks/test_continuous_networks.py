@@ -67,7 +67,7 @@ def test_the_squashed_stddev_keeps_to_its_range():
 
 
 def test_layer_norm_makes_the_scale_of_observations_matter_little():
-    torso = hk.transform(lambda x: continuous.Torso((16, 8), layer_norm=True)(x))
+    torso = hk.transform(lambda x: continuous.MLP((16, 8), layer_norm=True)(x))
     params = torso.init(KEY, OBSERVATION)
     # Without biases, which are not scaled.
     params = {k: {n: leaf * (n != "b") for n, leaf in layer.items()} for k, layer in params.items()}
@@ -82,6 +82,22 @@ def test_dicts_are_joined_by_name():
     params = network.init(KEY, OBSERVATION)
     joined = network.apply(params, None, observation)
     np.testing.assert_allclose(joined, network.apply(params, None, OBSERVATION), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(84, 84, 3), (10, 10, 4)])
+def test_pictures_go_through_convolutions(shape):
+    picture = np.random.default_rng(0).integers(0, 256, (5, *shape)).astype(np.uint8)
+    q, params = apply(lambda: continuous.Critic((8,)), picture, ACTION)
+    assert q.shape == (5,)
+    assert any(leaf.ndim == 4 for leaf in jax.tree.leaves(params))
+    action, _ = apply(lambda: continuous.DeterministicPolicy(2, (8,)), picture)
+    assert (jnp.abs(action) < 1).all()  # unscaled pixels would saturate the tanh
+
+
+def test_a_torso_of_ones_own_comes_first():
+    q, params = apply(lambda: continuous.Critic((8,), torso=lambda: lambda o: o[:, :1]), OBSERVATION, ACTION)
+    assert q.shape == (5,)
+    assert (3, 8) in [leaf.shape for leaf in jax.tree.leaves(params)]  # one feature, and the action's two values
 
 
 def test_an_ensemble_is_each_of_its_networks():

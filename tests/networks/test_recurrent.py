@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from acme_ext.networks.recurrent import LSTM, LSTMState, initial_lstm_state
+from acme_ext.networks.recurrent import LSTM, LSTMState, lstm
 
 SIZE, FEATURES = 5, 3
 NETWORK = hk.without_apply_rng(hk.transform(lambda x, first, state: LSTM(SIZE)(x, first, state)))
@@ -13,7 +13,7 @@ NETWORK = hk.without_apply_rng(hk.transform(lambda x, first, state: LSTM(SIZE)(x
 @pytest.fixture(scope="module")
 def params():
     return NETWORK.init(
-        jax.random.key(0), jnp.zeros((1, 1, FEATURES)), jnp.ones((1, 1), bool), initial_lstm_state(1, SIZE)
+        jax.random.key(0), jnp.zeros((1, 1, FEATURES)), jnp.ones((1, 1), bool), lstm(SIZE).init_state(1)
     )
 
 

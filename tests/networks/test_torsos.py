@@ -11,7 +11,7 @@ KEY = jax.random.key(0)
 
 def build(observation, hidden_sizes=(16, 8), image_features=32):
     """Returns parameters by module and name, and features."""
-    network = hk.without_apply_rng(hk.transform(lambda o: torsos.default_torso(o, hidden_sizes, image_features)))
+    network = hk.without_apply_rng(hk.transform(lambda o: torsos.dense_features(None, o, hidden_sizes, image_features)))
     params = network.init(KEY, observation)
     shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(params) if leaf.ndim > 1]
     return shapes, network.apply(params, observation), params, network
@@ -89,8 +89,21 @@ def test_layers_start_within_the_inverse_root_of_their_inputs():
     ("observation", "features"),
     [(np.zeros((2, 84, 84, 4), np.uint8), 3136), (np.zeros((2, 10, 10, 7), np.bool_), 1024), (np.zeros((2, 5)), 8)],
 )
-def test_a_body_is_a_torso_without_the_layer_behind_convolutions(observation, features):
-    body = hk.without_apply_rng(hk.transform(lambda o: torsos.default_body(o, (16, 8))))
+def test_features_lack_the_layer_behind_convolutions(observation, features):
+    body = hk.without_apply_rng(hk.transform(lambda o: torsos.features(None, o, (16, 8))))
     params = body.init(KEY, observation)
     assert body.apply(params, observation).shape == (2, features)
     assert torsos.is_image(observation) == (features > 8)
+
+
+@pytest.mark.parametrize("name", sorted(torsos.TORSOS))
+def test_torsos_by_name_and_of_ones_own_take_the_place_of_the_default(name):
+    picture = np.zeros((2, 36, 36, 3), np.uint8)
+
+    def features(torso):
+        network = hk.without_apply_rng(hk.transform(lambda o: torsos.dense_features(torso, o, (16,), 32)))
+        return network.apply(network.init(KEY, picture), picture)
+
+    assert features(name).ndim == 2
+    assert features(name).shape == features(torsos.TORSOS[name]).shape
+    assert features(lambda: lambda o: jnp.ones((len(o), 7))).shape == (2, 7)

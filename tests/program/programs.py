@@ -26,10 +26,10 @@ FIELDS = {
     "hidden_sizes": 8,
     "batch_size": 16,
     "sgd_steps_per_call": 2,
-    "samples_per_insert": 4,
-    "min_replay_size": 100,
-    "n_step": 2,
-    "write_burst": 16,
+    "replay.samples_per_insert": 4,
+    "replay.min_size": 100,
+    "replay.n_step": 2,
+    "replay.write_burst": 16,
 }
 
 
@@ -215,7 +215,7 @@ def state(run: Path, shards: int = 1) -> tuple[int, int, int]:
     kept = restored.info["state"]
     with envs.make("gym:lab_walk:LabWalk-v0") as environment:
         fields = {name: str(value) for name, value in FIELDS.items()}
-        replay = DQN(settings.replace(DQN().config, fields)).make_replay(envs.make_spec(environment))
+        replay = DQN(settings.replace(DQN().config, fields)).make_agent(envs.make_spec(environment)).replay
     inserted = 0
     for shard in range(shards):
         server = ReplayServer(replay.tables(), restore=restored.path / "replay" / str(shard))

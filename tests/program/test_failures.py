@@ -52,9 +52,9 @@ from acme_ext.launch.program import Topology
 
 
 class Eager(DQN):
-    def make_replay(self, spec):
+    def make_replay(self, spec, networks):
         jnp.zeros(1)
-        return super().make_replay(spec)
+        return super().make_replay(spec, networks)
 
 
 if __name__ == "__main__":

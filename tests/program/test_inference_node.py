@@ -24,6 +24,8 @@ from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.nodes import inference
 from acme_ext.launch.nodes.inference import InferenceNode
 from acme_ext.launch.nodes.reports import Orders
+from acme_ext.learning.core import LearnerCore
+from acme_ext.replay.config import UnrollConfig
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils.calls import RemoteCall
@@ -37,14 +39,17 @@ class Remembering(Builder):
     """A policy that samples from what it remembers, and a queue of unrolls."""
 
     name: ClassVar[str] = "remembering"
-    config: int = 100  # items that the queue holds
+    config: UnrollConfig = UnrollConfig(max_size=100, length=LENGTH)
     batch_size: int = 1
 
-    def make_replay(self, spec):
+    def make_networks(self, spec):
+        return None
+
+    def make_replay(self, spec, networks):
         return SequenceReplay(
             spec,
             batch_size=self.batch_size,
-            max_size=self.config,
+            max_size=self.config.max_size,
             order="queue",
             length=LENGTH,
             period=LENGTH,
@@ -54,7 +59,7 @@ class Remembering(Builder):
             state={"memory": np.zeros(UNITS, np.float32)},
         )
 
-    def make_policy(self, spec, *, evaluation=False):
+    def make_policy(self, spec, networks, *, evaluation=False):
         weights = jax.random.normal(jax.random.key(1), (UNITS + 4 + 1, UNITS))
 
         def apply(params, context, observation, state):
@@ -65,8 +70,8 @@ class Remembering(Builder):
 
         return Policy(apply, lambda batch: {"memory": jnp.zeros((batch, UNITS))})
 
-    def make_core(self, spec):
-        raise NotImplementedError
+    def make_core(self, spec, networks):
+        return LearnerCore(lambda key: (), lambda state, sample: ((), {}, None), lambda state: {})
 
 
 class World:
@@ -94,7 +99,7 @@ def experiment():
 @pytest.fixture
 def replay(experiment):
     with envs_of(experiment) as environment:
-        made = experiment.builder.make_replay(envs.make_spec(environment))
+        made = experiment.builder.make_agent(envs.make_spec(environment)).replay
     server = ReplayServer(made.tables())
     yield server, made
     server.close()
@@ -171,7 +176,7 @@ def rows(timestep, mine):
 def test_actions_are_those_of_the_local_policy_whoever_else_asks(experiment, start, caller):
     node, rng = start(), np.random.default_rng(0)
     with envs_of(experiment) as environment:
-        policy = experiment.builder.make_policy(envs.make_spec(environment))
+        policy = experiment.builder.make_agent(envs.make_spec(environment)).policy
         ranks = experiment.ranks(ACTORS)
         source = type("Source", (), {"get_variables": lambda self, names: [np.float32(0.5)]})()
         local = [

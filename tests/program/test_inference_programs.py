@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("experience", ["actor", "server"])
 def test_learns_and_goes_on(tmp_path, experience):
     def run(steps):
-        texts = {name: str(value) for name, value in {**programs.FIELDS, "prioritized": "true"}.items()}
+        texts = {name: str(value) for name, value in {**programs.FIELDS, "replay.prioritized": "true"}.items()}
         described = Experiment(
             DQN(settings.replace(DQN().config, texts)),
             "gym:lab_walk:LabWalk-v0",
@@ -45,7 +45,7 @@ def test_learns_and_goes_on(tmp_path, experience):
 def test_recurrent_state_stays_on_the_server(tmp_path):
     config = settings.replace(
         builders.R2D2().config,
-        {"burn_in": "2", "length": "6", "period": "4", "batch_size": "4", "min_replay_size": "8"},
+        {"replay.burn_in": "2", "replay.length": "6", "replay.period": "4", "batch_size": "4", "replay.min_size": "8"},
     )
     described = Experiment(
         builders.R2D2(config),

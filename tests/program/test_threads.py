@@ -53,7 +53,7 @@ def handlers_are_given_back():
 @pytest.mark.slow
 def test_two_shards_with_priorities_by_threads_twice_in_a_process(tmp_path):
     topology = Topology(actors=2, replay_shards=2)
-    described = experiment(tmp_path, 600, every=200, prioritized="true")
+    described = experiment(tmp_path, 600, every=200, **{"replay.prioritized": "true"})
     result = distributed.run_program(described, topology, on="threads")
     assert result.score is not None
     assert len(result.score.returns) == 2
@@ -68,7 +68,7 @@ def test_two_shards_with_priorities_by_threads_twice_in_a_process(tmp_path):
     assert scheduled[-1] == result.environment_steps
 
     # It goes on from there with both shards' contents.
-    again = experiment(tmp_path, 900, every=200, prioritized="true")
+    again = experiment(tmp_path, 900, every=200, **{"replay.prioritized": "true"})
     more = distributed.run_program(again, topology, on="threads")
     assert 900 <= more.environment_steps <= 940
     assert more.learner_steps > result.learner_steps

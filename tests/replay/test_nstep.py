@@ -19,10 +19,10 @@ class FakeSink:
         self.flushes: list[int] = []
         self.closed = False
 
-    def append(self, rows, priorities):
+    def append(self, rows, errors):
         assert len(rows)
         self.bursts.append(rows.copy())
-        self.priorities.append(priorities)
+        self.priorities.append(errors)
 
     def flush(self, pending, on_wait):
         self.flushes.append(pending)

@@ -333,7 +333,9 @@ def test_priorities_are_of_the_real_steps(serve):
         # Padding would count, were it not zero.
         return (sequence.mask * np.abs(sequence.reward[1:])).sum(axis=0) + 100 * sequence.mask.sum(axis=0)
 
-    replay = make(length=3, period=3, order="prioritized", priority=priority, limit=NO_LIMIT, extras=())
+    replay = make(
+        length=3, period=3, order="prioritized", priority_offset=0.0, priority=priority, limit=NO_LIMIT, extras=()
+    )
     server = serve(replay.tables())
     writer = replay.writer(server.client, 1)
     feed(writer, of_kinds("go", "go", "go", "go", "terminate", "go", "go"))
@@ -367,7 +369,7 @@ def test_decodes_inside_a_compiled_step_as_outside(serve):
 
 def test_a_queue_smaller_than_a_batch_gives_each_sequence_once_and_in_order(serve):
     replay = make(batch_size=4, length=3, period=3, max_size=2, cross_episodes=True)
-    assert replay.in_order
+    assert replay.fifo
     assert [replay.samples_allowed(n) for n in (0, 1, 7)] == [0, 1, 7]
     server = serve(replay.tables())
     dataset = replay.dataset(server.client, 2)
@@ -416,7 +418,6 @@ def test_a_shards_part():
         ({"burn_in": -1}, "burn_in is -1: it must lie in"),
         ({"discount": 1.5}, r"discount is 1.5: it must lie in \[0, 1\]."),
         ({"batch_size": 0}, "batch_size is 0: it must be at least 1."),
-        ({"order": "prioritized", "limit": NO_LIMIT}, "needs the first priority of new sequences"),
         ({"limit": NO_LIMIT}, r"a queue has its own rate limit \(each sequence is sampled once\)"),
     ],
 )

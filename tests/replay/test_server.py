@@ -16,7 +16,13 @@ def first_priority(reward, discount, extras_tm1, extras_t):
 REPLAYS = {
     "uniform": TransitionReplay(SPEC, batch_size=4, limit=RateLimit(2.0, 10, 200.0), max_size=30),
     "prioritized": TransitionReplay(
-        SPEC, batch_size=4, limit=RateLimit(2.0, 10, 200.0), max_size=30, order="prioritized", priority=first_priority
+        SPEC,
+        batch_size=4,
+        limit=RateLimit(2.0, 10, 200.0),
+        max_size=30,
+        order="prioritized",
+        priority_offset=0.0,
+        priority=first_priority,
     ),
     "queue": TransitionReplay(SPEC, batch_size=4, order="queue", max_size=100),
 }

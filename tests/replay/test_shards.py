@@ -85,7 +85,7 @@ def test_real_servers_get_the_priorities_of_their_own_items():
         )
         servers.append(ReplayServer([table]))
     for number, server in enumerate(servers):
-        sink = PrioritySink(server.client, "transitions")
+        sink = PrioritySink(server.client, "transitions", 0.0)
         sink.append(np.full((20, 1), number, np.uint8), np.ones(20))
         sink.flush(0, lambda: None)
         sink.close()

@@ -1,8 +1,9 @@
-"""What can be chosen of A2C."""
+"""A2C's hyperparameters."""
 
 import dataclasses
 
 from acme_ext.agents.ppo.config import AdvantageConfig
+from acme_ext.replay.config import UnrollConfig
 from acme_ext.utils import checks
 
 
@@ -18,9 +19,8 @@ class A2CConfig(AdvantageConfig):
     normalize_values: bool = False
     normalize_advantages: bool = False
     batch_size: int = 8
-    unroll_length: int = 5  # Mnih et al. 2016, section 8
     learning_rate: float = 3e-3
-    max_queue_size: int = 8
+    replay: UnrollConfig = UnrollConfig(max_size=8, length=5)  # the length is of Mnih et al. 2016, section 8
 
     rmsprop_decay: float = 0.99  # of the gradient's average; Mnih et al. 2016, section 8
     rmsprop_epsilon: float = 1e-5  # under the root, added to the average

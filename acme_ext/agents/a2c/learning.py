@@ -1,17 +1,17 @@
 """A2C's learning: PPO's, with one step down the plain policy gradient of the whole batch."""
 
-import haiku as hk
 import optax
 
 from acme_ext.agents.a2c import losses
 from acme_ext.agents.a2c.config import A2CConfig
-from acme_ext.agents.ppo.learning import core_of_policy_loss
+from acme_ext.agents.ppo.learning import State, core_of_policy_loss
 from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore
+from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.types import Array, Tree
 
 
-def make_core(network: hk.Transformed, config: A2CConfig, observation: Tree) -> LearnerCore:
+def make_core(network: RecurrentNetwork, config: A2CConfig, observation: Tree) -> LearnerCore[State]:
     """Returns A2C's learner core.
 
     Args:

@@ -1,9 +1,10 @@
-"""What can be chosen of Ape-X DQN."""
+"""The hyperparameters of Ape-X DQN."""
 
 import dataclasses
 
 from acme_ext.agents.dqn.config import QLearningConfig
-from acme_ext.errors import UsageError
+from acme_ext.replay.config import TransitionConfig
+from acme_ext.utils import checks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,8 +16,8 @@ class ApexConfig(QLearningConfig):
     """
 
     dueling: bool = True  # Horgan et al. 2018, section 3.1
-    prioritized: bool = True  # without, the actors' first priorities are left out too
-    importance_exponent_end: float = 0.4  # beta stays; Horgan et al. 2018, appendix C
+    # beta stays the same; Horgan et al. 2018, appendix C
+    replay: TransitionConfig = TransitionConfig(n_step=3, prioritized=True, importance_exponent_end=0.4)
 
     # Exploration
     epsilon_base: float = 0.4  # epsilon of the environment that explores most; Horgan et al. 2018, section 4.1
@@ -25,11 +26,9 @@ class ApexConfig(QLearningConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        self._check_share("epsilon_base")
-        if not self.epsilon_steepness >= 0:
-            raise UsageError(f"epsilon_steepness is {self.epsilon_steepness}: it must not be negative.")
-        if self.variable_period < 1:
-            raise UsageError(f"variable_period is {self.variable_period}: it must be at least 1.")
+        checks.share(self, "epsilon_base")
+        checks.not_negative(self, "epsilon_steepness")
+        checks.at_least_one(self, "variable_period")
 
 
 # Where no other source is named: Horgan et al. 2018, section 4.1 and appendix C.
@@ -44,10 +43,15 @@ ATARI = ApexConfig(
     target_period=2_500,
     target_rate=1.0,
     sgd_steps_per_call=1,
-    samples_per_insert=0.8,  # 19 batches of 512 a second, of 12,500 transitions that come in
-    min_replay_size=50_000,
-    max_replay_size=2_000_000,
-    write_burst=50,
+    replay=TransitionConfig(
+        n_step=3,
+        prioritized=True,
+        importance_exponent_end=0.4,
+        samples_per_insert=0.8,  # 19 batches of 512 a second, of 12,500 transitions that come in
+        min_size=50_000,
+        max_size=2_000_000,
+        write_burst=50,
+    ),
     variable_period=100,  # 400 frames
 )
 """The published agent, whose 360 actors make far more experience than its learner draws."""

@@ -1,18 +1,21 @@
-"""What can be chosen of D4PG and of Ape-X DPG."""
+"""The hyperparameters of D4PG and Ape-X DPG."""
 
 import dataclasses
 
 from acme_ext.ops import critics
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import checks
 
 
 @dataclasses.dataclass(frozen=True)
 class DPGConfig:
-    """What both agents share. Where a field names no source, it is ours, chosen on Pendulum and the control suite."""
+    """The hyperparameters that both agents share.
+
+    Where a field names no source, it is ours, chosen on Pendulum and the control suite.
+    """
 
     # The problem
     discount: float = 0.99  # gamma of one step; Lillicrap et al. 2016, section 7
-    n_step: int = 5  # steps a transition spans; Barth-Maron et al. 2018, section 4; Horgan et al. 2018, appendix D
 
     # The networks
     policy_sizes: tuple[int, ...] = (128, 128)  # units of the policy's layers
@@ -29,24 +32,20 @@ class DPGConfig:
     target_rate: float = 1.0  # share of the online networks that a target update takes; 1 copies them
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
-    # Replay
-    samples_per_insert: float = 128.0  # transitions sampled for each inserted: batch_size / environment steps an update
-    min_replay_size: int = 1_000  # transitions before learning starts
-    max_replay_size: int = 1_000_000  # transitions; Barth-Maron et al. 2018, section 4
-    write_burst: int = 16  # transitions written to replay together
-    prioritized: bool = False  # draws by the absolute TD error; Barth-Maron et al. 2018, algorithm 1
-    priority_exponent: float = 0.6  # alpha; Horgan et al. 2018, appendix D
-    priority_offset: float = 1e-3  # epsilon of p = |TD error| + epsilon; Schaul et al. 2016, section 3.3
-    importance_exponent: float = 1.0  # beta; 1 corrects in full, Barth-Maron et al. 2018, algorithm 1
+    # n_step and max_size are of Barth-Maron et al. 2018, section 4; with a beta of 1 the importance weights correct
+    # prioritized sampling in full (algorithm 1).
+    replay: TransitionConfig = TransitionConfig(
+        max_size=1_000_000, samples_per_insert=128.0, n_step=5, importance_exponent=1.0
+    )
 
     # Exploration
     noise_stddev: float = 0.3  # of normal noise on actions in [-1, 1]; both papers
 
     def __post_init__(self):
         checks.positive(self, "policy_learning_rate", "critic_learning_rate", "target_period", "target_rate")
-        checks.positive(self, "max_gradient_norm", "max_policy_gradient", "priority_offset")
-        checks.share(self, "target_rate", "importance_exponent")
-        checks.not_negative(self, "priority_exponent", "noise_stddev")
+        checks.positive(self, "max_gradient_norm", "max_policy_gradient")
+        checks.share(self, "target_rate")
+        checks.not_negative(self, "noise_stddev")
         checks.layer_sizes(self, "policy_sizes", "critic_sizes")
 
 
@@ -76,5 +75,7 @@ class ApexDPGConfig(DPGConfig):
     """Ape-X DPG (Horgan et al. 2018, section 4.2 and appendix D)."""
 
     max_policy_gradient: float | None = 1.0  # appendix D
-    prioritized: bool = True
-    importance_exponent: float = 0.4  # beta; appendix C
+    # beta stays the same; appendix C
+    replay: TransitionConfig = TransitionConfig(
+        max_size=1_000_000, samples_per_insert=128.0, n_step=5, prioritized=True, importance_exponent_end=0.4
+    )

@@ -9,37 +9,34 @@ import optax
 from acme_ext.agents.d4pg import losses
 from acme_ext.agents.d4pg.config import DPGConfig
 from acme_ext.agents.d4pg.networks import Networks
-from acme_ext.learning.core import LearnerCore, TargetUpdate, Trained, importance_weights, sgd_step
+from acme_ext.learning.core import LearnerCore, TargetUpdate, TrainState, sgd_step
 from acme_ext.learning.optimizers import adam
-from acme_ext.ops.bounds import to_canonical
-from acme_ext.specs import Bounds
 from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class State(NamedTuple):
     """Everything a resume needs; a step draws nothing at random."""
 
-    policy: Trained
-    critic: Trained
+    policy: TrainState
+    critic: TrainState
     target_policy: Params
     target_critic: Params
     steps: Array  # [] int32, SGD steps taken
 
 
-class PolicyVariables(NamedTuple):
+class PolicyParams(NamedTuple):
     """What actors are given."""
 
     policy: Params
     critic: Params  # () unless they compute first priorities
 
 
-def make_core(networks: Networks, config: DPGConfig, bounds: Bounds, observation: Tree) -> LearnerCore:
+def make_core(networks: Networks, config: DPGConfig, observation: Tree) -> LearnerCore[State]:
     """Returns the learner core (Barth-Maron et al. 2018, algorithm 1, lines 4 to 9).
 
     Args:
         networks: see there.
         config: the agent's.
-        bounds: of the environment's action.
         observation: an example `[1, ...]`, for the parameters' shapes.
     """
     policy_optimizer = adam(config.policy_learning_rate, config.max_gradient_norm)
@@ -51,10 +48,10 @@ def make_core(networks: Networks, config: DPGConfig, bounds: Bounds, observation
     def init(key: Array) -> State:
         policy_key, critic_key = jax.random.split(key)
         policy = networks.policy.init(policy_key, observation)
-        critic = networks.critic.init(critic_key, observation, jnp.zeros((1, bounds.size)))
+        critic = networks.critic.init(critic_key, observation, jnp.zeros((1, networks.action_size)))
         return State(
-            Trained(policy, policy_optimizer.init(policy)),
-            Trained(critic, critic_optimizer.init(critic)),
+            TrainState(policy, policy_optimizer.init(policy)),
+            TrainState(critic, critic_optimizer.init(critic)),
             policy,
             critic,
             jnp.zeros((), jnp.int32),
@@ -76,15 +73,10 @@ def make_core(networks: Networks, config: DPGConfig, bounds: Bounds, observation
         dqda, q = jax.grad(q_sum, has_aux=True)(action)
         return jnp.mean(losses.dpg_loss(action, dqda)), q
 
-    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
+    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array]:
         batch: Transition = sample.data
-        batch = batch._replace(action=to_canonical(batch.action, bounds))
-        if config.prioritized:
-            weight = importance_weights(sample.probability, config.importance_exponent)
-        else:
-            weight = jnp.ones_like(sample.probability)
         critic, of_critic = sgd_step(
-            critic_loss, critic_optimizer, state.critic, state.target_policy, state.target_critic, batch, weight
+            critic_loss, critic_optimizer, state.critic, state.target_policy, state.target_critic, batch, sample.weight
         )
         # Both gradients are taken before either network moves: the policy climbs the critic as it was.
         policy, of_policy = sgd_step(
@@ -107,9 +99,9 @@ def make_core(networks: Networks, config: DPGConfig, bounds: Bounds, observation
             "td_error_abs": jnp.mean(error),
             **jax.tree.map(jnp.mean, of_critic.aux.metrics),
         }
-        return new_state, metrics, error + config.priority_offset if config.prioritized else None
+        return new_state, metrics, error
 
     def variables(state: State) -> dict[str, Any]:
-        return {"policy": PolicyVariables(state.policy.params, state.critic.params if config.prioritized else ())}
+        return {"policy": PolicyParams(state.policy.params, state.critic.params if config.replay.prioritized else ())}
 
     return LearnerCore(init, step, variables)

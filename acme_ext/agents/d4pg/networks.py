@@ -4,37 +4,39 @@ from typing import NamedTuple
 
 import haiku as hk
 
-from acme_ext.agents.d4pg.config import ApexDPGConfig, D4PGConfig, DPGConfig
-from acme_ext.networks import continuous
+from acme_ext import specs
+from acme_ext.agents.d4pg.config import D4PGConfig, DPGConfig
+from acme_ext.networks import continuous, torsos
 from acme_ext.ops import critics
-from acme_ext.types import Array, Tree
+from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Networks(NamedTuple):
     """Actions are in [-1, 1]; neither network is given a random key."""
 
+    action_size: int  # A
     policy: hk.Transformed  # observation [B, ...] -> action [B, A]
     critic: hk.Transformed  # (observation [B, ...], action [B, A]) -> output, as `value` reads it
     value: critics.ValueModel
 
 
-def make_networks(action_size: int, config: D4PGConfig) -> Networks:
-    """Returns D4PG's networks, for actions of so many values."""
-    return _networks(action_size, config, critics.categorical_value(config.v_min, config.v_max, config.num_atoms))
+def make_networks(spec: EnvironmentSpec, config: DPGConfig, torso: str | torsos.Torso | None = None) -> Networks:
+    """Returns the networks, each with a torso of its own, see `torsos.features`. D4PG's critic gives distributions,
+    Ape-X DPG's expected values.
+    """
+    action_size = specs.action_size(spec, "D4PG")
+    if isinstance(config, D4PGConfig):
+        value = critics.categorical_value(config.v_min, config.v_max, config.num_atoms)
+    else:
+        value = critics.expected_value()
+    layer_norm = config.layer_norm
 
-
-def make_apex_networks(action_size: int, config: ApexDPGConfig) -> Networks:
-    """Returns the networks of Ape-X DPG, whose critic gives expected values."""
-    return _networks(action_size, config, critics.expected_value())
-
-
-def _networks(action_size: int, config: DPGConfig, value: critics.ValueModel) -> Networks:
     def policy(observation: Tree) -> Array:
-        network = continuous.DeterministicPolicy(action_size, config.policy_sizes, layer_norm=config.layer_norm)
+        network = continuous.DeterministicPolicy(action_size, config.policy_sizes, layer_norm=layer_norm, torso=torso)
         return network(observation)
 
     def critic(observation: Tree, action: Array) -> Array:
-        network = continuous.Critic(config.critic_sizes, outputs=value.outputs, layer_norm=config.layer_norm)
+        network = continuous.Critic(config.critic_sizes, outputs=value.outputs, layer_norm=layer_norm, torso=torso)
         return network(observation, action)
 
-    return Networks(hk.transform(policy), hk.transform(critic), value)
+    return Networks(action_size, hk.transform(policy), hk.transform(critic), value)

@@ -1,21 +1,22 @@
-"""What can be chosen of DQN."""
+"""DQN's hyperparameters."""
 
 import dataclasses
 from typing import Literal
 
 from acme_ext.errors import UsageError
+from acme_ext.replay.config import TransitionConfig
+from acme_ext.utils import checks
 
 
 @dataclasses.dataclass(frozen=True)
 class QLearningConfig:
-    """What DQN shares with its descendants that explore in another way: everything but exploration.
+    """The hyperparameters that DQN shares with agents which explore in another way.
 
     Where a field names no source, it is ours, chosen on CartPole and bsuite.
     """
 
     # The problem
     discount: float = 0.99  # gamma of one step; Mnih et al. 2015, table 1
-    n_step: int = 3  # steps; 3 in Hessel et al. 2018, table 1; 1 in Mnih et al. 2015
     max_abs_reward: float | None = None  # rewards are clipped to it; 1 on Atari, Mnih et al. 2015, Methods
 
     # The network
@@ -40,37 +41,15 @@ class QLearningConfig:
     target_rate: float = 0.01
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
-    # Replay
-    samples_per_insert: float = 32.0  # transitions sampled for each inserted: batch_size / environment steps an update
-    min_replay_size: int = 1_000  # transitions before learning starts
-    max_replay_size: int = 100_000  # transitions
-    write_burst: int = 16  # transitions written to replay together
-    prioritized: bool = False  # proportional prioritization; Schaul et al. 2016
-    priority_exponent: float = 0.6  # alpha; Schaul et al. 2016, table 3
-    priority_offset: float = 1e-3  # epsilon of p = |TD error| + epsilon; Schaul et al. 2016, section 3.3
-    importance_exponent: float = 0.4  # beta at first; Schaul et al. 2016, table 3
-    importance_exponent_end: float = 1.0  # beta in the end; Schaul et al. 2016, section 3.4
-    importance_anneal_steps: int = 10_000  # learner steps over which beta goes from one to the other
+    # n_step is 3 in Hessel et al. 2018, table 1, and 1 in Mnih et al. 2015.
+    replay: TransitionConfig = TransitionConfig(n_step=3)
 
     def __post_init__(self):
-        positive = ("image_features", "learning_rate", "adam_epsilon", "rmsprop_epsilon", "target_period")
-        positive += ("target_rate", "priority_offset", "importance_anneal_steps")
-        self._check_positive(*positive, "max_abs_reward", "max_gradient_norm", "huber_delta")
-        self._check_share("target_rate", "importance_exponent", "importance_exponent_end", "rmsprop_decay")
-        if not self.priority_exponent >= 0:
-            raise UsageError(f"priority_exponent is {self.priority_exponent}: it must not be negative.")
+        checks.positive(self, "image_features", "learning_rate", "adam_epsilon", "rmsprop_epsilon", "target_period")
+        checks.positive(self, "target_rate", "max_abs_reward", "max_gradient_norm", "huber_delta")
+        checks.share(self, "target_rate", "rmsprop_decay")
         if any(size < 1 for size in self.hidden_sizes):
             raise UsageError(f"hidden_sizes is {self.hidden_sizes}: every layer needs at least 1 unit.")
-
-    def _check_positive(self, *names: str) -> None:
-        for name in names:
-            if (value := getattr(self, name)) is not None and not value > 0:
-                raise UsageError(f"{name} is {value}: it must be greater than 0.")
-
-    def _check_share(self, *names: str) -> None:
-        for name in names:
-            if not 0 <= (value := getattr(self, name)) <= 1:
-                raise UsageError(f"{name} is {value}: it must lie in [0, 1].")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,12 +67,11 @@ class DQNConfig(QLearningConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        self._check_positive("epsilon_decay_steps")
-        self._check_share("epsilon_start", "epsilon_end", "evaluation_epsilon")
+        checks.positive(self, "epsilon_decay_steps")
+        checks.share(self, "epsilon_start", "epsilon_end", "evaluation_epsilon")
 
 
 ATARI = DQNConfig(
-    n_step=1,  # Mnih et al. 2015, algorithm 1
     max_abs_reward=1.0,
     batch_size=32,  # Mnih et al. 2015, table 1
     learning_rate=6.25e-5,  # Hessel et al. 2018, table 1
@@ -101,10 +79,13 @@ ATARI = DQNConfig(
     target_period=2_500,  # learner steps: 10,000 actions, as the code of Mnih et al. 2015 counts
     target_rate=1.0,
     sgd_steps_per_call=1,
-    samples_per_insert=8.0,  # an update every 4 agent steps; Mnih et al. 2015, table 1
-    min_replay_size=50_000,  # Mnih et al. 2015, table 1
-    max_replay_size=1_000_000,  # Mnih et al. 2015, table 1
-    importance_anneal_steps=12_500_000,  # learner steps of 200M frames, the length of a run in Mnih et al. 2015
+    replay=TransitionConfig(
+        n_step=1,  # Mnih et al. 2015, algorithm 1
+        samples_per_insert=8.0,  # an update every 4 agent steps; Mnih et al. 2015, table 1
+        min_size=50_000,  # Mnih et al. 2015, table 1
+        max_size=1_000_000,  # Mnih et al. 2015, table 1
+        importance_anneal_steps=12_500_000,  # learner steps of 200M frames, the length of a run in Mnih et al. 2015
+    ),
     evaluation_epsilon=0.05,  # Mnih et al. 2015, Methods
     epsilon_end=0.1,  # Mnih et al. 2015, table 1
     epsilon_decay_steps=1_000_000,  # Mnih et al. 2015, table 1

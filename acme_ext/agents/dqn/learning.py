@@ -1,7 +1,6 @@
 """DQN's learning: the Q-loss in the shared core of agents with one loss."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import haiku as hk
 import jax
@@ -15,13 +14,6 @@ from acme_ext.learning.core import LearnerCore, Loss, LossOutput, State, TargetU
 from acme_ext.types import Array, Params, Transition, Tree
 
 
-class PolicyVariables(NamedTuple):
-    """What DQN's actors are given."""
-
-    network: Params
-    max_priority: Array  # [] the first priority of a new transition; Schaul et al. 2016, algorithm 1, line 6
-
-
 def make_optimizer(config: QLearningConfig) -> optax.GradientTransformation:
     """Returns Adam or centered RMSProp behind a bound on the gradient's global norm."""
     if config.optimizer == "adam":
@@ -31,12 +23,7 @@ def make_optimizer(config: QLearningConfig) -> optax.GradientTransformation:
     return optimizers.bounded(optimizer, config.max_gradient_norm)
 
 
-def policy_variables(state: State) -> dict[str, Any]:
-    """Returns what DQN's actors may ask for."""
-    return {"policy": PolicyVariables(state.params, state.max_priority)}
-
-
-def make_core(network: hk.Transformed, config: QLearningConfig, observation: Tree) -> LearnerCore:
+def make_core(network: hk.Transformed, config: QLearningConfig, observation: Tree) -> LearnerCore[State]:
     """Returns DQN's learner core.
 
     Args:
@@ -55,24 +42,12 @@ def make_core(network: hk.Transformed, config: QLearningConfig, observation: Tre
         q_t_selector = network.apply(params, key_selector, batch.next_observation) if config.double else q_t_value
         error = losses.td_error(q_tm1, batch.action, batch.reward, batch.discount, q_t_value, q_t_selector)
         metrics = {"q_mean": jnp.mean(q_tm1), "td_error_abs": jnp.mean(jnp.abs(error))}
-        priority = jnp.abs(error) + config.priority_offset if config.prioritized else None
-        return losses.q_loss(error, weight, config.huber_delta), LossOutput(metrics, priority)
+        return losses.q_loss(error, weight, config.huber_delta), LossOutput(metrics, jnp.abs(error))
 
     return core_of_loss(loss, lambda key: network.init(key, observation), config)
 
 
-def core_of_loss(loss: Loss, init_params: Callable[[Array], Params], config: QLearningConfig) -> LearnerCore:
-    """Returns the core of an agent that differs from DQN in its loss: optimizer, target, importance weights and what
-    actors are given are the same. The loss gives priorities if `config.prioritized`.
-    """
-    beta = optax.linear_schedule(
-        config.importance_exponent, config.importance_exponent_end, config.importance_anneal_steps
-    )
-    return single_loss_core(
-        loss,
-        init_params,
-        make_optimizer(config),
-        target_update=TargetUpdate(config.target_period, config.target_rate),
-        importance_exponent=beta if config.prioritized else None,
-        variables=policy_variables,
-    )
+def core_of_loss(loss: Loss, init_params: Callable[[Array], Params], config: QLearningConfig) -> LearnerCore[State]:
+    """Returns the core of an agent that differs from DQN in its loss; optimizer and target network are the same."""
+    target_update = TargetUpdate(config.target_period, config.target_rate)
+    return single_loss_core(loss, init_params, make_optimizer(config), target_update=target_update)

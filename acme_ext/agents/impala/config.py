@@ -1,9 +1,10 @@
-"""What can be chosen of IMPALA."""
+"""IMPALA's hyperparameters."""
 
 import dataclasses
 from typing import Literal
 
 from acme_ext.errors import UsageError
+from acme_ext.replay.config import UnrollConfig
 from acme_ext.utils import checks
 
 
@@ -22,31 +23,29 @@ class IMPALAConfig:
 
     # The network
     hidden_sizes: tuple[int, ...] = (64, 64)  # units of the MLP for observations that are not images
-    image_torso: Literal["shallow", "deep"] = "shallow"  # deep is residual; Espeholt et al. 2018, figure 3
     image_features: int = 256  # units after a convolutional torso; Espeholt et al. 2018, figure 3
-    lstm_size: int | None = None  # units of an LSTM behind the torso, None for none; 256 in Espeholt et al. 2018
+    core_size: int = 64  # units of a recurrent core, where there is one; 256 in Espeholt et al. 2018
 
     # Learning
     batch_size: int = 8  # unrolls; 32 in Espeholt et al. 2018, table G.1
-    unroll_length: int = 20  # steps; Espeholt et al. 2018, table G.1
     max_rho: float = 1.0  # rho-bar, bound on the ratios that weigh errors; Espeholt et al. 2018, section 5.2.2
     max_c: float = 1.0  # c-bar, bound on the ratios that errors are passed back by; likewise
-    value_cost: float = 0.2  # weight of the value's loss; 0.5 in Espeholt et al. 2018, table G.1
-    entropy_cost: float = 0.01  # weight of the entropy that is rewarded; Espeholt et al. 2018, table G.1
+    value_coef: float = 0.2  # weight of the value's loss; 0.5 in Espeholt et al. 2018, table G.1
+    entropy_coef: float = 0.01  # weight of the entropy that is rewarded; Espeholt et al. 2018, table G.1
     learning_rate: float = 1.5e-3
     learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
     rmsprop_decay: float = 0.99  # of the gradient's average; Espeholt et al. 2018, table G.1
     rmsprop_epsilon: float = 1e-3  # under the root, added to the average; 0.01 in Espeholt et al. 2018, table G.1
     max_gradient_norm: float | None = 40.0  # global norm; Espeholt et al. 2018, table G.1
 
-    # Replay
-    max_queue_size: int = 8  # unrolls that may wait for the learner: this bounds the lag
+    # The unrolls' length is of Espeholt et al. 2018, table G.1; the queue's size bounds the lag.
+    replay: UnrollConfig = UnrollConfig(max_size=8, length=20)
 
     def __post_init__(self):
-        positive = ("image_features", "lstm_size", "batch_size", "unroll_length", "max_rho", "max_c")
+        positive = ("image_features", "core_size", "batch_size", "max_rho", "max_c")
         checks.positive(self, *positive, "learning_rate", "learning_rate_decay_steps", "rmsprop_epsilon")
         checks.positive(self, "max_gradient_norm")
-        checks.not_negative(self, "value_cost", "entropy_cost")
+        checks.not_negative(self, "value_coef", "entropy_coef")
         checks.share(self, "rmsprop_decay")
         checks.layer_sizes(self, "hidden_sizes")
         if self.max_rho < self.max_c:
@@ -55,11 +54,10 @@ class IMPALAConfig:
 
 ATARI = IMPALAConfig(
     reward_clipping="abs_one",  # Espeholt et al. 2018, table G.1
-    image_torso="deep",  # Espeholt et al. 2018, section 5.3.2
     batch_size=32,  # Espeholt et al. 2018, table G.1
-    value_cost=0.5,  # Espeholt et al. 2018, table G.1
+    value_coef=0.5,  # Espeholt et al. 2018, table G.1
     learning_rate=6e-4,  # Espeholt et al. 2018, table G.1, which lets it fall to 0
     rmsprop_epsilon=0.01,  # Espeholt et al. 2018, table G.1
-    max_queue_size=32,
+    replay=UnrollConfig(max_size=32, length=20),
 )
-"""The paper's numbers for Atari, with its deep network and without an LSTM."""
+"""The paper's numbers for Atari."""

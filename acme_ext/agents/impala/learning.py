@@ -1,5 +1,6 @@
 """IMPALA's learning: V-trace in the shared core of agents with one loss."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -7,16 +8,15 @@ import jax.numpy as jnp
 import optax
 
 from acme_ext.agents.impala import losses
-from acme_ext.agents.impala.acting import Memory
 from acme_ext.agents.impala.config import IMPALAConfig
-from acme_ext.agents.impala.networks import Inputs, Network
 from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore, LossOutput, State, single_loss_core
-from acme_ext.learning.on_policy import Published, lag
+from acme_ext.learning.on_policy import VersionedParams, lag
+from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
 
 
-def make_core(network: Network, config: IMPALAConfig, observation: Tree) -> LearnerCore:
+def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree) -> LearnerCore[State]:
     """Returns IMPALA's learner core; a step takes a batch of unrolls.
 
     Args:
@@ -25,23 +25,19 @@ def make_core(network: Network, config: IMPALAConfig, observation: Tree) -> Lear
         observation: an example `[1, ...]`, for the parameters' shapes.
     """
 
-    def init_params(key: Array) -> Params:
-        inputs = Inputs(observation, jnp.zeros(1, jnp.int32), jnp.zeros(1), jnp.zeros(1, jnp.bool_))
-        return network.init(key, jax.tree.map(lambda x: x[None], inputs), network.init_state(1))
-
     def loss(
         params: Params, target_params: Params, batch: Sequence, weight: Array, key: Array
     ) -> tuple[Array, LossOutput]:
         del target_params, weight, key  # there is no target, no priority and no noise
         reward = losses.clip_rewards(batch.reward, config.reward_clipping)
-        output, _ = network.apply(params, inputs_of(batch, reward), state_of(batch))
+        output = network.outputs(params, batch)
         costs = losses.impala_costs(
             jax.tree.map(lambda x: x[:-1], output.policy),
             output.value,
             batch.action,
             reward[1:],
             batch.discount,
-            batch.extras["log_prob"],
+            batch.extras.log_prob,
             batch.mask,
             max_rho=config.max_rho,
             max_c=config.max_c,
@@ -52,38 +48,21 @@ def make_core(network: Network, config: IMPALAConfig, observation: Tree) -> Lear
             "value_loss": costs.value / steps,
             "entropy": costs.entropy / steps,
         }
-        total = costs.policy_gradient + config.value_cost * costs.value - config.entropy_cost * costs.entropy
+        total = costs.policy_gradient + config.value_coef * costs.value - config.entropy_coef * costs.entropy
         return total, LossOutput(metrics)
 
     learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
     optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
     optimizer = optimizers.bounded(optimizer, config.max_gradient_norm)
-    core = single_loss_core(loss, init_params, optimizer, variables=variables)
+    core = single_loss_core(loss, lambda key: network.init(key, observation), optimizer, variables=variables)
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], None]:
         after, metrics, _ = core.step(state, sample)
         return after, {**metrics, **lag(state.steps, sample.data)}, None
 
-    return core._replace(step=step)
+    return dataclasses.replace(core, step=step)
 
 
 def variables(state: State) -> dict[str, Any]:
     """Returns what IMPALA's actors may ask for."""
-    return {"policy": Published(state.params, state.steps)}
-
-
-def state_of(batch: Sequence) -> Tree:
-    """Returns the network's state `[B, ...]` at the start of each unroll."""
-    return batch.state.network if isinstance(batch.state, Memory) else ()
-
-
-def inputs_of(batch: Sequence, reward: Array) -> Inputs:
-    """Returns what the network was given at each timestep of the unrolls `[T + 1, B, ...]`, as it acted.
-
-    Args:
-        batch: the unrolls.
-        reward: `[T + 1, B]` as the network is given it.
-    """
-    before = batch.state.last_action[None] if isinstance(batch.state, Memory) else jnp.full_like(batch.action[:1], -1)
-    last_action = jnp.where(batch.first, -1, jnp.concatenate([before, batch.action]))
-    return Inputs(batch.observation, last_action, reward, batch.first)
+    return {"policy": VersionedParams(state.params, state.steps)}

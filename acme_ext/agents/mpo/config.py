@@ -1,9 +1,10 @@
-"""What can be chosen of MPO and DMPO."""
+"""The hyperparameters of MPO and DMPO."""
 
 import dataclasses
 
 from acme_ext.errors import UsageError
 from acme_ext.ops import critics
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import checks
 
 
@@ -17,7 +18,6 @@ class MPOConfig:
 
     # The problem
     discount: float = 0.99  # gamma of one step; Abdolmaleki et al. 2018a, appendix D
-    n_step: int = 5  # steps a transition spans; Acme
 
     # The networks
     policy_sizes: tuple[int, ...] = (128, 128)  # units of the policy's layers
@@ -49,11 +49,8 @@ class MPOConfig:
     target_rate: float = 1.0  # share of the online networks that a target update takes; 1 copies them
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
-    # Replay
-    samples_per_insert: float = 64.0  # transitions sampled for each inserted: batch_size / environment steps an update
-    min_replay_size: int = 1_000  # transitions before learning starts; Acme
-    max_replay_size: int = 1_000_000  # transitions; Acme
-    write_burst: int = 16  # transitions written to replay together
+    # n_step and sizes are Acme's.
+    replay: TransitionConfig = TransitionConfig(max_size=1_000_000, samples_per_insert=64.0, n_step=5)
 
     def __post_init__(self):
         checks.positive(self, "init_stddev", "min_stddev", "epsilon", "epsilon_penalty", "init_temperature")

@@ -8,27 +8,25 @@ import jax.numpy as jnp
 from acme_ext.agents.mpo import losses
 from acme_ext.agents.mpo.config import MPOConfig
 from acme_ext.agents.mpo.networks import Networks
-from acme_ext.learning.core import LearnerCore, TargetUpdate, Trained, sgd_step
+from acme_ext.learning.core import LearnerCore, TargetUpdate, TrainState, sgd_step
 from acme_ext.learning.optimizers import adam
-from acme_ext.ops.bounds import to_canonical
 from acme_ext.ops.gaussian import Gaussian
-from acme_ext.specs import Bounds
 from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class State(NamedTuple):
     """Everything a resume needs."""
 
-    policy: Trained
-    critic: Trained
-    duals: Trained  # losses.Duals
+    policy: TrainState
+    critic: TrainState
+    duals: TrainState  # losses.Duals
     target_policy: Params
     target_critic: Params
     key: Array  # the random key of all steps to come
     steps: Array  # [] int32, SGD steps taken
 
 
-def make_core(networks: Networks, config: MPOConfig, bounds: Bounds, observation: Tree) -> LearnerCore:
+def make_core(networks: Networks, config: MPOConfig, observation: Tree) -> LearnerCore[State]:
     """Returns the learner core.
 
     The actions that the target policy would take at the end of each transition serve twice: the mean of their values is
@@ -37,7 +35,6 @@ def make_core(networks: Networks, config: MPOConfig, bounds: Bounds, observation
     Args:
         networks: see there.
         config: the agent's.
-        bounds: of the environment's action.
         observation: an example `[1, ...]`, for the parameters' shapes.
     """
     policy_optimizer = adam(config.policy_learning_rate, config.max_gradient_norm)
@@ -48,24 +45,24 @@ def make_core(networks: Networks, config: MPOConfig, bounds: Bounds, observation
     def init(key: Array) -> State:
         policy_key, critic_key, key = jax.random.split(key, 3)
         policy = networks.policy.init(policy_key, observation)
-        critic = networks.critic.init(critic_key, observation, jnp.zeros((1, bounds.size)))
+        critic = networks.critic.init(critic_key, observation, jnp.zeros((1, networks.action_size)))
         duals = losses.start_duals(
-            config.init_temperature, config.init_alpha_mean, config.init_alpha_stddev, bounds.size
+            config.init_temperature, config.init_alpha_mean, config.init_alpha_stddev, networks.action_size
         )
         return State(
-            Trained(policy, policy_optimizer.init(policy)),
-            Trained(critic, critic_optimizer.init(critic)),
-            Trained(duals, dual_optimizer.init(duals)),
+            TrainState(policy, policy_optimizer.init(policy)),
+            TrainState(critic, critic_optimizer.init(critic)),
+            TrainState(duals, dual_optimizer.init(duals)),
             policy,
             critic,
             key,
             jnp.zeros((), jnp.int32),
         )
 
-    def critic_loss(params: Params, batch: Transition, output_t: Array):
+    def critic_loss(params: Params, batch: Transition, weight: Array, output_t: Array):
         output_tm1 = networks.critic.apply(params, None, batch.observation, batch.action)
         found = networks.value.loss(output_tm1, batch.reward, batch.discount, output_t)
-        return jnp.mean(found.loss), found
+        return jnp.mean(weight * found.loss), found
 
     def policy_loss(
         params: Params, duals: losses.Duals, observation: Tree, target: Gaussian, actions: Array, weights: Array
@@ -88,9 +85,8 @@ def make_core(networks: Networks, config: MPOConfig, bounds: Bounds, observation
         loss += losses.multiplier_loss(kls[1], values.alpha_stddev, config.epsilon_stddev)
         return loss, ()
 
-    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
+    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array]:
         batch: Transition = sample.data
-        batch = batch._replace(action=to_canonical(batch.action, bounds))
         key, noise_key = jax.random.split(state.key)
 
         target: Gaussian = networks.policy.apply(state.target_policy, None, batch.next_observation)
@@ -98,7 +94,7 @@ def make_core(networks: Networks, config: MPOConfig, bounds: Bounds, observation
         actions = target.sample(noise)
         output_t = _on_samples(networks.critic.apply, state.target_critic, batch.next_observation, actions)
 
-        duals = Trained(state.duals.params.projected(), state.duals.optimizer)
+        duals = TrainState(state.duals.params.projected(), state.duals.optimizer)
         values: losses.Duals = duals.params.values()
         q, cost = networks.value.mean(output_t), losses.bounds_cost(actions)
         weights = losses.improved_weights(q, values.temperature)
@@ -106,7 +102,7 @@ def make_core(networks: Networks, config: MPOConfig, bounds: Bounds, observation
         if config.epsilon_penalty is not None:
             weights += losses.improved_weights(cost, values.penalty_temperature)
 
-        critic, of_critic = sgd_step(critic_loss, critic_optimizer, state.critic, batch, output_t)
+        critic, of_critic = sgd_step(critic_loss, critic_optimizer, state.critic, batch, sample.weight, output_t)
         policy, of_policy = sgd_step(
             policy_loss,
             policy_optimizer,
@@ -118,6 +114,7 @@ def make_core(networks: Networks, config: MPOConfig, bounds: Bounds, observation
             weights,
         )
         kls, stddev = of_policy.aux
+        error = jnp.abs(of_critic.aux.td_error)
         duals, of_duals = sgd_step(dual_loss, dual_optimizer, duals, q, cost, kls)
 
         steps = state.steps + 1
@@ -137,7 +134,7 @@ def make_core(networks: Networks, config: MPOConfig, bounds: Bounds, observation
             "critic_loss": of_critic.loss,
             "policy_loss": of_policy.loss,
             "q_mean": jnp.mean(q),
-            "td_error_abs": jnp.mean(jnp.abs(of_critic.aux.td_error)),
+            "td_error_abs": jnp.mean(error),
             "temperature": values.temperature,
             "alpha_mean": jnp.mean(values.alpha_mean),
             "alpha_stddev": jnp.mean(values.alpha_stddev),
@@ -148,7 +145,7 @@ def make_core(networks: Networks, config: MPOConfig, bounds: Bounds, observation
             "stddev_kl_used": jnp.mean(kls[1]) / config.epsilon_stddev,
             **jax.tree.map(jnp.mean, of_critic.aux.metrics),
         }
-        return new_state, metrics, None
+        return new_state, metrics, error
 
     def variables(state: State) -> dict[str, Any]:
         return {"policy": state.policy.params}

@@ -5,32 +5,33 @@ from typing import NamedTuple
 import haiku as hk
 import jax.numpy as jnp
 
+from acme_ext import specs
 from acme_ext.agents.mpo.config import DMPOConfig, MPOConfig
-from acme_ext.networks import continuous
+from acme_ext.networks import continuous, torsos
 from acme_ext.ops import critics
 from acme_ext.ops.gaussian import Gaussian
-from acme_ext.types import Array, Tree
+from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Networks(NamedTuple):
     """Neither network is given a random key."""
 
+    action_size: int  # A
     policy: hk.Transformed  # observation [B, ...] -> Gaussian [B, A]; its samples may leave [-1, 1]
     critic: hk.Transformed  # (observation [B, ...], action [B, A]) -> output, as `value` reads it
     value: critics.ValueModel
 
 
-def make_networks(action_size: int, config: MPOConfig) -> Networks:
-    """Returns MPO's networks, for actions of so many values."""
-    return _networks(action_size, config, critics.expected_value())
+def make_networks(spec: EnvironmentSpec, config: MPOConfig, torso: str | torsos.Torso | None = None) -> Networks:
+    """Returns the networks, each with a torso of its own, see `torsos.features`. MPO's critic gives expected values,
+    DMPO's distributions.
+    """
+    action_size = specs.action_size(spec, "MPO")
+    if isinstance(config, DMPOConfig):
+        value = critics.categorical_value(config.v_min, config.v_max, config.num_atoms)
+    else:
+        value = critics.expected_value()
 
-
-def make_distributional_networks(action_size: int, config: DMPOConfig) -> Networks:
-    """Returns DMPO's networks."""
-    return _networks(action_size, config, critics.categorical_value(config.v_min, config.v_max, config.num_atoms))
-
-
-def _networks(action_size: int, config: MPOConfig, value: critics.ValueModel) -> Networks:
     def policy(observation: Tree) -> Gaussian:
         network = continuous.GaussianPolicy(
             action_size,
@@ -38,12 +39,15 @@ def _networks(action_size: int, config: MPOConfig, value: critics.ValueModel) ->
             layer_norm=config.layer_norm,
             init_stddev=config.init_stddev,
             min_stddev=config.min_stddev,
+            torso=torso,
         )
         return network(observation)
 
     def critic(observation: Tree, action: Array) -> Array:
-        network = continuous.Critic(config.critic_sizes, outputs=value.outputs, layer_norm=config.layer_norm)
+        network = continuous.Critic(
+            config.critic_sizes, outputs=value.outputs, layer_norm=config.layer_norm, torso=torso
+        )
         # As the environment will.
         return network(observation, jnp.clip(action, -1.0, 1.0))
 
-    return Networks(hk.transform(policy), hk.transform(critic), value)
+    return Networks(action_size, hk.transform(policy), hk.transform(critic), value)

@@ -1,21 +1,23 @@
 """How PPO acts."""
 
-import haiku as hk
-
 from acme_ext.acting import stochastic
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.agents.ppo.config import AdvantageConfig
 from acme_ext.agents.ppo.learning import PolicyParams, prepare
-from acme_ext.specs import Bounds
+from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.types import Tree
 
 
-def make_policy(network: hk.Transformed, config: AdvantageConfig, bounds: Bounds | None, *, greedy: bool) -> Policy:
-    """Returns the policy of a network, see `networks.make_network`; the rest as for `stochastic.make_policy`."""
+def make_policy(network: RecurrentNetwork, config: AdvantageConfig, *, evaluation: bool) -> Policy:
+    """Returns the policy of a network, see `networks.make_network`; it samples, and in evaluation takes the likeliest
+    action.
+    """
 
     def decide(params: PolicyParams, context: Context, observation: Tree, state: Tree):
-        del context
         observation = prepare(params.observations, observation, config)
-        return network.apply(params.network, None, observation).policy, state
+        output, state = network.step(params.network, context.reward, observation, state)
+        return output.policy, state
 
-    return stochastic.make_policy(decide, bounds=bounds, greedy=greedy)
+    return stochastic.make_policy(
+        decide, init_state=network.init_memory, remember=network.remember, evaluation=evaluation
+    )

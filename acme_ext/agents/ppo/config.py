@@ -1,14 +1,15 @@
-"""What can be chosen of PPO."""
+"""PPO's hyperparameters."""
 
 import dataclasses
 
 from acme_ext.errors import UsageError
+from acme_ext.replay.config import UnrollConfig
 from acme_ext.utils import checks
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdvantageConfig:
-    """What PPO shares with A2C: everything but how a batch of unrolls moves the policy."""
+    """The hyperparameters that PPO and A2C share."""
 
     # The problem
     discount: float = 0.99  # gamma of one step; Schulman et al. 2017, tables 3 and 5
@@ -17,6 +18,7 @@ class AdvantageConfig:
     # The network
     hidden_sizes: tuple[int, ...] = (64, 64)  # tanh units of policy and value, each; Schulman et al. 2017, section 6.1
     image_features: int = 512  # units after a convolutional torso, which policy and value share
+    core_size: int = 64  # units of a recurrent core, where there is one
     init_stddev: float = 1.0  # of continuous actions, in [-1, 1]'s units; the same in all states, and learned
 
     # Normalisation
@@ -29,21 +31,26 @@ class AdvantageConfig:
 
     # Learning
     batch_size: int  # unrolls; with as many environments, every one is learned from by the policy that made it
-    unroll_length: int  # steps
     learning_rate: float
     learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
     max_gradient_norm: float | None = 0.5  # global norm
-    value_cost: float = 0.5  # weight of the value's squared error; c_1 of Schulman et al. 2017, eq. 9
-    entropy_cost: float = 0.01  # weight of the entropy that is rewarded; c_2 of Schulman et al. 2017, eq. 9
+    value_coef: float = 0.5  # weight of the value's squared error; c_1 of Schulman et al. 2017, eq. 9
+    entropy_coef: float = 0.01  # weight of the entropy that is rewarded; c_2 of Schulman et al. 2017, eq. 9
 
-    # Replay
-    max_queue_size: int  # unrolls that may wait for the learner: this bounds how old they get
+    replay: UnrollConfig
 
     def __post_init__(self):
-        positive = ("image_features", "init_stddev", "max_abs_observation", "value_horizon", "learning_rate")
+        positive = (
+            "image_features",
+            "core_size",
+            "init_stddev",
+            "max_abs_observation",
+            "value_horizon",
+            "learning_rate",
+        )
         checks.positive(self, *positive, "learning_rate_decay_steps", "max_gradient_norm")
-        checks.positive(self, "batch_size", "unroll_length")
-        checks.not_negative(self, "value_cost", "entropy_cost")
+        checks.positive(self, "batch_size")
+        checks.not_negative(self, "value_coef", "entropy_coef")
         checks.share(self, "gae_lambda")
         checks.layer_sizes(self, "hidden_sizes")
 
@@ -61,9 +68,8 @@ class PPOConfig(AdvantageConfig):
     normalize_values: bool = True
     normalize_advantages: bool = True
     batch_size: int = 8
-    unroll_length: int = 128  # Schulman et al. 2017, table 5
     learning_rate: float = 3e-4  # Schulman et al. 2017, table 3
-    max_queue_size: int = 8
+    replay: UnrollConfig = UnrollConfig(max_size=8, length=128)  # the length is of Schulman et al. 2017, table 5
 
     clip: float = 0.2  # epsilon, how far the ratio is followed; Schulman et al. 2017, table 1
     num_epochs: int = 10  # times each step of the batch is learned from; Schulman et al. 2017, table 3
@@ -73,18 +79,18 @@ class PPOConfig(AdvantageConfig):
     def __post_init__(self):
         super().__post_init__()
         checks.positive(self, "clip", "num_epochs", "num_minibatches", "adam_epsilon")
-        if self.unroll_length * self.batch_size % self.num_minibatches:
+        if self.replay.length * self.batch_size % self.num_minibatches:
             raise UsageError(
                 f"num_minibatches is {self.num_minibatches}: it must divide the batch, which has "
-                f"batch_size * unroll_length = {self.batch_size * self.unroll_length} steps."
+                f"batch_size * replay.length = {self.batch_size * self.replay.length} steps."
             )
 
 
 CONTROL = PPOConfig(
     batch_size=8,
-    unroll_length=256,  # with 8 unrolls the 2,048 steps of Schulman et al. 2017, table 3
+    replay=UnrollConfig(max_size=8, length=256),  # with 8 unrolls the 2,048 steps of Schulman et al. 2017, table 3
     num_minibatches=32,  # of 64 steps; Schulman et al. 2017, table 3
-    entropy_cost=0.0,  # Schulman et al. 2017, section 6.1
+    entropy_coef=0.0,  # Schulman et al. 2017, section 6.1
 )
 """The paper's numbers for continuous control."""
 
@@ -94,6 +100,6 @@ ATARI = PPOConfig(
     clip=0.1,  # Schulman et al. 2017, table 5, likewise
     num_minibatches=4,  # of 256 steps; Schulman et al. 2017, table 5
     num_epochs=3,  # Schulman et al. 2017, table 5
-    value_cost=1.0,  # Schulman et al. 2017, table 5
+    value_coef=1.0,  # Schulman et al. 2017, table 5
 )
 """The paper's numbers for Atari."""

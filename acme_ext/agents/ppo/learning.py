@@ -3,23 +3,23 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import haiku as hk
 import jax
 import jax.numpy as jnp
 import optax
 
 from acme_ext.agents.ppo import losses
 from acme_ext.agents.ppo.config import AdvantageConfig, PPOConfig
-from acme_ext.agents.ppo.networks import Output
+from acme_ext.errors import UsageError
 from acme_ext.learning import normalize, optimizers
-from acme_ext.learning.core import LearnerCore, Trained, sgd_step
+from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
 from acme_ext.learning.normalize import Moments
-from acme_ext.learning.on_policy import Published, lag, masked_mean
+from acme_ext.learning.on_policy import VersionedParams, lag, masked_mean
+from acme_ext.networks.recurrent import Inputs, RecurrentNetwork
 from acme_ext.ops.policy import importance_ratios, truncated_generalized_advantage_estimation
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
 
 PolicyLoss = Callable[[Array, Array, Array], Array]
-"""`(log_prob [B], behaviour_log_prob [B], advantage [B]) -> loss [B]`."""
+"""`(log_prob [T, B], behaviour_log_prob [T, B], advantage [T, B]) -> loss [T, B]`."""
 
 
 class PolicyParams(NamedTuple):
@@ -32,7 +32,7 @@ class PolicyParams(NamedTuple):
 class State(NamedTuple):
     """Everything a resume needs."""
 
-    trained: Trained
+    trained: TrainState
     observations: Moments
     values: Moments  # []
     key: Array  # the random key of all steps to come
@@ -40,29 +40,46 @@ class State(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """A minibatch of single steps, with what was computed for them once."""
+    """A minibatch of steps, with what was computed for them once.
 
-    observation: Tree  # [B, ...] normalised
-    action: Array  # [B, ...] as the policy sampled it
-    log_prob: Array  # [B] by the policy that took the action
-    advantage: Array  # [B]
-    target: Array  # [B] for the value, normalised
-    mask: Array  # [B]
+    With a recurrent core they are whole unrolls. Without one their order has no meaning, and T is 1.
+    """
+
+    inputs: Inputs  # [T, B, ...] with normalised observations
+    state: Tree  # [B, ...] of the recurrent core, before the first step
+    action: Array  # [T, B, ...]
+    log_prob: Array  # [T, B] by the policy that took the action
+    advantage: Array  # [T, B]
+    target: Array  # [T, B] for the value, normalised
+    mask: Array  # [T, B]
+
+    def take(self, chosen: Array) -> "Steps":
+        """Returns the columns `chosen` `[N]`."""
+        timed = jax.tree.map(lambda x: x[:, chosen], self._replace(state=()))
+        return timed._replace(state=jax.tree.map(lambda x: x[chosen], self.state))
 
 
-def make_core(network: hk.Transformed, config: PPOConfig, observation: Tree) -> LearnerCore:
+def make_core(network: RecurrentNetwork, config: PPOConfig, observation: Tree) -> LearnerCore[State]:
     """Returns PPO's learner core; arguments as for `core_of_policy_loss`."""
 
     def policy_loss(log_prob: Array, behaviour_log_prob: Array, advantage: Array) -> Array:
         ratios = importance_ratios(log_prob, behaviour_log_prob)
         return losses.clipped_surrogate_pg_loss(ratios, advantage, config.clip)
 
+    parts = config.num_minibatches
+    if network.core is not None:
+        parts = min(parts, config.batch_size)
+        if config.batch_size % parts:
+            raise UsageError(
+                f"num_minibatches is {parts}: with a recurrent core, minibatches have whole unrolls, so that it must "
+                f"divide batch_size, which is {config.batch_size}."
+            )
     learning_rate = optimizers.decayed(
-        config.learning_rate, config.learning_rate_decay_steps, updates=config.num_epochs * config.num_minibatches
+        config.learning_rate, config.learning_rate_decay_steps, updates=config.num_epochs * parts
     )
     optimizer = optax.adam(learning_rate, eps=config.adam_epsilon)
     return core_of_policy_loss(
-        policy_loss, network, config, optimizer, observation, epochs=config.num_epochs, parts=config.num_minibatches
+        policy_loss, network, config, optimizer, observation, epochs=config.num_epochs, parts=parts
     )
 
 
@@ -75,17 +92,17 @@ def prepare(moments: Moments, observation: Tree, config: AdvantageConfig) -> Tre
 
 def core_of_policy_loss(
     policy_loss: PolicyLoss,
-    network: hk.Transformed,
+    network: RecurrentNetwork,
     config: AdvantageConfig,
     optimizer: optax.GradientTransformation,
     observation: Tree,
     *,
     epochs: int,
     parts: int,
-) -> LearnerCore:
+) -> LearnerCore[State]:
     """Returns the core of an agent that learns from advantages; a step takes a batch of unrolls.
 
-    loss = mean policy_loss + value_cost * mean (V - V_target)**2 - entropy_cost * mean entropy
+    loss = mean policy_loss + value_coef * mean (V - V_target)**2 - entropy_coef * mean entropy
 
     Args:
         policy_loss: see `PolicyLoss`.
@@ -94,7 +111,7 @@ def core_of_policy_loss(
         optimizer: takes a gradient whose norm is bounded already.
         observation: an example `[1, ...]`, for the parameters' shapes.
         epochs: times that each step of a batch is learned from.
-        parts: minibatches that each epoch cuts the batch into, at random.
+        parts: minibatches that each epoch splits the batch into, at random.
     """
     optimizer = optimizers.bounded(optimizer, config.max_gradient_norm)
 
@@ -105,7 +122,7 @@ def core_of_policy_loss(
             lambda x: x[0], normalize.floating_fields(observation) if config.normalize_observations else ()
         )
         return State(
-            trained=Trained(params, optimizer.init(params)),
+            trained=TrainState(params, optimizer.init(params)),
             observations=normalize.init(first),
             values=normalize.init(jnp.zeros(())),
             key=key,
@@ -113,7 +130,7 @@ def core_of_policy_loss(
         )
 
     def loss(params: Params, steps: Steps) -> tuple[Array, dict[str, Array]]:
-        output: Output = network.apply(params, None, steps.observation)
+        output, _ = network.unroll(params, steps.inputs, steps.state)
         log_prob, entropy = output.policy.log_prob(steps.action), output.policy.entropy()
         advantage = steps.advantage
         if config.normalize_advantages:
@@ -126,15 +143,16 @@ def core_of_policy_loss(
             "entropy": masked_mean(entropy, steps.mask),
             "kl": masked_mean(steps.log_prob - log_prob, steps.mask),
         }
-        total = of_policy + config.value_cost * of_value - config.entropy_cost * metrics["entropy"]
+        total = of_policy + config.value_coef * of_value - config.entropy_coef * metrics["entropy"]
         return total, metrics
 
     def prepared(state: State, unrolls: Sequence) -> tuple[Steps, Moments]:
-        """Returns the batch's steps `[T * B]`, and the values' moments that their targets are normalised with."""
-        lead = unrolls.reward.shape
-        normal = prepare(state.observations, unrolls.observation, config)
-        output: Output = network.apply(state.trained.params, None, jax.tree.map(lambda x: _merge(x, 2), normal))
-        values = output.value.reshape(lead)
+        """Returns the batch's steps, and the values' moments that their targets are normalised with."""
+        inputs = network.inputs_of(unrolls)
+        inputs = inputs._replace(observation=prepare(state.observations, inputs.observation, config))
+        core_state = network.core_state_of(unrolls)
+        output, _ = network.unroll(state.trained.params, inputs, core_state)
+        values = output.value
         if config.normalize_values:
             values = normalize.denormalize(state.values, values)
         advantage = truncated_generalized_advantage_estimation(
@@ -145,28 +163,29 @@ def core_of_policy_loss(
             moments = normalize.update(moments, target, unrolls.mask, config.value_horizon)
             target = normalize.normalize(moments, target)
         steps = Steps(
-            observation=jax.tree.map(lambda x: x[:-1], normal),
-            # Of a continuous action, the environment was given what the bounds left of it.
-            action=unrolls.extras.get("action", unrolls.action),
-            log_prob=unrolls.extras["log_prob"],
+            inputs=jax.tree.map(lambda x: x[:-1], inputs),
+            state=core_state,
+            action=unrolls.action,
+            log_prob=unrolls.extras.log_prob,
             advantage=advantage,
             target=target,
             mask=unrolls.mask,
         )
-        return jax.tree.map(lambda x: _merge(x, 2), steps), moments
+        if network.core is None:
+            steps = jax.tree.map(lambda x: jnp.reshape(x, (1, -1, *x.shape[2:])), steps)
+        return jax.tree.map(jnp.asarray, steps), moments
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], None]:
         unrolls: Sequence = sample.data
         steps, values = prepared(state, unrolls)
         key, shuffle_key = jax.random.split(state.key)
-        order = jax.vmap(lambda key: jax.random.permutation(key, steps.mask.size))(
+        order = jax.vmap(lambda key: jax.random.permutation(key, steps.mask.shape[1]))(
             jax.random.split(shuffle_key, epochs)
         )
 
-        def learn(trained: Trained, chosen: Array) -> tuple[Trained, dict[str, Array]]:
-            minibatch = jax.tree.map(lambda x: x[chosen], steps)
-            trained, descent = sgd_step(loss, optimizer, trained, minibatch)
-            return trained, {"loss": descent.loss, "gradient_norm": descent.gradient_norm, **descent.aux}
+        def learn(trained: TrainState, chosen: Array) -> tuple[TrainState, dict[str, Array]]:
+            trained, info = sgd_step(loss, optimizer, trained, steps.take(chosen))
+            return trained, {"loss": info.loss, "gradient_norm": info.gradient_norm, **info.aux}
 
         trained, metrics = jax.lax.scan(learn, state.trained, order.reshape(epochs * parts, -1))
         observations = state.observations
@@ -177,11 +196,6 @@ def core_of_policy_loss(
         return State(trained, observations, values, key, state.steps + 1), metrics, None
 
     def variables(state: State) -> dict[str, Any]:
-        return {"policy": Published(PolicyParams(state.trained.params, state.observations), state.steps)}
+        return {"policy": VersionedParams(PolicyParams(state.trained.params, state.observations), state.steps)}
 
     return LearnerCore(init, step, variables)
-
-
-def _merge(x: Array, axes: int) -> Array:
-    """Makes the first axes of an array one."""
-    return jnp.asarray(x).reshape(-1, *x.shape[axes:])

@@ -8,44 +8,63 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from acme_ext import specs
 from acme_ext.acting.stochastic import Distribution
 from acme_ext.agents.ppo.config import AdvantageConfig
-from acme_ext.networks import torsos
+from acme_ext.networks import recurrent, torsos
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.ops.policy import Categorical
-from acme_ext.specs import Bounds
-from acme_ext.types import Array, Tree
+from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Output(NamedTuple):
-    """What the network makes of observations."""
+    """What the network gives at every timestep."""
 
-    policy: Distribution  # [B, ...]; of canonical actions where they are continuous
-    value: Array  # [B], in the units of `normalize_values`
+    policy: Distribution  # [T, B, ...]
+    value: Array  # [T, B], in the units of `normalize_values`
 
 
-def make_network(actions: int | Bounds, config: AdvantageConfig) -> hk.Transformed:
-    """Returns the network `apply(params, key, observation [B, ...]) -> Output`, which is given no key.
+def make_network(
+    spec: EnvironmentSpec,
+    config: AdvantageConfig,
+    torso: str | torsos.Torso | None = None,
+    core: str | recurrent.MakeCore | None = None,
+) -> recurrent.RecurrentNetwork:
+    """Returns the network, whose output is an `Output`.
 
-    Policy and value are MLPs apart (Schulman et al. 2017, section 6.1), but for images, whose convolutional torso they
-    share (section 6.4). Layers start orthogonal, scaled by sqrt(2), the policy's last by 0.01, so that all actions are
-    about equally likely at first, and the value's by 1.
+    By default policy and value are MLPs apart (Schulman et al. 2017, section 6.1), but for images, whose convolutional
+    torso they share (section 6.4). They also share a torso or a recurrent core that is given. Their own layers start
+    orthogonal, scaled by sqrt(2), the policy's last by 0.01, so that all actions are about equally likely at first, and
+    the value's by 1.
 
     Args:
-        actions: the number of discrete ones, or the bounds of a continuous one.
+        spec: of the environment.
         config: the agent's.
+        torso: see `torsos.features`.
+        core: see `recurrent.make_core`.
     """
+    actions = specs.num_actions(spec, "PPO") if specs.is_discrete(spec) else specs.action_size(spec, "PPO")
+    convolutional = torsos.is_image(specs.zeros(spec.observations, 1))
+    made = recurrent.make_core(core, config.core_size)
+    apart = torso is None and made is None and not convolutional
 
-    def output(observation: Tree) -> Output:
-        if torsos.is_image(observation):
-            features = torsos.default_body(observation, ())
-            policy = value = jax.nn.relu(_linear(config.image_features, _HIDDEN_GAIN)(features))
+    def features(observation: Tree) -> Array:
+        if torso is not None:
+            return torsos.features(torso, observation)
+        if convolutional:
+            return jax.nn.relu(_linear(config.image_features, _HIDDEN_GAIN)(torsos.features(None, observation)))
+        flat = torsos.flatten_observation(observation)
+        return flat if apart else _tanh_mlp(flat, config.hidden_sizes)
+
+    def head(x: Array) -> Output:
+        policy, value = (_tanh_mlp(x, config.hidden_sizes) for _ in range(2)) if apart else (x, x)
+        if specs.is_discrete(spec):
+            distribution = Categorical(_linear(actions, _POLICY_GAIN)(policy))
         else:
-            flat = torsos.flatten_observation(observation)
-            policy, value = _tanh_mlp(flat, config.hidden_sizes), _tanh_mlp(flat, config.hidden_sizes)
-        return Output(_policy_head(policy, actions, config.init_stddev), _linear(1, 1.0)(value)[:, 0])
+            distribution = _gaussian(policy, actions, config.init_stddev)
+        return Output(distribution, _linear(1, 1.0)(value)[:, 0])
 
-    return hk.transform(output)
+    return recurrent.recurrent_network(spec, features, made, head)
 
 
 _HIDDEN_GAIN, _POLICY_GAIN = 2**0.5, 0.01
@@ -61,10 +80,8 @@ def _tanh_mlp(x: Array, sizes: Sequence[int]) -> Array:
     return x
 
 
-def _policy_head(features: Array, actions: int | Bounds, init_stddev: float) -> Distribution:
-    if isinstance(actions, int):
-        return Categorical(_linear(actions, _POLICY_GAIN)(features))
-    mean = _linear(actions.size, _POLICY_GAIN)(features)
+def _gaussian(features: Array, size: int, init_stddev: float) -> Gaussian:
+    mean = _linear(size, _POLICY_GAIN)(features)
     start = hk.initializers.Constant(math.log(init_stddev))
-    log_stddev = hk.get_parameter("log_stddev", (actions.size,), init=start)
+    log_stddev = hk.get_parameter("log_stddev", (size,), init=start)
     return Gaussian(mean, jnp.broadcast_to(jnp.exp(log_stddev), mean.shape))

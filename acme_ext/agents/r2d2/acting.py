@@ -1,61 +1,55 @@
 """How R2D2's actors act, and what they say of it."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-import haiku as hk
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.acting.exploration import epsilon_greedy
+from acme_ext.acting.exploration import epsilon_greedy, ladder_epsilon
 from acme_ext.acting.policy import Context, Policy
+from acme_ext.acting.values import ActorValues
 from acme_ext.agents.r2d2 import losses
 from acme_ext.agents.r2d2.config import R2D2Config
-from acme_ext.agents.r2d2.networks import NO_ACTION, Inputs
-from acme_ext.networks.recurrent import LSTMState, initial_lstm_state
+from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.ops import value
 from acme_ext.types import Array, Params, Sequence, Tree
 
 
-class RecurrentState(NamedTuple):
-    """What R2D2's policy remembers."""
+def make_policy(network: RecurrentNetwork, config: R2D2Config, *, evaluation: bool) -> Policy:
+    """Returns the epsilon-greedy recurrent policy whose epsilon is fixed, and another for each environment; in
+    evaluation the greedy one.
+    """
 
-    core: LSTMState
-    action: Array  # [B] int32, the last one; NO_ACTION before an episode's first
+    def epsilon(context: Context) -> Array:
+        if evaluation:
+            return jnp.float32(0)
+        return ladder_epsilon(context.rank, config.epsilon_base, config.epsilon_steepness)
+
+    return policy_of(network, epsilon)
 
 
-def initial_state(batch: int, config: R2D2Config) -> RecurrentState:
-    """Returns the state before an episode."""
-    return RecurrentState(initial_lstm_state(batch, config.lstm_size), np.full(batch, NO_ACTION, np.int32))
+def policy_of(network: RecurrentNetwork, epsilon: Callable[[Context], Array]) -> Policy:
+    """Returns the epsilon-greedy policy of a recurrent Q-network.
 
-
-def make_policy(network: hk.Transformed, config: R2D2Config, epsilon: Callable[[Context], Array]) -> Policy:
-    """Returns the epsilon-greedy recurrent policy.
-
-    Its extras are what first priorities are made of: `q_taken` `[B]`, the value of the action that is taken, and
-    `q_max` `[B]`, that of the best.
+    Its extras are `ActorValues`, from which new sequences get their first priorities.
 
     Args:
         network: see `networks.make_network`.
-        config: the agent's.
         epsilon: of a context; `[]` or `[B]`.
     """
 
-    def apply(params: Params, context: Context, observation: Tree, state: RecurrentState):
-        now = Inputs(observation, state.action, context.reward, jnp.zeros(context.reward.shape, bool))
-        q, core = network.apply(params, None, jax.tree.map(lambda x: jnp.asarray(x)[None], now), state.core)
-        q = q[0]
+    def apply(params: Params, context: Context, observation: Tree, state: Tree):
+        q, state = network.step(params, context.reward, observation, state)
         action = epsilon_greedy(context.key, q, epsilon(context))
-        extras = {"q_taken": value.take_action(q, action), "q_max": jnp.max(q, axis=-1)}
-        return action, RecurrentState(core, action), extras
+        extras = ActorValues(value.take_action(q, action), jnp.max(q, axis=-1))
+        return action, network.remember(state, action), extras
 
-    return Policy(apply, lambda batch: initial_state(batch, config))
+    return Policy(apply, network.init_memory)
 
 
-def first_priority(batch: Sequence, config: R2D2Config) -> np.ndarray:
-    """Returns the first priorities `[M]` of new sequences, by the values that their actor had anyway: Q-learning errors
-    in the place of the learner's double Q-learning ones.
+def first_error(batch: Sequence, config: R2D2Config) -> np.ndarray:
+    """Returns the errors `[M]` that new sequences get their first priorities from, by the values that their actor
+    computed anyway: Q-learning errors in the place of the learner's double Q-learning ones.
 
     The last timestep's values are not known yet: where no termination makes them needless, the values of the step
     before stand in.
@@ -64,10 +58,10 @@ def first_priority(batch: Sequence, config: R2D2Config) -> np.ndarray:
         batch: NumPy arrays, with the policy's extras.
         config: the agent's.
     """
-    q_max, mask = batch.extras["q_max"], batch.mask
+    best, mask = batch.extras.best, batch.mask
     known = np.concatenate([mask[1:] > 0, np.zeros_like(mask[:1], bool)])
-    v_t = np.where(known, np.concatenate([q_max[1:], q_max[-1:]]), q_max)
+    v_t = np.where(known, np.concatenate([best[1:], best[-1:]]), best)
     target = losses.n_step_target(batch.reward[1:], batch.discount, v_t, mask, config.n_step, config.rescaling_epsilon)
-    error = target - batch.extras["q_taken"]
-    learned = slice(config.burn_in, None)
-    return losses.priority(error[learned], mask[learned], config.priority_max_share, config.priority_offset)
+    error = target - batch.extras.taken
+    learned = slice(config.replay.burn_in, None)
+    return losses.sequence_error(error[learned], mask[learned], config.priority_max_share)

@@ -73,17 +73,16 @@ def sequence_loss(error: Array, weight: Array) -> Array:
     return jnp.mean(weight * jnp.sum(0.5 * error**2, axis=0))
 
 
-def priority(error: Array, mask: Array, max_share: float, offset: float) -> Array:
-    """Returns the priorities `[B]` of sequences (Kapturowski et al. 2019, section 2.3).
+def sequence_error(error: Array, mask: Array, max_share: float) -> Array:
+    """Returns the errors `[B]` of whole sequences, which are their priorities (Kapturowski et al. 2019, section 2.3).
 
-    p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t| + offset, over the steps that there are.
+    p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t|, over the steps that there are.
 
     Args:
         error: `[T, B]` TD errors.
         mask: `[T, B]` 1 where there is a step.
         max_share: eta.
-        offset: keeps every priority above zero.
     """
     size = abs(error) * mask
     mean = size.sum(axis=0) / mask.sum(axis=0).clip(1)
-    return max_share * size.max(axis=0) + (1 - max_share) * mean + offset
+    return max_share * size.max(axis=0) + (1 - max_share) * mean

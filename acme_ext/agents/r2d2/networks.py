@@ -1,44 +1,37 @@
 """R2D2's recurrent Q-network."""
 
-from typing import NamedTuple
-
-import haiku as hk
-import jax
 import jax.numpy as jnp
 
+from acme_ext import specs
 from acme_ext.agents.r2d2.config import R2D2Config
 from acme_ext.networks import heads, recurrent, torsos
-from acme_ext.types import Array, Tree
-
-NO_ACTION = -1
+from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
-class Inputs(NamedTuple):
-    """What the network is given at every timestep."""
+def make_network(
+    spec: EnvironmentSpec,
+    config: R2D2Config,
+    torso: str | torsos.Torso | None = None,
+    core: str | recurrent.MakeCore | None = "lstm",
+) -> recurrent.RecurrentNetwork:
+    """Returns the network of torso, recurrent core and head (Kapturowski et al. 2019, section 2.3); its output is the
+    action values `[T, B, A]`. Rewards are squeezed into (-1, 1) before it is given them.
 
-    observation: Tree  # [T, B, ...]
-    action: Array  # [T, B] the one before; NO_ACTION at an episode's first timestep
-    reward: Array  # [T, B] that came with the observation
-    first: Array  # [T, B] bool, an episode's first timestep
-
-
-def make_network(num_actions: int, config: R2D2Config) -> hk.Transformed:
-    """Returns the network `apply(params, key, inputs: Inputs, state: LSTMState) -> (q [T, B, A], LSTMState)`.
-
-    Torso, LSTM and head (Kapturowski et al. 2019, section 2.3); the LSTM is also given the last action, one-hot, and
-    the last reward, squeezed into (-1, 1).
+    Args:
+        spec: of the environment.
+        config: the agent's.
+        torso: see `torsos.dense_features`.
+        core: see `recurrent.make_core`.
     """
+    num_actions = specs.num_actions(spec, "R2D2")
 
-    def q_values(inputs: Inputs, state: recurrent.LSTMState) -> tuple[Array, recurrent.LSTMState]:
-        def torso(observation: Tree) -> Array:
-            return torsos.default_torso(observation, config.hidden_sizes, config.image_features)
+    def features(observation: Tree) -> Array:
+        return torsos.dense_features(torso, observation, config.hidden_sizes, config.image_features)
 
-        features = hk.BatchApply(torso)(inputs.observation)
-        action, reward = jax.nn.one_hot(inputs.action, num_actions), jnp.tanh(inputs.reward)[..., None]
-        joined = jnp.concatenate([features, action, reward], axis=-1)
-        outputs, state = recurrent.LSTM(config.lstm_size)(joined, inputs.first, state)
+    def head(x: Array) -> Array:
         if config.dueling:
-            return heads.DuelingQHead(num_actions, config.lstm_size)(outputs), state
-        return heads.LinearQHead(num_actions)(outputs), state
+            return heads.DuelingQHead(num_actions, config.core_size)(x)
+        return heads.LinearQHead(num_actions)(x)
 
-    return hk.transform(q_values)
+    made = recurrent.make_core(core, config.core_size)
+    return recurrent.recurrent_network(spec, features, made, head, prepare_reward=jnp.tanh)

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.agents.dqn import acting as dqn
-from acme_ext.agents.dqn.learning import PolicyVariables
 from acme_ext.agents.rainbow import networks
 from acme_ext.agents.rainbow.config import RainbowConfig
 from acme_ext.networks import noisy
@@ -22,13 +21,15 @@ class Noise(NamedTuple):
     age: Array  # [B] int32: steps that it has served; 0 in a new episode
 
 
-def make_policy(network: hk.Transformed, config: RainbowConfig) -> Policy:
-    """Returns the policy of training: without noisy layers DQN's; with them greedy but for a share of
-    `config.noisy_epsilon`, by a noise of each environment's own, which is another after `config.noise_period` steps and
-    in each episode.
+def make_policy(network: hk.Transformed, config: RainbowConfig, *, evaluation: bool) -> Policy:
+    """Returns the policy. Without noisy layers it is DQN's. With them it is greedy but for a share of
+    `config.noisy_epsilon`, by a noise of each environment's own, which is drawn anew after `config.noise_period` steps
+    and in each episode. In evaluation there is no noise, and fractions are midpoints.
 
     The network is as of `networks.make_network`.
     """
+    if evaluation:
+        return dqn.make_policy(networks.q_network(network), config, evaluation=True)
     own_noise = noisy.own_noise(networks.q_network(network))
 
     def q_values(params: Params, keys: Array, observation: Tree) -> Array:
@@ -36,16 +37,15 @@ def make_policy(network: hk.Transformed, config: RainbowConfig) -> Policy:
         return own_noise.apply(params, jax.vmap(jax.random.fold_in, (0, None))(keys, 0), observation)
 
     if not config.noisy:
-        return dqn.policy_of(q_values, dqn.epsilon_schedule(config), with_priority=config.prioritized)
+        return dqn.policy_of(q_values, dqn.epsilon_schedule(config))
 
-    def apply(params: PolicyVariables, context: Context, observation: Tree, state: Noise):
+    def apply(params: Params, context: Context, observation: Tree, state: Noise):
         fresh = state.age % config.noise_period == 0
         held: Array = jnp.where(fresh[:, None], jax.random.key_data(context.key), state.key)
         keys = jax.random.wrap_key_data(held, impl=jax.random.key_impl(context.key))
         greedy = dqn.policy_of(
             lambda params, _, observation: q_values(params, keys, observation),
             lambda context: jnp.float32(config.noisy_epsilon),
-            with_priority=config.prioritized,
         )
         action, _, extras = greedy.apply(params, context, observation, ())
         return action, Noise(held, state.age + 1), extras
@@ -55,9 +55,3 @@ def make_policy(network: hk.Transformed, config: RainbowConfig) -> Policy:
         return Noise(jnp.zeros((batch, *shape), jnp.uint32), jnp.zeros(batch, jnp.int32))
 
     return Policy(apply, init_state)
-
-
-def make_evaluation_policy(network: hk.Transformed, config: RainbowConfig) -> Policy:
-    """Returns the policy of evaluation, without noise and with fractions that are midpoints."""
-    epsilon = jnp.float32(config.evaluation_epsilon)
-    return dqn.make_policy(networks.q_network(network), lambda context: epsilon, with_priority=False)

@@ -1,26 +1,29 @@
-"""What can be chosen of Rainbow."""
+"""Rainbow's hyperparameters."""
 
 import dataclasses
 from typing import Literal, get_args
 
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.errors import UsageError
+from acme_ext.replay.config import TransitionConfig
+from acme_ext.utils import checks
 
 Distribution = Literal["none", "categorical", "quantile", "implicit"]
 
 
 @dataclasses.dataclass(frozen=True)
 class RainbowConfig(DQNConfig):
-    """Rainbow (Hessel et al. 2018), whose six parts are `double`, `dueling`, `prioritized`, `n_step`, `distribution`
-    and `noisy`.
+    """Rainbow (Hessel et al. 2018), whose six parts are `double`, `dueling`, `replay.prioritized`, `replay.n_step`,
+    `distribution` and `noisy`.
 
     The defaults are for small problems on a CPU; `ATARI` holds the published ones and `MINATAR` is for MinAtar. Where a
     field names no source, it is ours.
     """
 
     dueling: bool = True  # Wang et al. 2016, eq. 9
-    prioritized: bool = True  # by the KL; by the absolute TD error where the distribution is not categorical
-    priority_exponent: float = 0.5  # omega; Hessel et al. 2018, table 1
+    # Priorities are the KL, or the absolute TD error where the distribution is not categorical. The exponent is omega
+    # of Hessel et al. 2018, table 1.
+    replay: TransitionConfig = TransitionConfig(n_step=3, prioritized=True, priority_exponent=0.5)
 
     # The distribution of returns: none, expected values alone; categorical, Bellemare et al. 2017; quantile, Dabney et
     # al. 2018a; implicit, quantiles of drawn fractions, Dabney et al. 2018b.
@@ -41,8 +44,8 @@ class RainbowConfig(DQNConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        self._check_positive("num_quantiles", "noisy_sigma", "noise_period")
-        self._check_share("noisy_epsilon")
+        checks.positive(self, "num_quantiles", "noisy_sigma", "noise_period")
+        checks.share(self, "noisy_epsilon")
         if self.distribution not in (known := get_args(Distribution)):
             raise UsageError(f"distribution is {self.distribution!r}: it must be one of {', '.join(known)}.")
         if self.num_atoms < 2:
@@ -63,10 +66,15 @@ ATARI = RainbowConfig(
     target_period=2_000,  # learner steps: 32,000 frames; Hessel et al. 2018, table 1
     target_rate=1.0,
     sgd_steps_per_call=1,
-    samples_per_insert=8.0,  # an update every 4 agent steps; Hessel et al. 2018, appendix
-    min_replay_size=20_000,  # 80,000 frames; Hessel et al. 2018, table 1
-    max_replay_size=1_000_000,  # Hessel et al. 2018, appendix
-    importance_anneal_steps=12_500_000,  # learner steps of 200M frames, the length of a run in Hessel et al. 2018
+    replay=TransitionConfig(
+        n_step=3,
+        prioritized=True,
+        priority_exponent=0.5,
+        samples_per_insert=8.0,  # an update every 4 agent steps; Hessel et al. 2018, appendix
+        min_size=20_000,  # 80,000 frames; Hessel et al. 2018, table 1
+        max_size=1_000_000,  # Hessel et al. 2018, appendix
+        importance_anneal_steps=12_500_000,  # learner steps of 200M frames, the length of a run in Hessel et al. 2018
+    ),
     num_atoms=51,
     v_min=-10.0,
     v_max=10.0,
@@ -83,10 +91,15 @@ MINATAR = RainbowConfig(
     target_period=250,  # learner steps: 1,000 frames; the DQN of Young and Tian 2019
     target_rate=1.0,
     sgd_steps_per_call=2,
-    samples_per_insert=8.0,  # an update every 4 frames; Obando-Ceron and Castro 2021
-    min_replay_size=5_000,  # the DQN of Young and Tian 2019
-    max_replay_size=100_000,  # the DQN of Young and Tian 2019
-    importance_anneal_steps=75_000,  # learner steps of 300,000 frames
+    replay=TransitionConfig(
+        n_step=3,
+        prioritized=True,
+        priority_exponent=0.5,
+        samples_per_insert=8.0,  # an update every 4 frames; Obando-Ceron and Castro 2021
+        min_size=5_000,  # the DQN of Young and Tian 2019
+        max_size=100_000,  # the DQN of Young and Tian 2019
+        importance_anneal_steps=75_000,  # learner steps of 300,000 frames
+    ),
     num_atoms=51,
     v_min=-10.0,  # as on Atari: values of Breakout stay below 5, and atoms 1 apart were too coarse for them
     v_max=10.0,

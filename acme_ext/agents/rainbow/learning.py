@@ -3,16 +3,17 @@
 import haiku as hk
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from acme_ext.agents.dqn import learning as dqn
 from acme_ext.agents.rainbow import losses, networks
 from acme_ext.agents.rainbow.config import RainbowConfig
-from acme_ext.learning.core import LearnerCore, LossOutput
+from acme_ext.learning.core import LearnerCore, LossOutput, State
 from acme_ext.ops import value
 from acme_ext.types import Array, Params, Transition, Tree
 
 
-def make_core(network: hk.Transformed, config: RainbowConfig, observation: Tree) -> LearnerCore:
+def make_core(network: hk.Transformed, config: RainbowConfig, observation: Tree) -> LearnerCore[State]:
     """Returns Rainbow's learner core; without a distribution it is DQN's.
 
     Args:
@@ -52,7 +53,6 @@ def make_core(network: hk.Transformed, config: RainbowConfig, observation: Tree)
                 config.quantile_kappa,
             )
             priority = error  # the loss itself is not zero where the prediction is right
-        new_priority = priority + config.priority_offset if config.prioritized else None
-        return jnp.mean(weight * each), LossOutput(metrics, new_priority)
+        return jnp.mean(weight * each), LossOutput(metrics, lax.stop_gradient(priority))
 
     return dqn.core_of_loss(loss, lambda key: network.init(key, observation), config)

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from acme_ext import specs
 from acme_ext.agents.rainbow.config import RainbowConfig
 from acme_ext.networks import heads, layers, noisy, torsos
 from acme_ext.ops import distributional
-from acme_ext.types import Array, Tree
+from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Prediction(NamedTuple):
@@ -27,18 +28,25 @@ def support(config: RainbowConfig) -> Array:
     return jnp.asarray(np.linspace(config.v_min, config.v_max, config.num_atoms), jnp.float32)
 
 
-def make_network(num_actions: int, config: RainbowConfig) -> hk.Transformed:
-    """Returns the network `apply(params, key, observation [B, ...]) -> Prediction`, its torso chosen by the
-    observation.
+def make_network(
+    spec: EnvironmentSpec, config: RainbowConfig, torso: str | torsos.Torso | None = None
+) -> hk.Transformed:
+    """Returns the network `apply(params, key, observation [B, ...]) -> Prediction`.
 
     Noise and fractions are drawn by the key, one noise for the whole batch; without a key there is no noise, and the
     fractions are midpoints.
+
+    Args:
+        spec: of the environment.
+        config: the agent's.
+        torso: see `torsos.features`; the head has a hidden layer of its own.
     """
+    num_actions = specs.num_actions(spec, "Rainbow")
     linears = functools.partial(noisy.noisy_linears, sigma=config.noisy_sigma) if config.noisy else layers.linears
     outputs = {"categorical": config.num_atoms, "quantile": config.num_quantiles}.get(config.distribution, 1)
 
     def predict(observation: Tree) -> Prediction:
-        features = torsos.default_body(observation, config.hidden_sizes[:-1])
+        features = torsos.features(torso, observation, config.hidden_sizes[:-1])
         hidden = config.image_features if torsos.is_image(observation) else config.hidden_sizes[-1]
         head = heads.ActionHead(num_actions, outputs, hidden, dueling=config.dueling, linears=linears)
         shape = (features.shape[0], config.num_quantiles)

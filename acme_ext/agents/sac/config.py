@@ -1,7 +1,8 @@
-"""What can be chosen of SAC."""
+"""SAC's hyperparameters."""
 
 import dataclasses
 
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import checks
 
 
@@ -14,7 +15,6 @@ class SACConfig:
 
     # The problem
     discount: float = 0.99  # gamma of one step; Haarnoja et al. 2018b, table 1
-    n_step: int = 1  # steps a transition spans; the paper's is 1
 
     # The networks
     hidden_sizes: tuple[int, ...] = (256, 256)  # units of policy and critics, each; Haarnoja et al. 2018b, table 1
@@ -29,11 +29,8 @@ class SACConfig:
     init_temperature: float = 1.0  # the entropy's weight at first; as in the authors' code
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
-    # Replay
-    samples_per_insert: float = 256.0  # transitions sampled for each inserted: batch_size / environment steps an update
-    min_replay_size: int = 1_000  # transitions before learning starts; as in the authors' code
-    max_replay_size: int = 1_000_000  # transitions; Haarnoja et al. 2018b, table 1
-    write_burst: int = 8  # transitions written to replay together
+    # Sizes are of Haarnoja et al. 2018b, table 1, and of the authors' code.
+    replay: TransitionConfig = TransitionConfig(max_size=1_000_000, samples_per_insert=256.0, write_burst=8)
 
     # Exploration
     random_steps: int = 1_000  # environment steps of the run with uniformly random actions first; the authors' code

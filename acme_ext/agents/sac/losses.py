@@ -7,12 +7,10 @@ from acme_ext.ops import value
 from acme_ext.types import Array
 
 
-def critic_loss(
-    q_tm1: Array, r_t: Array, discount_t: Array, q_t: Array, log_prob_t: Array, temperature: Array
-) -> Array:
-    """Returns the critics' soft Bellman error `[]`; its gradient flows through `q_tm1` alone (eq. 5 and 6).
+def td_error(q_tm1: Array, r_t: Array, discount_t: Array, q_t: Array, log_prob_t: Array, temperature: Array) -> Array:
+    """Returns the critics' soft Bellman errors `[N, B]`; their gradient flows through `q_tm1` alone (eq. 5 and 6).
 
-    sum_i mean (y - q_tm1[i])**2 / 2,   y = R_t + gamma_t * (min_i q_t[i] - alpha * log pi(a_t | o_t))
+    delta_i = R_t + gamma_t * (min_i q_t[i] - alpha * log pi(a_t | o_t)) - q_tm1[i]
 
     Args:
         q_tm1: `[N, B]` each critic's value of the action taken.
@@ -23,8 +21,14 @@ def critic_loss(
         temperature: `[]` alpha.
     """
     target = value.clipped_double_q_target(r_t, discount_t, q_t - temperature * log_prob_t)
-    error = lax.stop_gradient(target) - q_tm1
-    return jnp.sum(jnp.mean(0.5 * error**2, axis=1))
+    return lax.stop_gradient(target) - q_tm1
+
+
+def critic_loss(error: Array, weight: Array) -> Array:
+    """Returns the critics' loss `[]`, sum_i mean_b w_b * delta_ib**2 / 2, of TD errors `[N, B]` and importance weights
+    `[B]` (eq. 5).
+    """
+    return jnp.sum(jnp.mean(weight * 0.5 * error**2, axis=1))
 
 
 def policy_loss(q: Array, log_prob: Array, temperature: Array) -> Array:

@@ -5,24 +5,14 @@ from acme_ext.acting.exploration import normal_noise
 from acme_ext.acting.policy import Policy
 from acme_ext.agents.td3.config import TD3Config
 from acme_ext.agents.td3.networks import Networks
-from acme_ext.specs import Bounds
 from acme_ext.types import Array, Params, Tree
 
 
-def make_policy(networks: Networks, config: TD3Config, bounds: Bounds) -> Policy:
-    """Returns the policy of training: uniformly random at first, then the policy's action with noise."""
+def make_policy(networks: Networks, config: TD3Config, *, evaluation: bool) -> Policy:
+    """Returns the policy: uniformly random at first, then the policy's action with noise; in evaluation without."""
 
     def choose(params: Params, keys: Array, observation: Tree) -> Array:
-        noise = config.noise_stddev * normal_noise(keys, bounds.size)
-        return networks.policy.apply(params, None, observation) + noise
+        action = networks.policy.apply(params, None, observation)
+        return action if evaluation else action + config.noise_stddev * normal_noise(keys, action.shape[-1])
 
-    return continuous.make_policy(choose, bounds, random_steps=config.random_steps)
-
-
-def make_evaluation_policy(networks: Networks, bounds: Bounds) -> Policy:
-    """Returns the policy of evaluation, without noise."""
-
-    def choose(params: Params, keys: Array, observation: Tree) -> Array:
-        return networks.policy.apply(params, None, observation)
-
-    return continuous.make_policy(choose, bounds)
+    return continuous.make_policy(choose, random_steps=0 if evaluation else config.random_steps)

@@ -1,8 +1,8 @@
-"""What can be chosen of TD3."""
+"""TD3's hyperparameters."""
 
 import dataclasses
 
-from acme_ext.errors import UsageError
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import checks
 
 
@@ -15,7 +15,6 @@ class TD3Config:
 
     # The problem
     discount: float = 0.99  # gamma of one step; Fujimoto et al. 2018, table 3
-    n_step: int = 1  # steps a transition spans; the paper's is 1
 
     # The networks
     hidden_sizes: tuple[int, ...] = (256, 256)  # units of each network; the authors' code, (400, 300) in the paper
@@ -29,11 +28,8 @@ class TD3Config:
     max_target_noise: float = 0.5  # to which that noise is clipped; Fujimoto et al. 2018, section 6.1
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
-    # Replay
-    samples_per_insert: float = 256.0  # transitions sampled for each inserted: batch_size / environment steps an update
-    min_replay_size: int = 1_000  # transitions before learning starts
-    max_replay_size: int = 1_000_000  # transitions; the authors' code
-    write_burst: int = 8  # transitions written to replay together
+    # The size is of the authors' code.
+    replay: TransitionConfig = TransitionConfig(max_size=1_000_000, samples_per_insert=256.0, write_burst=8)
 
     # Exploration
     random_steps: int = 1_000  # environment steps of the run with uniformly random actions first; section 6.1
@@ -44,5 +40,4 @@ class TD3Config:
         checks.share(self, "target_rate")
         checks.not_negative(self, "random_steps", "noise_stddev", "target_noise_stddev")
         checks.layer_sizes(self, "hidden_sizes")
-        if self.policy_period < 1:
-            raise UsageError(f"policy_period is {self.policy_period}: it must be at least 1.")
+        checks.at_least_one(self, "policy_period")

@@ -9,10 +9,8 @@ import optax
 from acme_ext.agents.td3 import losses
 from acme_ext.agents.td3.config import TD3Config
 from acme_ext.agents.td3.networks import Networks
-from acme_ext.learning.core import LearnerCore, Trained, sgd_step
+from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
 from acme_ext.networks.continuous import apply_ensemble, init_ensemble
-from acme_ext.ops.bounds import to_canonical
-from acme_ext.specs import Bounds
 from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 _CRITICS = 2
@@ -21,21 +19,20 @@ _CRITICS = 2
 class State(NamedTuple):
     """Everything a resume needs."""
 
-    policy: Trained
-    critics: Trained  # both, each array [2, ...]
+    policy: TrainState
+    critics: TrainState  # both, each array [2, ...]
     target_policy: Params
     target_critics: Params
     key: Array  # the random key of all steps to come
     steps: Array  # [] int32, SGD steps taken
 
 
-def make_core(networks: Networks, config: TD3Config, bounds: Bounds, observation: Tree) -> LearnerCore:
+def make_core(networks: Networks, config: TD3Config, observation: Tree) -> LearnerCore[State]:
     """Returns TD3's learner core (Fujimoto et al. 2018, algorithm 1).
 
     Args:
         networks: see there.
         config: the agent's.
-        bounds: of the environment's action.
         observation: an example `[1, ...]`, for the parameters' shapes.
     """
     optimizer = optax.adam(config.learning_rate)
@@ -43,10 +40,12 @@ def make_core(networks: Networks, config: TD3Config, bounds: Bounds, observation
     def init(key: Array) -> State:
         key, policy_key, critic_key = jax.random.split(key, 3)
         policy = networks.policy.init(policy_key, observation)
-        critics = init_ensemble(networks.critic.init, critic_key, _CRITICS, observation, jnp.zeros((1, bounds.size)))
+        critics = init_ensemble(
+            networks.critic.init, critic_key, _CRITICS, observation, jnp.zeros((1, networks.action_size))
+        )
         return State(
-            policy=Trained(policy, optimizer.init(policy)),
-            critics=Trained(critics, optimizer.init(critics)),
+            policy=TrainState(policy, optimizer.init(policy)),
+            critics=TrainState(critics, optimizer.init(critics)),
             target_policy=policy,
             target_critics=critics,
             key=key,
@@ -56,33 +55,36 @@ def make_core(networks: Networks, config: TD3Config, bounds: Bounds, observation
     def q_values(params: Params, observation: Tree, action: Array) -> Array:
         return apply_ensemble(networks.critic.apply, params, observation, action)
 
-    def critic_loss(critics: Params, state: State, batch: Transition, key: Array) -> tuple[Array, Array]:
+    def critic_loss(
+        critics: Params, state: State, batch: Transition, weight: Array, key: Array
+    ) -> tuple[Array, tuple[Array, Array]]:
         q_tm1 = q_values(critics, batch.observation, batch.action)
         a_t = networks.policy.apply(state.target_policy, None, batch.next_observation)
         noise = jax.random.normal(key, a_t.shape)
         a_t = losses.smoothed_action(a_t, noise, config.target_noise_stddev, config.max_target_noise)
         q_t = q_values(state.target_critics, batch.next_observation, a_t)
-        return losses.critic_loss(q_tm1, batch.reward, batch.discount, q_t), q_tm1
+        error = losses.td_error(q_tm1, batch.reward, batch.discount, q_t)
+        return losses.critic_loss(error, weight), (q_tm1, error)
 
     def policy_loss(policy: Params, critic: Params, observation: Tree) -> tuple[Array, None]:
         action = networks.policy.apply(policy, None, observation)
         return losses.policy_loss(networks.critic.apply(critic, None, observation, action)), None
 
-    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], None]:
+    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array]:
         batch: Transition = sample.data
-        batch = batch._replace(action=to_canonical(batch.action, bounds))
         key, noise_key = jax.random.split(state.key)
-        critics, of_critics = sgd_step(critic_loss, optimizer, state.critics, state, batch, noise_key)
+        critics, of_critics = sgd_step(critic_loss, optimizer, state.critics, state, batch, sample.weight, noise_key)
+        q_tm1, error = of_critics.aux
         steps = state.steps + 1
 
-        def update() -> tuple[Trained, Params, Params, Array]:
+        def update() -> tuple[TrainState, Params, Params, Array]:
             first = jax.tree.map(lambda leaf: leaf[0], critics.params)
             policy, of_policy = sgd_step(policy_loss, optimizer, state.policy, first, batch.observation)
             target_policy = optax.incremental_update(policy.params, state.target_policy, config.target_rate)
             target_critics = optax.incremental_update(critics.params, state.target_critics, config.target_rate)
             return policy, target_policy, target_critics, of_policy.gradient_norm
 
-        def wait() -> tuple[Trained, Params, Params, Array]:
+        def wait() -> tuple[TrainState, Params, Params, Array]:
             return state.policy, state.target_policy, state.target_critics, jnp.zeros(())
 
         policy, target_policy, target_critics, policy_norm = jax.lax.cond(
@@ -91,9 +93,10 @@ def make_core(networks: Networks, config: TD3Config, bounds: Bounds, observation
         metrics = {
             "loss": of_critics.loss,
             "gradient_norm": jnp.hypot(of_critics.gradient_norm, policy_norm),
-            "q_mean": jnp.mean(of_critics.aux),
+            "q_mean": jnp.mean(q_tm1),
         }
-        return State(policy, critics, target_policy, target_critics, key, steps), metrics, None
+        new_state = State(policy, critics, target_policy, target_critics, key, steps)
+        return new_state, metrics, jnp.mean(jnp.abs(error), axis=0)
 
     def variables(state: State) -> dict[str, Any]:
         return {"policy": state.policy.params}

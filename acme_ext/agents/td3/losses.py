@@ -21,10 +21,10 @@ def smoothed_action(a_t: Array, noise: Array, stddev: float, max_noise: float) -
     return jnp.clip(a_t + jnp.clip(stddev * noise, -max_noise, max_noise), -1.0, 1.0)
 
 
-def critic_loss(q_tm1: Array, r_t: Array, discount_t: Array, q_t: Array) -> Array:
-    """Returns the critics' error `[]` against the smaller target; its gradient flows through `q_tm1` alone.
+def td_error(q_tm1: Array, r_t: Array, discount_t: Array, q_t: Array) -> Array:
+    """Returns the critics' errors `[N, B]` against the smaller target; their gradient flows through `q_tm1` alone.
 
-    sum_i mean (R_t + gamma_t * min_i q_t[i] - q_tm1[i])**2   (algorithm 1)
+    delta_i = R_t + gamma_t * min_i q_t[i] - q_tm1[i]   (algorithm 1)
 
     Args:
         q_tm1: `[N, B]` each critic's value of the action taken.
@@ -33,7 +33,14 @@ def critic_loss(q_tm1: Array, r_t: Array, discount_t: Array, q_t: Array) -> Arra
         q_t: `[N, B]` each target critic's value of the smoothed action.
     """
     target = value.clipped_double_q_target(r_t, discount_t, q_t)
-    return jnp.sum(jnp.mean((lax.stop_gradient(target) - q_tm1) ** 2, axis=1))
+    return lax.stop_gradient(target) - q_tm1
+
+
+def critic_loss(error: Array, weight: Array) -> Array:
+    """Returns the critics' loss `[]`, sum_i mean_b w_b * delta_ib**2, of TD errors `[N, B]` and importance weights
+    `[B]` (algorithm 1).
+    """
+    return jnp.sum(jnp.mean(weight * error**2, axis=1))
 
 
 def policy_loss(q: Array) -> Array:

@@ -14,6 +14,7 @@ from acme_ext.acting.actor import Actor
 from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.remote import RemoteExperience, RemoteInference, RemoteVariables
 from acme_ext.acting.variables import VariableClient
+from acme_ext.builders.base import Agent
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.nodes.replay import describe
 from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, node_name, waiting
@@ -68,13 +69,13 @@ class ActorNode:
             seeds = 1 + (self._start * actors + index) * callers + caller
             environment = experiment.make_environment(len(mine), part=seeds)
             self._stack.callback(environment.close)
-            spec = envs.make_spec(environment)
+            agent = experiment.builder.make_agent(envs.make_spec(environment))
             writer: Any = None
             if experience:
-                writer = self._writer(replay, experiment.builder.make_replay(spec).split(shards), len(mine))
+                writer = self._writer(replay, agent.replay.split(shards), len(mine))
                 self._stack.callback(writer.close)
             if inference is None:
-                actor, version = self._local(spec, mine, writer, learner)
+                actor, version = self._local(agent, mine, writer, learner)
             else:
                 actor, version, writer = self._remote(caller, mine, writer, inference)
             loop = EnvironmentLoop(environment, actor, on_episode=self._on_episode)
@@ -125,15 +126,14 @@ class ActorNode:
             on_wait=self._waiting(lambda: f"waiting for the replay to take its rows: {describe(replay)}"),
         )
 
-    def _local(self, spec: Any, mine: np.ndarray, writer: Any, learner: Any) -> tuple[Actor, Callable[[], int]]:
+    def _local(self, agent: Agent, mine: np.ndarray, writer: Any, learner: Any) -> tuple[Actor, Callable[[], int]]:
         """Returns an actor with parameters of its own, and what gives their version."""
-        builder, num_envs = self._experiment.builder, self._experiment.num_envs
+        num_envs = self._experiment.num_envs
         on_wait = self._waiting(lambda: "waiting for the learner's first parameters")
         variables = RemoteVariables(learner.variables, on_wait=on_wait)
         self._stack.callback(variables.close)
-        actor = builder.make_actor(
-            builder.make_policy(spec),
-            VariableClient(variables, builder.variable_period),
+        actor = agent.make_actor(
+            VariableClient(variables, agent.variable_period),
             self._experiment.actor_key(self._index, self._start),
             num_envs=len(mine),
             writer=writer,

@@ -117,9 +117,9 @@ class InferenceNode:
         spec = experiment.make_spec()
         example = specs.zeros(spec.observations, 1)
         self._expected = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(example)]
-        builder, num_envs = experiment.builder, experiment.num_envs
+        agent, num_envs = experiment.builder.make_agent(spec), experiment.num_envs
         slots = actors * num_envs
-        self._core = InferenceCore(builder.make_policy(spec), slots, buckets=bucket_sizes(slots))
+        self._core = InferenceCore(agent.policy, slots, buckets=bucket_sizes(slots))
         self._variables = RemoteVariables(
             learner.variables, on_wait=waiting(self._reporter, lambda: "waiting for the learner's first parameters")
         )
@@ -127,7 +127,7 @@ class InferenceNode:
             _, params = self._variables.held()
             self._core.warm_up(params, example)
 
-        part = builder.make_replay(spec).split(max(1, len(replays)))
+        part = agent.replay.split(max(1, len(replays)))
         ranks = experiment.ranks(actors)
         self._seats: dict[tuple[int, int], _Seat] = {}
         for actor in range(actors):

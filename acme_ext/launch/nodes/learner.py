@@ -31,19 +31,17 @@ class LearnerNode:
         self._experiment, self._clients = experiment, list(replays)
         self._reporter = Reporter(coordinator, "learner")
         self._coordinator = coordinator
-        builder = experiment.builder
-        spec = experiment.make_spec()
-        replay = builder.make_replay(spec)
+        agent = experiment.builder.make_agent(experiment.make_spec())
+        replay = agent.replay
         self._remote = RemoteReplay(self._clients, replay.table)
-        part, calls = replay.split(len(self._clients)), builder.sgd_steps_per_call
+        part, calls = replay.split(len(self._clients)), agent.sgd_steps_per_call
         on_wait = waiting(self._reporter, lambda: f"waiting for a batch: {self._remote.describe()}")
         self._datasets = Shards([part.dataset(client, calls, on_wait=on_wait) for client in self._clients], calls)
-        core = builder.make_core(spec)
-        self._learner = builder.make_learner(
-            core, replay, self._datasets, self._clients, experiment.key("learner"), devices=experiment.devices()
+        self._learner = agent.make_learner(
+            self._datasets, self._clients, experiment.key("learner"), devices=experiment.devices()
         )
         self._checkpoints = RunCheckpoints(RunDirectory.open(experiment.directory), experiment.checkpoints, print)
-        restored = self._checkpoints.restore({"learner": core.abstract_state()})
+        restored = self._checkpoints.restore({"learner": agent.core.abstract_state()})
         if restored is not None:
             self._learner.restore(restored.trees["learner"])
             self._learner.steps = restored.info["state"]["learner_steps"]

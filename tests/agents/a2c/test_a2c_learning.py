@@ -6,21 +6,28 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from acme_ext.acting.stochastic import Behaviour
 from acme_ext.agents.a2c import learning, losses
 from acme_ext.agents.a2c.config import A2CConfig
 from acme_ext.agents.ppo.networks import Output
 from acme_ext.errors import UsageError
+from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.ops.policy import Categorical
+from acme_ext.replay.config import UnrollConfig
 from acme_ext.types import Sample, Sequence
 
 
-def linear(observation):
+def linear(inputs, state):
     """Logits `x * w` of 2 actions and the value `x * v`."""
-    x = observation[..., 0]
-    return Output(
-        Categorical(x[:, None] * hk.get_parameter("w", (2,), init=jnp.zeros)),
+    x = inputs.observation[..., 0]
+    output = Output(
+        Categorical(x[..., None] * hk.get_parameter("w", (2,), init=jnp.zeros)),
         x * hk.get_parameter("v", (), init=jnp.ones),
     )
+    return output, state
+
+
+NETWORK = RecurrentNetwork(hk.transform(linear), None, np.array(-1, np.int32), lambda reward: reward)
 
 
 def unrolls(behaviour=0.5):
@@ -32,16 +39,13 @@ def unrolls(behaviour=0.5):
         action=np.array([[0], [1]], np.int32),
         discount=np.full((2, 1), 0.9, np.float32),
         mask=np.ones((2, 1), np.float32),
-        extras={
-            "log_prob": np.full((2, 1), np.log(behaviour), np.float32),
-            "learner_steps": np.zeros((2, 1), np.int32),
-        },
+        extras=Behaviour(np.full((2, 1), np.log(behaviour), np.float32), np.zeros((2, 1), np.int32)),
     )
 
 
 def core_of(**fields):
-    config = A2CConfig(batch_size=1, unroll_length=2, max_gradient_norm=None, entropy_cost=0.0, **fields)
-    return learning.make_core(hk.transform(linear), config, np.ones((1, 1), np.float32))
+    config = A2CConfig(batch_size=1, replay=UnrollConfig(length=2), max_gradient_norm=None, entropy_coef=0.0, **fields)
+    return learning.make_core(NETWORK, config, np.ones((1, 1), np.float32))
 
 
 def step(behaviour=0.5, **fields):

@@ -4,20 +4,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from acme_ext.acting.policy import Context
+from acme_ext.acting.values import ActorValues, first_error
 from acme_ext.agents.apex import acting
 from acme_ext.agents.apex.config import ApexConfig
-from acme_ext.agents.dqn.learning import PolicyVariables
 
 N = 10_000
 NETWORK = hk.transform(lambda observation: observation)  # the observation is the values
-PARAMS = PolicyVariables({}, jnp.float32(1.0))
 
 
 def act(q, rank, steps=0, **fields):
-    policy = acting.make_policy(NETWORK, ApexConfig(**fields))
+    policy = acting.make_policy(NETWORK, ApexConfig(**fields), evaluation=False)
     count = len(rank)
     context = Context(jax.random.split(jax.random.key(0), count), jnp.int32(steps), jnp.asarray(rank), jnp.zeros(count))
-    return jax.jit(policy.apply)(PARAMS, context, jnp.asarray(q), policy.init_state(count))
+    return jax.jit(policy.apply)({}, context, jnp.asarray(q), policy.init_state(count))
 
 
 def test_each_rank_has_its_epsilon_whatever_the_step():
@@ -42,16 +41,15 @@ def test_an_action_comes_with_its_value_and_the_best():
     q = np.float32([[1.0, 7.0, 3.0], [5.0, -2.0, 4.0], [0.0, 0.5, 2.0]] * 50)
     action, state, extras = act(q, np.zeros(150, np.float32), epsilon_base=1.0)
     assert state == ()
-    assert set(extras) == {"q_taken", "q_max"}
-    np.testing.assert_array_equal(extras["q_max"], [7.0, 5.0, 2.0] * 50)
-    np.testing.assert_array_equal(extras["q_taken"], q[np.arange(150), np.asarray(action)])
+    np.testing.assert_array_equal(extras.best, [7.0, 5.0, 2.0] * 50)
+    np.testing.assert_array_equal(extras.taken, q[np.arange(150), np.asarray(action)])
     assert len(set(np.asarray(action).tolist())) == 3  # not the best alone
 
 
 def test_first_priorities_by_hand():
-    extras_tm1 = {"q_taken": np.float32([1.0, 2.0, 0.5]), "q_max": np.float32([9.0, 9.0, 9.0])}
-    extras_t = {"q_taken": np.float32([-9.0, -9.0, -9.0]), "q_max": np.float32([3.0, 4.0, 8.0])}
+    extras_tm1 = ActorValues(taken=np.float32([1.0, 2.0, 0.5]), best=np.float32([9.0, 9.0, 9.0]))
+    extras_t = ActorValues(taken=np.float32([-9.0, -9.0, -9.0]), best=np.float32([3.0, 4.0, 8.0]))
     reward, discount = np.float32([1.0, -1.0, 0.25]), np.float32([0.5, 0.25, 0.0])
     # 1 + 0.5 * 3 - 1 = 1.5; -1 + 0.25 * 4 - 2 = -2; 0.25 + 0 - 0.5 = -0.25, for it ended.
-    priority = acting.first_priority(reward, discount, extras_tm1, extras_t, offset=0.125)
-    np.testing.assert_allclose(priority, [1.625, 2.125, 0.375], rtol=1e-6)
+    priority = first_error(reward, discount, extras_tm1, extras_t)
+    np.testing.assert_allclose(priority, [1.5, 2.0, 0.25], rtol=1e-6)

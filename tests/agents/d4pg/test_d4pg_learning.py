@@ -6,16 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from spec_of import continuous
 
 from acme_ext.agents.d4pg import learning, networks
 from acme_ext.agents.d4pg.config import ApexDPGConfig, D4PGConfig, DPGConfig
-from acme_ext.learning.core import Trained, importance_weights
+from acme_ext.learning.core import TrainState
 from acme_ext.ops import critics
-from acme_ext.specs import Bounds
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.types import Sample, Transition
 
 KEY = jax.random.key(0)
-BOUNDS = Bounds(np.full(1, -2.0, np.float32), np.full(1, 3.0, np.float32))
 OBSERVATION = np.zeros((1, 1), np.float32)
 
 # Each a number times the observation, and for the critic a number times the action besides.
@@ -24,12 +24,13 @@ CRITIC, TARGET_CRITIC = (1.0, 3.0), (2.0, 4.0)
 
 BATCH = Transition(
     observation=np.array([[1.0], [2.0]], np.float32),
-    action=np.array([[3.0], [-0.75]], np.float32),  # canonical 1 and -0.5
+    action=np.array([[1.0], [-0.5]], np.float32),
     reward=np.array([1.0, -1.0], np.float32),
     discount=np.array([0.5, 0.0], np.float32),  # the second is a termination
     next_observation=np.array([[0.5], [9.0]], np.float32),
 )
-SAMPLE = Sample(BATCH, np.array([0.5, 0.125], np.float32))
+WEIGHT = np.array([0.25, 1.0], np.float32)
+SAMPLE = Sample(BATCH, WEIGHT)
 # The target policy's action at 0.5 is 0.25, which the target critic says is worth 2 * 0.5 + 4 * 0.25 = 2. The critic
 # says 1 * 1 + 3 * 1 = 4 and 1 * 2 + 3 * -0.5 = 0.5. So the errors are 1 + 0.5 * 2 - 4 and -1 - 0.5.
 ERRORS = np.array([-2.0, -1.5])
@@ -43,7 +44,7 @@ def linear() -> networks.Networks:
         w = hk.get_parameter("w", (2,), init=jnp.zeros)
         return (w[0] * observation + w[1] * action)[:, 0]
 
-    return networks.Networks(hk.transform(policy), hk.transform(critic), critics.expected_value())
+    return networks.Networks(1, hk.transform(policy), hk.transform(critic), critics.expected_value())
 
 
 def params(value):
@@ -51,36 +52,24 @@ def params(value):
 
 
 def started(config: DPGConfig):
-    core = learning.make_core(linear(), config, BOUNDS, OBSERVATION)
+    core = learning.make_core(linear(), config, OBSERVATION)
     state = core.init(KEY)
     return core, state._replace(
-        policy=Trained(params(POLICY), state.policy.optimizer),
-        critic=Trained(params(CRITIC), state.critic.optimizer),
+        policy=TrainState(params(POLICY), state.policy.optimizer),
+        critic=TrainState(params(CRITIC), state.critic.optimizer),
         target_policy=params(TARGET_POLICY),
         target_critic=params(TARGET_CRITIC),
     )
 
 
-@pytest.mark.parametrize("prioritized", [False, True])
-def test_a_step_by_hand(prioritized):
-    config = ApexDPGConfig(
-        prioritized=prioritized,
-        max_policy_gradient=None,
-        importance_exponent=0.4,
-        priority_offset=0.25,
-        policy_learning_rate=0.1,
-        critic_learning_rate=0.01,
-    )
+@pytest.mark.parametrize("weight", [np.ones(2, np.float32), WEIGHT])
+def test_a_step_by_hand(weight):
+    config = ApexDPGConfig(max_policy_gradient=None, policy_learning_rate=0.1, critic_learning_rate=0.01)
     core, state = started(config)
-    after, metrics, priorities = core.step(state, SAMPLE)
-    weight = np.array([0.25**0.4, 1.0]) if prioritized else np.ones(2)
+    after, metrics, errors = core.step(state, Sample(BATCH, weight))
     np.testing.assert_allclose(metrics["loss"], np.mean(weight * ERRORS**2 / 2), rtol=1e-5)
     np.testing.assert_allclose(metrics["td_error_abs"], 1.75, rtol=1e-5)
-    if prioritized:
-        assert priorities is not None
-        np.testing.assert_allclose(priorities, np.abs(ERRORS) + 0.25, rtol=1e-5)
-    else:
-        assert priorities is None
+    np.testing.assert_allclose(errors, np.abs(ERRORS), rtol=1e-5)
     # The critic before the step has dq/da = 3; the policy's gradient is minus that times the observation's mean.
     of_policy = -3.0 * 1.5
     of_critic = np.mean(-1.0 * (weight * ERRORS)[:, None] * np.array([[1.0, 1.0], [2.0, -0.5]]), axis=0)
@@ -94,19 +83,12 @@ def test_a_step_by_hand(prioritized):
     assert after.steps == 1
 
 
-def test_importance_weights_have_the_configs_exponent():
-    core, state = started(ApexDPGConfig(importance_exponent=1.0))
-    weight = np.asarray(importance_weights(jnp.asarray(SAMPLE.probability), 1.0))
-    np.testing.assert_allclose(weight, [0.25, 1.0])
-    np.testing.assert_allclose(core.step(state, SAMPLE)[1]["loss"], np.mean(weight * ERRORS**2 / 2), rtol=1e-5)
-
-
 @pytest.mark.parametrize(("period", "rate"), [(2, 1.0), (1, 0.25)])
 def test_both_targets_start_as_copies_and_follow_as_the_config_says(period, rate):
     config = ApexDPGConfig(target_period=period, target_rate=rate, policy_learning_rate=0.1, critic_learning_rate=0.1)
-    core = learning.make_core(linear(), config, BOUNDS, OBSERVATION)
+    core = learning.make_core(linear(), config, OBSERVATION)
     state = core.init(KEY)
-    state = state._replace(critic=Trained(params(CRITIC), state.critic.optimizer), target_critic=params(CRITIC))
+    state = state._replace(critic=TrainState(params(CRITIC), state.critic.optimizer), target_critic=params(CRITIC))
     np.testing.assert_array_equal(state.target_policy["~"]["w"], state.policy.params["~"]["w"])
     target = {"policy": np.zeros(()), "critic": np.array(CRITIC)}
     for step in range(1, 5):
@@ -128,9 +110,9 @@ def test_both_targets_start_as_copies_and_follow_as_the_config_says(period, rate
     ],
 )
 def test_gradients_are_bounded(bounds, policy_norm, critic_norm):
-    config = ApexDPGConfig(**{"prioritized": False, "max_policy_gradient": None, **bounds})
+    config = ApexDPGConfig(**{"max_policy_gradient": None, **bounds})
     core, state = started(config)
-    after, metrics, _ = core.step(state, SAMPLE)
+    after, metrics, _ = core.step(state, Sample(BATCH, np.ones(2, np.float32)))
     # As they were before.
     np.testing.assert_allclose(metrics["gradient_norm"], np.linalg.norm([4.5, 2.5, 0.625]), rtol=1e-5)
 
@@ -145,7 +127,7 @@ def test_gradients_are_bounded(bounds, policy_norm, critic_norm):
 
 def test_the_critic_goes_to_actors_that_need_it():
     for prioritized in (False, True):
-        core, state = started(ApexDPGConfig(prioritized=prioritized))
+        core, state = started(ApexDPGConfig(replay=TransitionConfig(prioritized=prioritized)))
         variables = core.variables(state)
         assert list(variables) == ["policy"]
         assert variables["policy"].policy is state.policy.params
@@ -155,7 +137,7 @@ def test_the_critic_goes_to_actors_that_need_it():
 @pytest.mark.slow
 def test_the_metrics_of_d4pg_tell_a_support_that_is_too_narrow():
     config = D4PGConfig(v_min=0.0, v_max=1.0, policy_sizes=(8,), critic_sizes=(8,))
-    core = learning.make_core(networks.make_networks(1, config), config, BOUNDS, OBSERVATION)
+    core = learning.make_core(networks.make_networks(continuous(1, (1,)), config), config, OBSERVATION)
     state, step = core.init(KEY), jax.jit(core.step)
     for reward, expected in ((0.0, 0.0), (5.0, 1.0), (-5.0, 1.0)):
         batch = BATCH._replace(reward=np.full(2, reward, np.float32))
@@ -164,24 +146,18 @@ def test_the_metrics_of_d4pg_tell_a_support_that_is_too_narrow():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("config", "make"),
-    [
-        (D4PGConfig(v_min=-2.0, v_max=0.0), networks.make_networks),
-        (ApexDPGConfig(), networks.make_apex_networks),
-    ],
-)
-def test_learns_the_best_action_of_each_observation(config, make):
+@pytest.mark.parametrize("config", [D4PGConfig(v_min=-2.0, v_max=0.0), ApexDPGConfig()])
+def test_learns_the_best_action_of_each_observation(config):
     # One step, worth minus the squared distance from an action that depends on the observation: 0.5 or -0.5 in [-1, 1].
     rng = np.random.default_rng(0)
     observation = rng.choice(np.array([-1.0, 1.0], np.float32), (256, 1))
     canonical = rng.uniform(-1, 1, (256, 1)).astype(np.float32)
     reward = -((canonical - 0.5 * observation) ** 2)[:, 0]
-    batch = Transition(observation, 0.5 + 2.5 * canonical, reward, np.zeros(256, np.float32), observation)
+    batch = Transition(observation, canonical, reward, np.zeros(256, np.float32), observation)
     changed = {"policy_sizes": (32,), "critic_sizes": (32, 32), "policy_learning_rate": 3e-3}
     config = type(config)(**{**vars(config), **changed, "critic_learning_rate": 3e-3})
-    made = make(1, config)
-    core = learning.make_core(made, config, BOUNDS, observation[:1])
+    made = networks.make_networks(continuous(1, (1,)), config)
+    core = learning.make_core(made, config, observation[:1])
     state, step = core.init(KEY), jax.jit(core.step)
     for _ in range(400):
         state, metrics, _ = step(state, Sample(batch, np.ones(256, np.float32)))

@@ -20,10 +20,8 @@ from acme_ext.errors import UsageError
         ("huber_delta", 0.0),
         ("epsilon_start", 1.5),
         ("evaluation_epsilon", -0.1),
-        ("importance_exponent", 2.0),
         ("rmsprop_epsilon", 0.0),
         ("rmsprop_decay", 1.5),
-        ("priority_exponent", -1.0),
         ("hidden_sizes", (64, 0)),
     ],
 )

@@ -9,13 +9,11 @@ from dm_env import specs
 from acme_ext.acting.policy import Context
 from acme_ext.agents.dqn import acting
 from acme_ext.agents.dqn.config import DQNConfig
-from acme_ext.agents.dqn.learning import PolicyVariables
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
 
 N = 10_000
 NETWORK = hk.transform(lambda observation: observation)  # the observation is the values
-PARAMS = PolicyVariables({}, jnp.float32(3.5))
 
 
 def context(steps=0, count=N):
@@ -31,9 +29,9 @@ def test_epsilon_falls_linearly_between_its_ends():
 
 def test_an_end_of_zero_is_greedy_for_good():
     schedule = acting.epsilon_schedule(DQNConfig(epsilon_start=1.0, epsilon_end=0.0, epsilon_decay_steps=10))
-    policy = acting.make_policy(NETWORK, schedule, with_priority=False)
+    policy = acting.policy_of(acting.without_keys(NETWORK), schedule)
     q = jax.random.normal(jax.random.key(1), (N, 4))
-    action, state, extras = jax.jit(policy.apply)(PARAMS, context(10), q, ())
+    action, state, extras = jax.jit(policy.apply)({}, context(10), q, ())
     np.testing.assert_array_equal(action, jnp.argmax(q, axis=1))
     assert (state, extras) == ((), ())
     assert policy.init_state(5) == ()
@@ -41,30 +39,38 @@ def test_an_end_of_zero_is_greedy_for_good():
 
 def test_the_beginning_is_uniform():
     schedule = acting.epsilon_schedule(DQNConfig(epsilon_start=1.0, epsilon_decay_steps=100))
-    policy = acting.make_policy(NETWORK, schedule, with_priority=False)
-    action, _, _ = policy.apply(PARAMS, context(0), jnp.tile(jnp.arange(4.0), (N, 1)), ())
+    policy = acting.policy_of(acting.without_keys(NETWORK), schedule)
+    action, _, _ = policy.apply({}, context(0), jnp.tile(jnp.arange(4.0), (N, 1)), ())
     np.testing.assert_allclose(np.bincount(action) / N, 0.25, atol=0.02)
 
 
 def test_epsilon_may_differ_between_environments():
-    policy = acting.make_policy(NETWORK, lambda context: jnp.round(context.rank), with_priority=False)
-    action, _, _ = policy.apply(PARAMS, context(), jnp.tile(jnp.arange(4.0), (N, 1)), ())
+    policy = acting.policy_of(acting.without_keys(NETWORK), lambda context: jnp.round(context.rank))
+    action, _, _ = policy.apply({}, context(), jnp.tile(jnp.arange(4.0), (N, 1)), ())
     assert (action[: N // 2] == 3).all()
     assert (action[N // 2 :] != 3).any()
 
 
-def test_the_first_priority_is_the_largest_there_was():
-    policy = acting.make_policy(NETWORK, lambda context: jnp.float32(0), with_priority=True)
-    _, _, extras = policy.apply(PARAMS, context(count=6), jnp.zeros((6, 4)), ())
-    assert list(extras) == ["priority"]
-    np.testing.assert_array_equal(extras["priority"], np.full(6, 3.5, np.float32))
+def test_evaluation_has_an_epsilon_of_its_own():
+    config = DQNConfig(epsilon_start=1.0, epsilon_end=1.0, evaluation_epsilon=0.5)
+    policy = acting.make_policy(NETWORK, config, evaluation=True)
+    action, _, _ = policy.apply({}, context(), jnp.tile(jnp.arange(4.0), (N, 1)), ())
+    np.testing.assert_allclose(np.mean(np.asarray(action) != 3), 0.5 * 0.75, atol=0.02)
 
 
-@pytest.mark.parametrize("part", ["make_policy", "make_core"])
+def test_the_values_that_an_actor_acts_by_may_come_with_its_actions():
+    epsilon = lambda context: jnp.float32(1)  # noqa: E731
+    policy = acting.policy_of(acting.without_keys(NETWORK), epsilon, with_values=True)
+    q = jax.random.normal(jax.random.key(1), (N, 4))
+    action, _, extras = policy.apply({}, context(), q, ())
+    np.testing.assert_array_equal(extras.taken, np.asarray(q)[np.arange(N), np.asarray(action)])
+    np.testing.assert_array_equal(extras.best, q.max(axis=1))
+
+
 @pytest.mark.parametrize(
     "actions", [specs.BoundedArray((2,), np.float32, -1, 1), specs.BoundedArray((), np.float32, 0, 1)]
 )
-def test_continuous_actions_are_refused_by_name(part, actions):
+def test_continuous_actions_are_refused_by_name(actions):
     spec = acme.specs.EnvironmentSpec(
         observations=specs.Array((3,), np.float32),
         actions=actions,
@@ -72,6 +78,6 @@ def test_continuous_actions_are_refused_by_name(part, actions):
         discounts=specs.BoundedArray((), np.float32, 0.0, 1.0),
     )
     with pytest.raises(
-        UsageError, match=r"DQN needs an environment with one discrete action; .* BoundedArray of shape"
+        UsageError, match=r"Q-learning needs an environment with one discrete action; .* BoundedArray of shape"
     ):
-        getattr(DQN(), part)(spec)
+        DQN().make_agent(spec)

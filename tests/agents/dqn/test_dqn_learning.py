@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from spec_of import discrete
 
 from acme_ext.agents.dqn import learning, networks
 from acme_ext.agents.dqn.config import DQNConfig
-from acme_ext.learning.core import importance_weights
 from acme_ext.types import Sample, Transition
 
 KEY = jax.random.key(0)
@@ -50,7 +50,8 @@ BATCH = Transition(
     discount=np.array([0.5, 0.9], np.float32),
     next_observation=np.array([[0, 1], [1, 0]], np.float32),
 )
-SAMPLE = Sample(BATCH, np.array([0.5, 0.125], np.float32))
+WEIGHT = np.array([0.5, 1.0], np.float32)
+SAMPLE = Sample(BATCH, WEIGHT)
 
 
 @pytest.mark.parametrize(
@@ -65,59 +66,21 @@ SAMPLE = Sample(BATCH, np.array([0.5, 0.125], np.float32))
 )
 @pytest.mark.parametrize("huber_delta", [None, 1.0])
 def test_a_step_by_hand(double, errors, huber_delta):
-    core = core_of(double=double, huber_delta=huber_delta, prioritized=True, priority_offset=0.25)
-    state, metrics, priorities = core.step(with_weights(core.init(KEY), ONLINE, TARGET), SAMPLE)
+    core = core_of(double=double, huber_delta=huber_delta)
+    state, metrics, given = core.step(with_weights(core.init(KEY), ONLINE, TARGET), SAMPLE)
     errors = np.array(errors)
-    np.testing.assert_allclose(priorities, np.abs(errors) + 0.25, rtol=1e-5)
-    assert state.max_priority == pytest.approx(np.max(np.abs(errors)) + 0.25, rel=1e-5)
+    np.testing.assert_allclose(given, np.abs(errors), rtol=1e-5)
     np.testing.assert_allclose(metrics["td_error_abs"], np.mean(np.abs(errors)), rtol=1e-5)
     np.testing.assert_allclose(metrics["q_mean"], (1 + 3 + 2 + 0 + 5 + 6) / 6, rtol=1e-6)
-    # beta is 0.4 at first: the weights are (0.125 / 0.5)**0.4 and 1.
-    weight = np.array([0.25**0.4, 1.0])
     each = errors**2 / 2 if huber_delta is None else np.abs(errors) - 0.5
-    np.testing.assert_allclose(metrics["loss"], np.mean(weight * each), rtol=1e-5)
+    np.testing.assert_allclose(metrics["loss"], np.mean(WEIGHT * each), rtol=1e-5)
     # The gradient is that of the chosen actions' values alone, -weight * error / 2; Adam's first step is its sign.
     slope = errors if huber_delta is None else np.sign(errors)
-    np.testing.assert_allclose(metrics["gradient_norm"], np.linalg.norm(weight * slope / 2), rtol=1e-5)
+    np.testing.assert_allclose(metrics["gradient_norm"], np.linalg.norm(WEIGHT * slope / 2), rtol=1e-5)
     expected = np.array(ONLINE)
     expected[0, 0] += 0.1 * np.sign(errors[0])
     expected[1, 1] += 0.1 * np.sign(errors[1])
     np.testing.assert_allclose(weights(state), expected, rtol=1e-5)
-
-
-def test_without_prioritized_replay_all_weigh_the_same():
-    core = core_of(huber_delta=None)
-    state, metrics, priorities = core.step(with_weights(core.init(KEY), ONLINE, TARGET), SAMPLE)
-    assert priorities is None
-    assert state.max_priority == 1
-    np.testing.assert_allclose(metrics["loss"], (1.5**2 + 2.4**2) / 4, rtol=1e-5)
-
-
-def test_beta_is_annealed():
-    core = core_of(
-        prioritized=True,
-        huber_delta=None,
-        importance_exponent=0.4,
-        importance_exponent_end=1.0,
-        importance_anneal_steps=10,
-    )
-    start = with_weights(core.init(KEY), ONLINE, TARGET)
-    for steps, beta in ((0, 0.4), (5, 0.7), (10, 1.0), (1000, 1.0)):
-        _, metrics, _ = core.step(start._replace(steps=jnp.int32(steps)), SAMPLE)
-        weight = np.asarray(importance_weights(jnp.asarray(SAMPLE.probability), beta))
-        expected = np.mean(weight * np.array([1.5, 2.4]) ** 2 / 2)
-        np.testing.assert_allclose(metrics["loss"], expected, rtol=1e-5)
-
-
-def test_actors_are_given_the_network_and_the_largest_priority():
-    core = core_of(prioritized=True)
-    state = with_weights(core.init(KEY), ONLINE, TARGET)
-    variables = core.variables(state)
-    assert list(variables) == ["policy"]
-    assert variables["policy"].network is state.params
-    assert variables["policy"].max_priority == 1
-    state, _, priorities = core.step(state, SAMPLE)
-    assert core.variables(state)["policy"].max_priority == jnp.max(priorities) > 1
 
 
 @pytest.mark.parametrize(("period", "rate"), [(2, 1.0), (1, 0.5)])
@@ -190,12 +153,17 @@ def test_learns_the_values_of_a_chain():
 @pytest.mark.parametrize("shape", [(4,), (36, 36, 3)])
 def test_the_network_gives_a_value_for_each_action(dueling, shape):
     config = DQNConfig(dueling=dueling, hidden_sizes=(16, 8), image_features=24)
-    network = networks.make_network(5, config)
+    network = networks.make_network(discrete(5, shape), config)
     observation = np.zeros((2, *shape), np.float32)
     params = network.init(KEY, observation)
     q = network.apply(params, None, observation)
     assert q.shape == (2, 5)
     assert any("dueling" in name for name in params) == dueling
-    # A dueling head has two hidden layers of its own, as wide as what is before it.
-    width = 24 if len(shape) == 3 else 8
-    assert [leaf.shape for leaf in jax.tree.leaves(params)].count((width, width)) == 2 * dueling
+    # A dueling head has two hidden layers of its own: as wide as what is before it, or right behind the convolutions.
+    widths = [leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim == 2]
+    if len(shape) == 3:
+        (features,) = {n for n, width in widths if width == 24}
+        assert widths.count((features, 24)) == 1 + dueling
+        assert (24, 24) not in widths
+    else:
+        assert widths.count((8, 8)) == 2 * dueling

@@ -9,14 +9,13 @@ from acme_ext.errors import UsageError
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("lstm_size", 0),
+        ("core_size", 0),
         ("image_features", 0),
         ("batch_size", 0),
-        ("unroll_length", 0),
         ("max_rho", 0.5),
         ("max_c", 0.0),
-        ("value_cost", -1.0),
-        ("entropy_cost", float("nan")),
+        ("value_coef", -1.0),
+        ("entropy_coef", float("nan")),
         ("learning_rate", 0.0),
         ("learning_rate_decay_steps", 0),
         ("rmsprop_decay", 1.5),
@@ -30,6 +29,5 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(field, value):
         IMPALAConfig(**{field: value})
 
 
-def test_none_switches_the_memory_and_the_bound_off():
-    config = IMPALAConfig(lstm_size=None, max_gradient_norm=None)
-    assert config.lstm_size is config.max_gradient_norm is None
+def test_none_switches_the_bound_off():
+    assert IMPALAConfig(max_gradient_norm=None).max_gradient_norm is None

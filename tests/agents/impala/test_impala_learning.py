@@ -5,23 +5,29 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from spec_of import discrete
 
 from acme_ext.acting.policy import Context
+from acme_ext.acting.stochastic import Behaviour
 from acme_ext.agents.impala import acting, learning, networks
-from acme_ext.agents.impala.acting import Memory
 from acme_ext.agents.impala.config import IMPALAConfig
+from acme_ext.networks.recurrent import Inputs, LSTMState, Memory
+from acme_ext.replay.config import UnrollConfig
 from acme_ext.types import Sample, Sequence
 
 KEY = jax.random.key(0)
-CONFIG = IMPALAConfig(hidden_sizes=(8,), lstm_size=5, unroll_length=4, batch_size=3, reward_clipping="abs_one")
+SPEC = discrete(2, (2,))
+CONFIG = IMPALAConfig(
+    hidden_sizes=(8,), core_size=5, replay=UnrollConfig(length=4), batch_size=3, reward_clipping="abs_one"
+)
 
 
-def unrolls(length=4, batch=3, lstm_size: int | None = 5, **fields):
+def unrolls(length=4, batch=3, core="lstm", **fields):
     rng = np.random.default_rng(0)
     state = ()
-    if lstm_size is not None:
+    if core is not None:
         state = Memory(
-            networks.LSTMState(*rng.normal(size=(2, batch, lstm_size)).astype(np.float32)),
+            LSTMState(*rng.normal(size=(2, batch, 5)).astype(np.float32)),
             np.array([-1, 1, 0], np.int32),
         )
     made = Sequence(
@@ -31,28 +37,25 @@ def unrolls(length=4, batch=3, lstm_size: int | None = 5, **fields):
         action=rng.integers(0, 2, (length, batch)).astype(np.int32),
         discount=np.full((length, batch), 0.9, np.float32),
         mask=np.ones((length, batch), np.float32),
-        extras={
-            "log_prob": np.full((length, batch), np.log(0.5), np.float32),
-            "learner_steps": np.full((length, batch), 3, np.int32),
-        },
+        extras=Behaviour(np.full((length, batch), np.log(0.5), np.float32), np.full((length, batch), 3, np.int32)),
         state=state,
     )
     return made._replace(**fields)
 
 
-def core_of(**fields):
+def core_of(core="lstm", **fields):
     config = dataclasses.replace(CONFIG, **fields)
-    network = networks.make_network(2, config)
+    network = networks.make_network(SPEC, config, None, core)
     return network, learning.make_core(network, config, np.zeros((1, 2), np.float32))
 
 
-@pytest.mark.parametrize("lstm_size", [None, 5])
-def test_a_step_learns(lstm_size):
-    _, core = core_of(lstm_size=lstm_size)
+@pytest.mark.parametrize("core", [None, "lstm"])
+def test_a_step_learns(core):
+    sample = Sample(unrolls(core=core), np.ones(3, np.float32))
+    _, core = core_of(core)
     state = core.init(KEY)
-    sample = Sample(unrolls(lstm_size=lstm_size), np.ones(3, np.float32))
-    after, metrics, priorities = jax.jit(core.step)(state, sample)
-    assert priorities is None
+    after, metrics, errors = jax.jit(core.step)(state, sample)
+    assert errors is None
     assert after.steps == 1
     for before, now in zip(jax.tree.leaves(state.params), jax.tree.leaves(after.params), strict=True):
         assert np.any(before != now)
@@ -76,8 +79,8 @@ def test_the_lag_is_the_learners_steps_since_the_policy_that_acted():
     mask = np.ones((4, 3), np.float32)
     mask[0] = 0
     batch = unrolls(mask=mask)
-    batch.extras["learner_steps"][0] = -99  # at what was no step
-    batch.extras["learner_steps"][1, 0] = 1
+    batch.extras.learner_steps[0] = -99  # at what was no step
+    batch.extras.learner_steps[1, 0] = 1
     _, metrics, _ = core.step(core.init(KEY)._replace(steps=jnp.int32(5)), Sample(batch, np.ones(3, np.float32)))
     np.testing.assert_allclose(metrics["lag"], (8 * 2 + 4) / 9, rtol=1e-6)
     assert metrics["lag_max"] == 4
@@ -92,10 +95,11 @@ def test_the_learner_sees_what_the_actor_saw():
     reward = unrolls().reward.copy()
     reward[2, 1] = 0
     batch = unrolls(first=first, reward=reward)
-    policy = acting.make_policy(network, CONFIG, greedy=False)
+    policy = acting.make_policy(network, CONFIG, evaluation=False)
     state, initial = batch.state, policy.init_state(3)
-    clipped = np.clip(reward, -1, 1)
-    output, _ = network.apply(variables.params, learning.inputs_of(batch, clipped), learning.state_of(batch))
+    inputs = network.inputs_of(batch)
+    np.testing.assert_array_equal(inputs.reward, np.clip(reward, -1, 1))
+    output, _ = network.unroll(variables.params, inputs, network.core_state_of(batch))
     for t in range(4):
         columns = first[t]
         state = jax.tree.map(
@@ -106,9 +110,9 @@ def test_the_learner_sees_what_the_actor_saw():
         context = Context(jax.random.split(jax.random.key(t), 3), jnp.int32(0), jnp.zeros(3), reward[t])
         action, state, extras = policy.apply(variables, context, batch.observation[t], state)
         expected = jax.tree.map(lambda x, t=t: x[t], output.policy).log_prob(action)
-        np.testing.assert_allclose(extras["log_prob"], expected, rtol=1e-5)
-        np.testing.assert_array_equal(state.last_action, action)
-        state = state._replace(last_action=batch.action[t])  # what the unroll says was done
+        np.testing.assert_allclose(extras.log_prob, expected, rtol=1e-5)
+        np.testing.assert_array_equal(state.action, action)
+        state = state._replace(action=batch.action[t])  # what the unroll says was done
 
 
 def test_what_was_remembered_before_an_episode_is_forgotten():
@@ -124,7 +128,7 @@ def test_what_was_remembered_before_an_episode_is_forgotten():
         action = unrolls().action.copy()
         action[:2] = rng.integers(0, 2, (2, 3))
         batch = unrolls(observation=observation, action=action, first=first)
-        output, _ = network.apply(params, learning.inputs_of(batch, batch.reward), learning.state_of(batch))
+        output, _ = network.unroll(params, network.inputs_of(batch), network.core_state_of(batch))
         found.append(output.value)
     assert np.any(found[0][:2] != found[1][:2])
     np.testing.assert_array_equal(found[0][2:], found[1][2:])
@@ -133,33 +137,32 @@ def test_what_was_remembered_before_an_episode_is_forgotten():
 def test_evaluation_is_greedy_and_remembers_too():
     network, core = core_of()
     variables = core.variables(core.init(KEY))["policy"]
-    policy = acting.make_policy(network, CONFIG, greedy=True)
+    policy = acting.make_policy(network, CONFIG, evaluation=True)
     context = Context(jax.random.split(KEY, 3), jnp.int32(0), jnp.zeros(3), jnp.zeros(3))
     observation, state = unrolls().observation[0], policy.init_state(3)
-    np.testing.assert_array_equal(state.last_action, [-1] * 3)
+    np.testing.assert_array_equal(state.action, [-1] * 3)
     action, after, extras = policy.apply(variables, context, observation, state)
     assert extras == ()
-    np.testing.assert_array_equal(after.last_action, action)
-    assert np.any(after.network.hidden != state.network.hidden)
+    np.testing.assert_array_equal(after.action, action)
+    assert np.any(after.core.hidden != state.core.hidden)
     again, _, _ = policy.apply(
         variables, context._replace(key=jax.random.split(jax.random.key(9), 3)), observation, state
     )
     np.testing.assert_array_equal(action, again)
 
 
-@pytest.mark.parametrize("torso", ["shallow", "deep"])
+@pytest.mark.parametrize("torso", [None, "residual"])
 @pytest.mark.parametrize("shape", [(10, 10, 4), (84, 84, 4)])
 def test_images_go_through_the_torso_that_was_chosen(torso, shape):
-    config = IMPALAConfig(image_torso=torso, image_features=7)
-    network = networks.make_network(3, config)
-    inputs = networks.Inputs(
+    network = networks.make_network(discrete(3, shape, np.uint8), IMPALAConfig(image_features=7), torso)
+    inputs = Inputs(
         jnp.ones((2, 1, *shape), jnp.uint8),
         jnp.zeros((2, 1), jnp.int32),
         jnp.zeros((2, 1)),
         jnp.zeros((2, 1), jnp.bool_),
     )
-    params = jax.eval_shape(network.init, KEY, inputs, ())
-    output, _ = jax.eval_shape(network.apply, params, inputs, ())
+    params = jax.eval_shape(lambda: network.init(KEY, np.ones((1, *shape), np.uint8)))
+    output, _ = jax.eval_shape(lambda params: network.unroll(params, inputs, ()), params)
     assert output.policy.logits.shape == (2, 1, 3)
     convolutions = sum(leaf.ndim == 4 for leaf in jax.tree.leaves(params))
-    assert convolutions == {"deep": 15, "shallow": 1 if shape[0] == 10 else 3}[torso]
+    assert convolutions == 15 if torso else 1 if shape[0] == 10 else 3

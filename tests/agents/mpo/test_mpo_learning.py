@@ -5,17 +5,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from spec_of import continuous
 
 from acme_ext.agents.mpo import learning, losses, networks
 from acme_ext.agents.mpo.config import DMPOConfig, MPOConfig
-from acme_ext.learning.core import Trained
+from acme_ext.learning.core import TrainState
 from acme_ext.ops import critics
 from acme_ext.ops.gaussian import Gaussian
-from acme_ext.specs import Bounds
 from acme_ext.types import Sample, Transition
 
 KEY = jax.random.key(0)
-BOUNDS = Bounds(np.full(2, -2.0, np.float32), np.full(2, 3.0, np.float32))
 OBSERVATION = np.zeros((1, 1), np.float32)
 
 # The mean is w times the observation in both dimensions, the standard deviation exp(s).
@@ -26,7 +25,7 @@ CRITIC, TARGET_CRITIC = [1.0, 3.0, 0.0], [2.0, 4.0, -1.0]
 
 BATCH = Transition(
     observation=np.array([[1.0], [2.0]], np.float32),
-    action=np.array([[3.0, 0.5], [-0.75, 0.5]], np.float32),  # canonical (1, 0) and (-0.5, 0)
+    action=np.array([[1.0, 0.0], [-0.5, 0.0]], np.float32),
     reward=np.array([1.0, -1.0], np.float32),
     discount=np.array([0.5, 0.0], np.float32),  # the second is a termination
     next_observation=np.array([[0.5], [9.0]], np.float32),
@@ -43,7 +42,7 @@ def linear() -> networks.Networks:
         w = hk.get_parameter("w", (3,), init=jnp.zeros)
         return w[0] * observation[:, 0] + action @ w[1:]
 
-    return networks.Networks(hk.transform(policy), hk.transform(critic), critics.expected_value())
+    return networks.Networks(2, hk.transform(policy), hk.transform(critic), critics.expected_value())
 
 
 def params(value):
@@ -52,11 +51,11 @@ def params(value):
 
 def started(**fields):
     config = MPOConfig(**{"num_samples": 50, "init_temperature": 2.0, "max_gradient_norm": None, **fields})
-    core = learning.make_core(linear(), config, BOUNDS, OBSERVATION)
+    core = learning.make_core(linear(), config, OBSERVATION)
     state = core.init(KEY)
     return core, state._replace(
-        policy=Trained(params(POLICY), state.policy.optimizer),
-        critic=Trained(params({"w": CRITIC}), state.critic.optimizer),
+        policy=TrainState(params(POLICY), state.policy.optimizer),
+        critic=TrainState(params({"w": CRITIC}), state.critic.optimizer),
         target_policy=params(TARGET),
         target_critic=params({"w": TARGET_CRITIC}),
     )
@@ -70,8 +69,7 @@ def gaussian(policy, observation):
 @pytest.mark.parametrize("epsilon_penalty", [None, 1e-3])
 def test_a_step_by_hand(epsilon_penalty):
     core, state = started(epsilon_penalty=epsilon_penalty)
-    after, metrics, priorities = jax.jit(core.step)(state, SAMPLE)
-    assert priorities is None
+    after, metrics, errors = jax.jit(core.step)(state, SAMPLE)
 
     # The actions are the target policy's, at the transitions' ends, and so are the values the target critic's.
     _, noise_key = jax.random.split(state.key)
@@ -80,6 +78,7 @@ def test_a_step_by_hand(epsilon_penalty):
     q = TARGET_CRITIC[0] * BATCH.next_observation[:, 0] + actions @ np.array(TARGET_CRITIC[1:])
     error = BATCH.reward + BATCH.discount * q.mean(0) - np.array([1 + 3, 2 - 1.5])
     assert error[1] == -1.5  # a termination: nothing of the 18 that the critic sees after it
+    np.testing.assert_allclose(errors, np.abs(error), rtol=1e-4)
     np.testing.assert_allclose(metrics["critic_loss"], np.mean(error**2 / 2), rtol=1e-4)
     np.testing.assert_allclose(metrics["td_error_abs"], np.mean(np.abs(error)), rtol=1e-4)
 
@@ -111,11 +110,19 @@ def test_a_step_by_hand(epsilon_penalty):
     assert moved == pytest.approx(0 if epsilon_penalty is None else 1e-2, rel=1e-2)
 
 
+def test_the_critic_is_weighed_and_the_policy_is_not():
+    core, state = started()
+    _, even, errors = jax.jit(core.step)(state, SAMPLE)
+    _, weighed, _ = jax.jit(core.step)(state, SAMPLE._replace(weight=np.array([0.5, 1.0], np.float32)))
+    np.testing.assert_allclose(weighed["critic_loss"], np.mean([0.5, 1.0] * np.square(errors)) / 2, rtol=1e-4)
+    np.testing.assert_allclose(weighed["policy_loss"], even["policy_loss"], rtol=1e-6)
+
+
 def test_each_dimension_has_a_bound_of_its_own():
     # The mean of the first dimension alone has left its target's.
     policy = {"w": [0.9, TARGET["w"][1]], "s": TARGET["s"]}
     core, state = started()
-    state = state._replace(policy=Trained(params(policy), state.policy.optimizer))
+    state = state._replace(policy=TrainState(params(policy), state.policy.optimizer))
     after, _, _ = jax.jit(core.step)(state, SAMPLE)
     moved = after.duals.params.alpha_mean - state.duals.params.alpha_mean
     assert moved[0] > 0 > moved[1]
@@ -126,7 +133,7 @@ def test_each_dimension_has_a_bound_of_its_own():
 def test_dual_variables_are_projected_before_they_are_used():
     core, state = started()
     low = jax.tree.map(lambda raw: jnp.full_like(raw, -400.0), state.duals.params)
-    after, metrics, _ = jax.jit(core.step)(state._replace(duals=Trained(low, state.duals.optimizer)), SAMPLE)
+    after, metrics, _ = jax.jit(core.step)(state._replace(duals=TrainState(low, state.duals.optimizer)), SAMPLE)
     assert metrics["temperature"] > 0
     assert np.isfinite(metrics["loss"])
     for raw in jax.tree.leaves(after.duals.params):
@@ -144,7 +151,7 @@ def test_every_step_draws_other_actions():
 
 def test_both_targets_start_as_copies_and_follow():
     config = MPOConfig(target_period=2, policy_learning_rate=0.1, critic_learning_rate=0.1)
-    core = learning.make_core(linear(), config, BOUNDS, OBSERVATION)
+    core = learning.make_core(linear(), config, OBSERVATION)
     state = core.init(KEY)
     for name in ("policy", "critic"):
         start = getattr(state, name).params["~"]["w"]
@@ -165,14 +172,8 @@ def test_actors_are_given_the_online_policy():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("config", "make"),
-    [
-        (MPOConfig(), networks.make_networks),
-        (DMPOConfig(v_min=-3.0, v_max=0.0), networks.make_distributional_networks),
-    ],
-)
-def test_learns_the_best_action_of_each_observation(config, make):
+@pytest.mark.parametrize("config", [MPOConfig(), DMPOConfig(v_min=-3.0, v_max=0.0)])
+def test_learns_the_best_action_of_each_observation(config):
     # One step, worth minus the squared distance from an action that depends on the observation: in [-1, 1], the first
     # value is best at 0.5 or -0.5, the second at -0.25.
     rng = np.random.default_rng(0)
@@ -180,14 +181,14 @@ def test_learns_the_best_action_of_each_observation(config, make):
     canonical = rng.uniform(-1, 1, (256, 2)).astype(np.float32)
     best = np.concatenate([0.5 * observation, np.full_like(observation, -0.25)], axis=1)
     reward = -np.sum((canonical - best) ** 2, axis=1)
-    batch = Transition(observation, 0.5 + 2.5 * canonical, reward, np.zeros(256, np.float32), observation)
+    batch = Transition(observation, canonical, reward, np.zeros(256, np.float32), observation)
     changed = {"policy_sizes": (32,), "critic_sizes": (32, 32), "target_period": 10, "init_temperature": 1.0}
     changed |= {"policy_learning_rate": 3e-3, "critic_learning_rate": 3e-3, "init_alpha_mean": 1.0}
     # Of a wide distribution's actions many would be clipped, and the best mean for those is another.
     changed |= {"init_stddev": 0.2, "epsilon_mean": 1e-2}
     config = type(config)(**{**vars(config), **changed})
-    made = make(2, config)
-    core = learning.make_core(made, config, BOUNDS, observation[:1])
+    made = networks.make_networks(continuous(2, (1,)), config)
+    core = learning.make_core(made, config, observation[:1])
     state, step = core.init(KEY), jax.jit(core.step)
     for _ in range(500):
         state, metrics, _ = step(state, Sample(batch, np.ones(256, np.float32)))

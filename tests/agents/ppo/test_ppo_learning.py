@@ -11,19 +11,25 @@ from unrolls import random_unrolls
 from acme_ext.agents.ppo import learning
 from acme_ext.agents.ppo.config import PPOConfig
 from acme_ext.agents.ppo.networks import Output
+from acme_ext.networks.recurrent import NO_ACTION, RecurrentNetwork
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.ops.policy import Categorical
+from acme_ext.replay.config import UnrollConfig
 from acme_ext.types import Sample
 
 KEY = jax.random.key(0)
 
 
-def linear(observation):
+def linear(inputs, state):
     """Logits `x * w`, one for each of 4 actions, and the value `x * v`, of the observation's first number x."""
-    x = observation[..., 0]
+    x = inputs.observation[..., 0]
     w = hk.get_parameter("w", (4,), init=jnp.zeros)
     v = hk.get_parameter("v", (), init=jnp.ones)
-    return Output(Categorical(x[:, None] * w), v * x)
+    return Output(Categorical(x[..., None] * w), v * x), state
+
+
+def network_of(function, action=NO_ACTION):
+    return RecurrentNetwork(hk.transform(function), None, np.asarray(action), lambda reward: reward)
 
 
 PLAIN: dict[str, Any] = {
@@ -33,16 +39,16 @@ PLAIN: dict[str, Any] = {
     "max_gradient_norm": None,
     "num_epochs": 1,
     "num_minibatches": 1,
-    "entropy_cost": 0.0,
+    "entropy_coef": 0.0,
     "gae_lambda": 0.5,
-    "unroll_length": 2,
+    "replay": UnrollConfig(length=2),
     "batch_size": 1,
 }
 OBSERVATION = np.array([[[1.0]], [[2.0]], [[-1.0]]], np.float32)
 
 
 def core_of(network=linear, observation=OBSERVATION[0], **fields):
-    return learning.make_core(hk.transform(network), PPOConfig(**{**PLAIN, **fields}), observation)
+    return learning.make_core(network_of(network), PPOConfig(**{**PLAIN, **fields}), observation)
 
 
 def sample(unrolls):
@@ -61,8 +67,8 @@ def test_losses_by_hand():
     delta = np.array([3.8, -3.9])
     advantage = np.array([delta[0] + 0.45 * delta[1], delta[1]])
     core = core_of()
-    state, metrics, priorities = jax.jit(core.step)(core.init(KEY), sample(unrolls()))
-    assert priorities is None
+    state, metrics, errors = jax.jit(core.step)(core.init(KEY), sample(unrolls()))
+    assert errors is None
     np.testing.assert_allclose(metrics["policy_loss"], -np.mean(advantage), rtol=1e-5)  # the ratios are 1
     np.testing.assert_allclose(metrics["value_loss"], np.mean(advantage**2), rtol=1e-5)
     np.testing.assert_allclose(metrics["loss"], -np.mean(advantage) + 0.5 * np.mean(advantage**2), rtol=1e-5)
@@ -81,7 +87,7 @@ def test_losses_by_hand():
 
 def test_the_ratio_is_to_the_probability_that_was_stored():
     log_prob = np.log([[0.125], [0.5]]).astype(np.float32)
-    core = core_of(gae_lambda=0.0, value_cost=0.0)
+    core = core_of(gae_lambda=0.0, value_coef=0.0)
     _, metrics, _ = core.step(core.init(KEY), sample(unrolls(extras={"log_prob": log_prob})))
     # The ratios are 2 and 1/2: clipped to 1.2 with a gain, and to 0.8 with a loss, where both are worse.
     np.testing.assert_allclose(metrics["loss"], np.mean([-1.2 * 3.8, 0.8 * 3.9]), rtol=1e-5)
@@ -101,7 +107,7 @@ def test_what_is_no_step_is_not_learned_from(discount):
         mask=np.array([[1.0], [0.0], [1.0]], np.float32),
         extras={"log_prob": np.log([[0.25], [0.001], [0.25]]), "learner_steps": np.array([[0], [-99], [0]])},
     )
-    core = core_of(gae_lambda=0.95, unroll_length=3)
+    core = core_of(gae_lambda=0.95, replay=UnrollConfig(length=3))
     _, metrics, _ = core.step(core.init(KEY), sample(masked))
     # A truncation bootstraps from the episode's last value 2.
     errors = np.array([3 + discount * 2 - 1, 1 + 0.9 * 3 - 5])
@@ -117,8 +123,8 @@ def test_each_epoch_learns_from_every_step_once():
     for epochs, parts in ((1, 1), (2, 6)):
         core = learning.core_of_policy_loss(
             lambda log_prob, behaviour, advantage: -log_prob * advantage,
-            hk.transform(linear),
-            PPOConfig(**{**PLAIN, "unroll_length": 6, "batch_size": 4}),
+            network_of(linear),
+            PPOConfig(**{**PLAIN, "replay": UnrollConfig(length=6), "batch_size": 4}),
             optax.sgd(1e-6),
             np.zeros((1, 1), np.float32),
             epochs=epochs,
@@ -160,13 +166,13 @@ def test_values_are_learned_in_units_of_their_targets():
 
 
 def test_observations_are_normalised_as_actors_normalise_them():
-    def both(observation):
-        return linear(observation["a"])
+    def both(inputs, state):
+        return linear(inputs._replace(observation=inputs.observation["a"]), state)
 
     config = PPOConfig(**{**PLAIN, "normalize_observations": True, "max_abs_observation": 1.5})
     pixels = np.full((3, 1, 1), 7, np.uint8)
     example = {"a": OBSERVATION[0], "pixels": pixels[0]}
-    core = learning.make_core(hk.transform(both), config, example)
+    core = learning.make_core(network_of(both), config, example)
     batch = unrolls(observation={"a": OBSERVATION, "pixels": pixels}, mask=np.array([[1.0], [1.0]], np.float32))
     state, _, _ = core.step(core.init(KEY), sample(batch))
     published = core.variables(state)["policy"]
@@ -183,15 +189,16 @@ def test_observations_are_normalised_as_actors_normalise_them():
 
 
 def test_continuous_actions_are_those_that_were_sampled():
-    def gaussian(observation):
-        x = observation[..., :1]
+    def gaussian(inputs, state):
+        x = inputs.observation[..., :1]
         mean = x * hk.get_parameter("w", (1,), init=jnp.ones)
-        return Output(Gaussian(mean, jnp.full_like(mean, 2.0)), x[:, 0])
+        return Output(Gaussian(mean, jnp.full_like(mean, 2.0)), x[..., 0]), state
 
     sampled = np.array([[[1.5]], [[-4.0]]], np.float32)
     log_prob = np.asarray(Gaussian(OBSERVATION[:2], np.full((2, 1, 1), 2.0)).log_prob(sampled))
-    clipped = unrolls(action=np.clip(sampled, -1, 1), extras={"action": sampled, "log_prob": log_prob})
-    _, metrics, _ = core_of(gaussian).step(core_of(gaussian).init(KEY), sample(clipped))
+    config = PPOConfig(**PLAIN)
+    core = learning.make_core(network_of(gaussian, np.zeros(1, np.float32)), config, OBSERVATION[0])
+    _, metrics, _ = core.step(core.init(KEY), sample(unrolls(action=sampled, extras={"log_prob": log_prob})))
     np.testing.assert_allclose(metrics["kl"], 0, atol=1e-6)
     np.testing.assert_allclose(metrics["entropy"], np.log(2) + 0.5 * (1 + np.log(2 * np.pi)), rtol=1e-5)
 
@@ -205,7 +212,7 @@ def test_the_lag_is_the_age_of_the_policy_that_acted():
 
 
 def test_a_batch_is_shuffled_differently_each_time():
-    core = core_of(num_minibatches=2, num_epochs=2, unroll_length=8)
+    core = core_of(num_minibatches=2, num_epochs=2, replay=UnrollConfig(length=8))
     batch = random_unrolls(8, 1, (1,))
     state = core.init(KEY)
     first, _, _ = core.step(state, sample(batch))

@@ -2,14 +2,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dm_env import specs
+from spec_of import continuous, discrete
 
 from acme_ext.agents.ppo import networks
 from acme_ext.agents.ppo.config import PPOConfig
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.ops.policy import Categorical
-from acme_ext.specs import Bounds
 
-BOUNDS = Bounds(np.full((2, 3), -1, np.float32), np.full((2, 3), 4, np.float32))
 CONFIG = PPOConfig(hidden_sizes=(8, 8), image_features=16, init_stddev=0.5)
 
 
@@ -22,25 +22,28 @@ CONFIG = PPOConfig(hidden_sizes=(8, 8), image_features=16, init_stddev=0.5)
         jnp.ones((4, 40, 40, 3), jnp.uint8),
     ],
 )
-@pytest.mark.parametrize("actions", [5, BOUNDS])
-def test_shapes(observation, actions):
-    network = networks.make_network(actions, CONFIG)
-    params = network.init(jax.random.key(0), observation)
-    output = network.apply(params, None, observation)
+@pytest.mark.parametrize("make_spec", [discrete, continuous])
+@pytest.mark.parametrize("core", [None, "lstm", "gru"])
+def test_shapes(observation, make_spec, core):
+    spec = make_spec(5)._replace(observations=jax.tree.map(lambda x: specs.Array(x.shape[1:], x.dtype), observation))
+    network = networks.make_network(spec, CONFIG, core=core)
+    params = network.init(jax.random.key(0), jax.tree.map(lambda x: x[:1], observation))
+    output, memory = network.step(params, jnp.zeros(4), observation, network.init_memory(4))
+    assert jax.tree.map(jnp.shape, memory) == jax.tree.map(np.shape, network.init_memory(4))
     assert output.value.shape == (4,)
-    if isinstance(actions, int):
+    if make_spec is discrete:
         assert isinstance(output.policy, Categorical)
         assert output.policy.logits.shape == (4, 5)
     else:
         assert isinstance(output.policy, Gaussian)
-        assert output.policy.mean.shape == output.policy.stddev.shape == (4, 6)
+        assert output.policy.mean.shape == output.policy.stddev.shape == (4, 5)
         np.testing.assert_allclose(output.policy.stddev, 0.5, rtol=1e-6)
 
 
 def test_layers_start_orthogonal_and_all_actions_about_equally_likely():
     observation = jax.random.normal(jax.random.key(1), (200, 8))
-    network = networks.make_network(4, CONFIG)
-    params = network.init(jax.random.key(0), observation)
+    network = networks.make_network(discrete(4, (8,)), CONFIG)
+    params = network.init(jax.random.key(0), observation[:1])
     gains = {}
     for layer, leaves in params.items():
         gram = leaves["w"].T @ leaves["w"] if leaves["w"].shape[0] >= leaves["w"].shape[1] else None
@@ -49,16 +52,17 @@ def test_layers_start_orthogonal_and_all_actions_about_equally_likely():
         gains[layer] = np.sqrt(gram[0, 0])
         assert not leaves["b"].any()
     np.testing.assert_allclose(sorted(gains.values()), [0.01, 1, *[2**0.5] * 4], rtol=1e-4)
-    probs = jax.nn.softmax(network.apply(params, None, observation).policy.logits)
+    probs = jax.nn.softmax(network.step(params, jnp.zeros(200), observation, ())[0].policy.logits)
     np.testing.assert_allclose(probs, 0.25, atol=0.02)
 
 
 def test_policy_and_value_share_nothing_but_the_torso_of_images():
     def parts(observation):
-        network = networks.make_network(4, CONFIG)
-        params = network.init(jax.random.key(0), observation)
-        policy = jax.grad(lambda p: jnp.sum(network.apply(p, None, observation).policy.logits[:, 0]))(params)
-        value = jax.grad(lambda p: jnp.sum(network.apply(p, None, observation).value))(params)
+        network = networks.make_network(discrete(4, observation.shape[1:], observation.dtype), CONFIG)
+        params = network.init(jax.random.key(0), observation[:1])
+        output = lambda p: network.step(p, jnp.zeros(4), observation, ())[0]  # noqa: E731
+        policy = jax.grad(lambda p: jnp.sum(output(p).policy.logits[:, 0]))(params)
+        value = jax.grad(lambda p: jnp.sum(output(p).value))(params)
 
         def touched(gradient):
             return {name for name, leaves in gradient.items() if any(np.any(leaf) for leaf in leaves.values())}

@@ -1,19 +1,20 @@
-import dataclasses
 import functools
 
 import acme.specs
-import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from dm_env import specs
+from spec_of import discrete
 
 from acme_ext.acting.policy import Context
+from acme_ext.acting.values import ActorValues
 from acme_ext.agents.r2d2 import acting, learning, losses, networks
 from acme_ext.agents.r2d2.config import R2D2Config
-from acme_ext.agents.r2d2.networks import NO_ACTION, Inputs
 from acme_ext.builders import R2D2
+from acme_ext.networks.recurrent import NO_ACTION, Inputs
+from acme_ext.replay.config import SequenceConfig
 from acme_ext.types import Sample, Sequence
 
 SPEC = acme.specs.EnvironmentSpec(
@@ -22,13 +23,14 @@ SPEC = acme.specs.EnvironmentSpec(
     rewards=specs.Array((), np.float32),
     discounts=specs.BoundedArray((), np.float32, 0, 1),
 )
-CONFIG = R2D2Config(length=4, burn_in=2, period=2, hidden_sizes=(8,), lstm_size=6, n_step=2)
-NETWORK = networks.make_network(2, CONFIG)
+REPLAY = SequenceConfig(length=4, burn_in=2, period=2, prioritized=True)
+CONFIG = R2D2Config(replay=REPLAY, hidden_sizes=(8,), core_size=6, n_step=2)
+NETWORK = networks.make_network(SPEC, CONFIG)
 
 
 @functools.cache
 def core():
-    return R2D2(CONFIG).make_core(SPEC)
+    return R2D2(CONFIG).make_agent(SPEC).core
 
 
 @functools.cache
@@ -58,7 +60,7 @@ def batch(size: int = 3, *, steps: int = 6, first: int = 0, seed: int = 0) -> Se
         mask=mask,
         state=jax.tree.map(
             lambda x: (rng.normal(size=x.shape) if x.dtype == np.float32 else x + 2).astype(x.dtype),
-            jax.tree.map(np.asarray, acting.initial_state(size, CONFIG)),
+            NETWORK.init_memory(size),
         ),
     )
 
@@ -71,7 +73,7 @@ def step(data: Sequence, weight=None):
 def test_the_network_is_given_in_learning_what_the_policy_was_given_in_acting():
     """The values of the policy, step by step over an episode's end, are those of one pass over the sequence."""
     params = core().init(jax.random.key(0)).params
-    policy = acting.make_policy(NETWORK, CONFIG, lambda context: jnp.float32(0.5))
+    policy = acting.policy_of(NETWORK, lambda context: jnp.float32(0.5))
     rng = np.random.default_rng(1)
     observation, reward = rng.normal(size=(7, 3, 3)).astype(np.float32), rng.normal(size=(7, 3)).astype(np.float32)
     first = np.zeros((7, 3), bool)
@@ -86,11 +88,11 @@ def test_the_network_is_given_in_learning_what_the_policy_was_given_in_acting():
         context = Context(jax.random.split(jax.random.key(t), 3), jnp.int32(0), jnp.zeros(3), reward[t])
         action, state, extras = act(params, context, observation[t], state)
         actions.append(action)
-        taken.append(extras["q_taken"])
-        best.append(extras["q_max"])
+        taken.append(extras.taken)
+        best.append(extras.best)
     assert len({int(a) for a in np.concatenate(actions)}) == 2
     sequence = Sequence(observation, reward, first, jnp.stack(actions[:-1]), (), (), state=start)
-    inputs = learning.network_inputs(sequence)
+    inputs = NETWORK.inputs_of(sequence)
     np.testing.assert_array_equal(inputs.action[0], [NO_ACTION, start.action[1], start.action[2]])
     assert inputs.action[4, 1] == NO_ACTION
     for burn_in in (0, 2):
@@ -103,7 +105,7 @@ def test_the_network_is_given_in_learning_what_the_policy_was_given_in_acting():
 
 def test_burn_in_gives_values_and_no_gradient():
     params, data = core().init(jax.random.key(0)).params, batch(first=-1)
-    inputs = learning.network_inputs(data)
+    inputs = NETWORK.inputs_of(data)
 
     def total(observation, core_state):
         return jnp.sum(learning.values(NETWORK, params, inputs._replace(observation=observation), core_state, 2))
@@ -138,8 +140,8 @@ def test_what_is_no_step_changes_nothing(first, steps):
         action=mix(data.action, 1 - data.action, real),
     )
     assert (other.observation != data.observation).any()
-    (state, metrics, priority), (others, other_metrics, other_priority) = step(data), step(other)
-    np.testing.assert_allclose(priority, other_priority, rtol=1e-4)
+    (state, metrics, error), (others, other_metrics, other_error) = step(data), step(other)
+    np.testing.assert_allclose(error, other_error, rtol=1e-4)
     for name in metrics:
         np.testing.assert_allclose(metrics[name], other_metrics[name], rtol=1e-3, err_msg=name)
     for mine, theirs in zip(jax.tree.leaves(state.params), jax.tree.leaves(others.params), strict=True):
@@ -148,37 +150,34 @@ def test_what_is_no_step_changes_nothing(first, steps):
 
 def test_a_step_counts_the_same_whatever_it_is_padded_with():
     short = batch(first=2, steps=2)
-    _, metrics, priority = step(short)
+    _, metrics, error = step(short)
     params = core().init(jax.random.key(0)).params
-    q = values(params, learning.network_inputs(short), short.state.core, 2)
+    q = values(params, NETWORK.inputs_of(short), short.state.core, 2)
     errors = losses.td_error(
         q, short.action[2:], short.reward[3:], short.discount[2:], q, short.mask[2:], 2, CONFIG.rescaling_epsilon
     )[:2]
     np.testing.assert_allclose(metrics["loss"], np.mean(np.sum(errors**2, axis=0) / 2), rtol=1e-4)
     np.testing.assert_allclose(metrics["td_error_abs"], np.mean(np.abs(errors)), rtol=1e-4)
     np.testing.assert_allclose(metrics["q_mean"], np.mean(q[:2]), rtol=1e-4)
-    expected = 0.9 * np.max(np.abs(errors), axis=0) + 0.1 * np.mean(np.abs(errors), axis=0) + CONFIG.priority_offset
-    np.testing.assert_allclose(priority, expected, rtol=1e-4)
+    expected = 0.9 * np.max(np.abs(errors), axis=0) + 0.1 * np.mean(np.abs(errors), axis=0)
+    np.testing.assert_allclose(error, expected, rtol=1e-4)
 
 
-def test_importance_weights_can_be_switched_off():
-    data, probability = batch(), np.array([0.5, 0.1, 0.01], np.float32)
-    losses_of = {}
-    for exponent in (0.0, 1.0):
-        config = dataclasses.replace(CONFIG, importance_exponent=exponent)
-        made = R2D2(config).make_core(SPEC)
-        losses_of[exponent] = jax.jit(made.step)(made.init(jax.random.key(0)), Sample(data, probability))[1]["loss"]
-    np.testing.assert_allclose(losses_of[0.0], step(data)[1]["loss"], rtol=1e-5)
-    assert losses_of[1.0] < losses_of[0.0]
+def test_sequences_are_weighed():
+    data, weight = batch(), np.array([1.0, 0.5, 0.25], np.float32)
+    loss_of = lambda weight: compiled_step()(core().init(jax.random.key(0)), Sample(data, weight))[1]["loss"]  # noqa: E731
+    parts = [loss_of(row) for row in np.eye(3, dtype=np.float32)]
+    np.testing.assert_allclose(loss_of(weight), np.dot(weight, parts), rtol=1e-5)
 
 
 @pytest.mark.slow
-def test_learns_to_remember():
+@pytest.mark.parametrize("core", ["lstm", "gru"])
+def test_learns_to_remember(core):
     """A cue at the first timestep tells which action is worth 1 at the last of five; in between all looks the same."""
-    config = R2D2Config(
-        length=5, burn_in=0, period=5, hidden_sizes=(16,), lstm_size=16, n_step=2, learning_rate=1e-2, target_period=10
-    )
-    made = R2D2(config).make_core(SPEC)
+    replay = SequenceConfig(length=5, burn_in=0, period=5, prioritized=True)
+    config = R2D2Config(replay=replay, hidden_sizes=(16,), core_size=16, n_step=2, learning_rate=1e-2, target_period=10)
+    network = networks.make_network(SPEC, config, core=core)
+    made = learning.make_core(network, config, np.zeros((1, 3), np.float32))
     rng = np.random.default_rng(0)
     size = 32
     cue = rng.integers(0, 2, size)
@@ -192,7 +191,7 @@ def test_learns_to_remember():
     discount[4] = 0
     first = np.zeros((6, size), bool)
     first[0] = True
-    state = jax.tree.map(np.asarray, acting.initial_state(size, config))
+    state = network.init_memory(size)
     mask = np.ones((5, size), np.float32)
     sample = Sample(
         Sequence(observation, reward, first, action, discount, mask, state=state), np.ones(size, np.float32)
@@ -200,15 +199,15 @@ def test_learns_to_remember():
     learned, update = made.init(jax.random.key(0)), jax.jit(made.step)
     for _ in range(400):
         learned, _, _ = update(learned, sample)
-    network = networks.make_network(2, config)
-    q = learning.values(network, learned.params, learning.network_inputs(sample.data), state.core, 0)
+    q = learning.values(network, learned.params, network.inputs_of(sample.data), state.core, 0)
     assert np.mean(np.argmax(q[4], axis=-1) == cue) > 0.95
     # The values before it are known too, two discounts from the end: h(0.81) there.
     assert np.mean(np.max(q[2], axis=-1)) == pytest.approx(np.sqrt(1.81) - 1 + 0.00081, abs=0.05)
 
 
 def test_first_priorities_by_hand():
-    config = R2D2Config(length=3, burn_in=1, period=3, n_step=2, rescaling_epsilon=None, priority_offset=0.5)
+    replay = SequenceConfig(length=3, burn_in=1, period=3)
+    config = R2D2Config(replay=replay, n_step=2, rescaling_epsilon=None)
     column = lambda *x: np.array(x, np.float32)[:, None]  # noqa: E731
     data = Sequence(
         observation=(),
@@ -217,37 +216,36 @@ def test_first_priorities_by_hand():
         action=np.zeros((4, 1), np.int32),
         discount=column(0.5, 0.5, 0.5, 0.5),
         mask=column(1, 1, 1, 1),
-        extras={"q_taken": column(50, 2, 3, 4), "q_max": column(70, 10, 20, 30)},
+        extras=ActorValues(taken=column(50, 2, 3, 4), best=column(70, 10, 20, 30)),
     )
     # After the burn-in: 1 + 0.5 (2 + 0.5 * 30) - 2; 2 + 0.5 (4 + 0.5 * 30) - 3, with the last known value in the place
     # of the one at the end; 4 + 0.5 * 30 - 4 likewise.
-    expected = 0.9 * 15 + 0.1 * (7.5 + 8.5 + 15) / 3 + 0.5
-    np.testing.assert_allclose(acting.first_priority(data, config), [expected], rtol=1e-6)
+    expected = 0.9 * 15 + 0.1 * (7.5 + 8.5 + 15) / 3
+    np.testing.assert_allclose(acting.first_error(data, config), [expected], rtol=1e-6)
     # A termination after the second of them: 1 + 0.5 * 2 - 2, and 2 - 3; the third is no step.
     ended = data._replace(mask=column(1, 1, 1, 0), discount=column(0.5, 0.5, 0, 0))
-    np.testing.assert_allclose(acting.first_priority(ended, config), [0.9 * 1 + 0.1 * 0.5 + 0.5], rtol=1e-6)
+    np.testing.assert_allclose(acting.first_error(ended, config), [0.9 * 1 + 0.1 * 0.5], rtol=1e-6)
 
 
 def test_the_networks_parts():
+    spec = discrete(5, (36, 36, 2), np.uint8)
     inputs = Inputs(
         np.zeros((2, 3, 36, 36, 2), np.uint8), np.zeros((2, 3), np.int32), np.zeros((2, 3)), np.ones((2, 3), bool)
     )
     for dueling in (False, True):
-        config = R2D2Config(lstm_size=6, image_features=7, dueling=dueling)
-        network = networks.make_network(5, config)
-        state = acting.initial_state(3, config).core
-        params = network.init(jax.random.key(0), inputs, state)
-        (q, after) = network.apply(params, None, inputs, state)
+        config = R2D2Config(core_size=6, image_features=7, dueling=dueling)
+        network = networks.make_network(spec, config)
+        params = network.init(jax.random.key(0), np.zeros((1, 36, 36, 2), np.uint8))
+        q, after = network.unroll(params, inputs, network.init_memory(3).core)
         assert q.shape == (2, 3, 5)
         assert after.hidden.shape == (3, 6)
         assert any("dueling" in name for name in params) == dueling
-    assert isinstance(network, hk.Transformed)
 
 
 def test_inputs_of_action_and_reward_matter():
     params = core().init(jax.random.key(0)).params
     data = batch()
-    inputs = learning.network_inputs(data)
-    base, _ = NETWORK.apply(params, None, inputs, data.state.core)
+    inputs = NETWORK.inputs_of(data)
+    base, _ = NETWORK.unroll(params, inputs, data.state.core)
     for other in (inputs._replace(action=1 - inputs.action), inputs._replace(reward=inputs.reward + 1)):
-        assert (NETWORK.apply(params, None, other, data.state.core)[0] != base).any()
+        assert (NETWORK.unroll(params, other, data.state.core)[0] != base).any()

@@ -79,7 +79,7 @@ def test_the_loss_by_hand():
 def test_priorities_by_hand(array):
     errors = array(np.array([[1.0, -4.0], [-3.0, 100.0]], np.float32))
     mask = array(np.array([[1.0, 1.0], [1.0, 0.0]], np.float32))
-    # 0.9 * 3 + 0.1 * 2; and, of one step, 4; with the offset.
-    np.testing.assert_allclose(losses.priority(errors, mask, 0.9, 0.5), [3.4, 4.5], rtol=1e-6)
-    np.testing.assert_allclose(losses.priority(errors, mask, 0.0, 0.5), [2.5, 4.5], rtol=1e-6)
-    np.testing.assert_allclose(losses.priority(errors, 0 * mask, 0.9, 0.5), [0.5, 0.5])
+    # 0.9 * 3 + 0.1 * 2; and, of one step, 4.
+    np.testing.assert_allclose(losses.sequence_error(errors, mask, 0.9), [2.9, 4.0], rtol=1e-6)
+    np.testing.assert_allclose(losses.sequence_error(errors, mask, 0.0), [2.0, 4.0], rtol=1e-6)
+    np.testing.assert_allclose(losses.sequence_error(errors, 0 * mask, 0.9), [0, 0])

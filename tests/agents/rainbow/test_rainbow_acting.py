@@ -2,9 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from spec_of import discrete
 
 from acme_ext.acting.policy import Context
-from acme_ext.agents.dqn.learning import PolicyVariables
 from acme_ext.agents.rainbow import acting, networks
 from acme_ext.agents.rainbow.config import RainbowConfig
 
@@ -14,9 +14,9 @@ OBSERVATION = np.zeros((COUNT, 4), np.float32)
 
 def build(evaluation=False, **fields):
     config = RainbowConfig(**{"hidden_sizes": (16,), "num_atoms": 5, "num_quantiles": 4, **fields})
-    network = networks.make_network(4, config)
-    params = PolicyVariables(network.init(jax.random.key(0), OBSERVATION[:1]), jnp.float32(3.5))
-    policy = (acting.make_evaluation_policy if evaluation else acting.make_policy)(network, config)
+    network = networks.make_network(discrete(4, (4,)), config)
+    params = network.init(jax.random.key(0), OBSERVATION[:1])
+    policy = acting.make_policy(network, config, evaluation=evaluation)
     return policy, params, network
 
 
@@ -34,7 +34,7 @@ def test_environments_with_the_same_observation_act_by_noises_of_their_own(distr
     policy, params, _ = build(distribution=distribution, noisy_sigma=2.0)
     action, _, extras = act(policy, params, context())
     assert len(np.unique(action)) > 1
-    np.testing.assert_array_equal(extras["priority"], np.full(COUNT, 3.5, np.float32))
+    assert extras == ()
 
 
 def test_an_environment_keeps_its_noise_for_a_period():
@@ -68,17 +68,15 @@ def test_an_action_does_not_depend_on_who_else_is_in_the_batch():
 def test_with_noise_there_is_no_epsilon():
     # A deviation of nothing: greedy, whatever epsilon is, at the run's beginning too.
     policy, params, network = build(epsilon_start=1.0, epsilon_end=1.0)
-    params = params._replace(
-        network={k: jax.tree.map(jnp.zeros_like, v) if "deviation" in k else v for k, v in params.network.items()}
-    )
-    best = jnp.argmax(network.apply(params.network, None, OBSERVATION[:1]).q)
+    params = {k: jax.tree.map(jnp.zeros_like, v) if "deviation" in k else v for k, v in params.items()}
+    best = jnp.argmax(network.apply(params, None, OBSERVATION[:1]).q)
     assert (act(policy, params, context())[0] == best).all()
 
 
 def test_without_noise_exploration_is_dqns_epsilon():
     fields = {"noisy": False, "epsilon_start": 0.8, "epsilon_end": 0.2, "epsilon_decay_steps": 100}
     policy, params, network = build(**fields)
-    best = int(jnp.argmax(network.apply(params.network, None, OBSERVATION[:1]).q))
+    best = int(jnp.argmax(network.apply(params, None, OBSERVATION[:1]).q))
     for steps, epsilon in ((0, 0.8), (100, 0.2)):
         share = np.mean(act(policy, params, context(steps))[0] == best)
         np.testing.assert_allclose(share, 1 - 0.75 * epsilon, atol=0.07)
@@ -87,7 +85,7 @@ def test_without_noise_exploration_is_dqns_epsilon():
 @pytest.mark.parametrize("distribution", ["categorical", "implicit"])
 def test_an_evaluation_has_no_noise_and_no_drawn_fractions(distribution):
     policy, params, network = build(evaluation=True, distribution=distribution, noisy_sigma=2.0)
-    best = jnp.argmax(network.apply(params.network, None, OBSERVATION[:1]).q)
+    best = jnp.argmax(network.apply(params, None, OBSERVATION[:1]).q)
     for seed in (1, 2):
         action, _, extras = act(policy, params, context(seed=seed))
         assert (action == best).all()
@@ -99,16 +97,9 @@ def test_an_evaluations_epsilon_is_its_own():
     np.testing.assert_allclose(np.bincount(act(policy, params, context())[0]) / COUNT, 0.25, atol=0.08)
 
 
-def test_uniform_replay_is_given_no_priorities():
-    policy, params, _ = build(prioritized=False)
-    assert act(policy, params, context())[2] == ()
-
-
 def test_some_actions_may_be_random_beside_the_noise():
     policy, params, network = build(noisy_epsilon=0.4, epsilon_start=0.0, epsilon_end=0.0)
-    params = params._replace(
-        network={k: jax.tree.map(jnp.zeros_like, v) if "deviation" in k else v for k, v in params.network.items()}
-    )
-    best = jnp.argmax(network.apply(params.network, None, OBSERVATION[:1]).q)
+    params = {k: jax.tree.map(jnp.zeros_like, v) if "deviation" in k else v for k, v in params.items()}
+    best = jnp.argmax(network.apply(params, None, OBSERVATION[:1]).q)
     other = np.mean(act(policy, params, context())[0] != best)
     assert other == pytest.approx(0.4 * 3 / 4, abs=0.07)  # a random action of the 4 is the best one now and then

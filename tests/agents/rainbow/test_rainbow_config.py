@@ -32,9 +32,9 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(fields, message):
 def test_all_six_parts_are_there(config):
     assert config.double
     assert config.dueling
-    assert config.prioritized
+    assert config.replay.prioritized
     assert config.noisy
-    assert (config.n_step, config.distribution, config.priority_exponent) == (3, "categorical", 0.5)
+    assert (config.replay.n_step, config.distribution, config.replay.priority_exponent) == (3, "categorical", 0.5)
 
 
 def test_the_default_support_encloses_all_returns_of_rewards_of_at_most_one():

@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from spec_of import discrete
 
 from acme_ext.agents.dqn import learning as dqn
 from acme_ext.agents.rainbow import learning, losses, networks
 from acme_ext.agents.rainbow.config import RainbowConfig
 from acme_ext.agents.rainbow.networks import Prediction
-from acme_ext.learning.core import importance_weights
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.types import Sample, Transition
 
 KEY = jax.random.key(0)
@@ -22,14 +23,21 @@ BATCH = Transition(
     discount=np.array([0.5, 0.9], np.float32),
     next_observation=np.array([[0, 1], [1, 0]], np.float32),
 )
-SAMPLE = Sample(BATCH, np.array([0.5, 0.125], np.float32))
+WEIGHT = np.array([0.5, 1.0], np.float32)
+SAMPLE = Sample(BATCH, WEIGHT)
 FIELDS = {"hidden_sizes": (8,), "num_atoms": 5, "v_min": -4.0, "v_max": 4.0, "num_quantiles": 4}
-OFF = {"double": False, "dueling": False, "prioritized": False, "n_step": 1, "distribution": "none", "noisy": False}
+OFF = {
+    "double": False,
+    "dueling": False,
+    "replay": TransitionConfig(),
+    "distribution": "none",
+    "noisy": False,
+}
 
 
 def core_of(**fields):
     config = RainbowConfig(**{**FIELDS, **fields})
-    network = networks.make_network(3, config)
+    network = networks.make_network(discrete(3, (2,)), config)
     return learning.make_core(network, config, BATCH.observation[:1]), network, config
 
 
@@ -39,45 +47,39 @@ def apart(state):
 
 
 @pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("prioritized", [False, True])
-def test_the_loss_and_the_priorities_are_the_kl(double, prioritized):
-    core, network, config = core_of(noisy=False, double=double, prioritized=prioritized, priority_offset=0.25)
+def test_the_loss_and_the_errors_are_the_kl(double):
+    core, network, config = core_of(noisy=False, double=double)
     start = apart(core.init(KEY))
-    _, metrics, priorities = core.step(start, SAMPLE)
+    _, metrics, errors = core.step(start, SAMPLE)
     tm1 = network.apply(start.params, None, BATCH.observation)
     t = network.apply(start.target_params, None, BATCH.next_observation)
     q = network.apply(start.params, None, BATCH.next_observation).q if double else t.q
     atoms = networks.support(config)
     probs = losses.categorical_double_q_target(BATCH.reward, BATCH.discount, t.values, q, atoms)
     each = losses.categorical_q_loss(tm1.values, BATCH.action, probs)
-    weight = importance_weights(jnp.asarray(SAMPLE.probability), 0.4) if prioritized else np.ones(2)
-    np.testing.assert_allclose(metrics["loss"], np.mean(weight * each), rtol=1e-4)
+    np.testing.assert_allclose(metrics["loss"], np.mean(WEIGHT * each), rtol=1e-4)
     np.testing.assert_allclose(metrics["support_error"], 0, atol=1e-6)
-    if prioritized:
-        np.testing.assert_allclose(priorities, each + 0.25, rtol=1e-4)
-    else:
-        assert priorities is None
+    np.testing.assert_allclose(errors, each, rtol=1e-4)
 
 
 @pytest.mark.parametrize("distribution", ["quantile", "implicit"])
 def test_priorities_of_quantiles_are_the_absolute_errors_of_the_means(distribution):
     # Without a key fractions are midpoints; the key's are others, so that implicit ones are compared by hand below.
-    core, network, config = core_of(noisy=False, distribution=distribution, priority_offset=0.25)
+    core, network, config = core_of(noisy=False, distribution=distribution)
     start = apart(core.init(KEY))
-    _, metrics, priorities = core.step(start, SAMPLE)
+    _, metrics, errors = core.step(start, SAMPLE)
     if distribution == "quantile":
         tm1 = network.apply(start.params, None, BATCH.observation)
         t = network.apply(start.target_params, None, BATCH.next_observation)
         q = network.apply(start.params, None, BATCH.next_observation).q
         target = BATCH.reward + BATCH.discount * np.asarray(t.q)[[0, 1], np.argmax(q, axis=1)]
         error = np.abs(target - np.asarray(tm1.q)[[0, 1], BATCH.action])
-        np.testing.assert_allclose(priorities, error + 0.25, rtol=1e-4)
+        np.testing.assert_allclose(errors, error, rtol=1e-4)
         each = losses.quantile_double_q_loss(
             tm1.values, tm1.taus, BATCH.action, BATCH.reward, BATCH.discount, t.values, q, config.quantile_kappa
         )
-        weight = importance_weights(jnp.asarray(SAMPLE.probability), 0.4)
-        np.testing.assert_allclose(metrics["loss"], np.mean(weight * each), rtol=1e-4)
-    np.testing.assert_allclose(metrics["td_error_abs"], np.mean(priorities) - 0.25, rtol=1e-4)
+        np.testing.assert_allclose(metrics["loss"], np.mean(WEIGHT * each), rtol=1e-4)
+    np.testing.assert_allclose(metrics["td_error_abs"], np.mean(errors), rtol=1e-4)
 
 
 def test_a_support_that_is_too_narrow_is_told():
@@ -121,10 +123,10 @@ def test_with_all_six_off_it_is_dqn():
     state = apart(core.init(KEY))
     theirs = dqn.make_core(networks.q_network(network), config, BATCH.observation[:1])
     for _ in range(2):
-        (after, metrics, none), (expected, their_metrics, _) = core.step(state, SAMPLE), theirs.step(state, SAMPLE)
+        after, metrics, errors = core.step(state, SAMPLE)
+        expected, their_metrics, others = theirs.step(state, SAMPLE)
         close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
-        jax.tree.map(close, (after.params, metrics), (expected.params, their_metrics))
-        assert none is None
+        jax.tree.map(close, (after.params, metrics, errors), (expected.params, their_metrics, others))
         state = after
     # Its network is DQN's too, with another name for its layers.
     plain = dqn_network()
@@ -136,15 +138,7 @@ def dqn_network():
     from acme_ext.agents.dqn.config import DQNConfig
     from acme_ext.agents.dqn.networks import make_network
 
-    return make_network(3, DQNConfig(hidden_sizes=(8,))).init(KEY, BATCH.observation)
-
-
-def test_actors_are_given_the_network_and_the_largest_priority():
-    core, _, _ = core_of()
-    state, _, priorities = core.step(core.init(KEY), SAMPLE)
-    variables = core.variables(state)["policy"]
-    assert variables.network is state.params
-    assert variables.max_priority == max(1.0, float(jnp.max(priorities)))
+    return make_network(discrete(3, (2,)), DQNConfig(hidden_sizes=(8,))).init(KEY, BATCH.observation)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from spec_of import discrete
 
 from acme_ext.agents.rainbow import networks
 from acme_ext.agents.rainbow.config import RainbowConfig
@@ -13,7 +14,7 @@ OBSERVATION = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
 
 def build(observation=OBSERVATION, **fields):
     config = RainbowConfig(**{**SMALL, **fields})
-    network = networks.make_network(3, config)
+    network = networks.make_network(discrete(3, observation.shape[1:]), config)
     return network, network.init(KEY, observation), config
 
 

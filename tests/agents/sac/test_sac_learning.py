@@ -3,6 +3,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from spec_of import continuous
 
 from acme_ext.acting.policy import Context
 from acme_ext.agents.sac import acting, learning
@@ -10,15 +11,14 @@ from acme_ext.agents.sac.config import SACConfig
 from acme_ext.agents.sac.networks import Networks, make_networks
 from acme_ext.errors import UsageError
 from acme_ext.ops.gaussian import SquashedGaussian
-from acme_ext.specs import Bounds
 from acme_ext.types import Sample, Transition
 
 KEY = jax.random.key(0)
-BOUNDS = Bounds(np.array([-2.0], np.float32), np.array([3.0], np.float32))
+SPEC = continuous(1, (2,))
 OBSERVATION = np.zeros((1, 2), np.float32)
 BATCH = Transition(
     observation=np.array([[1, 0], [0, 1]], np.float32),
-    action=np.array([[3.0], [-0.75]], np.float32),  # 1 and -0.5 in canonical units
+    action=np.array([[1.0], [-0.5]], np.float32),
     reward=np.array([1.0, -1.0], np.float32),
     discount=np.array([0.5, 0.0], np.float32),
     next_observation=np.array([[0, 1], [1, 0]], np.float32),
@@ -41,13 +41,13 @@ def linear():
     def critic(observation, action):
         return parameter("w") * action[:, 0] + parameter("b")
 
-    return Networks(hk.transform(policy), hk.transform(critic))
+    return Networks(1, hk.transform(policy), hk.transform(critic))
 
 
 def by_hand():
     """A core and a state of parameters that a hand can compute with, of temperature 1e-6."""
     config = SACConfig(learning_rate=RATE, target_rate=0.25, init_temperature=1e-6)
-    core = learning.make_core(linear(), config, BOUNDS, OBSERVATION)
+    core = learning.make_core(linear(), config, OBSERVATION)
     state = core.init(KEY)
     online = {"~": {"w": jnp.array([2.0, 1.0]), "b": jnp.array([0.0, 1.0])}}
     target = {"~": {"w": jnp.array([1.0, 3.0]), "b": jnp.array([2.0, 1.0])}}
@@ -61,11 +61,11 @@ def by_hand():
 
 def test_a_step_by_hand():
     core, state = by_hand()
-    after, metrics, priorities = core.step(state, SAMPLE)
-    assert priorities is None
+    after, metrics, given = core.step(state, SAMPLE)
     # The targets say 0.8 + 2 and 2.4 + 1 of the next action, 0.8: y = 1 + 0.5 * 2.8 = 2.4, and -1.
     # The critics say 2 and 2 of the first action, 1, and -1 and 0.5 of the second, -0.5.
     errors = np.array([[2.4 - 2, -1 + 1], [2.4 - 2, -1 - 0.5]])
+    np.testing.assert_allclose(given, np.abs(errors).mean(0), rtol=1e-3, atol=1e-5)
     assert metrics["loss"] == pytest.approx(np.sum(errors**2) / 4, rel=1e-3)
     assert metrics["q_mean"] == pytest.approx((2 - 1 + 2 + 0.5) / 4, rel=1e-5)
     # Adam's first step is the learning rate against the gradient's sign: by b the mean of -errors, by w that of
@@ -99,7 +99,7 @@ def test_the_entropy_of_what_follows_counts_by_the_temperature():
 
 
 def test_states_begin_as_they_should():
-    core = learning.make_core(make_networks(1, SACConfig(hidden_sizes=(4,))), SACConfig(), BOUNDS, OBSERVATION)
+    core = learning.make_core(make_networks(SPEC, SACConfig(hidden_sizes=(4,))), SACConfig(), OBSERVATION)
     state = core.init(KEY)
     assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), state.critics.params, state.target_critics))
     assert all((leaf[0] != leaf[1]).any() for leaf in jax.tree.leaves(state.critics.params))
@@ -113,14 +113,14 @@ def test_states_begin_as_they_should():
 def test_the_entropy_comes_to_its_target():
     # What an action is worth falls with its square, so each temperature has an entropy of its own.
     config = SACConfig(hidden_sizes=(16,), learning_rate=1e-2, target_entropy_per_value=-0.5)
-    core = learning.make_core(make_networks(1, config), config, BOUNDS, OBSERVATION)
+    core = learning.make_core(make_networks(SPEC, config), config, OBSERVATION)
     rng = np.random.default_rng(0)
     size = 128
     action = rng.uniform(-1, 1, (size, 1)).astype(np.float32)
     sample = Sample(
         Transition(
             rng.normal(size=(size, 2)).astype(np.float32),
-            0.5 + 2.5 * action,
+            action,
             -5 * action[:, 0] ** 2,
             np.zeros(size, np.float32),
             rng.normal(size=(size, 2)).astype(np.float32),
@@ -143,20 +143,23 @@ def context(steps, count):
 
 def test_training_is_random_then_sampled_and_evaluation_is_neither():
     networks = Networks(
+        1,
         hk.transform(lambda o: SquashedGaussian(jnp.full((len(o), 1), 0.3), jnp.full((len(o), 1), 0.5))),
         linear().critic,
     )
     config = SACConfig(random_steps=10)
     observation = jnp.zeros((4_000, 2))
-    policy = acting.make_policy(networks, config, BOUNDS)
+    policy = acting.make_policy(networks, config, evaluation=False)
     random, _, _ = policy.apply({}, context(9, 4_000), observation, ())
-    np.testing.assert_allclose([random.mean(), random.std()], [0.5, 5 / 12**0.5], rtol=0.1)
+    np.testing.assert_allclose([random.mean(), random.std()], [0, 2 / 12**0.5], atol=0.03)
     sampled, _, extras = policy.apply({}, context(10, 4_000), observation, ())
     assert extras == ()
-    pre_image = np.arctanh((np.asarray(sampled) - 0.5) / 2.5)
+    pre_image = np.arctanh(np.asarray(sampled))
     np.testing.assert_allclose([pre_image.mean(), pre_image.std()], [0.3, 0.5], atol=0.03)
-    evaluated, _, _ = acting.make_evaluation_policy(networks, BOUNDS).apply({}, context(0, 3), jnp.zeros((3, 2)), ())
-    np.testing.assert_allclose(evaluated, 0.5 + 2.5 * np.tanh(np.full((3, 1), 0.3)), rtol=1e-6)
+    evaluated, _, _ = acting.make_policy(networks, config, evaluation=True).apply(
+        {}, context(0, 3), jnp.zeros((3, 2)), ()
+    )
+    np.testing.assert_allclose(evaluated, np.tanh(np.full((3, 1), 0.3)), rtol=1e-6)
 
 
 @pytest.mark.parametrize(

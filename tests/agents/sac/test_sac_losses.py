@@ -15,14 +15,14 @@ TARGET = np.array([3.07, -1.0])
 
 
 def test_the_critics_error_by_hand():
-    loss = losses.critic_loss(Q_TM1, R_T, DISCOUNT_T, Q_T, LOG_PROB_T, jnp.float32(0.2))
-    errors = TARGET - np.asarray(Q_TM1)
+    errors = losses.td_error(Q_TM1, R_T, DISCOUNT_T, Q_T, LOG_PROB_T, jnp.float32(0.2))
     np.testing.assert_allclose(errors, [[2.07, -3.0], [2.57, 0.0]], atol=1e-6)
-    assert loss == pytest.approx((2.07**2 + 9 + 2.57**2) / 4, rel=1e-6)
+    loss = losses.critic_loss(errors, jnp.array([1.0, 0.5]))
+    assert loss == pytest.approx((2.07**2 + 0.5 * 9 + 2.57**2) / 4, rel=1e-6)
 
 
 def test_the_critics_gradient_flows_through_their_predictions_alone():
-    gradients = jax.grad(losses.critic_loss, (0, 1, 2, 3, 4, 5))(
+    gradients = jax.grad(lambda *x: losses.critic_loss(losses.td_error(*x), jnp.ones(2)), (0, 1, 2, 3, 4, 5))(
         Q_TM1, R_T, DISCOUNT_T, Q_T, LOG_PROB_T, jnp.float32(0.2)
     )
     np.testing.assert_allclose(gradients[0], (np.asarray(Q_TM1) - TARGET) / 2, rtol=1e-6)

@@ -3,21 +3,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from spec_of import continuous
 
 from acme_ext.acting.policy import Context
 from acme_ext.agents.td3 import acting, learning
 from acme_ext.agents.td3.config import TD3Config
 from acme_ext.agents.td3.networks import Networks, make_networks
 from acme_ext.errors import UsageError
-from acme_ext.specs import Bounds
 from acme_ext.types import Sample, Transition
 
 KEY = jax.random.key(0)
-BOUNDS = Bounds(np.array([-2.0], np.float32), np.array([3.0], np.float32))
+SPEC = continuous(1, (2,))
 OBSERVATION = np.zeros((1, 2), np.float32)
 BATCH = Transition(
     observation=np.array([[1, 0], [0, 1]], np.float32),
-    action=np.array([[3.0], [-0.75]], np.float32),  # 1 and -0.5 in canonical units
+    action=np.array([[1.0], [-0.5]], np.float32),
     reward=np.array([1.0, -1.0], np.float32),
     discount=np.array([0.5, 0.0], np.float32),
     next_observation=np.array([[0, 1], [1, 0]], np.float32),
@@ -33,6 +33,7 @@ def parameter(name):
 def linear():
     """A policy that is a parameter, and critics q = w * a + b."""
     return Networks(
+        1,
         hk.transform(lambda observation: jnp.full((len(observation), 1), parameter("a"))),
         hk.transform(lambda observation, action: parameter("w") * action[:, 0] + parameter("b")),
     )
@@ -41,7 +42,7 @@ def linear():
 def by_hand(**fields):
     """A core and a state of parameters that a hand can compute with."""
     config = TD3Config(**{"learning_rate": RATE, "target_rate": 0.25, "target_noise_stddev": 0.0, **fields})
-    core = learning.make_core(linear(), config, BOUNDS, OBSERVATION)
+    core = learning.make_core(linear(), config, OBSERVATION)
     state = core.init(KEY)
     return core, state._replace(
         policy=state.policy._replace(params={"~": {"a": jnp.float32(0.3)}}),
@@ -53,11 +54,11 @@ def by_hand(**fields):
 
 def test_two_steps_by_hand():
     core, state = by_hand()
-    after, metrics, priorities = core.step(state, SAMPLE)
-    assert priorities is None
+    after, metrics, given = core.step(state, SAMPLE)
     # The targets say 0.8 + 2 and 2.4 + 1 of the target policy's action: y = 1 + 0.5 * 2.8 = 2.4, and -1.
     # The critics say 2 and 2 of the first action, 1, and -1 and 0.5 of the second, -0.5.
     errors = np.array([[2.4 - 2, -1 + 1], [2.4 - 2, -1 - 0.5]])
+    np.testing.assert_allclose(given, np.abs(errors).mean(0), rtol=1e-3, atol=1e-5)
     assert metrics["loss"] == pytest.approx(np.sum(errors**2) / 2, rel=1e-5)
     assert metrics["q_mean"] == pytest.approx((2 - 1 + 2 + 0.5) / 4, rel=1e-5)
     slope_b, slope_w = -2 * errors.mean(1), -2 * (errors * [1.0, -0.5]).mean(1)
@@ -80,7 +81,6 @@ def test_two_steps_by_hand():
     critics_only = learning.make_core(
         linear(),
         TD3Config(learning_rate=RATE, target_rate=0.25, target_noise_stddev=0.0, policy_period=99),
-        BOUNDS,
         OBSERVATION,
     )
     _, without, _ = critics_only.step(after, SAMPLE)
@@ -113,7 +113,7 @@ def test_both_critics_are_asked_about_the_same_noisy_action():
 
 
 def test_states_begin_as_they_should():
-    core = learning.make_core(make_networks(1, TD3Config(hidden_sizes=(4,))), TD3Config(), BOUNDS, OBSERVATION)
+    core = learning.make_core(make_networks(SPEC, TD3Config(hidden_sizes=(4,))), TD3Config(), OBSERVATION)
     state = core.init(KEY)
     online = (state.policy.params, state.critics.params)
     targets = (state.target_policy, state.target_critics)
@@ -130,16 +130,15 @@ def context(steps, count):
 
 def test_training_is_random_then_noisy_and_evaluation_is_neither():
     params, observation = {"~": {"a": jnp.float32(0.2)}}, jnp.zeros((4_000, 2))
-    policy = acting.make_policy(linear(), TD3Config(random_steps=10, noise_stddev=0.05), BOUNDS)
+    policy = acting.make_policy(linear(), TD3Config(random_steps=10, noise_stddev=0.05), evaluation=False)
     random, _, _ = policy.apply(params, context(9, 4_000), observation, ())
-    np.testing.assert_allclose([random.mean(), random.std()], [0.5, 5 / 12**0.5], rtol=0.1)
+    np.testing.assert_allclose([random.mean(), random.std()], [0, 2 / 12**0.5], atol=0.03)
     noisy, _, extras = policy.apply(params, context(10, 4_000), observation, ())
     assert extras == ()
-    np.testing.assert_allclose([noisy.mean(), noisy.std()], [1.0, 0.05 * 2.5], rtol=0.05)
-    evaluated, _, _ = acting.make_evaluation_policy(linear(), BOUNDS).apply(
-        params, context(0, 3), jnp.zeros((3, 2)), ()
-    )
-    np.testing.assert_allclose(evaluated, np.ones((3, 1)), rtol=1e-6)
+    np.testing.assert_allclose([noisy.mean(), noisy.std()], [0.2, 0.05], rtol=0.05)
+    policy = acting.make_policy(linear(), TD3Config(random_steps=10), evaluation=True)
+    evaluated, _, _ = policy.apply(params, context(0, 3), jnp.zeros((3, 2)), ())
+    np.testing.assert_allclose(evaluated, np.full((3, 1), 0.2), rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,16 @@ from acme_ext.acting.exploration import epsilon_greedy
 from acme_ext.acting.policy import Policy
 from acme_ext.builders import Builder
 from acme_ext.learning.core import LossOutput, TargetUpdate, single_loss_core
-from acme_ext.replay import RateLimit, TransitionReplay
+from acme_ext.replay import TransitionConfig
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    n_step: int = 3  # steps
     epsilon: float = 0.1  # probability of a random action, in acting and in the target
     learning_rate: float = 1e-3  # Adam
+    discount: float = 0.99
+    batch_size: int = 64
+    replay: TransitionConfig = TransitionConfig(n_step=3, samples_per_insert=16)
 
 
 def td_error(q_tm1, a_tm1, r_t, discount_t, q_t, epsilon):
@@ -32,28 +34,26 @@ class ExpectedSarsa(Builder):
     name = "expected_sarsa"
     config: Config = Config()
 
-    def make_replay(self, spec):
-        return TransitionReplay(spec, batch_size=64, n_step=self.config.n_step, limit=RateLimit(samples_per_insert=16))
+    def make_networks(self, spec):
+        num_actions = specs.num_actions(spec, self.name)
+        return hk.transform(lambda x: hk.nets.MLP((64, 64, num_actions))(hk.Flatten()(x)))
 
-    def make_policy(self, spec, *, evaluation=False):
-        network, epsilon = self._network(spec), 0.0 if evaluation else self.config.epsilon
+    def make_policy(self, spec, networks, *, evaluation=False):
+        epsilon = 0.0 if evaluation else self.config.epsilon
 
         def apply(params, context, observation, state):
-            return epsilon_greedy(context.key, network.apply(params, None, observation), epsilon), state, ()
+            return epsilon_greedy(context.key, networks.apply(params, None, observation), epsilon), state, ()
 
         return Policy(apply)
 
-    def make_core(self, spec):
-        network, observation = self._network(spec), specs.zeros(spec.observations, 1)
-
+    def make_core(self, spec, networks):
         def loss(params, target_params, batch, weight, key):
-            q_tm1 = network.apply(params, key, batch.observation)
-            q_t = network.apply(target_params, key, batch.next_observation)
+            q_tm1 = networks.apply(params, key, batch.observation)
+            q_t = networks.apply(target_params, key, batch.next_observation)
             error = td_error(q_tm1, batch.action, batch.reward, batch.discount, q_t, self.config.epsilon)
-            return jnp.mean(weight * error**2), LossOutput({"q_mean": q_tm1.mean()})
+            return jnp.mean(weight * error**2), LossOutput({"q_mean": q_tm1.mean()}, jnp.abs(error))
 
-        adam = optax.adam(self.config.learning_rate)
-        return single_loss_core(loss, lambda key: network.init(key, observation), adam, target_update=TargetUpdate(100))
-
-    def _network(self, spec):
-        return hk.transform(lambda x: hk.nets.MLP((64, 64, specs.num_actions(spec, self.name)))(hk.Flatten()(x)))
+        observation, adam = specs.zeros(spec.observations, 1), optax.adam(self.config.learning_rate)
+        return single_loss_core(
+            loss, lambda key: networks.init(key, observation), adam, target_update=TargetUpdate(100)
+        )

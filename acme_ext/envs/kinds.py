@@ -1,0 +1,23 @@
+"""What kind of problem an environment is, whichever family serves it; agents' presets are chosen by it."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+_KINDS = (
+    (r"atari:.*|gym:ALE/.*|envpool:\w+-v5", "atari"),
+    (r"minatar:.*|gym:MinAtar/.*", "minatar"),
+    # EnvPool has the control suite's tasks as version 1, and Gymnasium's MuJoCo tasks as later ones.
+    (
+        r"dmc:.*|gym:dm_control/.*|envpool:(AcrobotSwingup|BallInCup|Cartpole[A-Z]|Cheetah|Finger|Fish|Hopper|Humanoid|"
+        r"Manipulator|PendulumSwingup|PointMass|Reacher|Swimmer|Walker)\w*-v1",
+        "dmc",
+    ),
+)
+
+
+def kind(environment: str | Callable[..., Any]) -> str | None:
+    """Returns `atari`, `minatar` or `dmc`; None for every other environment, and for those given as functions."""
+    if not isinstance(environment, str):
+        return None
+    return next((kind for pattern, kind in _KINDS if re.fullmatch(pattern, environment)), None)

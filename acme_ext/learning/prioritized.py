@@ -1,0 +1,70 @@
+"""Prioritized experience replay (Schaul et al. 2016) for any agent whose core gives TD errors.
+
+The replay draws, the `Learner` weighs the samples and sends priorities back. What is left is here: new items are first
+given the largest error seen so far (algorithm 1, line 6), which is kept with the learner's state and passed on to the
+actors with the policy's parameters.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from acme_ext.acting.policy import Context, Policy
+from acme_ext.learning.core import LearnerCore
+from acme_ext.types import Array, Params, PrioritizedExtras, Sample, Tree
+
+
+class PrioritizedState(NamedTuple):
+    """The state of a core, and the largest error that it has given."""
+
+    core: Any
+    largest_error: Array  # [] float32
+
+
+class PrioritizedParams(NamedTuple):
+    """What the actors of a prioritized agent are given."""
+
+    policy: Params
+    largest_error: Array  # []
+
+
+def importance_weights(probability: Array, exponent: Array | float) -> Array:
+    """Returns importance weights `[B]`, scaled by the largest of the batch (Schaul et al. 2016, section 3.4).
+
+    w_i = (1 / (N P_i))**beta / max_j w_j; the table's size N cancels.
+
+    Args:
+        probability: `[B]` P_i with which each item was drawn.
+        exponent: beta in [0, 1].
+    """
+    log_weight = -exponent * jnp.log(jnp.maximum(probability, 1e-20))
+    return jnp.exp(log_weight - jnp.max(log_weight))
+
+
+def prioritized_core(core: LearnerCore) -> LearnerCore[PrioritizedState]:
+    """Returns the core that also keeps the largest error, and passes it on with the policy's parameters."""
+
+    def init(key: Array) -> PrioritizedState:
+        return PrioritizedState(core.init(key), jnp.ones((), jnp.float32))
+
+    def step(state: PrioritizedState, sample: Sample) -> tuple[PrioritizedState, dict[str, Array], Array | None]:
+        inner, metrics, errors = core.step(state.core, sample)
+        largest = state.largest_error if errors is None else jnp.maximum(state.largest_error, jnp.max(errors))
+        return PrioritizedState(inner, largest), metrics, errors
+
+    def variables(state: PrioritizedState) -> dict[str, Params]:
+        variables = core.variables(state.core)
+        return {**variables, "policy": PrioritizedParams(variables["policy"], state.largest_error)}
+
+    return LearnerCore(init, step, variables)
+
+
+def prioritized_policy(policy: Policy) -> Policy:
+    """Returns the policy that is given `PrioritizedParams` and passes the largest error on with every action."""
+
+    def apply(params: PrioritizedParams, context: Context, observation: Tree, state: Tree):
+        action, state, extras = policy.apply(params.policy, context, observation, state)
+        largest = jnp.broadcast_to(params.largest_error, action.shape[:1])
+        return action, state, PrioritizedExtras(extras, largest)
+
+    return policy._replace(apply=apply)

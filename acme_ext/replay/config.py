@@ -1,0 +1,70 @@
+"""The replay settings that agents share, each a nested config `replay` of the agent's own config.
+
+On the command line they are set by dotted names: `--set replay.prioritized=true`.
+"""
+
+import dataclasses
+
+from acme_ext.errors import UsageError
+from acme_ext.utils import checks
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayConfig:
+    """Settings of every replay that is sampled at random. An item is a transition or a sequence."""
+
+    max_size: int = 100_000  # items; the oldest are removed first
+    min_size: int = 1_000  # items before learning starts
+    samples_per_insert: float = 32.0  # items sampled for each inserted: batch_size / environment steps per update
+    prioritized: bool = False  # proportional prioritization by |TD error|; Schaul et al. 2016
+    priority_exponent: float = 0.6  # alpha; Schaul et al. 2016, table 3
+    priority_offset: float = 1e-3  # epsilon of p = |TD error| + epsilon; Schaul et al. 2016, section 3.3
+    importance_exponent: float = 0.4  # beta at first; Schaul et al. 2016, table 3
+    importance_exponent_end: float = 1.0  # beta in the end; Schaul et al. 2016, section 3.4
+    importance_anneal_steps: int = 10_000  # learner steps over which beta goes from the first to the last value
+
+    def __post_init__(self):
+        checks.positive(self, "priority_offset", "importance_anneal_steps")
+        checks.not_negative(self, "priority_exponent")
+        checks.share(self, "importance_exponent", "importance_exponent_end")
+
+
+@dataclasses.dataclass(frozen=True)
+class TransitionConfig(ReplayConfig):
+    """Replay of n-step transitions."""
+
+    n_step: int = 1  # steps that a transition spans
+    write_burst: int = 16  # transitions written together
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceConfig(ReplayConfig):
+    """Replay of overlapping sequences, with the recurrent state stored at their beginning."""
+
+    max_size: int = 10_000
+    min_size: int = 100
+    samples_per_insert: float = 16.0
+    length: int = 24  # steps of a sequence that are learned from
+    burn_in: int = 8  # steps before them that bring the stored state up to date
+    period: int = 12  # steps between the beginnings of two sequences: they overlap by length - period
+
+    def __post_init__(self):
+        super().__post_init__()
+        checks.at_least_one(self, "length", "period")
+        checks.not_negative(self, "burn_in")
+        if self.period > self.length:
+            raise UsageError(
+                f"period is {self.period}: with a length of {self.length} steps would never be learned from; give at "
+                f"most {self.length}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class UnrollConfig:
+    """A first-in, first-out queue of unrolls, each learned from once."""
+
+    max_size: int = 8  # unrolls that may wait for the learner, which bounds how old they get
+    length: int = 20  # steps of an unroll
+
+    def __post_init__(self):
+        checks.at_least_one(self, "max_size", "length")

@@ -1,0 +1,19 @@
+"""Parts of networks of one's own."""
+
+import haiku as hk
+import jax
+import numpy as np
+
+from acme_ext.networks.recurrent import haiku_core
+
+
+def make_torso():
+    """Two small convolutions and a layer, for pictures and grids: `observation [B, H, W, C] -> features [B, 128]`."""
+    convolutions = [hk.Conv2D(16, 3), jax.nn.relu, hk.Conv2D(32, 3, stride=2), jax.nn.relu]
+    layers = [hk.Flatten(), hk.Linear(128), jax.nn.relu]
+    return hk.Sequential([lambda x: x.astype(np.float32), *convolutions, *layers])
+
+
+def make_core(size):
+    """A plain recurrent network of `size` units."""
+    return haiku_core(lambda: hk.VanillaRNN(size), lambda batch: np.zeros((batch, size), np.float32))

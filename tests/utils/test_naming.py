@@ -1,0 +1,102 @@
+import dataclasses
+import functools
+import json
+
+import numpy as np
+import pytest
+
+from acme_ext.errors import UsageError
+from acme_ext.utils import naming
+
+
+def function(x=0):
+    return x
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    size: int = 3
+    make: object = function
+    inner: object = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Factory:
+    size: int
+
+    def __call__(self):
+        return self.size
+
+
+HERE = "test_naming"
+
+
+@pytest.mark.parametrize(
+    ("value", "described"),
+    [
+        (None, None),
+        ((1, 2.5, "a"), [1, 2.5, "a"]),
+        (np.float32([1, 2]), [1.0, 2.0]),
+        (function, f"{HERE}:function"),
+        (Config, f"{HERE}:Config"),
+        (
+            Config(inner=Config()),
+            {
+                "size": 3,
+                "make": f"{HERE}:function",
+                "inner": {"size": 3, "make": f"{HERE}:function", "inner": None},
+            },
+        ),
+        (naming.named("mine", lambda: 3), {"named": "mine"}),
+        (functools.partial(function, 4, x=5), {"partial": f"{HERE}:function", "arguments": [4], "keywords": {"x": 5}}),
+        (Factory(4), {"object": f"{HERE}:Factory", "keywords": {"size": 4}}),
+    ],
+)
+def test_what_a_value_is_described_by(value, described):
+    assert json.loads(json.dumps(naming.describe(value, "it"))) == described
+
+
+def test_a_description_gives_the_function_back():
+    assert naming.restore(naming.describe(function, "it")) is function
+    assert naming.restore(naming.describe(functools.partial(function, x=7), "it"))() == 7
+    assert naming.restore(naming.describe(Factory(4), "it"))() == 4
+    assert naming.restore("residual") == "residual"
+    with pytest.raises(UsageError, match="'mine' was given its name in Python"):
+        naming.restore({"named": "mine"})
+
+
+def test_what_has_no_name_is_refused_with_what_to_do():
+    def local():
+        pass
+
+    for value in (lambda: 3, local, Config().__eq__):
+        with pytest.raises(UsageError, match=r"^the torso is .*: define it at the top level .*launch\.named"):
+            naming.describe(value, "the torso")
+
+
+def test_a_named_function_is_the_function():
+    assert naming.named("mine", function)(x=3) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nothing", "names nothing: write module:name"),
+        ("no_such_module:f", "there is no module 'no_such_module'"),
+        ("json:dmps", "json has no 'dmps', which 'json:dmps' is to name: did you mean 'dumps'"),
+        ("acme_ext.utils.naming:Named.nme", "Named has no 'nme'"),
+    ],
+)
+def test_a_name_of_nothing_is_refused(name, says):
+    with pytest.raises(UsageError, match=says):
+        naming.load(name)
+
+
+@pytest.mark.parametrize("source", ["raise RuntimeError('not today')", "import no_such_thing_at_all"])
+def test_a_module_that_fails_to_be_imported_is_named_with_its_error(tmp_path, monkeypatch, source):
+    (tmp_path / "fails_at_import.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        UsageError, match=r"the module 'fails_at_import' can't be imported: .*(not today|no_such_thing)"
+    ):
+        naming.load("fails_at_import:f")
