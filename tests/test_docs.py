@@ -158,7 +158,7 @@ def test_a_run_leaves_what_the_readme_says(trained):
 
 def test_the_agent_that_the_readme_shows_is_the_one_that_is_tested(tmp_path, monkeypatch):
     _, shown, use = python_blocks()
-    example = ROOT / "tests/examples/expected_sarsa.py"
+    example = ROOT / "examples/my_agents.py"
     assert shown == read(example)
 
     monkeypatch.syspath_prepend(example.parent)
@@ -171,7 +171,7 @@ def test_the_agent_that_the_readme_shows_is_the_one_that_is_tested(tmp_path, mon
 
 def test_what_the_readme_says_of_the_agents_test_is_what_it_asks():
     claim = search(r"mean\s+return\s+of\s+([\d.]+)\s+on\s+catch\s+after\s+([\d,]+)\s+steps", read(README))
-    test = read(ROOT / "tests/examples/test_expected_sarsa.py")
+    test = read(ROOT / "tests/examples/test_my_agents.py")
     assert f".mean() >= {claim[1]}" in test
     assert f"steps={claim[2].replace(',', '_')}," in test
 
@@ -193,18 +193,34 @@ def test_every_agent_has_a_page_that_the_readme_links_to():
         assert f"[{cls}](docs/agents/{name}.md)" in read(README)
 
 
+def leaves(config: object, prefix: str = "") -> dict[str, object]:
+    """The fields of a config by dotted name, nested configs taken apart."""
+    found: dict[str, object] = {}
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        value = getattr(config, field.name)
+        nested = dataclasses.is_dataclass(value)
+        found.update(leaves(value, f"{prefix}{field.name}.") if nested else {prefix + field.name: value})
+    return found
+
+
+def settings_of(builder: builders.Builder) -> dict[str, object]:
+    """What `--agent.NAME=VALUE` can set to a plain value: the config's fields and the parts that have names."""
+    parts = {field.name: getattr(builder, field.name) for field in dataclasses.fields(builder)}
+    return {**leaves(builder.config), **{name: parts[name] for name in ("torso", "core") if name in parts}}
+
+
 @pytest.mark.parametrize("name", builders.AGENTS)
 def test_an_agents_page_gives_every_field_its_value(name):
-    builder = builders.load(name)
-    default = builder().config
+    builder = builders.load(name)()
+    usual = settings_of(builder)
     page = read(ROOT / f"docs/agents/{name}.md").partition("## The config")[2]
     listed = {code(field): values for field, *values in rows(page)}
-    assert list(listed) == [field.name for field in dataclasses.fields(default)]
+    assert list(listed) == list(usual)
+    presets = [settings_of(dataclasses.replace(builder, **preset.fields)) for preset in builder.presets.values()]
     for field, (value, *of_presets, _) in listed.items():
-        usual = getattr(default, field)
-        assert ast.literal_eval(code(value)) == usual, field
-        for preset, given in zip(builder.presets.values(), of_presets, strict=True):
-            assert getattr(preset, field) == (ast.literal_eval(code(given)) if given else usual), field
+        assert ast.literal_eval(code(value)) == usual[field], field
+        for preset, given in zip(presets, of_presets, strict=True):
+            assert preset[field] == (ast.literal_eval(code(given)) if given else usual[field]), field
 
 
 def definitions(source: str) -> dict[str, ast.ClassDef]:
@@ -273,7 +289,8 @@ def test_the_count_of_what_a_reader_opens_is_honest():
 
 
 def test_every_file_that_the_readmes_ring_names_is_of_the_ring():
-    links = [row for row in prose(README).splitlines() if row.startswith("| ") and "`acme_ext/" in row]
+    part = prose(README).partition("## One way round")[2].partition("\n## ")[0]
+    links = [row for row in part.splitlines() if row.startswith("| ") and "`acme_ext/" in row]
     ring = search(r"^    (environment -> .*)$", read(README))[1].split(" -> ")
     assert [row.split("|")[1].strip() for row in links] == ring[:-1]
     assert ring[-1] == "actor"

@@ -261,18 +261,25 @@ def config_names(tree: ast.AST) -> set[str]:
 
 
 def attributes_of(tree: ast.AST, names: set[str]) -> set[str]:
-    """The attributes that are read of any of these names, or of an attribute of such a name (`self.config.field`)."""
-    return {
-        node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Load)
-        and ast.unparse(node.value).lstrip("_").rpartition(".")[2].lstrip("_") in names
-    }
+    """The attributes that are read of any of these names, or of an attribute of such a name (`self.config.field`).
+
+    By `getattr` too, with a name that is written out.
+    """
+
+    def is_read(value: ast.AST) -> bool:
+        return ast.unparse(value).lstrip("_").rpartition(".")[2].lstrip("_") in names
+
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and is_read(node.value):
+            found.add(node.attr)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr" and is_read(node.args[0]):
+            found.add(getattr(node.args[1], "value", ""))
+    return found
 
 
 def config_files() -> list[pathlib.Path]:
-    return sorted(PACKAGE.glob("agents/*/config.py"))
+    return [*sorted(PACKAGE.glob("agents/*/config.py")), PACKAGE / "replay" / "config.py"]
 
 
 @pytest.mark.parametrize("path", config_files(), ids=lambda path: path.parent.name)

@@ -157,7 +157,7 @@ class Builder(abc.ABC):
         c = self.config
         shared = {"batch_size": c.batch_size, "discount": c.discount}
         if isinstance(c.replay, TransitionConfig):
-            clip = getattr(c, "max_abs_reward", None)
+            clip = getattr(self.config, "max_abs_reward", None)
             return TransitionReplay.of(spec, c.replay, max_abs_reward=clip, priority=self.first_error, **shared)
         state = networks.memory_spec()
         if isinstance(c.replay, SequenceConfig):

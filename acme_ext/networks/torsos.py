@@ -6,6 +6,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from acme_ext.errors import UsageError
 from acme_ext.networks import layers
 from acme_ext.networks.resnet import ResidualTorso
 from acme_ext.types import Array, Tree
@@ -68,9 +69,21 @@ def features(torso: str | Torso | None, observation: Tree, hidden_sizes: Sequenc
             through an MLP of `hidden_sizes`; ReLU throughout.
         observation: `[B, ...]`.
         hidden_sizes: units of that MLP.
+
+    Raises:
+        UsageError: the torso gives something else than one vector for each observation.
     """
     if torso is not None:
-        return (TORSOS[torso] if isinstance(torso, str) else torso)()(observation)
+        x = (TORSOS[torso] if isinstance(torso, str) else torso)()(observation)
+        batch_size = len(jax.tree.leaves(observation)[0])
+        if getattr(x, "ndim", 0) != 2 or len(x) != batch_size:
+            name = torso if isinstance(torso, str) else getattr(torso, "__qualname__", repr(torso))
+            shapes = jax.tree.map(lambda leaf: leaf.shape, observation)
+            raise UsageError(
+                f"the torso {name} made {getattr(x, 'shape', type(x).__name__)} of observations {shapes}: it must be "
+                f"[B, F], here ({batch_size}, F)."
+            )
+        return x
     if is_image(observation):
         return (NatureTorso() if min(observation.shape[1:3]) >= 32 else SmallGridTorso())(observation)
     return layers.MLP(hidden_sizes)(flatten_observation(observation))

@@ -1,0 +1,153 @@
+"""A user's own agents, networks and environments: how a run says which they were, and finds them again."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import my_agents
+import my_envs
+import my_networks
+import numpy as np
+import pytest
+
+from acme_ext import launch
+from acme_ext.builders import DQN, R2D2, Builder
+from acme_ext.errors import UsageError
+from acme_ext.launch import Experiment, cli, settings
+
+EXAMPLES = pathlib.Path(my_agents.__file__).parent
+CATCH = "bsuite:catch/0"
+
+
+def other_torso():
+    return my_networks.make_torso()
+
+
+def make_maze(seed, evaluation, size=4):
+    return my_envs.make_maze(seed, evaluation, size)
+
+
+def test_a_run_says_which_functions_it_is_made_of():
+    plain, mine, other = (
+        Experiment(DQN(torso=torso), CATCH).describe() for torso in (None, my_networks.make_torso, other_torso)
+    )
+    assert [each["builder"]["torso"] for each in (plain, mine, other)] == [
+        None,
+        "my_networks:make_torso",
+        "test_own_parts:other_torso",
+    ]
+    here, there = (Experiment(DQN(), factory).describe()["environment"] for factory in (make_maze, my_envs.make_maze))
+    assert (here, there) == ("py:test_own_parts:make_maze", "py:my_envs:make_maze")
+
+
+def test_a_run_with_other_functions_is_not_resumed(tmp_path):
+    def run(torso, factory):
+        builder = dataclasses.replace(DQN(torso=torso), config=dataclasses.replace(DQN().config, hidden_sizes=(8,)))
+        evaluation = launch.Evaluation(every=0, final_episodes=1)
+        experiment = Experiment(builder, factory, steps=20, evaluation=evaluation, run_dir=str(tmp_path / "run"))
+        return launch.run(experiment, quiet=True)
+
+    run(None, make_maze)
+    with pytest.raises(UsageError, match="environment is 'py:test_own_parts:make_maze' there and 'py:my_envs:make_maz"):
+        run(None, my_envs.make_maze)
+    with pytest.raises(UsageError, match="torso is None there and 'flat' here"):
+        run("flat", make_maze)
+
+
+def test_a_lambda_is_refused_before_anything_is_written_and_named_it_runs(tmp_path):
+    for builder, environment in ((DQN(torso=lambda: None), CATCH), (DQN(), lambda seed, evaluation: None)):
+        with pytest.raises(UsageError, match=r"launch\.named"):
+            Experiment(builder, environment, run_dir=str(tmp_path / "run")).describe()
+    assert not (tmp_path / "run").exists()
+    named = Experiment(DQN(torso=launch.named("mine", my_networks.make_torso)), CATCH).describe()
+    assert named["builder"]["torso"] == {"named": "mine"}
+
+
+@pytest.mark.parametrize("name", ["atari:Pong", "minatar:breakout", "gym:CartPole-v1"])
+@pytest.mark.parametrize("agent", ["dqn", "rainbow", "r2d2", "impala", "ppo"])
+def test_python_and_the_shell_make_the_same_experiment(monkeypatch, agent, name):
+    from acme_ext import builders
+
+    made = []
+    monkeypatch.setattr(launch, "run", lambda experiment, **_: made.append(experiment) or pytest.skip.Exception)
+    try:
+        cli.main(["train", agent, name, "--quiet"])
+    except AttributeError:
+        pass
+    assert made[0].describe() == Experiment(builders.load(agent)(), name).describe()
+
+
+def test_a_preset_leaves_what_the_user_set():
+    mine = dataclasses.replace(R2D2().config, batch_size=7)
+    assert Experiment(R2D2(config=mine), "atari:Pong").builder.config == mine
+    preset = Experiment(R2D2(core="gru"), "atari:Pong").builder
+    assert preset.config != R2D2().config and preset.core == "gru"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing:Agent", CATCH], "there is no module 'nothing'"),
+        (["my_agents:Nothing", CATCH], "my_agents has no 'Nothing'"),
+        (["my_agents:Config", CATCH], "is a subclass of acme_ext.builders.Builder"),
+        (["dqm", CATCH], "'dqn'"),
+        (["dqn", "py:my_envs:make_mace"], "did you mean 'make_maze'"),
+        (["dqn", "py:my_envs:make_maze", "--env-set", "sise=3"], "'size'"),
+        (["dqn", CATCH, "--set", "torso=natur"], "there is no torso 'natur': did you mean 'nature'"),
+        (["dqn", CATCH, "--set", "torso=my_networks:make_torsos"], "did you mean 'make_torso'"),
+        (["ppo", CATCH, "--set", "core=lstn"], "there is no core 'lstn': did you mean 'lstm'"),
+        (["dqn", CATCH, "--set", "replay.prioritised=true"], "did you mean 'replay.prioritized'"),
+        (["ppo", CATCH, "--set", "replay.prioritized=true"], "has no setting 'replay.prioritized'"),
+        (["dqn", CATCH, "--set", "replay.max_size=10"], "max_size"),
+        (["my_agents:ExpectedSarsa", "dmc:cartpole/swingup"], "needs an environment with one discrete action"),
+    ],
+)
+def test_what_does_not_fit_is_told_in_one_sentence(capsys, tmp_path, arguments, said):
+    assert cli.main(["train", *arguments, "--run-dir", str(tmp_path / "run"), "--steps", "50"]) == 2
+    captured = capsys.readouterr().err
+    assert said in captured and "Traceback" not in captured
+    assert not (tmp_path / "run" / "metrics.csv").exists()
+
+
+def acme_ext(*arguments, cwd):
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
+    done = subprocess.run(
+        [sys.executable, "-m", "acme_ext.launch.cli", *arguments], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_an_own_agent_is_evaluated_and_resumed_by_fresh_processes(tmp_path):
+    """With a setting, an environment and its option, each by name alone."""
+    run, train = str(tmp_path / "run"), ["train", "my_agents:ExpectedSarsa", "py:my_envs:make_maze", "--env-set", "size=3"]
+    options = ["--set", "epsilon=0.2", "--eval-every", "0", "--run-dir", run]
+    acme_ext(*train, *options, "--steps", "1500", cwd=EXAMPLES)
+    described = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert described["agent"] == "my_agents:ExpectedSarsa"
+    assert described["environment"] == "py:my_envs:make_maze"
+    assert settings.builder_of(described) == my_agents.ExpectedSarsa(my_agents.Config(epsilon=0.2))
+    assert "3 episodes" in acme_ext("evaluate", run, "--episodes", "3", cwd=EXAMPLES)
+    assert "1,500" in acme_ext(*train, *options, "--steps", "2500", cwd=EXAMPLES)
+
+
+@pytest.mark.slow
+def test_an_own_agent_runs_as_a_program(tmp_path):
+    run = tmp_path / "run"
+    arguments = ["launch", "my_agents:ExpectedSarsa", "py:my_envs:make_maze", "--num-actors", "2", "--steps", "4000"]
+    acme_ext(*arguments, "--eval-every", "0", "--run-dir", str(run), cwd=EXAMPLES)
+    described = json.loads((run / "config.json").read_text())
+    assert described["agent"] == "my_agents:ExpectedSarsa"
+
+
+def test_every_agent_is_a_builder_by_its_module_too():
+    from acme_ext import builders
+
+    for name, (cls, _) in builders.AGENTS.items():
+        assert builders.load(f"acme_ext.builders.{name}:{cls}") is builders.load(name)
+        assert issubclass(builders.load(name), Builder)
+    assert np.isfinite(Experiment(DQN(), CATCH).builder.config.discount)
