@@ -119,9 +119,8 @@ class Builder(abc.ABC):
 
     def __post_init__(self):
         if not dataclasses.is_dataclass(self.config) or isinstance(self.config, type):
-            raise UsageError(
-                f"the config of {type(self).__name__} is {self.config!r}: it must be a dataclass's instance."
-            )
+            shown = f"the class {self.config.__name__}" if isinstance(self.config, type) else repr(self.config)
+            raise UsageError(f"the config of {type(self).__name__} is {shown}: it must be an object of a dataclass.")
         default = type(self).__dataclass_fields__["config"].default
         if default is not dataclasses.MISSING and not isinstance(self.config, type(default)):
             raise UsageError(

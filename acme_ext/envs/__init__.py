@@ -1,6 +1,8 @@
 """Environments by name, as dm_env: `make` gives a batch of them, `make_single` one. Backends are imported when used."""
 
-from acme_ext.envs.canonical import canonical_actions
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from acme_ext.envs.kinds import kind
 from acme_ext.envs.registry import (
     Factory,
@@ -13,6 +15,9 @@ from acme_ext.envs.registry import (
     make_spec,
     name_of,
 )
+
+if TYPE_CHECKING:
+    from acme_ext.envs.canonical import canonical_actions as canonical_actions
 
 __all__ = [
     "Factory",
@@ -27,3 +32,9 @@ __all__ = [
     "make_spec",
     "name_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "canonical_actions":  # which imports dm_env
+        return importlib.import_module("acme_ext.envs.canonical").canonical_actions
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

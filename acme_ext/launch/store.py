@@ -24,6 +24,7 @@ class SavesReplay(Protocol):
 LABELS = ("actor", "learner", "evaluator")
 """The logs of a run; the x axis of each is `environment_steps`."""
 
+_WHOLE = {"agent", "environment", "config", "run"}  # of a run's config.json, by whichever version
 _REPLAY = "replay"  # the folder of a checkpoint that holds Reverb's own
 
 
@@ -147,7 +148,7 @@ def prepare(
     if path.is_dir() and any(path.iterdir()):
         there = RunDirectory.open(path) if (path / "config.json").is_file() else None
         # Others too call a file config.json, and theirs isn't ours to delete.
-        ours = _only_remains(path) if there is None else experiment.describe().keys() <= there.read_config().keys()
+        ours = _only_remains(path) if there is None else there.read_config().keys() >= _WHOLE
         if not ours:
             raise UsageError(f"{path} is neither empty nor a run directory: choose another.")
         if there is not None and not fresh:

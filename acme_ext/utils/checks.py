@@ -90,7 +90,7 @@ def say(hint: Any) -> str:
     if origin is typing.Literal:
         return "one of " + ", ".join(map(str, arguments))
     if origin is Callable:
-        return "a function, or its module:name"
+        return "a function or its module:name"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "none"}
     if dataclasses.is_dataclass(hint):
         return f"an object of {getattr(hint, '__name__', hint)}"

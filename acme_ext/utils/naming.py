@@ -8,8 +8,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from acme_ext.errors import UsageError, nearest
 
 
@@ -26,7 +24,7 @@ class Named:
 
 def named(name: str, function: Callable[..., Any]) -> Named:
     """Returns a function under a name of the user's own, for a run whose config could not name it otherwise: a lambda,
-    a closure, a function of a script. Such a run can be resumed and evaluated from Python only.
+    a closure. Such a run can be resumed and evaluated from Python only.
     """
     return Named(name, function)
 
@@ -101,10 +99,13 @@ def describe(value: Any, what: str) -> Any:
         return {str(name): describe(each, f"{what}.{name}") for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [describe(each, what) for each in value]
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # NumPy's, which is not imported here
         return value.tolist()
     if (name := name_of(value)) is not None:
         return name
+    path = getattr(value, "__qualname__", "<")
+    if getattr(value, "__module__", None) == "__main__" and "<" not in path:  # of a script or notebook
+        return {"named": f"__main__:{path}"}
     shown = f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', type(value).__name__)}"
     raise UsageError(
         f"{what} is {shown}, which no other process could find by its name: define it at the top level of a module "
@@ -116,7 +117,9 @@ def describe(value: Any, what: str) -> Any:
 def restore(described: Any) -> Any:
     """Returns the function that `describe` named; raises UsageError for one that only its script knows."""
     if isinstance(described, Mapping) and "named" in described:
-        raise UsageError(f"{described['named']!r} was given its name in Python, where alone it can be had.")
+        raise UsageError(
+            f"{described['named']!r} is known to the script or notebook alone that made the run: go on from there."
+        )
     if isinstance(described, Mapping) and "partial" in described:
         arguments = [restore(each) for each in described["arguments"]]
         keywords = {name: restore(each) for name, each in described["keywords"].items()}

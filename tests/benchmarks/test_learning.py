@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from acme_ext import builders, envs
+from acme_ext.launch import settings as config_settings
 from benchmarks import learning, outcomes
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import SETTINGS, Setting

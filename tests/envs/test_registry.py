@@ -139,7 +139,7 @@ def test_functions_make_environments_too():
     assert single.reset().observation.dtype == np.float32
     timestep = single.step(np.int32(1))
     assert (timestep.reward.dtype, timestep.discount.dtype) == (np.float32, np.float32)
-    with pytest.raises(UsageError, match="takes no options, so flatten can't be set"):
+    with pytest.raises(UsageError, match="can't be: got an unexpected keyword argument 'flatten'"):
         envs.make(Counting, flatten=True)
 
 
@@ -156,7 +156,11 @@ def test_seeds_do_not_meet():
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
-        ("atri:Pong", {}, "no family of environments 'atri'; a name is like 'gym:CartPole-v1': did you mean 'atari'"),
+        (
+            "atri:Pong",
+            {},
+            "no family of environments 'atri'; py:module:function for your own: did you mean 'atari'",
+        ),
         ("CartPole-v1", {}, "'CartPole-v1' names no family of environments"),
         ("gym:CartPole", {}, "no environment 'gym:CartPole'; did you mean 'gym:CartPole-v1'"),
         ("gym:ALE/Pong-v5", {}, "Atari is a family of its own, as in 'atari:Pong'"),

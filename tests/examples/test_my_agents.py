@@ -3,7 +3,6 @@
 import pathlib
 import pickle
 
-
 import jax
 import jax.numpy as jnp
 import my_agents

@@ -50,17 +50,20 @@ def experiment(builder, environment, steps, tmp_path, **options):
 def test_the_maze_is_a_sound_environment():
     maze = my_envs.make_maze(0, False, size=5)
     timestep = maze.reset()
-    assert timestep.observation.sum() == 1 and timestep.observation.shape == (25,)
+    assert timestep.observation.sum() == 1
+    assert timestep.observation.shape == (25,)
     right, down, _, up = range(4)
     way = [down] * 4 + [right] * 2 + [up] * 4 + [right] * 2 + [down] * 4
     timesteps = [maze.step(action) for action in way]
     assert [timestep.reward for timestep in timesteps] == [0.0] * 15 + [1.0]
-    assert timesteps[-1].last() and timesteps[-1].discount == 0.0
+    assert timesteps[-1].last()
+    assert timesteps[-1].discount == 0.0
     late = my_envs.make_maze(0, False, size=5)
     late.reset()
     for _ in range(40):
         timestep = late.step(up)
-    assert timestep.last() and timestep.discount == 1.0  # time is a truncation
+    assert timestep.last()
+    assert timestep.discount == 1.0
 
 
 @pytest.mark.slow
@@ -98,11 +101,10 @@ def test_a_torso_and_a_core_of_ones_own(tmp_path):
     dqn = dataclasses.replace(
         DQN(), torso=torso, config=DQNConfig(replay=TransitionConfig(max_size=1_000, min_size=100), batch_size=16)
     )
-    with pytest.raises(UsageError, match="the torso make_torso made .* it must be"):  # a grid without channels
+    with pytest.raises(UsageError, match=r"the torso make_torso made .* it must be"):  # a grid without channels
         launch.run(experiment(dqn, "bsuite:catch/0", 600, tmp_path / "misfit"), quiet=True)
     assert launch.run(experiment(dqn, "minatar:breakout", 600, tmp_path / "torso"), quiet=True).learner_steps > 0
     replay = SequenceConfig(max_size=200, min_size=20)
     r2d2 = R2D2(core=core)
     r2d2 = dataclasses.replace(r2d2, config=dataclasses.replace(r2d2.config, replay=replay, batch_size=4))
     assert launch.run(experiment(r2d2, "bsuite:memory_len/2", 1_000, tmp_path / "core"), quiet=True).learner_steps > 0
-

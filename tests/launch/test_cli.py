@@ -50,7 +50,7 @@ _BAD = [
     (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=CPU:2"], "are for programs on 'ray', not on 'proc"),
     (["train", "dqm", "gym:CartPole-v1"], "there is no agent 'dqm': did you mean 'dqn' or 'dmpo'?"),
     (["train", "jumping", "gym:CartPole-v1"], "there is no agent 'jumping': valid: "),
-    (["train", "dqn", "gmy:CartPole-v1"], "no family of environments 'gmy'; a name is like 'gym:CartPole-v1': "),
+    (["train", "dqn", "gmy:CartPole-v1"], "no family of environments 'gmy'; a name is like 'gym:CartPole-v1', or"),
     (["train", "dqn", "CartPole-v1"], "'CartPole-v1' names no family of environments"),
     (["train", "dqn", "gym:CartPol-v1"], "no environment 'gym:CartPol-v1'; did you mean 'gym:CartPole-v1'"),
     (["train", "dqn", "gym:nowhere_to_be_found:X-v0"], "No module named 'nowhere_to_be_found'"),
@@ -58,7 +58,7 @@ _BAD = [
     ([*_CARTPOLE, "--env-set", "max_episode_stps=5"], "no option 'max_episode_stps'; did you mean 'max_episode_steps'"),
     ([*_CARTPOLE, "--env-set", "sutton_barto_reward=7"], "must be of type bool, as False is, not 7"),
     ([*_CARTPOLE, "--env-set", "max_episode_steps"], "'max_episode_steps' is no setting: write name=value"),
-    ([*_CARTPOLE, "--set", "learning_rat=1"], "DQNConfig has no field 'learning_rat': did you mean 'learning_rate'"),
+    ([*_CARTPOLE, "--set", "learning_rat=1"], "DQN has no setting 'learning_rat': did you mean 'learning_rate'"),
     ([*_CARTPOLE, "--set", "learning_rate=fast"], "learning_rate is 'fast': it must be a number"),
     ([*_CARTPOLE, "--set", "batch_size=2.5"], "batch_size is '2.5': it must be a whole number"),
     ([*_CARTPOLE, "--set", "dueling=1"], "dueling is '1': it must be true or false"),
@@ -231,7 +231,7 @@ def test_evaluate_refuses_what_a_script_made(tmp_path, capsys):
     rundir.write_config({**Experiment(DQN(), "gym:CartPole-v1").describe(), "environment": {"named": "my maze"}})
     assert cli.main(["evaluate", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"the agent or environment of {tmp_path} can't be had by its name: 'my maze' was given its name in" in line
+    assert f"the agent or environment of {tmp_path} can't be had by its name: 'my maze' is known to the" in line
 
 
 def _logged(folder: Path, values: list[float], **fields: object) -> str:

@@ -179,11 +179,11 @@ def test_a_directory_that_is_given_is_taken():
         ),
         (
             lambda: Experiment(DQN(DQNConfig), make_walk),
-            "^builder.config is the class DQNConfig: it must be an object of ",
+            "^the config of DQN is the class DQNConfig: it must be an object of ",
         ),
         (
             lambda: Experiment(DQN(ToyConfig()), make_walk),
-            r"^builder.config is ToyConfig\(.*: it must be an object of DQN",
+            "^DQN takes a DQNConfig, not a ToyConfig",
         ),
         (
             lambda: Experiment(toy(), gymnasium.make("CartPole-v1")),

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("no_figures")
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 REFUSED = {  # by folder, a pattern
-    "dqn-0.1.0": "DQN has no setting 'n_step': did you mean 'replay.n_step'",
+    "dqn-0.1.0": "DQN has no setting 'min_replay_size': did you mean 'replay.min_size'",
 }
 
 
@@ -55,6 +55,15 @@ def test_a_run_of_an_earlier_version_goes_on_or_is_refused(folder, go_on, tmp_pa
     assert 120 - 20 - 4 <= int(learned) <= 120 + 40
     assert cli.main(["evaluate", str(tmp_path / "run")]) == 0
     assert "over 2 episodes" in capfd.readouterr().out
+
+
+def test_a_run_of_an_earlier_version_is_told_from_other_folders(tmp_path, capfd):
+    run = tmp_path / "run"
+    shutil.copytree(GOLDEN / "dqn-0.1.0", run)
+    command = ["train", "dqn", "gym:CartPole-v1", "--steps", "20", "--run-dir", str(run), "--quiet"]
+    assert cli.main(command) == 2
+    assert f"{run} holds another run, made by version 0.1.0" in capfd.readouterr().err
+    assert cli.main([*command, "--fresh"]) == 0
 
 
 NEWEST = GOLDEN / "dqn-0.2.0"

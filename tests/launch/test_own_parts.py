@@ -10,10 +10,9 @@ import sys
 import my_agents
 import my_envs
 import my_networks
-import numpy as np
 import pytest
 
-from acme_ext import launch
+from acme_ext import builders, launch
 from acme_ext.builders import DQN, R2D2, Builder
 from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment, cli, settings
@@ -68,23 +67,17 @@ def test_a_lambda_is_refused_before_anything_is_written_and_named_it_runs(tmp_pa
 
 @pytest.mark.parametrize("name", ["atari:Pong", "minatar:breakout", "gym:CartPole-v1"])
 @pytest.mark.parametrize("agent", ["dqn", "rainbow", "r2d2", "impala", "ppo"])
-def test_python_and_the_shell_make_the_same_experiment(monkeypatch, agent, name):
-    from acme_ext import builders
-
-    made = []
-    monkeypatch.setattr(launch, "run", lambda experiment, **_: made.append(experiment) or pytest.skip.Exception)
-    try:
-        cli.main(["train", agent, name, "--quiet"])
-    except AttributeError:
-        pass
-    assert made[0].describe() == Experiment(builders.load(agent)(), name).describe()
+def test_python_and_the_shell_make_the_same_experiment(agent, name):
+    options = cli._parser().parse_args(["train", agent, name])
+    assert cli.experiment_from(options).describe() == Experiment(builders.load(agent)(), name).describe()
 
 
 def test_a_preset_leaves_what_the_user_set():
     mine = dataclasses.replace(R2D2().config, batch_size=7)
     assert Experiment(R2D2(config=mine), "atari:Pong").builder.config == mine
     preset = Experiment(R2D2(core="gru"), "atari:Pong").builder
-    assert preset.config != R2D2().config and preset.core == "gru"
+    assert preset.config != R2D2().config
+    assert preset.core == "gru"
 
 
 @pytest.mark.parametrize(
@@ -95,12 +88,12 @@ def test_a_preset_leaves_what_the_user_set():
         (["my_agents:Config", CATCH], "is a subclass of acme_ext.builders.Builder"),
         (["dqm", CATCH], "'dqn'"),
         (["dqn", "py:my_envs:make_mace"], "did you mean 'make_maze'"),
-        (["dqn", "py:my_envs:make_maze", "--env-set", "sise=3"], "'size'"),
+        (["dqn", "py:my_envs:make_maze", "--env-set", "sise=3"], "unexpected keyword argument 'sise'"),
         (["dqn", CATCH, "--set", "torso=natur"], "there is no torso 'natur': did you mean 'nature'"),
         (["dqn", CATCH, "--set", "torso=my_networks:make_torsos"], "did you mean 'make_torso'"),
         (["ppo", CATCH, "--set", "core=lstn"], "there is no core 'lstn': did you mean 'lstm'"),
         (["dqn", CATCH, "--set", "replay.prioritised=true"], "did you mean 'replay.prioritized'"),
-        (["ppo", CATCH, "--set", "replay.prioritized=true"], "has no setting 'replay.prioritized'"),
+        (["ppo", CATCH, "--set", "replay.prioritized=true"], "PPOConfig has no field 'replay.prioritized'"),
         (["dqn", CATCH, "--set", "replay.max_size=10"], "max_size"),
         (["my_agents:ExpectedSarsa", "dmc:cartpole/swingup"], "needs an environment with one discrete action"),
     ],
@@ -108,14 +101,19 @@ def test_a_preset_leaves_what_the_user_set():
 def test_what_does_not_fit_is_told_in_one_sentence(capsys, tmp_path, arguments, said):
     assert cli.main(["train", *arguments, "--run-dir", str(tmp_path / "run"), "--steps", "50"]) == 2
     captured = capsys.readouterr().err
-    assert said in captured and "Traceback" not in captured
+    assert said in captured
+    assert "Traceback" not in captured
     assert not (tmp_path / "run" / "metrics.csv").exists()
 
 
 def acme_ext(*arguments, cwd):
     environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
     done = subprocess.run(
-        [sys.executable, "-m", "acme_ext.launch.cli", *arguments], cwd=cwd, env=environment, capture_output=True, text=True
+        [sys.executable, "-m", "acme_ext.launch.cli", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
@@ -124,7 +122,10 @@ def acme_ext(*arguments, cwd):
 @pytest.mark.slow
 def test_an_own_agent_is_evaluated_and_resumed_by_fresh_processes(tmp_path):
     """With a setting, an environment and its option, each by name alone."""
-    run, train = str(tmp_path / "run"), ["train", "my_agents:ExpectedSarsa", "py:my_envs:make_maze", "--env-set", "size=3"]
+    run, train = (
+        str(tmp_path / "run"),
+        ["train", "my_agents:ExpectedSarsa", "py:my_envs:make_maze", "--env-set", "size=3"],
+    )
     options = ["--set", "epsilon=0.2", "--eval-every", "0", "--run-dir", run]
     acme_ext(*train, *options, "--steps", "1500", cwd=EXAMPLES)
     described = json.loads((tmp_path / "run" / "config.json").read_text())
@@ -138,16 +139,13 @@ def test_an_own_agent_is_evaluated_and_resumed_by_fresh_processes(tmp_path):
 @pytest.mark.slow
 def test_an_own_agent_runs_as_a_program(tmp_path):
     run = tmp_path / "run"
-    arguments = ["launch", "my_agents:ExpectedSarsa", "py:my_envs:make_maze", "--num-actors", "2", "--steps", "4000"]
+    arguments = ["train", "my_agents:ExpectedSarsa", "py:my_envs:make_maze", "--actors", "2", "--steps", "4000"]
     acme_ext(*arguments, "--eval-every", "0", "--run-dir", str(run), cwd=EXAMPLES)
     described = json.loads((run / "config.json").read_text())
     assert described["agent"] == "my_agents:ExpectedSarsa"
 
 
 def test_every_agent_is_a_builder_by_its_module_too():
-    from acme_ext import builders
-
     for name, (cls, _) in builders.AGENTS.items():
         assert builders.load(f"acme_ext.builders.{name}:{cls}") is builders.load(name)
         assert issubclass(builders.load(name), Builder)
-    assert np.isfinite(Experiment(DQN(), CATCH).builder.config.discount)

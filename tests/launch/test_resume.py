@@ -235,7 +235,7 @@ def test_a_reward_that_is_no_number_is_the_environments_and_what_was_learned_is_
         return Wrong(seed)
 
     with pytest.raises(RunError, match=f"make_wrong delivered a reward of {reward}.*; its spec says float32 of shape"):
-        run(tmp_path, steps=60, environment=make_wrong)
+        run(tmp_path, steps=60, environment=named("make_wrong", make_wrong))
     assert latest(tmp_path).steps == 25
 
 
@@ -424,15 +424,15 @@ def test_an_interrupt_at_any_moment_is_a_stop_after_a_save(tmp_path, monkeypatch
             _interrupt_unseen()
 
     class Interrupted(Toy):
-        def make_core(self, spec: Any) -> Any:
+        def make_core(self, spec: Any, networks: Any) -> Any:
             now("core")
-            core = super().make_core(spec)
+            core = super().make_core(spec, networks)
 
             def step(state: Any, sample: Any) -> Any:
                 now("learner")  # in the midst of its compilation
                 return core.step(state, sample)
 
-            return core._replace(step=step)
+            return dataclasses.replace(core, step=step)
 
     class Asked(Walk):
         def action_spec(self) -> specs.DiscreteArray:
@@ -450,7 +450,9 @@ def test_an_interrupt_at_any_moment_is_a_stop_after_a_save(tmp_path, monkeypatch
 
     monkeypatch.setattr(checkpoints, "_write_npz", slow_write)
     saving = Checkpoints(every_s=0.05)
-    result = run(tmp_path, Interrupted(ToyConfig()), steps=10**7, environment=make_asked, checkpoints=saving)
+    result = run(
+        tmp_path, Interrupted(ToyConfig()), steps=10**7, environment=named("make_asked", make_asked), checkpoints=saving
+    )
     assert not left
     assert result.stopped_by == signal.SIGINT
     assert result.environment_steps < 10**7

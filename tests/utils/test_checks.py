@@ -76,7 +76,7 @@ def test_values_of_their_types_are_taken():
         ({"kind": "loop"}, "kind is 'loop': it must be one of scan, unroll."),
         ({"inner": Inner}, "inner is the class Inner: it must be an object of Inner."),
         ({"inner": Inner("deep")}, "inner.depth is 'deep': it must be a whole number."),
-        ({"function": "abs"}, "function is 'abs': it must be Callable or none."),
+        ({"function": "abs"}, "function is 'abs': it must be a function or its module:name or none."),
     ],
 )
 def test_a_value_of_another_type_is_told_by_its_field(fields, told):

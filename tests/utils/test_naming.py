@@ -61,7 +61,7 @@ def test_a_description_gives_the_function_back():
     assert naming.restore(naming.describe(functools.partial(function, x=7), "it"))() == 7
     assert naming.restore(naming.describe(Factory(4), "it"))() == 4
     assert naming.restore("residual") == "residual"
-    with pytest.raises(UsageError, match="'mine' was given its name in Python"):
+    with pytest.raises(UsageError, match="'mine' is known to the script or notebook alone"):
         naming.restore({"named": "mine"})
 
 
@@ -72,6 +72,11 @@ def test_what_has_no_name_is_refused_with_what_to_do():
     for value in (lambda: 3, local, Config().__eq__):
         with pytest.raises(UsageError, match=r"^the torso is .*: define it at the top level .*launch\.named"):
             naming.describe(value, "the torso")
+
+
+def test_a_function_of_a_script_or_notebook_is_known_by_its_name_there(monkeypatch):
+    monkeypatch.setattr(function, "__module__", "__main__")
+    assert naming.describe(function, "it") == {"named": "__main__:function"}
 
 
 def test_a_named_function_is_the_function():

@@ -78,6 +78,6 @@ def test_continuous_actions_are_refused_by_name(actions):
         discounts=specs.BoundedArray((), np.float32, 0.0, 1.0),
     )
     with pytest.raises(
-        UsageError, match=r"Q-learning needs an environment with one discrete action; .* BoundedArray of shape"
+        UsageError, match=r"DQN needs an environment with one discrete action; .* BoundedArray of shape"
     ):
         DQN().make_agent(spec)

@@ -59,7 +59,8 @@ def unrolls(**fields):
     """One unroll of two steps: rewards 3 and -1, actions 0 and 2, discount 0.9."""
     reward = np.array([[9.0], [3.0], [-1.0]], np.float32)
     action = np.array([[0], [2]], np.int32)
-    return random_unrolls(2, 1, (1,), **{"observation": OBSERVATION, "reward": reward, "action": action, **fields})
+    made = {"observation": OBSERVATION, "reward": reward, "action": action, **fields}
+    return random_unrolls(len(made["action"]), 1, (1,), **made)
 
 
 def test_losses_by_hand():
