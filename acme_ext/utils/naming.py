@@ -99,8 +99,8 @@ def describe(value: Any, what: str) -> Any:
         return {str(name): describe(each, f"{what}.{name}") for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [describe(each, what) for each in value]
-    if hasattr(value, "tolist"):  # NumPy's, which is not imported here
-        return value.tolist()
+    if tolist := getattr(value, "tolist", None):  # NumPy's, which is not imported here
+        return tolist()
     if (name := name_of(value)) is not None:
         return name
     path = getattr(value, "__qualname__", "<")

@@ -6,6 +6,7 @@ import pytest
 
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.rainbow.config import MINATAR
+from acme_ext.utils.rundir import flatten
 from benchmarks import ablation, learning
 from benchmarks.settings import SETTINGS
 
@@ -17,9 +18,9 @@ def config_of(variant):
 
 
 def changed(config, other):
-    """The fields that both have and that differ."""
-    shared = {f.name for f in dataclasses.fields(config)} & {f.name for f in dataclasses.fields(other)}
-    return {name for name in shared if getattr(config, name) != getattr(other, name)}
+    """The fields that both have and that differ, of their replay too."""
+    mine, theirs = (flatten(dataclasses.asdict(each)) for each in (config, other))
+    return {name for name in mine.keys() & theirs.keys() if mine[name] != theirs[name]}
 
 
 def test_each_variant_is_without_one_part_and_all_are_there():
@@ -35,8 +36,8 @@ def test_dqn_has_the_same_numbers_and_none_of_the_parts():
     config = config_of("dqn")
     assert type(config) is DQNConfig
     # What prioritized replay alone reads is left as it is.
-    unread = {name for name in changed(config, MINATAR) if name.startswith(("priority", "importance"))}
-    assert changed(config, MINATAR) - unread == PARTS & {f.name for f in dataclasses.fields(DQNConfig)}
+    unread = {name for name in changed(config, MINATAR) if name.startswith(("replay.priority", "replay.importance"))}
+    assert changed(config, MINATAR) - unread == PARTS & flatten(dataclasses.asdict(DQNConfig())).keys()
     assert (config.double, config.dueling, config.replay.prioritized, config.replay.n_step) == (False, False, False, 1)
 
 

@@ -75,7 +75,7 @@ def test_games_that_are_none():
         (["dqn", "--max-frames", "30"], "--max-frames is 30: it must be more than the 30 no-ops"),
         (["dqn", "--actors", "-1"], "--actors is -1: it must not be negative"),
         (["dqn", "--seeds", "1", "1"], "--seeds names a seed twice"),
-        (["dqn", "--set", "learning_rat=1"], "DQNConfig has no field 'learning_rat'"),
+        (["dqn", "--set", "learning_rat=1"], "DQN has no setting 'learning_rat'"),
     ],
 )
 def test_what_cannot_be_is_told(arguments, said, tmp_path, capsys):
