@@ -14,6 +14,7 @@ from acme_ext.builders.base import Builder
 from acme_ext.errors import UsageError
 from acme_ext.launch import settings
 from acme_ext.launch.experiment import EnvironmentFactory, Evaluation, Experiment
+from acme_ext.launch.store import by_another_version
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import naming
@@ -130,8 +131,8 @@ def evaluate_run(
             builder = cast(Builder, settings.builder_of(described))
     except UsageError as error:
         raise UsageError(
-            f"the agent or environment of {path} can't be had by its name: {error} From Python, launch.evaluate_run "
-            "takes both."
+            f"the agent or environment of {path}{by_another_version(rundir)} can't be had by its name: {error} From "
+            "Python, launch.evaluate_run takes both."
         ) from error
     experiment = Experiment(
         builder,

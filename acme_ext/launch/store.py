@@ -158,7 +158,7 @@ def prepare(
             if differences:
                 fields = "; ".join(f"{name} is {a!r} there and {b!r} here" for name, (a, b) in differences.items())
                 raise UsageError(
-                    f"{path} holds another run{_by_another_version(there)}: {fields}; choose another directory, or "
+                    f"{path} holds another run{by_another_version(there)}: {fields}; choose another directory, or "
                     "start anew (--fresh)."
                 )
     rundir = RunDirectory(path)
@@ -194,7 +194,7 @@ def draw_curve(experiment: Experiment, rundir: RunDirectory) -> pathlib.Path:
     )
 
 
-def _by_another_version(rundir: RunDirectory) -> str:
+def by_another_version(rundir: RunDirectory) -> str:
     """Returns by which version a run was made, in words, where it is not this one."""
     version = rundir.read_config()["run"].get("version", "an earlier one")
     return "" if version == __version__ else f", made by version {version} (this is {__version__})"

@@ -159,7 +159,7 @@ def test_seeds_do_not_meet():
         (
             "atri:Pong",
             {},
-            "no family of environments 'atri'; py:module:function for your own: did you mean 'atari'",
+            "or py:module:function for your own: did you mean 'atari'",
         ),
         ("CartPole-v1", {}, "'CartPole-v1' names no family of environments"),
         ("gym:CartPole", {}, "no environment 'gym:CartPole'; did you mean 'gym:CartPole-v1'"),

@@ -63,6 +63,8 @@ def test_a_run_of_an_earlier_version_is_told_from_other_folders(tmp_path, capfd)
     command = ["train", "dqn", "gym:CartPole-v1", "--steps", "20", "--run-dir", str(run), "--quiet"]
     assert cli.main(command) == 2
     assert f"{run} holds another run, made by version 0.1.0" in capfd.readouterr().err
+    assert cli.main(["evaluate", str(run)]) == 2
+    assert f"of {run}, made by version 0.1.0" in capfd.readouterr().err
     assert cli.main([*command, "--fresh"]) == 0
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -16,6 +17,7 @@ from acme_ext import builders, launch
 from acme_ext.builders import DQN, R2D2, Builder
 from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment, cli, settings
+from acme_ext.replay import TransitionConfig
 
 EXAMPLES = pathlib.Path(my_agents.__file__).parent
 CATCH = "bsuite:catch/0"
@@ -137,12 +139,35 @@ def test_an_own_agent_is_evaluated_and_resumed_by_fresh_processes(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_own_agent_runs_as_a_program(tmp_path):
-    run = tmp_path / "run"
-    arguments = ["train", "my_agents:ExpectedSarsa", "py:my_envs:make_maze", "--actors", "2", "--steps", "4000"]
-    acme_ext(*arguments, "--eval-every", "0", "--run-dir", str(run), cwd=EXAMPLES)
-    described = json.loads((run / "config.json").read_text())
-    assert described["agent"] == "my_agents:ExpectedSarsa"
+@pytest.mark.parametrize(
+    ("agent", "environment", "steps", "settings"),
+    [
+        ("my_agents:ExpectedSarsa", "py:my_envs:make_maze", 20_000, ["--set", "learning_rate=1e-3"]),
+        ("recurrent_dqn:RecurrentDQN", "bsuite:memory_len/2", 30_000, []),
+        ("rnd:RND", "py:my_envs:make_maze", 40_000, ["--set", "bonus_coef=0.01", "--set", "replay.length=64"]),
+    ],
+)
+def test_the_examples_learn_with_two_actors(tmp_path, agent, environment, steps, settings):
+    arguments = ["train", agent, environment, "--actors", "2", "--num-envs", "4", "--steps", str(steps), *settings]
+    out = acme_ext(*arguments, "--eval-every", "0", "--run-dir", str(tmp_path / "run"), cwd=EXAMPLES)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["agent"] == agent
+    found = re.search(r"^evaluation +(?:return )?(-?[\d.]+)", out, re.MULTILINE)
+    assert found, out
+    assert float(found[1]) >= 0.9
+
+
+class WithoutErrors(my_agents.ExpectedSarsa):
+    def make_core(self, spec, networks):
+        core = super().make_core(spec, networks)
+        return dataclasses.replace(core, step=lambda state, sample: (*core.step(state, sample)[:2], None))
+
+
+def test_prioritized_replay_is_refused_for_a_core_without_errors(tmp_path):
+    replay = TransitionConfig(prioritized=True)
+    builder = WithoutErrors(my_agents.Config(replay=replay))
+    with pytest.raises(UsageError, match="prioritized"):
+        launch.run(Experiment(builder, CATCH, run_dir=str(tmp_path / "run")), quiet=True)
+    assert not (tmp_path / "run" / "checkpoints").exists()
 
 
 def test_every_agent_is_a_builder_by_its_module_too():

@@ -459,7 +459,7 @@ def test_an_interrupt_at_any_moment_is_a_stop_after_a_save(tmp_path, monkeypatch
     assert latest(tmp_path).steps == result.environment_steps
     assert (result.environment_steps == 0) == (moment in ("specs", "core"))
     more = result.environment_steps + 20
-    again = run(tmp_path, steps=more, environment=make_asked)
+    again = run(tmp_path, Interrupted(ToyConfig()), steps=more, environment=named("make_asked", make_asked))
     assert again.environment_steps == more
 
 
