@@ -135,7 +135,7 @@ def resident(replay: TransitionReplay, raw: RawBatch, count: int) -> Sample:
     """Returns `count` unpacked batches `[count, B, ...]` on the device."""
     size = replay.batch_size
     chosen = np.arange(count * size) % len(raw.rows)
-    sample = Sample(replay.decode(raw.rows[chosen]), raw.probability[chosen])
+    sample = Sample(replay.decode(raw.rows[chosen]), np.ones(count * size, np.float32))
     return jax.device_put(jax.tree.map(lambda x: x.reshape(count, size, *x.shape[1:]), sample))
 
 
@@ -158,7 +158,7 @@ def bare(core: LearnerCore, batches: Sample, count: int, *, unroll: bool, plain:
         return state, jnp.stack(losses)
 
     state = jax.jit(core.init)(jax.random.key(0))
-    wide = compiling.is_wide(state, batches.probability.shape[1])
+    wide = compiling.is_wide(state, batches.weight.shape[1])
     compiled = jax.jit(update) if plain else compiling.jit(update, threaded=wide)
 
     def work() -> int:

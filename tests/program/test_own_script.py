@@ -19,4 +19,4 @@ def test_a_program_with_a_node_of_ones_own_runs_by_lp_launch(launch_type, tmp_pa
     assert len(rows(run, "actor")) >= 19
     assert json.loads((run / "evaluation.json").read_text())["episodes"] == 2
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "watched").read_text() == "1; it ended"  # the first priority of DQN's
+    assert (tmp_path / "watched").read_text() == "2 layers; it ended"
