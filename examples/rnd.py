@@ -18,7 +18,7 @@ from acme_ext.networks.torsos import flatten_observation
 
 @dataclasses.dataclass(frozen=True)
 class Config(PPOConfig):
-    bonus_coef: float = 0.1  # weight of the bonus beside the reward
+    bonus_coef: float = 0.01  # weight of the bonus beside the reward
     bonus_learning_rate: float = 1e-3  # Adam
 
 
