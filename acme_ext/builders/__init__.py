@@ -1,5 +1,6 @@
 """The agents, composed. `acme_ext.builders.DQN` and its siblings are imported when first asked for."""
 
+import dataclasses
 import importlib
 import importlib.metadata
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,21 @@ def load(name: str) -> Any:
     if not isinstance(found, type) or not issubclass(found, load_base()):
         raise UsageError(f"{name!r} is {found!r}: an agent is a subclass of acme_ext.builders.Builder.")
     return found
+
+
+def make(name: str) -> Any:
+    """Returns an agent's builder with its defaults, by what `load` takes; raises UsageError if it has no defaults."""
+    builder_class = load(name)
+    missing = [
+        *sorted(builder_class.__abstractmethods__),
+        *(f.name for f in dataclasses.fields(builder_class) if f.default is f.default_factory is dataclasses.MISSING),
+    ]
+    if missing:
+        raise UsageError(
+            f"{name!r} can't be made by its name: it needs the methods that it lacks, and a default for each field "
+            f"({', '.join(missing)})."
+        )
+    return builder_class()
 
 
 def load_base() -> Any:

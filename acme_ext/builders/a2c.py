@@ -4,14 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
-from acme_ext import specs
 from acme_ext.agents.a2c import learning
 from acme_ext.agents.a2c.config import A2CConfig
 from acme_ext.builders.base import Preset
 from acme_ext.builders.ppo import PPO
-from acme_ext.learning.core import LearnerCore
-from acme_ext.networks.recurrent import RecurrentNetwork
-from acme_ext.types import EnvironmentSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,8 +16,6 @@ class A2C(PPO):
 
     name: ClassVar[str] = "a2c"
     presets: ClassVar[Mapping[str, Preset]] = {}
+    core_of = staticmethod(learning.make_core)
 
     config: A2CConfig = A2CConfig()
-
-    def make_core(self, spec: EnvironmentSpec, networks: RecurrentNetwork) -> LearnerCore:
-        return learning.make_core(networks, self.config, specs.zeros(spec.observations, 1))

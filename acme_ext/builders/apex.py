@@ -4,16 +4,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-import haiku as hk
 import numpy as np
 
-from acme_ext.acting.policy import Policy
 from acme_ext.acting.values import first_error
 from acme_ext.agents.apex import acting
 from acme_ext.agents.apex.config import ATARI, ApexConfig
 from acme_ext.builders.base import Preset
 from acme_ext.builders.dqn import DQN
-from acme_ext.types import EnvironmentSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,12 +21,10 @@ class ApexDQN(DQN):
 
     name: ClassVar[str] = "apex"
     presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI})}
+    policy_of = staticmethod(acting.make_policy)
 
     config: ApexConfig = ApexConfig()
 
     @property
     def first_error(self) -> Callable[..., np.ndarray]:
         return first_error
-
-    def make_policy(self, spec: EnvironmentSpec, networks: hk.Transformed, *, evaluation: bool = False) -> Policy:
-        return acting.make_policy(networks, self.config, evaluation=evaluation)

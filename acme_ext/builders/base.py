@@ -138,7 +138,17 @@ class Builder(abc.ABC):
         unset: frozenset[str] = self._unset  # type: ignore[attr-defined]
         preset = self.preset_for(environment).fields
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
-        builder = dataclasses.replace(self, **{name: preset.get(name, defaults[name]) for name in unset})
+        return self._with({name: preset.get(name, defaults[name]) for name in unset}, unset)
+
+    def replace(self: Self, **fields: Any) -> Self:
+        """Returns the builder with fields that the user sets: no preset changes them, not even those that are set to
+        their defaults.
+        """
+        unset: frozenset[str] = self._unset  # type: ignore[attr-defined]
+        return self._with(fields, unset - fields.keys())
+
+    def _with(self: Self, fields: Mapping[str, Any], unset: frozenset[str]) -> Self:
+        builder = dataclasses.replace(self, **fields)
         object.__setattr__(builder, "_unset", unset)
         return builder
 
@@ -197,3 +207,22 @@ class Builder(abc.ABC):
         if fused < 1:
             raise UsageError(f"sgd_steps_per_call is {fused}: it must be at least 1.")
         return Agent(replay, core, policy, evaluation_policy, fused, getattr(self.config, "variable_period", 1))
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionalBuilder(Builder):
+    """A builder whose policy and core are made by functions of the networks and the config.
+
+    A subclass gives both as static methods, and writes `make_networks`.
+    """
+
+    policy_of: ClassVar[Callable[..., Policy]]
+    """`(networks, config, *, evaluation) -> Policy`."""
+    core_of: ClassVar[Callable[..., LearnerCore]]
+    """`(networks, config, observation [1, ...]) -> LearnerCore`."""
+
+    def make_policy(self, spec: EnvironmentSpec, networks: Any, *, evaluation: bool = False) -> Policy:
+        return type(self).policy_of(networks, self.config, evaluation=evaluation)
+
+    def make_core(self, spec: EnvironmentSpec, networks: Any) -> LearnerCore:
+        return type(self).core_of(networks, self.config, specs.zeros(spec.observations, 1))

@@ -6,18 +6,15 @@ from typing import ClassVar
 
 import haiku as hk
 
-from acme_ext import specs
-from acme_ext.acting.policy import Policy
 from acme_ext.agents.dqn import acting, learning, networks
 from acme_ext.agents.dqn.config import ATARI, DQNConfig, QLearningConfig
-from acme_ext.builders.base import Builder, Preset
-from acme_ext.learning.core import LearnerCore
+from acme_ext.builders.base import FunctionalBuilder, Preset
 from acme_ext.networks.torsos import Torso
 from acme_ext.types import EnvironmentSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class DQN(Builder):
+class DQN(FunctionalBuilder):
     """DQN for discrete actions.
 
     Attributes:
@@ -29,6 +26,8 @@ class DQN(Builder):
     name: ClassVar[str] = "dqn"
     actions = "discrete"
     presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI})}
+    policy_of = staticmethod(acting.make_policy)
+    core_of = staticmethod(learning.make_core)
 
     config: QLearningConfig = DQNConfig()
     torso: str | Torso | None = None
@@ -36,10 +35,3 @@ class DQN(Builder):
 
     def make_networks(self, spec: EnvironmentSpec) -> hk.Transformed:
         return self.network(spec, self.config, self.torso)
-
-    def make_policy(self, spec: EnvironmentSpec, networks: hk.Transformed, *, evaluation: bool = False) -> Policy:
-        assert isinstance(self.config, DQNConfig)
-        return acting.make_policy(networks, self.config, evaluation=evaluation)
-
-    def make_core(self, spec: EnvironmentSpec, networks: hk.Transformed) -> LearnerCore:
-        return learning.make_core(networks, self.config, specs.zeros(spec.observations, 1))

@@ -4,19 +4,16 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from acme_ext import specs
-from acme_ext.acting.policy import Policy
 from acme_ext.agents.impala import acting, learning, networks
 from acme_ext.agents.impala.config import ATARI, IMPALAConfig
-from acme_ext.builders.base import Builder, Preset
-from acme_ext.learning.core import LearnerCore
+from acme_ext.builders.base import FunctionalBuilder, Preset
 from acme_ext.networks.recurrent import MakeCore, RecurrentNetwork
 from acme_ext.networks.torsos import Torso
 from acme_ext.types import EnvironmentSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class IMPALA(Builder):
+class IMPALA(FunctionalBuilder):
     """IMPALA for discrete actions.
 
     Attributes:
@@ -30,6 +27,8 @@ class IMPALA(Builder):
     actions = "discrete"
     # The paper's deep network (Espeholt et al. 2018, section 5.3.2), without an LSTM.
     presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI, "torso": "residual"})}
+    policy_of = staticmethod(acting.make_policy)
+    core_of = staticmethod(learning.make_core)
 
     config: IMPALAConfig = IMPALAConfig()
     torso: str | Torso | None = None
@@ -38,9 +37,3 @@ class IMPALA(Builder):
 
     def make_networks(self, spec: EnvironmentSpec) -> RecurrentNetwork:
         return self.network(spec, self.config, self.torso, self.core)
-
-    def make_policy(self, spec: EnvironmentSpec, networks: RecurrentNetwork, *, evaluation: bool = False) -> Policy:
-        return acting.make_policy(networks, self.config, evaluation=evaluation)
-
-    def make_core(self, spec: EnvironmentSpec, networks: RecurrentNetwork) -> LearnerCore:
-        return learning.make_core(networks, self.config, specs.zeros(spec.observations, 1))

@@ -4,39 +4,19 @@ import dataclasses
 from collections.abc import Callable
 from typing import ClassVar
 
-from acme_ext import specs
-from acme_ext.acting.policy import Policy
 from acme_ext.agents.mpo import acting, learning
 from acme_ext.agents.mpo.config import MPOConfig
 from acme_ext.agents.mpo.networks import Networks, make_networks
-from acme_ext.builders.base import Builder
-from acme_ext.learning.core import LearnerCore
-from acme_ext.networks.torsos import Torso
-from acme_ext.types import EnvironmentSpec
+from acme_ext.builders.actor_critic import ActorCritic
 
 
 @dataclasses.dataclass(frozen=True)
-class MPO(Builder):
-    """MPO for a continuous, bounded action.
-
-    Attributes:
-        config: hyperparameters.
-        torso: makes features of observations, see `networks.torsos.features`.
-        networks: `(spec, config, torso) -> Networks`.
-    """
+class MPO(ActorCritic):
+    """MPO for a continuous, bounded action. The fields are `ActorCritic`'s."""
 
     name: ClassVar[str] = "mpo"
-    actions = "continuous"
+    policy_of = staticmethod(acting.make_policy)
+    core_of = staticmethod(learning.make_core)
 
     config: MPOConfig = MPOConfig()
-    torso: str | Torso | None = None
     networks: Callable[..., Networks] = make_networks
-
-    def make_networks(self, spec: EnvironmentSpec) -> Networks:
-        return self.networks(spec, self.config, self.torso)
-
-    def make_policy(self, spec: EnvironmentSpec, networks: Networks, *, evaluation: bool = False) -> Policy:
-        return acting.make_policy(networks, self.config, evaluation=evaluation)
-
-    def make_core(self, spec: EnvironmentSpec, networks: Networks) -> LearnerCore:
-        return learning.make_core(networks, self.config, specs.zeros(spec.observations, 1))

@@ -5,18 +5,16 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from acme_ext import specs
-from acme_ext.acting.policy import Policy
 from acme_ext.agents.ppo import acting, learning, networks
 from acme_ext.agents.ppo.config import ATARI, CONTROL, AdvantageConfig, PPOConfig
-from acme_ext.builders.base import Builder, Preset
-from acme_ext.learning.core import LearnerCore
+from acme_ext.builders.base import FunctionalBuilder, Preset
 from acme_ext.networks.recurrent import MakeCore, RecurrentNetwork
 from acme_ext.networks.torsos import Torso
 from acme_ext.types import EnvironmentSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class PPO(Builder):
+class PPO(FunctionalBuilder):
     """PPO for discrete actions, and for continuous ones that are bounded.
 
     Attributes:
@@ -31,6 +29,8 @@ class PPO(Builder):
         "atari": Preset({"config": ATARI}),
         "dmc": Preset({"config": CONTROL}),
     }
+    policy_of = staticmethod(acting.make_policy)
+    core_of = staticmethod(learning.make_core)
 
     config: AdvantageConfig = PPOConfig()
     torso: str | Torso | None = None
@@ -41,10 +41,3 @@ class PPO(Builder):
         if not specs.is_discrete(spec):
             specs.action_size(spec, type(self).__name__)
         return self.network(spec, self.config, self.torso, self.core)
-
-    def make_policy(self, spec: EnvironmentSpec, networks: RecurrentNetwork, *, evaluation: bool = False) -> Policy:
-        return acting.make_policy(networks, self.config, evaluation=evaluation)
-
-    def make_core(self, spec: EnvironmentSpec, networks: RecurrentNetwork) -> LearnerCore:
-        assert isinstance(self.config, PPOConfig)
-        return learning.make_core(networks, self.config, specs.zeros(spec.observations, 1))

@@ -7,19 +7,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from acme_ext import specs
-from acme_ext.acting.policy import Policy
 from acme_ext.agents.r2d2 import acting, learning, networks
 from acme_ext.agents.r2d2.config import ATARI, R2D2Config
-from acme_ext.builders.base import Builder, Preset
-from acme_ext.learning.core import LearnerCore
+from acme_ext.builders.base import FunctionalBuilder, Preset
 from acme_ext.networks.recurrent import MakeCore, RecurrentNetwork
 from acme_ext.networks.torsos import Torso
 from acme_ext.types import EnvironmentSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2(Builder):
+class R2D2(FunctionalBuilder):
     """R2D2 for discrete actions.
 
     Attributes:
@@ -38,6 +35,8 @@ class R2D2(Builder):
             {"atari": {"life_loss": False}, "envpool": {"zero_discount_on_life_loss": False, "episodic_life": False}},
         )
     }
+    policy_of = staticmethod(acting.make_policy)
+    core_of = staticmethod(learning.make_core)
 
     config: R2D2Config = R2D2Config()
     torso: str | Torso | None = None
@@ -50,9 +49,3 @@ class R2D2(Builder):
     @property
     def first_error(self) -> Callable[..., np.ndarray]:
         return functools.partial(acting.first_error, config=self.config)
-
-    def make_policy(self, spec: EnvironmentSpec, networks: RecurrentNetwork, *, evaluation: bool = False) -> Policy:
-        return acting.make_policy(networks, self.config, evaluation=evaluation)
-
-    def make_core(self, spec: EnvironmentSpec, networks: RecurrentNetwork) -> LearnerCore:
-        return learning.make_core(networks, self.config, specs.zeros(spec.observations, 1))

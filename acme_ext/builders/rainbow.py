@@ -6,14 +6,10 @@ from typing import ClassVar
 
 import haiku as hk
 
-from acme_ext import specs
-from acme_ext.acting.policy import Policy
 from acme_ext.agents.rainbow import acting, learning, networks
 from acme_ext.agents.rainbow.config import ATARI, MINATAR, RainbowConfig
 from acme_ext.builders.base import Preset
 from acme_ext.builders.dqn import DQN
-from acme_ext.learning.core import LearnerCore
-from acme_ext.types import EnvironmentSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,12 +27,8 @@ class Rainbow(DQN):
         "atari": Preset({"config": ATARI}),
         "minatar": Preset({"config": MINATAR}),
     }
+    policy_of = staticmethod(acting.make_policy)
+    core_of = staticmethod(learning.make_core)
 
     config: RainbowConfig = RainbowConfig()
     network: Callable[..., hk.Transformed] = networks.make_network
-
-    def make_policy(self, spec: EnvironmentSpec, networks: hk.Transformed, *, evaluation: bool = False) -> Policy:
-        return acting.make_policy(networks, self.config, evaluation=evaluation)
-
-    def make_core(self, spec: EnvironmentSpec, networks: hk.Transformed) -> LearnerCore:
-        return learning.make_core(networks, self.config, specs.zeros(spec.observations, 1))
