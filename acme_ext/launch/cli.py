@@ -174,7 +174,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
     builders.check(options.agent)
     envs.check(options.environment, **environment_options)
 
-    builder = builders.load(options.agent)().for_environment(options.environment)
+    builder = builders.make(options.agent).for_environment(options.environment)
     builder = settings.configure(builder, fields)
 
     from acme_ext.launch.experiment import Checkpoints, Evaluation, Experiment

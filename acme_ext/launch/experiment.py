@@ -212,8 +212,11 @@ class Experiment:
 
 
 def check(experiment: Experiment, spec: EnvironmentSpec) -> None:
-    """Raises UsageError if the agent can't act in the environment or its replay could never work; computes nothing."""
+    """Raises UsageError if the agent can't act in the environment, its networks don't fit, or its replay could never
+    work; computes nothing.
+    """
     agent = experiment.builder.make_agent(spec)
+    agent.core.abstract_state()
     if agent.replay.prioritized and not agent.core.gives_errors(agent.replay.example(2), 2):
         raise UsageError(
             f"{type(experiment.builder).__name__} gives no TD errors for priorities, so that its replay can't be "

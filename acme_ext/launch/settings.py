@@ -36,6 +36,11 @@ def replace(config: Config, values: Mapping[str, str]) -> Config:
     Raises:
         UsageError: there is no such field (with the nearest names), or the text is no value of its type.
     """
+    return dataclasses.replace(config, **_converted(config, values))  # type: ignore[type-var]
+
+
+def _converted(config: Any, values: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a dataclass that are set by text, converted; see `replace`."""
     hints = typing.get_type_hints(type(config))
     names = _field_names(config)
     converted: dict[str, Any] = {}
@@ -50,7 +55,7 @@ def replace(config: Config, values: Mapping[str, str]) -> Config:
             converted[name] = _convert(name, text, hints[name])
     for head, fields in nested.items():
         converted[head] = replace(getattr(config, head), fields)
-    return dataclasses.replace(config, **converted)  # type: ignore[type-var]
+    return converted
 
 
 def configure(builder: Any, values: Mapping[str, str]) -> Any:
@@ -60,10 +65,10 @@ def configure(builder: Any, values: Mapping[str, str]) -> Any:
         if name.partition(".")[0] not in own | _field_names(builder.config):
             valid = own | _field_names(builder.config)
             raise UsageError(f"{type(builder).__name__} has no setting {name!r}: {nearest(name, valid)}")
-    of_config = {name: text for name, text in values.items() if name not in own}
-    if of_config:
-        builder = dataclasses.replace(builder, config=replace(builder.config, of_config))
-    return replace(builder, {name: text for name, text in values.items() if name in own})
+    fields = _converted(builder, {name: text for name, text in values.items() if name in own})
+    if of_config := {name: text for name, text in values.items() if name not in own}:
+        fields["config"] = replace(builder.config, of_config)
+    return builder.replace(**fields)
 
 
 def from_json(cls: type[Config], values: Mapping[str, Any]) -> Config:
@@ -76,6 +81,8 @@ def from_json(cls: type[Config], values: Mapping[str, Any]) -> Config:
     def value_of(name: str, value: Any) -> Any:
         if dataclasses.is_dataclass(hints[name]) and isinstance(value, Mapping):
             return from_json(hints[name], value)
+        if isinstance(value, str) and _is_text(_options(hints[name])):
+            return value
         return tuple(value) if isinstance(value, list) else naming.restore(value)
 
     return cls(**{name: value_of(name, value) for name, value in values.items()})
@@ -83,10 +90,10 @@ def from_json(cls: type[Config], values: Mapping[str, Any]) -> Config:
 
 def builder_of(described: Mapping[str, Any]) -> Any:
     """Returns the builder that a run's config describes; raises UsageError if it holds what has no name."""
-    builder_class = builders.load(described["agent"])
-    config = from_json(type(builder_class().config), described["config"])
+    builder = builders.make(described["agent"])
+    config = from_json(type(builder.config), described["config"])
     fields = {name: naming.restore(value) for name, value in described["builder"].items()}
-    return builder_class(config=config, **fields)
+    return builder.replace(config=config, **fields)
 
 
 def _field_names(config: Any) -> set[str]:
@@ -124,8 +131,10 @@ def literal(text: str) -> Any:
 
 
 def _convert(name: str, text: str, hint: Any) -> Any:
-    options = typing.get_args(hint) if typing.get_origin(hint) in checks.UNIONS else (hint,)
+    options = _options(hint)
     value = None if text.lower() == "none" else literal(text)
+    if value is None and type(None) in options:
+        return None
     for option in options:
         if (fitted := _fit(option, text, value, options)) is not _MISFIT:
             return fitted
@@ -135,15 +144,13 @@ def _convert(name: str, text: str, hint: Any) -> Any:
 def _fit(option: Any, text: str, value: Any, options: tuple[Any, ...] = ()) -> Any:
     """Returns what a text, or the literal it writes, is as a value of a type; `_MISFIT` if it is none."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if option is type(None) and value is None:
-        return None
     if option is bool and isinstance(value, bool):
         return value
     if option is int and number and (isinstance(value, int) or value.is_integer()):
         return int(value)
     if option is float and number and abs(value) <= sys.float_info.max:
         return float(value)
-    if option is str and (":" not in text or not any(map(_is_callable, options))):
+    if option is str and (":" not in text or _is_text(options)):
         return text
     if _is_callable(option) and ":" in text:
         return naming.load(text)
@@ -154,6 +161,16 @@ def _fit(option: Any, text: str, value: Any, options: tuple[Any, ...] = ()) -> A
     if typing.get_origin(option) is typing.Literal and text in typing.get_args(option):
         return text
     return _MISFIT
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    """Returns the types that a field may be of."""
+    return typing.get_args(hint) if typing.get_origin(hint) in checks.UNIONS else (hint,)
+
+
+def _is_text(options: tuple[Any, ...]) -> bool:
+    """Returns whether a text with a colon is a text, and not the name of a function."""
+    return str in options and not any(map(_is_callable, options))
 
 
 def _is_callable(option: Any) -> bool:

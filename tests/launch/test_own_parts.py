@@ -14,7 +14,7 @@ import my_networks
 import pytest
 
 from acme_ext import builders, launch
-from acme_ext.builders import DQN, R2D2, Builder
+from acme_ext.builders import DQN, IMPALA, R2D2, Builder
 from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment, cli, settings
 from acme_ext.replay import TransitionConfig
@@ -74,6 +74,35 @@ def test_python_and_the_shell_make_the_same_experiment(agent, name):
     assert cli.experiment_from(options).describe() == Experiment(builders.load(agent)(), name).describe()
 
 
+def test_a_part_can_be_set_back_to_its_default_where_a_preset_has_another(tmp_path):
+    options = cli._parser().parse_args(["train", "impala", "atari:Pong", "--set", "torso=none"])
+    experiment = cli.experiment_from(options)
+    assert Experiment(IMPALA(), "atari:Pong").builder.torso == "residual"
+    assert experiment.builder.torso is None
+    again = settings.builder_of(json.loads(json.dumps(experiment.describe())))
+    assert Experiment(again, "atari:Pong").builder == experiment.builder
+
+
+@dataclasses.dataclass(frozen=True)
+class TextConfig(my_agents.Config):
+    note: str = "of run 7: the second"
+
+
+@dataclasses.dataclass(frozen=True)
+class WithText(my_agents.ExpectedSarsa):
+    config: TextConfig = TextConfig()
+
+
+@dataclasses.dataclass(frozen=True)
+class WithoutDefault(my_agents.ExpectedSarsa):
+    size: int = dataclasses.field(kw_only=True)
+
+
+def test_a_text_with_a_colon_is_a_text():
+    described = json.loads(json.dumps(Experiment(WithText(), CATCH).describe()))
+    assert settings.builder_of(described) == WithText()
+
+
 def test_a_preset_leaves_what_the_user_set():
     mine = dataclasses.replace(R2D2().config, batch_size=7)
     assert Experiment(R2D2(config=mine), "atari:Pong").builder.config == mine
@@ -89,6 +118,8 @@ def test_a_preset_leaves_what_the_user_set():
         (["my_agents:Nothing", CATCH], "my_agents has no 'Nothing'"),
         (["my_agents:Config", CATCH], "is a subclass of acme_ext.builders.Builder"),
         (["dqm", CATCH], "'dqn'"),
+        (["test_own_parts:WithoutDefault", CATCH], "a default for each field (size)"),
+        (["acme_ext.builders:Builder", CATCH], "(make_core, make_networks, make_policy, config)"),
         (["dqn", "py:my_envs:make_mace"], "did you mean 'make_maze'"),
         (["dqn", "py:my_envs:make_maze", "--env-set", "sise=3"], "unexpected keyword argument 'sise'"),
         (["dqn", CATCH, "--set", "torso=natur"], "there is no torso 'natur': did you mean 'nature'"),
