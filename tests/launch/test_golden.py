@@ -1,7 +1,7 @@
 """Runs that earlier versions have left in `tests/golden`, by the `command` in each, with a budget of 60 steps.
 
-Each goes on, or is refused in a sentence that says why. Whoever makes a change by which one can't go on writes down in
-`REFUSED` what is said, and leaves a run of the new version beside it.
+Each goes on, or is refused in a sentence that says why. A change after which a run can't go on adds the message to
+`REFUSED`, and a run of the new version to `tests/golden`.
 """
 
 import json
