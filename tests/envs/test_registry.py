@@ -25,6 +25,8 @@ EXAMPLES = (
     "bsuite:deep_sea_stochastic/0",
     "bsuite:bandit_noise/0",
     "minatar:breakout",
+    "minigrid:DoorKey-5x5",
+    "explore:random_coin",
     "envpool:CartPole-v1",
     "envpool:Pong-v5",
     "envpool:WalkerWalk-v1",
@@ -221,7 +223,7 @@ def test_the_families_examples_are_valid(family):
 def test_listing_the_families_imports_no_backend():
     heavy = {module for family in envs.families() for module in family.needs} | {"acme", "jax", "tensorflow"}
     code = (
-        "import sys; from acme_ext import envs; assert len(envs.families()) == 6; "
+        "import sys; from acme_ext import envs; assert len(envs.families()) == 8; "
         f"print(sorted(set(sys.modules) & {heavy!r}))"
     )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

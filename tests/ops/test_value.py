@@ -118,3 +118,49 @@ def test_clipped_double_q_target_by_hand():
         q_t=jnp.array([[3.0, -7.0, 9.0], [2.0, 5.0, 8.0]]),
     )
     np.testing.assert_allclose(target, [2.8, -4.5, 4.0], rtol=1e-6)
+
+
+def test_retrace_by_hand():
+    # Two steps; at their ends Q = [2, 4] and [6, 8]; pi takes action 1 there. The second action was 1, with mu 0.8, so
+    # that c = 0.5 min(1, 1 / 0.8) = 0.5. G_1 = 3 + 0.5 * 8 = 7, and G_0 = 1 + 0.5 (4 - 0.5 * 4 + 0.5 * 7) = 3.75.
+    arguments = {
+        "q_t": jnp.array([[[2.0, 4.0]], [[6.0, 8.0]]]),
+        "q_a_t": jnp.array([[4.0], [0.0]]),
+        "c_t": value.retrace_factors(jnp.array([[1.0], [1.0]]), jnp.array([[0.8], [1.0]]), 0.5),
+        "pi_t": jnp.array([[[0.0, 1.0]], [[0.0, 1.0]]]),
+        "r_t": jnp.array([[1.0], [3.0]]),
+        "discount_t": jnp.full((2, 1), 0.5),
+    }
+    got = value.retrace_targets(**arguments, continues=jnp.array([[True], [False]]), rescaling_epsilon=None)
+    np.testing.assert_allclose(got, [[3.75], [7.0]])
+    # Where the trace ends, the value alone is bootstrapped from: 1 + 0.5 * 4.
+    got = value.retrace_targets(**arguments, continues=jnp.zeros((2, 1), bool), rescaling_epsilon=None)
+    np.testing.assert_allclose(got, [[3.0], [7.0]])
+
+
+@pytest.mark.parametrize("epsilon", [None, 1e-3])
+def test_retrace_agrees_with_rlax(rlax, epsilon):
+    rng = np.random.default_rng(0)
+    steps, batch, actions, lambda_ = 9, 4, 3, 0.95
+    q_tm1, q_t = rng.normal(scale=3, size=(2, steps, batch, actions)).astype(np.float32)
+    a_tm1, a_t = rng.integers(actions, size=(2, steps, batch))
+    r_t = rng.normal(size=(steps, batch)).astype(np.float32)
+    discount_t = rng.choice(np.float32([0, 0.9, 0.9]), (steps, batch))
+    pi_t = rng.dirichlet(np.ones(actions), (steps, batch)).astype(np.float32)
+    mu_t = rng.uniform(0.1, 1, (steps, batch)).astype(np.float32)
+    pair = rlax.IDENTITY_PAIR if epsilon is None else rlax.SIGNED_HYPERBOLIC_PAIR
+    expected = jax.vmap(rlax.transformed_retrace, (1,) * 8 + (None, None, None, None), 1)(
+        q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, lambda_, 1e-8, True, pair
+    )
+    taken = np.take_along_axis(q_t, a_t[..., None], -1)[..., 0]
+    factors = value.retrace_factors(np.take_along_axis(pi_t, a_t[..., None], -1)[..., 0], mu_t, lambda_)
+    continues = jnp.arange(steps)[:, None] < steps - 1
+    got = value.retrace_targets(q_t, taken, factors, pi_t, r_t, discount_t, continues, epsilon)
+    got -= np.take_along_axis(q_tm1, a_tm1[..., None], -1)[..., 0]
+    np.testing.assert_allclose(got[:-1], expected[:-1], rtol=2e-3, atol=2e-4)
+
+
+def test_epsilon_greedy_probabilities_by_hand():
+    q = jnp.array([[1.0, 3.0, 2.0], [5.0, 5.0, 0.0]])
+    got = value.epsilon_greedy_probabilities(q, jnp.array([0.3, 0.0]))
+    np.testing.assert_allclose(got, [[0.1, 0.8, 0.1], [0.5, 0.5, 0.0]], rtol=1e-6)

@@ -1,0 +1,221 @@
+"""Small environments whose reward has to be looked for: what agents that explore are compared on."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from acme_ext.envs.backend import Backend
+from acme_ext.envs.specs import DISCOUNT, REWARD
+from acme_ext.errors import UsageError
+
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left
+
+
+class Explore(Backend):
+    """`explore:NAME`; an option beside those of a task's own is `time_limit`, in steps."""
+
+    def names(self) -> Collection[str]:
+        return list(_TASKS)
+
+    def options(self, name: str) -> Mapping[str, Any]:
+        return _TASKS[name][1]
+
+    def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
+        make, defaults = _TASKS[name]
+        options = {**defaults, **options}
+        if options["size"] < 5:
+            raise UsageError(f"size is {options['size']}: it must be at least 5.")
+        if options["time_limit"] < 1:
+            raise UsageError(f"time_limit counts steps, so {options['time_limit']} must be at least 1.")
+        return make(np.random.default_rng(seed), **options)
+
+
+class _Task(dm_env.Environment):
+    """What the tasks share: a time limit that truncates, and their specs.
+
+    Args:
+        rng: of what is random.
+        size: cells.
+        time_limit: steps.
+    """
+
+    num_actions = len(_MOVES)
+
+    def __init__(self, rng: np.random.Generator, *, size: int, time_limit: int):
+        self._rng, self._size, self._limit = rng, size, time_limit
+        self._length, self._ended = 0, True
+        self._begin()
+        self._shape = self._observe().shape
+
+    def _begin(self) -> None:
+        """Starts an episode."""
+
+    def _move(self, action: int) -> tuple[np.float32, bool]:
+        """Takes an action; returns the reward and whether it terminates the episode."""
+        raise NotImplementedError
+
+    def _observe(self) -> np.ndarray:
+        raise NotImplementedError
+
+    def reset(self) -> dm_env.TimeStep:
+        self._length, self._ended = 0, False
+        self._begin()
+        return dm_env.restart(self._observe())
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        if self._ended:
+            return self.reset()
+        reward, terminal = self._move(int(action))
+        self._length += 1
+        self._ended = terminal or self._length == self._limit
+        kind = dm_env.StepType.LAST if self._ended else dm_env.StepType.MID
+        return dm_env.TimeStep(kind, reward, _ZERO if terminal else _ONE, self._observe())
+
+    def observation_spec(self) -> specs.BoundedArray:
+        return specs.BoundedArray(self._shape, np.float32, 0.0, 1.0, "observation")
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(self.num_actions, np.int32, "action")
+
+    def reward_spec(self) -> specs.Array:
+        return REWARD
+
+    def discount_spec(self) -> specs.BoundedArray:
+        return DISCOUNT
+
+
+class Chain(_Task):
+    """A lock of `size` places: in each one of two actions, the same in all episodes, leads on, and the other back to
+    the first. Beyond the last is a reward of 1, and the episode ends. The observation is the place, one-hot.
+
+    A random policy finds the reward once in about 2**(size + 1) steps.
+    """
+
+    num_actions = 2
+
+    def _begin(self) -> None:
+        self._place = 0
+
+    def _move(self, action: int) -> tuple[np.float32, bool]:
+        right = self._place * 2_654_435_761 >> 7 & 1  # some fixed bits, the same in all environments
+        self._place = self._place + 1 if action == right else 0
+        done = self._place == self._size
+        return (_ONE if done else _ZERO), done
+
+    def _observe(self) -> np.ndarray:
+        return np.eye(self._size + 1, dtype=np.float32)[self._place][: self._size]
+
+
+class KeyDoor(_Task):
+    """Two rooms in a square, with a wall and a door between them; a key in the first, and in the second a goal worth 1
+    that ends the episode. The map is always the same.
+
+    The agent starts in the lower left corner, and the key is in the upper one; the door, which lets through who has the
+    key, is at the wall's lower end, and the goal in the upper right corner. The observation is one vector: the cell,
+    one-hot, twice, of which the second is used where the agent has the key.
+    """
+
+    def _begin(self) -> None:
+        self._place, self._key = (self._size - 1, 0), 0
+
+    def _move(self, action: int) -> tuple[np.float32, bool]:
+        last, wall = self._size - 1, self._size // 2
+        row, column = (min(max(x + d, 0), last) for x, d in zip(self._place, _MOVES[action], strict=True))
+        if column != wall or (row == last and self._key):
+            self._place = (row, column)
+        if self._place == (0, 0):
+            self._key = 1
+        done = self._place == (0, last)
+        return (_ONE if done else _ZERO), done
+
+    def _observe(self) -> np.ndarray:
+        observation = np.zeros((2, self._size, self._size), np.float32)
+        observation[(self._key, *self._place)] = 1
+        return observation.reshape(-1)
+
+
+class RandomCoin(_Task):
+    """An empty room with a coin (Badia et al. 2020b, section 4.1): agent and coin start anywhere, and the coin is worth
+    1 and ends the episode. The observation is `[size, size, 2]`, where the agent is and where the coin.
+    """
+
+    def _begin(self) -> None:
+        agent, coin = self._rng.choice(self._size**2, 2, replace=False)
+        self._place, self._coin = divmod(int(agent), self._size), divmod(int(coin), self._size)
+
+    def _move(self, action: int) -> tuple[np.float32, bool]:
+        last = self._size - 1
+        row, column = (min(max(x + d, 0), last) for x, d in zip(self._place, _MOVES[action], strict=True))
+        self._place = (row, column)
+        done = self._place == self._coin
+        return (_ONE if done else _ZERO), done
+
+    def _observe(self) -> np.ndarray:
+        observation = np.zeros((self._size, self._size, 2), np.float32)
+        observation[(*self._place, 0)] = observation[(*self._coin, 1)] = 1
+        return observation
+
+
+class DiscoMaze(_Task):
+    """A maze without any reward whose walls have other colours at every step (Badia et al. 2020a, section 4.1): what
+    changes there is no news. A wall that is run into ends the episode. Every episode has a maze of its own.
+
+    The observation is a picture `[size, size, 3]`: the agent white, its ways black, and each piece of wall one of five
+    colours. `visited` tells which cells the agent has been in, of `free` ones.
+    """
+
+    _COLOURS = np.array([(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1)], np.float32)
+
+    def _begin(self) -> None:
+        self.free = _maze(self._size, self._rng)
+        self._place = (1, 1)
+        self.visited = np.zeros_like(self.free)
+        self.visited[self._place] = True
+
+    def _move(self, action: int) -> tuple[np.float32, bool]:
+        row, column = (x + d for x, d in zip(self._place, _MOVES[action], strict=True))
+        if not self.free[row, column]:
+            return _ZERO, True
+        self._place = (row, column)
+        self.visited[self._place] = True
+        return _ZERO, False
+
+    def _observe(self) -> np.ndarray:
+        colours = self._COLOURS[self._rng.integers(len(self._COLOURS), size=self.free.shape)]
+        picture = np.where(self.free[..., None], _ZERO, colours)
+        picture[self._place] = 1
+        return picture
+
+
+def _maze(size: int, rng: np.random.Generator) -> np.ndarray:
+    """Returns which cells of a maze without loops are free, `[size, size]`: a depth-first walk over the odd ones."""
+    free = np.zeros((size, size), bool)
+    free[1, 1] = True
+    stack = [(1, 1)]
+    while stack:
+        row, column = stack[-1]
+        ahead = [
+            (row + 2 * down, column + 2 * right, row + down, column + right)
+            for down, right in _MOVES
+            if 0 < row + 2 * down < size - 1 and 0 < column + 2 * right < size - 1
+            if not free[row + 2 * down, column + 2 * right]
+        ]
+        if not ahead:
+            stack.pop()
+            continue
+        row, column, between_row, between_column = ahead[rng.integers(len(ahead))]
+        free[row, column] = free[between_row, between_column] = True
+        stack.append((row, column))
+    return free
+
+
+_TASKS: dict[str, tuple[Callable[..., dm_env.Environment], dict[str, Any]]] = {
+    "chain": (Chain, {"size": 30, "time_limit": 120}),
+    "key_door": (KeyDoor, {"size": 11, "time_limit": 100}),
+    "random_coin": (RandomCoin, {"size": 15, "time_limit": 200}),
+    "disco_maze": (DiscoMaze, {"size": 21, "time_limit": 1_000}),
+}

@@ -1,0 +1,195 @@
+"""Multi-armed bandits as pure functions, batched: `[B]` bandits of K arms that know nothing of each other.
+
+A step of a bandit is `arm = select(keys, state)`, then `state = update(state, arm, reward)`. Where only some of the B
+bandits take a step, `where` keeps the state of the others.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from acme_ext.errors import UsageError
+from acme_ext.types import Array, Tree
+
+
+class Bandit(NamedTuple):
+    """How arms are chosen."""
+
+    init: Callable[[int], Tree]
+    """`B -> state [B, ...]`, NumPy arrays, before any arm was played."""
+
+    select: Callable[[Array, Tree], Array]
+    """`(keys [B], state) -> arms [B]`, int32."""
+
+    update: Callable[[Tree, Array, Array], Tree]
+    """`(state, arms [B], rewards [B]) -> state` after the arms were played."""
+
+
+class Counts(NamedTuple):
+    """What is known of each arm."""
+
+    plays: Array  # [B, K] float32
+    total: Array  # [B, K] float32, sum of rewards
+
+
+class Window(NamedTuple):
+    """The newest plays."""
+
+    arm: Array  # [B, W] int32, in a ring; -1 where there was none yet
+    reward: Array  # [B, W] float32
+    plays: Array  # [B] int32, of the bandit's whole life
+
+
+class Weights(NamedTuple):
+    """EXP3's weights, as logarithms; the largest is 0."""
+
+    log: Array  # [B, K] float32
+
+
+def where(chosen: Array, new: Tree, old: Tree) -> Tree:
+    """Returns the state of the bandits after a step that only the `chosen` `[B]` took."""
+
+    def pick(new: Array, old: Array) -> Array:
+        return jnp.where(chosen.reshape(chosen.shape + (1,) * (new.ndim - 1)), new, old)
+
+    return jax.tree.map(pick, new, old)
+
+
+def epsilon_greedy(num_arms: int, epsilon: float) -> Bandit:
+    """Returns the bandit that plays a uniformly random arm with probability epsilon, else the one of the largest mean,
+    of several such the first; an arm that was not played yet comes before all others.
+    """
+    _check_arms(num_arms)
+
+    def select(keys: Array, state: Counts) -> Array:
+        return _explore(keys, jnp.argmax(_means(state), axis=-1), epsilon, num_arms)
+
+    return Bandit(_init_counts(num_arms), select, _count)
+
+
+def ucb1(num_arms: int, scale: float = 2**0.5) -> Bandit:
+    """Returns UCB1 (Auer et al. 2002a, figure 1): each arm once, then argmax_j mean_j + scale * sqrt(ln n / n_j), n of
+    all plays and n_j of arm j's.
+
+    Rewards lie in [0, 1]. With the paper's scale, sqrt(2), the expected regret after n plays is at most
+    8 sum_j ln n / Delta_j + (1 + pi**2 / 3) sum_j Delta_j (theorem 1).
+    """
+    _check_arms(num_arms)
+
+    def select(keys: Array, state: Counts) -> Array:
+        total = jnp.sum(state.plays, axis=-1, keepdims=True)
+        bound = jnp.sqrt(jnp.log(jnp.maximum(total, 1)) / jnp.maximum(state.plays, 1))
+        return jnp.argmax(_means(state) + scale * bound, axis=-1).astype(jnp.int32)
+
+    return Bandit(_init_counts(num_arms), select, _count)
+
+
+def sliding_window_ucb(num_arms: int, window: int, scale: float = 1.0, epsilon: float = 0.0) -> Bandit:
+    """Returns the sliding-window UCB of Agent57's meta-controller (Badia et al. 2020b, section 3.2 and appendix D).
+
+    Each arm once; then, with probability epsilon, a uniformly random one, and otherwise argmax_j mean_j + scale *
+    sqrt(1 / n_j), both over the newest `window` plays: an arm that is not among them comes before all others.
+    """
+    _check_arms(num_arms)
+    if window < 1:
+        raise UsageError(f"the bandit's window is {window}: it must hold at least 1 play.")
+
+    def init(batch: int) -> Window:
+        return Window(
+            np.full((batch, window), -1, np.int32), np.zeros((batch, window), np.float32), np.zeros(batch, np.int32)
+        )
+
+    def select(keys: Array, state: Window) -> Array:
+        counts = in_window(state, num_arms)
+        upper = _means(counts) + scale * jnp.sqrt(1 / jnp.maximum(counts.plays, 1))
+        explored = _explore(keys, jnp.argmax(upper, axis=-1), epsilon, num_arms)
+        return jnp.where(state.plays < num_arms, state.plays, explored)
+
+    def update(state: Window, arm: Array, reward: Array) -> Window:
+        rows, place = jnp.arange(len(state.plays)), state.plays % window
+        return Window(
+            jnp.asarray(state.arm).at[rows, place].set(arm),
+            jnp.asarray(state.reward).at[rows, place].set(reward),
+            state.plays + 1,
+        )
+
+    return Bandit(init, select, update)
+
+
+def in_window(state: Window, num_arms: int) -> Counts:
+    """Returns what the newest plays say of each arm; NumPy arrays of NumPy's."""
+    xp = np if isinstance(state.arm, np.ndarray) else jnp
+    played = xp.asarray(state.arm[..., None] == xp.arange(num_arms), np.float32)  # [B, W, K]
+    return Counts(played.sum(axis=-2), (played * state.reward[..., None]).sum(axis=-2))
+
+
+def exp3(num_arms: int, gamma: float) -> Bandit:
+    """Returns EXP3 (Auer et al. 2002b, figure 1), for rewards in [0, 1] that an adversary may choose.
+
+    p_j = (1 - gamma) w_j / sum w + gamma / K;   w_j <- w_j exp(gamma r / (p_j K)) of the arm that was played.
+
+    With gamma = min(1, sqrt(K ln K / ((e - 1) n))) the expected regret against the best single arm after n plays is
+    at most 2.63 sqrt(n K ln K) (corollary 3.2).
+    """
+    _check_arms(num_arms)
+    if not 0 < gamma <= 1:
+        raise UsageError(f"EXP3's gamma is {gamma}: it must lie in (0, 1].")
+
+    def probabilities(state: Weights) -> Array:
+        return (1 - gamma) * jax.nn.softmax(state.log) + gamma / num_arms
+
+    def select(keys: Array, state: Weights) -> Array:
+        return jax.vmap(jax.random.categorical)(keys, jnp.log(probabilities(state))).astype(jnp.int32)
+
+    def update(state: Weights, arm: Array, reward: Array) -> Weights:
+        rows = jnp.arange(len(arm))
+        estimate = reward / probabilities(state)[rows, arm]
+        log = jnp.asarray(state.log).at[rows, arm].add(gamma / num_arms * estimate)
+        return Weights(log - jnp.max(log, axis=-1, keepdims=True))
+
+    return Bandit(lambda batch: Weights(np.zeros((batch, num_arms), np.float32)), select, update)
+
+
+def thompson(num_arms: int) -> Bandit:
+    """Returns Thompson sampling for rewards of 0 or 1 (Agrawal and Goyal 2012, algorithm 1): the arm of the largest
+    draw from Beta(1 + successes, 1 + failures).
+    """
+    _check_arms(num_arms)
+
+    def select(keys: Array, state: Counts) -> Array:
+        draw = jax.vmap(jax.random.beta)(keys, 1 + state.total, 1 + state.plays - state.total)
+        return jnp.argmax(draw, axis=-1).astype(jnp.int32)
+
+    return Bandit(_init_counts(num_arms), select, _count)
+
+
+def _init_counts(num_arms: int) -> Callable[[int], Counts]:
+    return lambda batch: Counts(*(np.zeros((batch, num_arms), np.float32) for _ in range(2)))
+
+
+def _count(state: Counts, arm: Array, reward: Array) -> Counts:
+    rows = jnp.arange(len(arm))
+    plays, total = map(jnp.asarray, state)
+    return Counts(plays.at[rows, arm].add(1), total.at[rows, arm].add(reward))
+
+
+def _means(counts: Counts) -> Array:
+    """Returns the arms' means `[B, K]`; infinity where an arm was not played."""
+    return jnp.where(counts.plays > 0, counts.total / jnp.maximum(counts.plays, 1), jnp.inf)
+
+
+def _explore(keys: Array, best: Array, epsilon: float, num_arms: int) -> Array:
+    def choose(key: Array, best: Array) -> Array:
+        explore_key, arm_key = jax.random.split(key)
+        arm = jax.random.randint(arm_key, (), 0, num_arms)
+        return jnp.where(jax.random.uniform(explore_key) < epsilon, arm, best)
+
+    return jax.vmap(choose)(keys, best).astype(jnp.int32)
+
+
+def _check_arms(num_arms: int) -> None:
+    if num_arms < 1:
+        raise UsageError(f"a bandit of {num_arms} arms: it must have at least 1.")

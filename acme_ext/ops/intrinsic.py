@@ -1,0 +1,118 @@
+"""Rewards that an agent gives itself for what is new: within the episode, and over the agent's life."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from acme_ext.types import Array
+
+
+class EpisodicMemory(NamedTuple):
+    """The embeddings of an episode's observations, in rings of M rows: beyond M the oldest are overwritten."""
+
+    embeddings: Array  # [B, M, D] float32
+    written: Array  # [B] int32, how many since the episode began
+
+
+def init_memory(batch: int, rows: int, size: int) -> EpisodicMemory:
+    """Returns empty memories of `rows` embeddings with `size` numbers each; NumPy arrays."""
+    return EpisodicMemory(np.zeros((batch, rows, size), np.float32), np.zeros(batch, np.int32))
+
+
+def remember(memory: EpisodicMemory, embedding: Array, first: Array) -> EpisodicMemory:
+    """Returns the memories with one more embedding `[B, D]` each; where an episode begins, `first` `[B]`, with it
+    alone.
+    """
+    before: Array = jnp.where(first, 0, memory.written)
+    rows = jnp.arange(len(before))
+    place = before % memory.embeddings.shape[1]
+    return EpisodicMemory(jnp.asarray(memory.embeddings).at[rows, place].set(embedding), before + 1)
+
+
+def nearest_distances(memory: EpisodicMemory, embedding: Array, neighbours: int) -> tuple[Array, Array]:
+    """Returns the squared Euclidean distances `[B, k]` from embeddings `[B, D]` to their k nearest in the memories, the
+    nearest first, and whether there are as many `[B]`: where there are not, the distances mean nothing.
+    """
+    there = jnp.arange(memory.embeddings.shape[1]) < memory.written[:, None]
+    squares = jnp.sum(jnp.square(memory.embeddings - embedding[:, None]), axis=-1)
+    nearest, _ = lax.top_k(jnp.where(there, -squares, -jnp.inf), neighbours)
+    known = memory.written >= neighbours
+    return jnp.where(known[:, None], -nearest, 0.0), known
+
+
+def moving_average(average: Array, count: Array, value: Array, horizon: float) -> tuple[Array, Array]:
+    """Returns the average `[...]` with one more value `[...]`, and how many it has seen: the plain mean at first, and
+    beyond `horizon` values one that forgets old ones exponentially.
+    """
+    count = jnp.minimum(count + 1, horizon)
+    return average + (value - average) / count, count
+
+
+def kernel_bonus(
+    squares: Array,
+    average: Array,
+    *,
+    kernel_epsilon: float = 1e-4,
+    cluster_distance: float = 8e-3,
+    pseudo_counts: float = 1e-3,
+    max_similarity: float = 8.0,
+) -> Array:
+    """Returns the episodic bonus `[B]` (Badia et al. 2020a, algorithm 1): one over the root of a pseudo-count.
+
+    d_k = max(d_k**2 / d_m**2 - xi, 0);   K_k = epsilon / (d_k + epsilon);   s = sqrt(sum_k K_k) + c;
+    r = 1 / s, or 0 where s > s_max.
+
+    Args:
+        squares: `[B, k]` squared distances to the nearest neighbours.
+        average: `[B]` d_m**2, their moving average, with `squares` in it.
+        kernel_epsilon: epsilon.
+        cluster_distance: xi; what is nearer counts as the same.
+        pseudo_counts: c.
+        max_similarity: s_max. With k neighbours s is at most sqrt(k) + c, so that the published 8 is never reached by
+            the published 10.
+    """
+    # Where all neighbours so far lay at the same place the average is 0, and so is every distance.
+    ratio = squares / jnp.maximum(average, jnp.finfo(jnp.float32).tiny)[:, None]
+    distance = jnp.maximum(ratio - cluster_distance, 0.0)
+    similarity = jnp.sqrt(jnp.sum(kernel_epsilon / (distance + kernel_epsilon), axis=-1)) + pseudo_counts
+    return jnp.where(similarity > max_similarity, 0.0, 1.0 / similarity)
+
+
+def distillation_error(prediction: Array, target: Array) -> Array:
+    """Returns the error `[...]` of a predictor of a random network's features `[..., D]`, the mean of their squared
+    differences (Burda et al. 2018, section 2.2; the mean over features is their implementation's).
+    """
+    return jnp.mean(jnp.square(prediction - lax.stop_gradient(target)), axis=-1)
+
+
+def lifelong_factor(error: Array, mean: Array, stddev: Array, most: float) -> Array:
+    """Returns by what the episodic bonus is multiplied, `[...]` in [1, most] (Badia et al. 2020a, section 2).
+
+    min(max(alpha, 1), L),  alpha = 1 + (error - mean) / stddev
+
+    Args:
+        error: `[...]` of the random network's predictor.
+        mean: running mean of errors.
+        stddev: their running standard deviation.
+        most: L.
+    """
+    return jnp.clip(1.0 + (error - mean) / jnp.maximum(stddev, 1e-8), 1.0, most)
+
+
+def discounted_sums(bonus: Array, discount: float, start: Array) -> Array:
+    """Returns the sums R_t = discount * R_{t-1} + bonus_t `[T, B]` that a non-episodic bonus is scaled by the standard
+    deviation of (Burda et al. 2018, section 2.4).
+
+    Args:
+        bonus: `[T, B]`.
+        discount: gamma_I.
+        start: `[B]` or `[]` R_{-1}, of what was before.
+    """
+
+    def forward(total: Array, now: Array) -> tuple[Array, Array]:
+        total = discount * total + now
+        return total, total
+
+    return lax.scan(forward, jnp.broadcast_to(start, bonus.shape[1:]), bonus)[1]

@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+
+from acme_ext import envs
+from acme_ext.envs.base import FIRST, LAST
+from acme_ext.errors import UsageError
+
+TASKS = ("chain", "key_door", "random_coin", "disco_maze")
+UP, RIGHT, DOWN, LEFT = range(4)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_tasks_hold_the_contract(task, rollout):
+    with envs.make(f"explore:{task}", num_envs=2, time_limit=7) as environment:
+        timesteps = rollout(environment, 40)
+    assert any((t.step_type == LAST).any() for t in timesteps)
+
+
+def steps(environment, actions):
+    environment.reset()
+    return [environment.step(action) for action in actions]
+
+
+def test_key_door_by_its_shortest_way():
+    environment = envs.make_single("explore:key_door", size=5, time_limit=30)
+    # Up to the key, down and through the door, up to the goal; without the key the door is a wall.
+    way = steps(environment, [UP] * 4 + [DOWN] * 4 + [RIGHT] * 4 + [UP] * 4)
+    assert [t.reward for t in way] == [0.0] * 15 + [1.0]
+    assert way[-1].last()
+    assert way[-1].discount == 0.0
+    shut = steps(environment, [RIGHT] * 4)
+    np.testing.assert_array_equal(shut[1].observation, shut[3].observation)
+    assert shut[1].observation.reshape(2, 5, 5)[0, 4, 1] == 1
+    assert way[3].observation.reshape(2, 5, 5)[1, 0, 0] == 1  # the key is seen as soon as it is there
+
+
+def test_the_chain_goes_back_at_one_wrong_action():
+    environment = envs.make_single("explore:chain", size=6, time_limit=50)
+    code = []
+    for _ in range(6):  # finds the way place by place
+        for action in (0, 1):
+            last = steps(environment, [*code, action])[-1]
+            if last.last() or last.observation.argmax() == len(code) + 1:
+                code.append(action)
+                break
+    assert len(code) == 6
+    assert set(code) == {0, 1}
+    way = steps(environment, code)
+    assert [t.reward for t in way] == [0.0] * 5 + [1.0]
+    assert steps(environment, [*code[:3], 1 - code[3]])[-1].observation.argmax() == 0
+
+
+def test_a_coin_is_worth_1_and_ends_the_episode():
+    environment = envs.make_single("explore:random_coin", size=5, time_limit=20, seed=3)
+    starts = set()
+    for _ in range(20):
+        timestep = environment.reset()
+        agent, coin = (np.argwhere(timestep.observation[..., i])[0] for i in range(2))
+        starts.add((*agent, *coin))
+        down, right = coin - agent
+        for action in [DOWN if down > 0 else UP] * abs(down) + [RIGHT if right > 0 else LEFT] * abs(right):
+            assert not timestep.last()
+            timestep = environment.step(action)
+        assert (timestep.reward, timestep.discount) == (1.0, 0.0)
+    assert len(starts) > 15
+
+
+def test_walls_of_the_disco_maze_change_colour_and_end_the_episode():
+    batch = envs.make("explore:disco_maze", size=7)
+    maze = batch.environments[0]
+    maze = getattr(maze, "environment", maze)
+    first = batch.reset().observation[0].copy()
+    free = maze.free
+    assert not free[[0, -1]].any()
+    assert not free[:, [0, -1]].any()
+    assert free[1::2, 1::2].all()  # a maze reaches every odd cell
+    assert free.sum() == 9 + 8  # and has no loops
+    np.testing.assert_array_equal(first[1, 1], [1, 1, 1])
+    way = RIGHT if free[1, 2] else DOWN
+    second = batch.step(np.array([way])).observation[0]
+    assert (first[~free] != second[~free]).any()
+    assert not second[free & (second.sum(axis=-1) != 3)].any()
+    assert maze.visited.sum() == 2
+    batch.step(np.array([LEFT if way == RIGHT else UP]))
+    end = batch.step(np.array([UP]))
+    assert (end.step_type[0], end.discount[0], end.reward[0]) == (LAST, 0.0, 0.0)
+    assert batch.step(np.array([UP])).step_type[0] == FIRST
+
+
+@pytest.mark.parametrize("options", [{"size": 4}, {"time_limit": 0}])
+def test_what_is_no_task_is_refused(options):
+    with pytest.raises(UsageError, match="must be at least"):
+        envs.make("explore:chain", **options)
