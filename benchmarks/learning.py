@@ -12,6 +12,7 @@ from multiprocessing.process import BaseProcess
 
 from acme_ext import launch
 from acme_ext.errors import UsageError, nearest
+from acme_ext.launch import settings as agent_settings
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import outcomes
@@ -47,6 +48,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--steps", type=int, metavar="N", help="another budget than the setting's: no bar, results beside the runs"
     )
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUE",
+        help="other fields of the agent's config than the setting's: results beside the runs, which want a --runs",
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="seeds at a time (%(default)s)")
     parser.add_argument("--fresh", action="store_true", help="start anew: delete what earlier runs left")
     parser.add_argument("--runs", type=pathlib.Path, metavar="DIR", help="of the runs (runs/benchmarks/SETTING)")
@@ -62,8 +70,12 @@ def _main(options: argparse.Namespace) -> int:
     if len(set(options.seeds)) < len(options.seeds):
         raise UsageError("--seeds names a seed twice.")
     setting = SETTINGS[options.setting]
+    changed = agent_settings.split(options.set)
+    if changed and not options.runs:
+        raise UsageError("--set needs --runs: the runs are others than the setting's.")
+    setting = dataclasses.replace(setting, config={**setting.config, **changed})
     runs = options.runs or RUNS / options.setting
-    out = options.out or (RESULTS if options.steps is None else runs)
+    out = options.out or (RESULTS if options.steps is None and not changed else runs)
     if options.steps is not None:
         setting = dataclasses.replace(setting, steps=options.steps, bar=None)
     files.make_writable_folder(out)

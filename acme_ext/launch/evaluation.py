@@ -53,7 +53,7 @@ class Evaluator:
     def __init__(self, experiment: Experiment, spec: EnvironmentSpec, source: acme.core.VariableSource):
         self._experiment = experiment
         self._variables = VariableClient(source)
-        self._agent = experiment.builder.make_agent(spec)
+        self._agent = experiment.make_agent(spec)
         self.steps = 0
         """Steps taken in all evaluations so far, which shows that one is alive."""
         self._actors: dict[int, Any] = {}  # by number of environments, so that each is compiled once

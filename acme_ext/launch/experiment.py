@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from acme_ext import __version__, builders, envs
-from acme_ext.builders.base import Builder
+from acme_ext.builders.base import Agent, Builder
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.errors import UsageError
 from acme_ext.types import Array, EnvironmentSpec
@@ -183,6 +183,11 @@ class Experiment:
         )
         return envs.canonical_actions(environment)
 
+    def make_agent(self, spec: EnvironmentSpec) -> Agent:
+        """Returns the builder's agent, with a replay that suits the number of environments."""
+        agent = self.builder.make_agent(spec)
+        return dataclasses.replace(agent, replay=agent.replay.for_envs(self.num_envs))
+
     def make_spec(self) -> EnvironmentSpec:
         """Returns the specs of the experiment's environment, which is made to ask it, and closed."""
         with contextlib.closing(self.make_environment(1)) as environment:
@@ -215,7 +220,7 @@ def check(experiment: Experiment, spec: EnvironmentSpec) -> None:
     """Raises UsageError if the agent can't act in the environment, its networks don't fit, or its replay could never
     work; computes nothing.
     """
-    agent = experiment.builder.make_agent(spec)
+    agent = experiment.make_agent(spec)
     agent.core.abstract_state()
     if agent.replay.prioritized and not agent.core.gives_errors(agent.replay.example(2), 2):
         raise UsageError(
@@ -248,7 +253,7 @@ def foresee(experiment: Experiment, spec: EnvironmentSpec) -> str | None:
     """Returns a warning for a run that is sure to learn nothing, because its replay can't have enough for the learner's
     first batch; None for any other.
     """
-    agent = experiment.builder.make_agent(spec)
+    agent = experiment.make_agent(spec)
     replay = agent.replay
     batch = replay.batch_size * agent.sgd_steps_per_call
     if replay.samples_allowed(experiment.steps) >= batch:  # a step gives one item at most

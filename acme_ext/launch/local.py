@@ -97,7 +97,7 @@ class _Run:
     ):
         self.experiment, self.store, self.progress, self.report = experiment, store, progress, report
         spec = envs.make_spec(environment)
-        agent = experiment.builder.make_agent(spec)
+        agent = experiment.make_agent(spec)
         replay = agent.replay
         self.counter = counting.Counter()
         template = agent.core.abstract_state()

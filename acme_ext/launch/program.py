@@ -135,7 +135,7 @@ def make(
     if warning := foresee(experiment, spec):
         print(f"acme-ext: {warning}", file=sys.stderr)
     shards = topology.replay_shards
-    part = experiment.builder.make_agent(spec).replay.split(shards)
+    part = experiment.make_agent(spec).replay.split(shards)
     # What a run can only go on with: an actor's number is in its seeds, a shard's contents are in a checkpoint.
     arrangement = {"actors": topology.actors, "replay_shards": shards}
     rundir = prepare(experiment, fresh=fresh, arrangement={"program": arrangement})

@@ -21,6 +21,9 @@ Self = TypeVar("Self", bound="Replay")
 class Replay(abc.ABC):
     """Items in one Reverb table, each a flat row of bytes. The subclass says what an item is and how it is written.
 
+    A subclass may put a block of rows into one item of Reverb's table (`block`). Whoever uses a replay need not know:
+    sizes, limits, counts and batches are of rows.
+
     Attributes:
         spec: of the environment.
         batch_size: items in a learner's batch.
@@ -85,6 +88,16 @@ class Replay(abc.ABC):
         """
 
     @property
+    def block(self) -> int:
+        """Rows in one item of Reverb's table, which are written and drawn together."""
+        return 1
+
+    def for_envs(self: Self, num_envs: int) -> Self:
+        """Returns the replay that suits writers of `num_envs` environments each; what the user has set stays."""
+        del num_envs
+        return self
+
+    @property
     def prioritized(self) -> bool:
         """Whether items are drawn by priorities, which the learner sends back to the table."""
         return self.order == "prioritized"
@@ -107,20 +120,20 @@ class Replay(abc.ABC):
         return self.importance_exponent + share * (self.importance_exponent_end - self.importance_exponent)
 
     def samples_allowed(self, inserts: int) -> float:
-        """Returns the total number of samples that the rate limit allows once `inserts` items were inserted in total.
+        """Returns the total number of samples that the rate limit allows once `inserts` rows were inserted in total.
 
         A single process learns as often as this grows, so that a call of the learner never blocks.
         """
         if self.fifo:
             return inserts
-        return math.inf if self.limit is None else self.limit.samples_allowed(inserts)
+        return math.inf if self.limit is None else self.block * self._table_limit.samples_allowed(inserts // self.block)
 
     def tables(self) -> list:
         """Returns the `reverb.Table`s that a server must hold."""
         import reverb
         import tensorflow as tf
 
-        signature = tf.TensorSpec((self._layout.nbytes,), tf.uint8)
+        signature = tf.TensorSpec(self._item_shape, tf.uint8)
         if self.fifo:
             return [reverb.Table.queue(self.table, self.max_size, signature=signature)]
         if self.prioritized:
@@ -132,8 +145,8 @@ class Replay(abc.ABC):
                 name=self.table,
                 sampler=sampler,
                 remover=reverb.selectors.Fifo(),
-                max_size=self.max_size,
-                rate_limiter=(self.limit or RateLimit()).make(),
+                max_size=-(-self.max_size // self.block),
+                rate_limiter=self._table_limit.make(),
                 signature=signature,
             )
         ]
@@ -141,16 +154,29 @@ class Replay(abc.ABC):
     def _sink(self, client: Any) -> sinks.Sink:
         if self.prioritized:
             return sinks.PrioritySink(client, self.table, self.priority_offset)
-        return sinks.StructuredSink(client, self.table, (self._layout.nbytes,))
+        return sinks.StructuredSink(client, self.table, self._item_shape)
+
+    @property
+    def _item_shape(self) -> tuple[int, ...]:
+        """The shape of an item in bytes: of a row, or of a block of them."""
+        return (self._layout.nbytes,) if self.block == 1 else (self.block, self._layout.nbytes)
+
+    @property
+    def _table_limit(self) -> RateLimit:
+        """The rate limit counted in Reverb's items, in both of which a block of rows counts as one."""
+        limit = self.limit or RateLimit()
+        if self.block == 1:
+            return limit
+        tolerance = None if limit.samples_per_insert is None else limit.error_buffer
+        return dataclasses.replace(limit, tolerance=tolerance).divided(self.block)
 
     def dataset(self, client: Any, num_batches: int = 1, *, on_wait: sinks.OnWait = lambda: None) -> Dataset:
         """Returns an iterator over `num_batches` batches at a time, one after the other in one `RawBatch` of
         `num_batches * batch_size` rows; `on_wait` as for `writer`.
         """
-        shape = (self._layout.nbytes,)
-        size = self.batch_size * num_batches
+        size = self.batch_size * num_batches // self.block
         workers = 1 if self.fifo else 2
-        return Dataset(client, self.table, shape, size, workers=workers, on_wait=on_wait)
+        return Dataset(client, self.table, self._item_shape, size, workers=workers, on_wait=on_wait)
 
     def split(self: Self, shards: int) -> Self:
         """Returns one of `shards` equal parts of this replay, each on a server of its own, that act as one together.
@@ -162,12 +188,7 @@ class Replay(abc.ABC):
         """
         if self.batch_size % shards:
             raise UsageError(f"batch_size {self.batch_size} does not divide over {shards} replay shards.")
-        limit = self.limit
-        if limit is not None:
-            tolerance = None
-            if limit.tolerance is not None:
-                tolerance = max(limit.tolerance / shards, 1.0, limit.samples_per_insert or 1.0)
-            limit = dataclasses.replace(limit, min_size=-(-limit.min_size // shards), tolerance=tolerance)
+        limit = self.limit and self.limit.divided(shards)
         return dataclasses.replace(
             self, batch_size=self.batch_size // shards, max_size=-(-self.max_size // shards), limit=limit
         )

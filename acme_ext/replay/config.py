@@ -35,6 +35,9 @@ class TransitionConfig(ReplayConfig):
 
     n_step: int = 1  # steps that a transition spans
     write_burst: int = 16  # transitions written together
+    # Transitions in an item of the table, written and drawn together, where the replay is uniform; None chooses by the
+    # number of environments, and 1 keeps every transition by itself.
+    rows_per_item: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

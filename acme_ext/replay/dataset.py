@@ -20,8 +20,8 @@ class RawBatch(NamedTuple):
     """What comes out of a table: packed rows, taken apart by the replay's `decode` inside the compiled step."""
 
     rows: np.ndarray  # uint8 [N, nbytes], or [N, T, nbytes]
-    keys: np.ndarray  # uint64 [N] Reverb's names for the items
-    probability: np.ndarray  # float32 [N] with which each was drawn
+    keys: np.ndarray  # uint64 [N] Reverb's names for the items; all rows of a block have the same
+    probability: np.ndarray  # float32 [N] with which each row was drawn
 
 
 class Dataset:
@@ -34,7 +34,8 @@ class Dataset:
     Args:
         client: a Reverb client.
         table: the table.
-        shape: of an item's one column, uint8.
+        shape: of an item's one column, uint8: `(nbytes,)` of a row, or `(K, nbytes)` of a block of K rows, which become
+            K rows of the batch.
         size: items in a batch.
         workers: threads that fetch; more than one mix up a queue's order.
         on_wait: called a few times a second while a reader waits for a batch; may raise to end the wait.
@@ -114,6 +115,13 @@ class Dataset:
             writer.create_item(self._table, 1.0, writer.history[-1])
         return writer
 
+    def _batch(self, data: np.ndarray, keys: np.ndarray, probability: np.ndarray) -> RawBatch:
+        probability = probability.astype(np.float32)
+        if len(self._shape) == 1:
+            return RawBatch(data, keys, probability)
+        block, nbytes = self._shape
+        return RawBatch(data.reshape(-1, nbytes), keys.repeat(block), (probability / block).repeat(block))
+
     def _fetch(self) -> None:
         import reverb
         import tensorflow as tf
@@ -156,11 +164,7 @@ class Dataset:
                 )
                 sample = dict(zip(fields, leaves, strict=True))
                 self._queue.put(
-                    RawBatch(
-                        rows=np.asarray(memoryview(sample["data"])),
-                        keys=np.asarray(memoryview(sample["key"])),
-                        probability=np.asarray(memoryview(sample["probability"])).astype(np.float32),
-                    )
+                    self._batch(*(np.asarray(memoryview(sample[name])) for name in ("data", "key", "probability")))
                 )
         except Exception as error:
             if not self._closed:

@@ -61,6 +61,15 @@ class RateLimit:
                 f"give min_size <= {max_size} or a larger max_size."
             )
 
+    def divided(self, parts: int) -> "RateLimit":
+        """Returns this limit for one of `parts` tables that share the items, or for items of which each counts for as
+        many; the tolerance is never below what the limit needs.
+        """
+        tolerance = self.tolerance
+        if tolerance is not None:
+            tolerance = max(tolerance / parts, 1.0, self.samples_per_insert or 1.0)
+        return dataclasses.replace(self, min_size=-(-self.min_size // parts), tolerance=tolerance)
+
     def samples_allowed(self, inserts: int) -> float:
         """The number of samples that may have been drawn in all once `inserts` items were inserted in all."""
         if inserts < self.min_size:

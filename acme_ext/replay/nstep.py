@@ -34,6 +34,8 @@ class NStepWriter:
         n_step: n.
         discount: gamma.
         burst: rows to gather, about, before they are sent.
+        block: rows in an item. What does not fill one waits for the next rows, so that no row is in two items; the last
+            `block - 1` at most are never sent.
         max_abs_reward: rewards are clipped to this before they are summed; None leaves them.
         priority: computes the errors that first priorities are made of; the sink must take them.
         keep_extras: whether the transition's rows hold the extras (`layout` says which).
@@ -51,6 +53,7 @@ class NStepWriter:
         n_step: int,
         discount: float,
         burst: int,
+        block: int = 1,
         max_abs_reward: float | None = None,
         priority: PriorityFn | None = None,
         keep_extras: bool = False,
@@ -60,6 +63,7 @@ class NStepWriter:
         self._layout, self._sink, self._n, self._gamma = layout, sink, n_step, discount
         self._clip, self._priority, self._keep_extras = max_abs_reward, priority, keep_extras
         self._max_pending, self._on_wait = max_pending, on_wait
+        self._block, self._rest = block, np.zeros((0, layout.nbytes), np.uint8)
         self._starts = max(1, burst // num_envs)  # steps whose transitions leave together
         # Ticks 0..ticks of a timeline: a timestep each, and the action taken at it for all but the newest.
         self._ticks = self._starts + n_step
@@ -72,7 +76,7 @@ class NStepWriter:
         self._taken_structure: Tree = None
         self._now = -1
         self.inserted = 0
-        """Rows handed to the table so far."""
+        """Rows handed to the table so far, in whole blocks."""
 
     def add_first(self, timestep: dm_env.TimeStep) -> None:
         """Starts a timeline with a batched timestep `[B, ...]`; what an earlier one left unfinished is written."""
@@ -116,7 +120,7 @@ class NStepWriter:
 
     def has_sent(self, pending: int) -> bool:
         """Whether at most `pending` rows are not yet confirmed by the server; doesn't wait for them."""
-        return self._sink.has_sent(pending)
+        return self._sink.has_sent(pending // self._block)
 
     def close(self) -> None:
         """Ends the connection; what the server hasn't confirmed is dropped."""
@@ -177,10 +181,18 @@ class NStepWriter:
             at_start = tree.map_structure(lambda ring: ring[time, env], extras)
             at_end = tree.map_structure(lambda ring: ring[stop, env], extras)
             errors = self._priority(returns[time, env], discounts[time, env], at_start, at_end)
-        self._sink.append(self._layout.pack(leaves), errors)
-        self.inserted += len(time)
+        items = rows = self._layout.pack(leaves)
+        if self._block > 1:
+            rows = np.concatenate([self._rest, rows])
+            whole = len(rows) - len(rows) % self._block
+            rows, self._rest = rows[:whole], rows[whole:]
+            if not whole:
+                return
+            items = rows.reshape(-1, self._block, rows.shape[1])
+        self._sink.append(items, errors)
+        self.inserted += len(rows)
         if self._max_pending is not None:
-            self._sink.flush(self._max_pending, self._on_wait)
+            self._sink.flush(self._max_pending // self._block, self._on_wait)
 
 
 def largest_error(reward: np.ndarray, discount: np.ndarray, extras_tm1: Tree, extras_t: Tree) -> np.ndarray:

@@ -61,9 +61,10 @@ class ReplayServer:
         return self._server.port
 
     def counts(self, table: str) -> tuple[int, int]:
-        """Returns how many items were inserted and sampled in all, before a restore included."""
-        limiter = self.client.server_info()[table].rate_limiter_info
-        return limiter.insert_stats.completed, limiter.sample_stats.completed
+        """Returns how many rows were inserted and sampled in all, before a restore included."""
+        info = self.client.server_info()[table]
+        limiter, block = info.rate_limiter_info, block_of(info)
+        return block * limiter.insert_stats.completed, block * limiter.sample_stats.completed
 
     def describe(self) -> str:
         """Returns the state of every table's rate limiter, to explain why nothing moves."""
@@ -79,6 +80,12 @@ class ReplayServer:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
+def block_of(info: Any) -> int:
+    """Returns how many rows an item of a table has, by its signature (see `Replay.block`)."""
+    shape = getattr(info.signature, "shape", ())
+    return shape[0] if len(shape) == 2 else 1
+
+
 def describe_tables(client: Any) -> str:
     """Returns the state of the rate limiters of every table of a `reverb.Client`'s server."""
     return "; ".join(_describe(name, info) for name, info in client.server_info(timeout=10).items())
@@ -87,9 +94,10 @@ def describe_tables(client: Any) -> str:
 def _describe(name: str, info: Any) -> str:
     limiter = info.rate_limiter_info
     inserts, samples = limiter.insert_stats.completed, limiter.sample_stats.completed
-    parts = [
-        f"table {name!r} holds {info.current_size} of {info.max_size} items, {inserts} inserted and {samples} sampled",
-    ]
+    block = block_of(info)
+    items = "items" if block == 1 else f"items of {block} transitions"
+    size = f"{info.current_size} of {info.max_size} {items}"
+    parts = [f"table {name!r} holds {size}, {inserts} inserted and {samples} sampled"]
     if info.current_size < limiter.min_size_to_sample:
         parts.append(f"sampling waits for {limiter.min_size_to_sample} items")
     else:

@@ -11,20 +11,20 @@ _WAIT_MS = 200
 
 
 class Sink(Protocol):
-    """Sends rows of bytes to one table, one item a row, in the background."""
+    """Sends items of bytes, each a row or a block of rows, to one table in the background."""
 
     def append(self, rows: np.ndarray, errors: np.ndarray | None) -> None:
-        """Sends rows, uint8 `[M, ...]`, with |TD errors| `[M]` where the table is prioritized; doesn't wait for the
+        """Sends items, uint8 `[M, ...]`, with |TD errors| `[M]` where the table is prioritized; doesn't wait for the
         server.
         """
 
     def flush(self, pending: int, on_wait: OnWait) -> None:
-        """Waits until at most `pending` rows are not yet confirmed by the server, which its rate limit may delay;
+        """Waits until at most `pending` items are not yet confirmed by the server, which its rate limit may delay;
         `on_wait` is called a few times a second meanwhile, and may raise to end the wait.
         """
 
     def has_sent(self, pending: int) -> bool:
-        """Whether at most `pending` rows are not yet confirmed by the server; doesn't wait for them."""
+        """Whether at most `pending` items are not yet confirmed by the server; doesn't wait for them."""
         ...
 
     def close(self) -> None:
@@ -32,7 +32,7 @@ class Sink(Protocol):
 
 
 class StructuredSink:
-    """Rows of equal priority: Reverb's StructuredWriter, the cheapest there is (about 15 us of CPU a row)."""
+    """Items of equal priority: Reverb's StructuredWriter, the cheapest there is (about 15 us of CPU an item)."""
 
     def __init__(self, client, table: str, shape: tuple[int, ...]):
         import tensorflow as tf
@@ -92,7 +92,7 @@ class PrioritySink:
 
 
 def _flush(writer: Any, pending: int, timeout_ms: int) -> bool:
-    """Waits until at most `pending` rows are not yet confirmed; returns whether it is so."""
+    """Waits until at most `pending` items are not yet confirmed; returns whether it is so."""
     from reverb import errors
 
     try:

@@ -1,6 +1,12 @@
-"""Replay of n-step transitions: table, writer and dataset that agree."""
+"""Replay of n-step transitions: table, writer and dataset that agree.
+
+Reverb's cost is per item, so that a uniform replay keeps a block of several transitions in an item. A batch is then
+drawn as whole blocks: each transition is drawn as often as any other, but the transitions of a block come together.
+With several environments a block holds transitions of different ones from the same step, which are nearly independent.
+"""
 
 import dataclasses
+import math
 from typing import ClassVar
 
 from acme_ext.errors import UsageError
@@ -10,6 +16,8 @@ from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.layout import Layout
 from acme_ext.types import Array, EnvironmentSpec, Transition, Tree
 from acme_ext.utils import checks
+
+_LEAST_BLOCKS = 8  # in a batch, so that it is drawn from at least as many places of the table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +29,10 @@ class TransitionReplay(Replay):
         discount: gamma of one step; `batch.discount` arrives complete.
         max_abs_reward: clips each reward before the n-step sum; None leaves it.
         burst: transitions that are built and sent together, about.
+        rows_per_item: transitions in a block, which divides `batch_size`; above 1 for a uniform replay alone. None
+            takes the largest that is at most `num_envs` and leaves a batch at least 8 blocks, and 1 where the replay
+            is not uniform.
+        num_envs: environments of one writer.
     """
 
     item: ClassVar[str] = "transition"
@@ -31,12 +43,27 @@ class TransitionReplay(Replay):
     discount: float = 0.99
     max_abs_reward: float | None = None
     burst: int = 16
+    rows_per_item: int | None = None
+    num_envs: int = 1
 
     def __post_init__(self):
         super().__post_init__()
         checks.at_least_one(self, "n_step", "burst")
         if not 0 <= self.discount <= 1:
             raise UsageError(f"discount is {self.discount}: it must lie in [0, 1].")
+        if self.rows_per_item is None:
+            return
+        checks.at_least_one(self, "rows_per_item")
+        if self.rows_per_item > 1 and self.order != "uniform":
+            kind = "prioritized replay" if self.prioritized else "queue"
+            raise UsageError(
+                f"rows_per_item is {self.rows_per_item}: a {kind} keeps 1 transition an item, drawn by itself."
+            )
+        if self.batch_size % self.rows_per_item:
+            raise UsageError(
+                f"batch_size {self.batch_size} is not a multiple of rows_per_item {self.rows_per_item}: a batch is "
+                f"drawn in whole items; give rows_per_item {math.gcd(self.batch_size, self.rows_per_item)}."
+            )
 
     @classmethod
     def of(
@@ -60,8 +87,21 @@ class TransitionReplay(Replay):
             max_abs_reward=max_abs_reward,
             priority=priority if config.prioritized else None,
             extras=extras,
+            rows_per_item=config.rows_per_item,
             **arguments_of(config),
         )
+
+    @property
+    def block(self) -> int:
+        if self.rows_per_item is not None:
+            return self.rows_per_item
+        if self.order != "uniform":
+            return 1
+        most = max(1, min(self.num_envs, self.batch_size // _LEAST_BLOCKS))
+        return next(size for size in range(most, 0, -1) if self.batch_size % size == 0)
+
+    def for_envs(self, num_envs: int) -> "TransitionReplay":
+        return dataclasses.replace(self, num_envs=num_envs)
 
     @property
     def _layout(self) -> Layout:
@@ -78,6 +118,7 @@ class TransitionReplay(Replay):
             n_step=self.n_step,
             discount=self.discount,
             burst=self.burst,
+            block=self.block,
             max_abs_reward=self.max_abs_reward,
             priority=self.priority or (nstep.largest_error if self.prioritized else None),
             keep_extras=bool(self.extras),

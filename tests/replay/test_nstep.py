@@ -62,6 +62,26 @@ def test_equals_a_list(lines, n, burst, clip, gamma):
 
 
 @settings(max_examples=50, deadline=None)
+@given(timelines(), st.integers(1, 3), st.sampled_from([1, 3, 16]), st.integers(2, 5))
+def test_blocks_hold_all_rows_in_their_order_but_those_that_fill_none(lines, n, burst, block):
+    sink = FakeSink()
+    layout, writer = make(sink, lines[0].num_envs, n_step=n, burst=burst, block=block)
+    for line in lines:
+        line.feed(writer)
+    writer.flush()
+    assert all(burst.shape[1:] == (block, layout.nbytes) for burst in sink.bursts)
+    sink.bursts = [burst.reshape(-1, layout.nbytes) for burst in sink.bursts]
+    single = FakeSink()
+    _, plain = make(single, lines[0].num_envs, n_step=n, burst=burst)
+    for line in lines:
+        line.feed(plain)
+    plain.flush()
+    got, expected = read(transitions(layout, sink)), read(transitions(layout, single))
+    assert writer.inserted == len(got) == len(expected) // block * block
+    assert got == expected[: len(got)]
+
+
+@settings(max_examples=50, deadline=None)
 @given(timelines(max_ticks=15), st.integers(1, 5), st.sampled_from([1, 4, 64]))
 def test_a_second_flush_changes_nothing(lines, n, burst):
     sink = FakeSink()

@@ -136,6 +136,76 @@ def test_uniform_batches(serve, num_batches):
     assert len(key_of) > 25  # of 50 items, in at least 160 draws
 
 
+def test_a_batch_of_blocks(serve):
+    replay = TransitionReplay(SPEC, batch_size=12, limit=RateLimit(2.0, 10, 64.0), rows_per_item=4, max_size=22)
+    server = serve(replay.tables())
+    writer = replay.writer(server.client, 4)
+    steps(8, num_envs=4).feed(writer)
+    writer.flush()
+    writer.wait()
+    assert writer.inserted == server.counts(replay.table)[0] == 32  # transitions, not items
+    assert "6 of 6 items of 4 transitions" in server.describe()  # 24: whole blocks
+    dataset = replay.dataset(server.client, 2)
+    try:
+        for call in range(1, 3):
+            raw = next(dataset)
+            assert raw.rows.shape == (24, replay.writer(server.client, 1)._layout.nbytes)
+            np.testing.assert_allclose(raw.probability, 1 / 24)
+            got = read(replay.decode(raw.rows))
+            keys = raw.keys.reshape(6, 4)
+            for block, start in enumerate(range(0, 24, 4)):
+                # Every environment's transition of one step, of the newest six.
+                assert {item.env for item in got[start : start + 4]} == {0, 1, 2, 3}
+                assert len({item.start for item in got[start : start + 4]}) == 1
+                assert got[start].start >= 2
+                assert len(set(keys[block])) == 1
+            assert server.counts(replay.table)[1] >= 24 * call
+    finally:
+        dataset.close(wake=True)
+
+
+@pytest.mark.parametrize("block", [1, 3, 8])
+@pytest.mark.parametrize("limit", [RateLimit(0.5, 5), RateLimit(4.0, 16, 10.0), RateLimit(1.0, 1, 1.0)])
+def test_a_table_of_blocks_allows_the_samples_that_the_replay_says(serve, block, limit):
+    replay = TransitionReplay(SPEC, batch_size=24, limit=limit, rows_per_item=block)
+    server = serve(replay.tables())
+    writer = replay.writer(server.client, 2)
+    steps(24, num_envs=2).feed(writer)
+    writer.flush()
+    deadline = time.monotonic() + 5
+    while not writer.has_sent(0) and time.monotonic() < deadline:  # as far as the limit lets it
+        time.sleep(0.02)
+        inserted, sampled = server.counts(replay.table)
+        if (allowed := replay.samples_allowed(inserted) - sampled) > 0:
+            assert allowed % block == 0
+            got = list(server.client.sample(replay.table, int(allowed) // block, emit_timesteps=False))
+            assert len(got) == allowed // block
+    assert server.counts(replay.table)[0] == writer.inserted == 48
+
+
+@pytest.mark.parametrize(
+    ("fields", "num_envs", "block"),
+    [
+        ({}, 1, 1),
+        ({}, 8, 8),
+        ({}, 5, 4),  # divides the batch
+        ({}, 64, 16),  # at least 8 blocks a batch
+        ({"batch_size": 4}, 8, 1),
+        ({"rows_per_item": 1}, 8, 1),
+        ({"rows_per_item": 32}, 8, 32),
+        ({"order": "prioritized"}, 8, 1),
+        ({"order": "queue", "limit": None}, 8, 1),
+    ],
+)
+def test_how_many_transitions_an_item_has(fields, num_envs, block):
+    replay = TransitionReplay(SPEC, **{"batch_size": 128, "limit": NO_LIMIT, **fields})
+    assert replay.block == fields.get("rows_per_item", 1)
+    replay = replay.for_envs(num_envs)
+    assert replay.block == block
+    half = replay.split(2) if replay.batch_size % 2 == 0 else replay
+    assert half.batch_size % half.block == 0
+
+
 def test_decodes_inside_a_compiled_step_as_outside(queue):
     replay, server = queue
     writer = replay.writer(server.client, 2)
@@ -243,6 +313,10 @@ def test_a_writer_that_is_held_back_can_be_closed(serve, order):
         ({"discount": -0.1}, r"discount is -0.1: it must lie in \[0, 1\]."),
         ({"priority": first_priority}, "only a prioritized replay takes first priorities of new transitions"),
         ({"order": "queue"}, r"a queue has its own rate limit \(each transition is sampled once\)"),
+        ({"rows_per_item": 0}, "rows_per_item is 0: it must be at least 1."),
+        ({"rows_per_item": 3}, "batch_size 4 is not a multiple of rows_per_item 3: .* give rows_per_item 1"),
+        ({"rows_per_item": 2, "order": "prioritized"}, "rows_per_item is 2: a prioritized replay keeps 1 transition"),
+        ({"rows_per_item": 2, "order": "queue", "limit": None}, "rows_per_item is 2: a queue keeps 1 transition"),
         ({"limit": RateLimit(min_size=11), "max_size": 10}, "at most 10 items .* min_size = 11"),
     ],
 )

@@ -69,7 +69,7 @@ class ActorNode:
             seeds = 1 + (self._start * actors + index) * callers + caller
             environment = experiment.make_environment(len(mine), part=seeds)
             self._stack.callback(environment.close)
-            agent = experiment.builder.make_agent(envs.make_spec(environment))
+            agent = experiment.make_agent(envs.make_spec(environment))
             writer: Any = None
             if experience:
                 writer = self._writer(replay, agent.replay.split(shards), len(mine))

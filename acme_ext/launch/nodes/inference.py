@@ -117,7 +117,7 @@ class InferenceNode:
         spec = experiment.make_spec()
         example = specs.zeros(spec.observations, 1)
         self._expected = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(example)]
-        agent, num_envs = experiment.builder.make_agent(spec), experiment.num_envs
+        agent, num_envs = experiment.make_agent(spec), experiment.num_envs
         slots = actors * num_envs
         self._core = InferenceCore(agent.policy, slots, buckets=bucket_sizes(slots))
         self._variables = RemoteVariables(

@@ -31,7 +31,7 @@ class LearnerNode:
         self._experiment, self._clients = experiment, list(replays)
         self._reporter = Reporter(coordinator, "learner")
         self._coordinator = coordinator
-        agent = experiment.builder.make_agent(experiment.make_spec())
+        agent = experiment.make_agent(experiment.make_spec())
         replay = agent.replay
         self._remote = RemoteReplay(self._clients, replay.table)
         part, calls = replay.split(len(self._clients)), agent.sgd_steps_per_call

@@ -9,7 +9,7 @@ import launchpad as lp
 from launchpad import address as lp_address
 from launchpad.nodes import base
 
-from acme_ext.replay.server import ReplayServer, describe_tables
+from acme_ext.replay.server import ReplayServer, block_of, describe_tables
 
 
 class ReplayHandle(base.Handle):
@@ -73,7 +73,7 @@ class RemoteReplay:
         size = inserts = samples = 0
         for client in self._clients:
             info = client.server_info(timeout=10)[self._table]
-            size += info.current_size
+            size += block_of(info) * info.current_size
             inserts += info.rate_limiter_info.insert_stats.completed
             samples += info.rate_limiter_info.sample_stats.completed
         return {"replay_size": size, "samples_per_insert": samples / max(1, inserts)}
