@@ -1,11 +1,22 @@
 """Reading environment specs."""
 
+from collections.abc import Mapping
+
 import dm_env.specs
 import numpy as np
 import tree
 
 from acme_ext.errors import UsageError
 from acme_ext.types import EnvironmentSpec, Tree
+
+ACTION_MASK = "action_mask"
+"""The field of an observation that says which actions are legal, see `ops.masking`."""
+PLAYER = "player"
+"""The field that says whose move it is."""
+STATE = "game_state"
+"""The field with the whole state of a game, in bytes, for searches by its rules; its spec is named after the game."""
+RULES = (ACTION_MASK, PLAYER, STATE)
+"""The fields of an observation with a mask that networks are not given."""
 
 
 def zeros(spec: Tree, batch: int) -> Tree:
@@ -21,7 +32,14 @@ def num_actions(spec: EnvironmentSpec, agent: str) -> int:
             f"{agent} needs an environment with one discrete action; this one's actions are "
             f"{type(actions).__name__} of shape {getattr(actions, 'shape', '?')}."
         )
-    return int(actions.num_values)
+    count = int(actions.num_values)
+    mask = spec.observations.get(ACTION_MASK) if isinstance(spec.observations, Mapping) else None
+    if mask is not None and (tuple(mask.shape) != (count,) or mask.dtype.kind not in "biu"):
+        raise UsageError(
+            f"the observation's {ACTION_MASK!r} has the shape {tuple(mask.shape)} and the type {mask.dtype}: {agent} "
+            f"takes it for the mask of legal actions, which has one bool or integer for each, of shape ({count},)."
+        )
+    return count
 
 
 def action_size(spec: EnvironmentSpec, agent: str) -> int:

@@ -3,24 +3,27 @@
 import jax
 import jax.numpy as jnp
 
+from acme_ext.ops import masking
 from acme_ext.types import Array
 
 
-def epsilon_greedy(keys: Array, q: Array, epsilon: Array) -> Array:
+def epsilon_greedy(keys: Array, q: Array, epsilon: Array, legal: Array | None = None) -> Array:
     """Returns actions `[B]`: uniformly random with probability epsilon, else greedy; ties are broken at random.
 
     Args:
         keys: `[B]` random keys.
         q: `[B, A]` action values.
         epsilon: `[B]` or `[]`.
+        legal: `[B, A]` which actions may be taken; None for all.
     """
 
-    def choose(key, q, epsilon):
+    def choose(key, q, epsilon, legal):
         explore_key, action_key = jax.random.split(key)
         allowed = (q == jnp.max(q)) | (jax.random.uniform(explore_key) < epsilon)
-        return jax.random.categorical(action_key, jnp.where(allowed, 0.0, -jnp.inf))
+        return jax.random.categorical(action_key, jnp.where(masking.masked(allowed, legal) > 0, 0.0, -jnp.inf))
 
-    return jax.vmap(choose)(keys, q, jnp.broadcast_to(epsilon, q.shape[:1])).astype(jnp.int32)
+    epsilon = jnp.broadcast_to(epsilon, q.shape[:1])
+    return jax.vmap(choose)(keys, masking.masked(q, legal), epsilon, legal).astype(jnp.int32)
 
 
 def ladder_epsilon(rank: Array, base: float = 0.4, steepness: float = 7.0) -> Array:

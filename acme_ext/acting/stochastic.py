@@ -10,6 +10,7 @@ import numpy as np
 from acme_ext.acting.exploration import normal_noise
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.learning.on_policy import VersionedParams
+from acme_ext.ops import masking
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.ops.policy import Categorical
 from acme_ext.types import Array, Tree
@@ -51,6 +52,7 @@ def make_policy(
 
     def apply(versioned: VersionedParams, context: Context, observation: Tree, state: Tree):
         distribution, state = decide(versioned.params, context, observation, state)
+        distribution = among_legal(distribution, observation)
         if evaluation:
             action = distribution.mode()
             return action, remember(state, action), ()
@@ -59,6 +61,13 @@ def make_policy(
         return action, remember(state, action), Behaviour(distribution.log_prob(action), version)
 
     return Policy(apply) if init_state is None else Policy(apply, init_state)
+
+
+def among_legal(distribution: Distribution, observation: Tree) -> Distribution:
+    """Returns a distribution over the actions that are legal by an observation `[..., *shape]`."""
+    if isinstance(distribution, Categorical):
+        return Categorical(masking.masked(distribution.logits, masking.legal_actions(observation)))
+    return distribution
 
 
 def _noise(distribution: Distribution, keys: Array) -> Array:

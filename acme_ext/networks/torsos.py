@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from acme_ext.errors import UsageError
 from acme_ext.networks import layers
 from acme_ext.networks.resnet import ResidualTorso
+from acme_ext.ops import masking
 from acme_ext.types import Array, Tree
 
 
@@ -36,13 +37,14 @@ class SmallGridTorso(hk.Module):
 
 
 def flatten_observation(observation: Tree) -> Array:
-    """Joins all fields of an observation, in the order of their names, into one vector `[B, F]`, float32."""
-    leaves = jax.tree.leaves(observation)
+    """Joins all visible fields of an observation, in the order of their names, into one vector `[B, F]`, float32."""
+    leaves = jax.tree.leaves(masking.visible(observation))
     return jnp.concatenate([leaf.reshape(leaf.shape[0], -1).astype(jnp.float32) for leaf in leaves], axis=-1)
 
 
 def is_image(observation: Tree) -> bool:
     """Whether an observation is a batch of images or grids with channels, `[B, H, W, C]` with C of more than 1."""
+    observation = masking.visible(observation)
     return hasattr(observation, "ndim") and observation.ndim == 4 and observation.shape[-1] > 1
 
 
@@ -67,12 +69,13 @@ def features(torso: str | Torso | None, observation: Tree, hidden_sizes: Sequenc
         torso: what makes them, or its name in `TORSOS`. None chooses by the observation: images of 32 pixels or more go
             through the Nature torso, grids with channels through MinAtar's, everything else is flattened and goes
             through an MLP of `hidden_sizes`; ReLU throughout.
-        observation: `[B, ...]`.
+        observation: `[B, ...]`, of which the torso is given what `masking.visible` leaves.
         hidden_sizes: units of that MLP.
 
     Raises:
         UsageError: the torso gives something else than one vector for each observation.
     """
+    observation = masking.visible(observation)
     if torso is not None:
         x = (TORSOS[torso] if isinstance(torso, str) else torso)()(observation)
         batch_size = len(jax.tree.leaves(observation)[0])

@@ -10,7 +10,7 @@ from acme_ext.acting.exploration import epsilon_greedy
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.acting.values import ActorValues
 from acme_ext.agents.dqn.config import DQNConfig
-from acme_ext.ops import value
+from acme_ext.ops import masking, value
 from acme_ext.types import Array, Params, Tree
 
 
@@ -48,8 +48,9 @@ def policy_of(
     """
 
     def apply(params: Params, context: Context, observation: Tree, state: Tree):
-        q = q_values(params, context.key, observation)
-        action = epsilon_greedy(context.key, q, epsilon(context))
+        legal = masking.legal_actions(observation)
+        q = masking.masked(q_values(params, context.key, observation), legal)
+        action = epsilon_greedy(context.key, q, epsilon(context), legal)
         extras = ActorValues(value.take_action(q, action), jnp.max(q, axis=-1)) if with_values else ()
         return action, state, extras
 

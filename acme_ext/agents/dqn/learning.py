@@ -11,6 +11,7 @@ from acme_ext.agents.dqn import losses
 from acme_ext.agents.dqn.config import QLearningConfig
 from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore, Loss, LossOutput, State, TargetUpdate, single_loss_core
+from acme_ext.ops import masking
 from acme_ext.types import Array, Params, Transition, Tree
 
 
@@ -40,6 +41,7 @@ def make_core(network: hk.Transformed, config: QLearningConfig, observation: Tre
         q_tm1 = network.apply(params, key_tm1, batch.observation)
         q_t_value = network.apply(target_params, key_value, batch.next_observation)
         q_t_selector = network.apply(params, key_selector, batch.next_observation) if config.double else q_t_value
+        q_t_selector = masking.masked(q_t_selector, masking.legal_actions(batch.next_observation))
         error = losses.td_error(q_tm1, batch.action, batch.reward, batch.discount, q_t_value, q_t_selector)
         metrics = {"q_mean": jnp.mean(q_tm1), "td_error_abs": jnp.mean(jnp.abs(error))}
         return losses.q_loss(error, weight, config.huber_delta), LossOutput(metrics, jnp.abs(error))

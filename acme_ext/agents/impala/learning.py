@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from acme_ext.acting.stochastic import among_legal
 from acme_ext.agents.impala import losses
 from acme_ext.agents.impala.config import IMPALAConfig
 from acme_ext.learning import optimizers
@@ -32,7 +33,7 @@ def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree
         reward = losses.clip_rewards(batch.reward, config.reward_clipping)
         output = network.outputs(params, batch)
         costs = losses.impala_costs(
-            jax.tree.map(lambda x: x[:-1], output.policy),
+            jax.tree.map(lambda x: x[:-1], among_legal(output.policy, batch.observation)),
             output.value,
             batch.action,
             reward[1:],

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from acme_ext.acting.stochastic import among_legal
 from acme_ext.agents.ppo import losses
 from acme_ext.agents.ppo.config import AdvantageConfig, PPOConfig
 from acme_ext.errors import UsageError
@@ -131,7 +132,8 @@ def core_of_policy_loss(
 
     def loss(params: Params, steps: Steps) -> tuple[Array, dict[str, Array]]:
         output, _ = network.unroll(params, steps.inputs, steps.state)
-        log_prob, entropy = output.policy.log_prob(steps.action), output.policy.entropy()
+        policy = among_legal(output.policy, steps.inputs.observation)
+        log_prob, entropy = policy.log_prob(steps.action), policy.entropy()
         advantage = steps.advantage
         if config.normalize_advantages:
             advantage = losses.normalized_advantages(advantage, steps.mask)

@@ -11,7 +11,7 @@ from acme_ext.acting.values import ActorValues
 from acme_ext.agents.r2d2 import losses
 from acme_ext.agents.r2d2.config import R2D2Config
 from acme_ext.networks.recurrent import RecurrentNetwork
-from acme_ext.ops import value
+from acme_ext.ops import masking, value
 from acme_ext.types import Array, Params, Sequence, Tree
 
 
@@ -40,7 +40,9 @@ def policy_of(network: RecurrentNetwork, epsilon: Callable[[Context], Array]) ->
 
     def apply(params: Params, context: Context, observation: Tree, state: Tree):
         q, state = network.step(params, context.reward, observation, state)
-        action = epsilon_greedy(context.key, q, epsilon(context))
+        legal = masking.legal_actions(observation)
+        q = masking.masked(q, legal)
+        action = epsilon_greedy(context.key, q, epsilon(context), legal)
         extras = ActorValues(value.take_action(q, action), jnp.max(q, axis=-1))
         return action, network.remember(state, action), extras
 

@@ -9,6 +9,7 @@ from acme_ext.agents.r2d2.config import R2D2Config
 from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore, LossOutput, State, TargetUpdate, single_loss_core
 from acme_ext.networks.recurrent import Inputs, RecurrentNetwork
+from acme_ext.ops import masking
 from acme_ext.types import Array, Params, Sequence, Tree
 
 
@@ -39,6 +40,7 @@ def make_core(network: RecurrentNetwork, config: R2D2Config, observation: Tree) 
             mask,
             config.n_step,
             config.rescaling_epsilon,
+            masking.legal_actions(jax.tree.map(lambda x: x[learned], batch.observation)),
         )
         steps = jnp.maximum(jnp.sum(mask), 1)
         metrics = {

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import lax
 
-from acme_ext.ops import value
+from acme_ext.ops import masking, value
 from acme_ext.types import Array
 
 
@@ -38,6 +38,7 @@ def td_error(
     mask: Array,
     n: int,
     rescaling_epsilon: float | None,
+    legal: Array | None = None,
 ) -> Array:
     """Returns the n-step double Q-learning errors `[T, B]` of a sequence, zero where there is no step; the gradient
     flows through the values of the actions taken alone.
@@ -53,8 +54,9 @@ def td_error(
         mask: `[T, B]` 1 where there is a step.
         n: steps of a return.
         rescaling_epsilon: of h; None for values as they are.
+        legal: `[T + 1, B, A]` which actions may be taken; None for all.
     """
-    best = jnp.argmax(q[1:], axis=-1)
+    best = jnp.argmax(masking.masked(q, legal)[1:], axis=-1)
     v_t = jnp.take_along_axis(q_target[1:], best[..., None], axis=-1)[..., 0]
     target = n_step_target(r_t, discount_t, v_t, mask, n, rescaling_epsilon)
     q_a = jnp.take_along_axis(q[:-1], a_tm1[..., None].astype(jnp.int32), axis=-1)[..., 0]

@@ -9,7 +9,7 @@ from acme_ext.agents.dqn import learning as dqn
 from acme_ext.agents.rainbow import losses, networks
 from acme_ext.agents.rainbow.config import RainbowConfig
 from acme_ext.learning.core import LearnerCore, LossOutput, State
-from acme_ext.ops import value
+from acme_ext.ops import masking, value
 from acme_ext.types import Array, Params, Transition, Tree
 
 
@@ -32,6 +32,7 @@ def make_core(network: hk.Transformed, config: RainbowConfig, observation: Tree)
         tm1 = network.apply(params, key_tm1, batch.observation)
         t = network.apply(target_params, key_t, batch.next_observation)
         q_t_selector = network.apply(params, key_selector, batch.next_observation).q if config.double else t.q
+        q_t_selector = masking.masked(q_t_selector, masking.legal_actions(batch.next_observation))
         target = value.double_q_target(batch.reward, batch.discount, t.q, q_t_selector)
         error = jnp.abs(target - value.take_action(tm1.q, batch.action))
         metrics = {"q_mean": jnp.mean(tm1.q), "td_error_abs": jnp.mean(error)}
