@@ -48,6 +48,9 @@ PARENTS: dict[str, set[str]] = {
     "apex": {"dqn"},
     "rainbow": {"dqn"},
     "a2c": {"ppo"},
+    "rnd": {"ppo"},
+    "ngu": {"r2d2"},
+    "agent57": {"ngu", "r2d2"},
 }
 
 # What runs on any machine with a modern JAX, so neither it nor anything below it imports these.

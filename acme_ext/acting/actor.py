@@ -7,7 +7,7 @@ import dm_env
 import numpy as np
 import tree
 
-from acme_ext.acting.inference import FIRST, Inference
+from acme_ext.acting.inference import FIRST, Inference, InferenceCore
 from acme_ext.types import Tree
 
 
@@ -76,14 +76,24 @@ class Actor(acme.core.Actor):
     def update(self, wait: bool = False) -> None:
         self._inference.update(wait)
 
-    def save(self) -> dict[str, int]:
-        """Returns what a resumed actor needs to go on with fresh randomness and the schedule where it was."""
-        return {"ticks": self._inference.save(), "steps": self.environment_steps}
+    @property
+    def core(self) -> InferenceCore | None:
+        """What applies the policy, where that is done here; it keeps the policy's carry."""
+        return getattr(self._inference, "core", None)
 
-    def restore(self, state: dict[str, int]) -> None:
+    def save(self) -> dict[str, Any]:
+        """Returns what a resumed actor needs to go on with fresh randomness, the schedule where it was, and what its
+        policy has learned as it acted.
+        """
+        carry = self.core.save_carry() if self.core else None
+        return {"ticks": self._inference.save(), "steps": self.environment_steps, **({"carry": carry} if carry else {})}
+
+    def restore(self, state: dict[str, Any]) -> None:
         """Takes up what `save` returned."""
         self._inference.restore(state["ticks"])
         self.environment_steps = state["steps"]
+        if self.core:
+            self.core.restore_carry(state.get("carry"))
 
     def _batch(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
         if self._batched:

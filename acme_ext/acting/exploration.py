@@ -19,7 +19,9 @@ def epsilon_greedy(keys: Array, q: Array, epsilon: Array, legal: Array | None = 
 
     def choose(key, q, epsilon, legal):
         explore_key, action_key = jax.random.split(key)
-        allowed = (q == jnp.max(q)) | (jax.random.uniform(explore_key) < epsilon)
+        # The second: XLA may compute q once more to compare it, rounded in another way than its maximum.
+        best = (q == jnp.max(q)) | (jnp.arange(len(q)) == jnp.argmax(q))
+        allowed = best | (jax.random.uniform(explore_key) < epsilon)
         return jax.random.categorical(action_key, jnp.where(masking.masked(allowed, legal) > 0, 0.0, -jnp.inf))
 
     epsilon = jnp.broadcast_to(epsilon, q.shape[:1])

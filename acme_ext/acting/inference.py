@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import tree
 
-from acme_ext.acting.policy import Context, Policy
+from acme_ext.acting import carries
+from acme_ext.acting.policy import Carry, Context, Kept, Policy
 from acme_ext.acting.variables import VariableClient
 from acme_ext.types import Array, Params, Tree
 from acme_ext.utils import compiling
@@ -71,6 +72,10 @@ class InferenceCore:
         self.is_recurrent = bool(jax.tree.leaves(self._initial))
         """Whether the policy has recurrent state."""
         self._table = jax.tree.map(jnp.asarray, policy.init_state(rows))
+        self._carry: Carry | tuple[()] = jax.tree.map(jnp.array, policy.init_carry(rows))  # copies: they are donated
+        self.has_carry = bool(jax.tree.leaves(self._carry))
+        """Whether the policy keeps something else for each environment, see `Carry`."""
+        self._standing = policy.standing
         # As numbers, since keys take a call longer to be given.
         key = jax.random.key(0)
         self._keys, implementation = jax.random.key_data(jax.random.split(key, rows)), jax.random.key_impl(key)
@@ -79,20 +84,22 @@ class InferenceCore:
         self._apply: Callable | None = None
         self._apply_some: Callable | None = None
 
-        def apply(params, keys, ranks, state, ticks, steps, first, reward, observation):
+        def apply(params, keys, ranks, state, carry, ticks, steps, first, reward, observation):
             keys = jax.random.wrap_key_data(keys, impl=implementation)
             keys = jax.vmap(jax.random.fold_in)(keys, jnp.broadcast_to(ticks, ranks.shape))
             state = jax.tree.map(lambda new, old: jnp.where(_columns(first, old), new, old), self._initial, state)
-            action, after, extras = policy.apply(params, Context(keys, steps, ranks, reward), observation, state)
-            return action, extras, state, after
+            context = Context(keys, steps, ranks, reward, first, carry)
+            action, after, extras = policy.apply(params, context, observation, state)
+            after, carry = after if isinstance(after, Kept) else (after, carry)
+            return action, extras, state, after, carry
 
-        def apply_all(params, keys, ranks, state, clock, *arguments):
-            return apply(params, keys, ranks, state, *clock, *arguments)
+        def apply_all(params, keys, ranks, state, carry, clock, *arguments):
+            return apply(params, keys, ranks, state, carry, *clock, *arguments)
 
         def apply_some(params, keys, ranks, table, slots, *arguments):
-            state = jax.tree.map(lambda leaf: leaf[slots], table)
-            action, extras, state, after = apply(params, keys[slots], ranks[slots], state, *arguments)
-            return action, extras, state, jax.tree.map(lambda leaf, rows: leaf.at[slots].set(rows), table, after)
+            state, carry = jax.tree.map(lambda leaf: leaf[slots], table)
+            action, extras, state, *after = apply(params, keys[slots], ranks[slots], state, carry, *arguments)
+            return action, extras, state, jax.tree.map(lambda leaf, rows: leaf.at[slots].set(rows), table, tuple(after))
 
         self._pure = apply_all, apply_some
 
@@ -106,10 +113,10 @@ class InferenceCore:
     ) -> Acted:
         """Steps all slots in their order; the arguments are those of `step`."""
         if self._apply is None:
-            self._apply = self._compile(self._pure[0], params)
+            self._apply = self._compile(self._pure[0], params, donate_argnums=4 if self.has_carry else ())
         clock = np.array([ticks, steps], np.int32)  # one argument takes a call less long to be given than two
-        action, extras, before, self._table = self._apply(
-            params, self._keys, self._ranks, self._table, clock, first, reward, observation
+        action, extras, before, self._table, self._carry = self._apply(
+            params, self._keys, self._ranks, self._table, self._carry, clock, first, reward, observation
         )
         action, extras = self._fetched((action, extras))
         return Acted(action, extras, before)
@@ -152,11 +159,11 @@ class InferenceCore:
             padded[:count] = leaf
             return padded
 
-        action, extras, before, self._table = self._apply_some(
+        action, extras, before, (self._table, self._carry) = self._apply_some(
             params,
             self._keys,
             self._ranks,
-            self._table,
+            (self._table, self._carry),
             pad(slots, self._scratch),
             pad(ticks),
             np.int32(steps),
@@ -174,6 +181,31 @@ class InferenceCore:
             zeros = np.zeros(size, np.int32)
             repeated = tree.map_structure(lambda leaf, size=size: np.repeat(leaf, size, axis=0), observation)
             self.step(params, slots, zeros, 0, np.ones(size, np.bool_), np.zeros(size, np.float32), repeated)
+
+    @property
+    def needs_first(self) -> bool:
+        """Whether the policy has to be told where episodes begin."""
+        return self.is_recurrent or self.has_carry
+
+    def save_carry(self) -> str | None:
+        """Returns what of the policy's carry outlives an episode, as text; None for a policy without any."""
+        return carries.pack(self._carry.run) if isinstance(self._carry, Carry) and self.has_carry else None
+
+    def restore_carry(self, text: str | None) -> None:
+        """Takes up what `save_carry` returned; slots that it knows nothing of stay as they are."""
+        if text is not None and isinstance(self._carry, Carry):
+            self._carry = self._carry._replace(run=carries.unpack(text, self._carry.run))
+
+    def standing(self) -> list[list] | None:
+        """Returns the policy's standing in JSON's types; None for a policy without any."""
+        if self._standing is None or not isinstance(self._carry, Carry):
+            return None
+        return carries.to_json(self._standing(jax.device_get(self._carry.run)))
+
+    def brief(self, standing: list[list] | None) -> None:
+        """Gives all environments a standing as their policy's `carry.run`; zeros if there is none."""
+        if isinstance(self._carry, Carry):
+            self._carry = self._carry._replace(run=carries.of_each(standing, self._carry.run))
 
     def compilations(self) -> int:
         """Returns how many programs have been compiled."""
@@ -213,7 +245,7 @@ class LocalInference:
         self._none = jnp.zeros(num_envs, jnp.bool_)  # on the device, which takes a call less long to be given
 
     def step(self, steps: int, timestep: dm_env.TimeStep) -> Acted:
-        first = timestep.step_type == FIRST if self._core.is_recurrent else self._none
+        first = timestep.step_type == FIRST if self._core.needs_first else self._none
         params, (_, reward, _, observation) = self._variables.params, timestep
         acted = self._core.step_all(params, self._ticks, steps, first, reward, observation)
         self._ticks += 1
@@ -230,6 +262,11 @@ class LocalInference:
 
     def restore(self, ticks: int) -> None:
         self._ticks = ticks
+
+    @property
+    def core(self) -> InferenceCore:
+        """What applies the policy, and keeps its carry."""
+        return self._core
 
 
 def slot_keys(key: Array, num_envs: int) -> Array:

@@ -13,6 +13,24 @@ class Context(NamedTuple):
     steps: Array  # [] int32: environment steps the run has taken so far, of all its actors
     rank: Array  # [B] float32: which of the run's exploring environments this is, i / (N - 1) in [0, 1]; 0 if alone
     reward: Array  # [B] float32: came with the observation, as the environment gave it; 0 at an episode's first
+    first: Array = ()  # [B] bool: begins an episode; there for a policy with recurrent state or a carry only
+    carry: Tree = ()  # [B, ...] the policy's, see `Carry`; nothing for a policy without one
+
+
+class Carry(NamedTuple):
+    """What a policy keeps for each environment that is no recurrent state: nobody else resets it, it is never stored in
+    replay, and its buffers are written in place.
+    """
+
+    run: Tree = ()  # [B, ...] outlives episodes and is saved with the actor: a bandit, moving averages
+    episode: Tree = ()  # [B, ...] is worth nothing after the episode, and not saved; the policy empties it at `first`
+
+
+class Kept(NamedTuple):
+    """What a policy with a carry returns in the place of its recurrent state."""
+
+    state: Tree  # [B, ...] recurrent
+    carry: Carry  # [B, ...]
 
 
 def _no_state(batch: int) -> Tree:
@@ -35,3 +53,12 @@ class Policy(NamedTuple):
 
     init_state: Callable[[int], Tree] = _no_state
     """`batch -> state [B, ...]`: the recurrent state at the start of an episode."""
+
+    init_carry: Callable[[int], Tree] = _no_state
+    """`batch -> Carry [B, ...]` at the start of a run, or nothing. A policy with one finds it in `context.carry`, and
+    returns `Kept` in the place of the state."""
+
+    standing: Callable[[Tree], Tree] | None = None
+    """`carry.run [B, ...] -> [...]`: what all environments together know of how to act best, as NumPy arrays whose sums
+    over actors have the same meaning. The evaluation's policy is given it as its own `carry.run`, one for each
+    environment."""

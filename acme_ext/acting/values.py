@@ -12,6 +12,14 @@ class ActorValues(NamedTuple):
     best: Array  # [B] the value of the action that the policy prefers: the largest, or that of a deterministic policy
 
 
+class SequenceValues(NamedTuple):
+    """The extras of a policy whose learner also corrects for how likely the action was."""
+
+    taken: Array  # [B]
+    best: Array  # [B]
+    probability: Array  # [B] mu, of the action that is taken
+
+
 def first_error(reward: Array, discount: Array, extras_tm1: ActorValues, extras_t: ActorValues) -> Array:
     """Returns the |TD errors| `[M]` of new transitions, by the values that their actor computed anyway.
 

@@ -10,6 +10,7 @@ from acme_ext.utils import naming
 
 if TYPE_CHECKING:
     from acme_ext.builders.a2c import A2C as A2C
+    from acme_ext.builders.agent57 import Agent57 as Agent57
     from acme_ext.builders.apex import ApexDQN as ApexDQN
     from acme_ext.builders.apex_dpg import ApexDPG as ApexDPG
     from acme_ext.builders.base import Agent as Agent
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from acme_ext.builders.dqn import DQN as DQN
     from acme_ext.builders.impala import IMPALA as IMPALA
     from acme_ext.builders.mpo import MPO as MPO
+    from acme_ext.builders.ngu import NGU as NGU
     from acme_ext.builders.ppo import PPO as PPO
     from acme_ext.builders.r2d2 import R2D2 as R2D2
     from acme_ext.builders.rainbow import Rainbow as Rainbow
+    from acme_ext.builders.rnd import RND as RND
     from acme_ext.builders.sac import SAC as SAC
     from acme_ext.builders.td3 import TD3 as TD3
 
@@ -31,6 +34,11 @@ AGENTS: dict[str, tuple[str, str]] = {
     "rainbow": ("Rainbow", "DQN with six improvements, each of which can be switched off; discrete actions"),
     "apex": ("ApexDQN", "Ape-X DQN: many actors, a ladder of epsilons, prioritized replay; discrete actions"),
     "r2d2": ("R2D2", "recurrent Q-learning from a replay of sequences with stored state; discrete actions"),
+    "ngu": ("NGU", "R2D2 with a family of policies, from exploring by a bonus to exploiting; discrete actions"),
+    "agent57": (
+        "Agent57",
+        "NGU with values of reward and bonus apart, and a bandit over its policies; discrete actions",
+    ),
     "sac": ("SAC", "soft actor-critic: twin critics, a temperature tuned to an entropy; continuous actions"),
     "td3": ("TD3", "twin critics, smoothed targets, delayed deterministic policy; continuous actions"),
     "d4pg": ("D4PG", "deterministic policy gradients, categorical critic, n-step returns; continuous actions"),
@@ -39,6 +47,7 @@ AGENTS: dict[str, tuple[str, str]] = {
     "dmpo": ("DMPO", "MPO with a categorical critic; continuous actions"),
     "impala": ("IMPALA", "actor-critic whose learner corrects for its actors' lag; LSTM as a choice; discrete actions"),
     "ppo": ("PPO", "clipped policy gradient, several epochs a batch; discrete and continuous actions"),
+    "rnd": ("RND", "PPO with a bonus for what is new and a value of its own for it; discrete and continuous actions"),
     "a2c": ("A2C", "advantage actor-critic, one step a batch; discrete and continuous actions"),
 }
 """Name on the command line -> (class in `acme_ext.builders.NAME`, one line)."""

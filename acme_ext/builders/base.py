@@ -25,7 +25,7 @@ from acme_ext.replay.base import Replay
 from acme_ext.replay.config import SequenceConfig, TransitionConfig
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
-from acme_ext.types import Array, EnvironmentSpec
+from acme_ext.types import Array, EnvironmentSpec, Tree
 
 Self = TypeVar("Self", bound="Builder")
 
@@ -170,13 +170,22 @@ class Builder(abc.ABC):
             return TransitionReplay.of(spec, c.replay, max_abs_reward=clip, priority=self.first_error, **shared)
         state = networks.memory_spec()
         if isinstance(c.replay, SequenceConfig):
-            return SequenceReplay.of(spec, c.replay, state=state, priority=self.first_error, **shared)
+            return SequenceReplay.of(
+                spec, c.replay, state=state, priority=self.first_error, extras=self.extras, **shared
+            )
         return SequenceReplay.queue(spec, c.replay, state=state, extras=EXTRAS, **shared)
 
     @property
     def first_error(self) -> Callable[..., np.ndarray] | None:
         """What gives the errors by which new items of a prioritized replay get their first priorities; see `Replay`."""
         return None
+
+    @property
+    def extras(self) -> Tree:
+        """Arrays that stand for the policy's extras of one environment's step, to have them stored in a replay of
+        overlapping sequences; nothing to store none.
+        """
+        return ()
 
     @abc.abstractmethod
     def make_policy(self, spec: EnvironmentSpec, networks: Any, *, evaluation: bool = False) -> Policy:

@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from acme_ext.acting.values import SequenceValues
 from acme_ext.agents.r2d2 import acting, learning, networks
 from acme_ext.agents.r2d2.config import ATARI, R2D2Config
 from acme_ext.builders.base import FunctionalBuilder, Preset
 from acme_ext.networks.recurrent import MakeCore, RecurrentNetwork
 from acme_ext.networks.torsos import Torso
-from acme_ext.types import EnvironmentSpec
+from acme_ext.types import EnvironmentSpec, Tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +46,11 @@ class R2D2(FunctionalBuilder):
 
     def make_networks(self, spec: EnvironmentSpec) -> RecurrentNetwork:
         return self.network(spec, self.config, self.torso, self.core)
+
+    @property
+    def extras(self) -> Tree:
+        zero = np.zeros((), np.float32)
+        return () if self.config.retrace_lambda is None else SequenceValues(zero, zero, zero)
 
     @property
     def first_error(self) -> Callable[..., np.ndarray]:

@@ -58,12 +58,15 @@ class Evaluator:
         """Steps taken in all evaluations so far, which shows that one is alive."""
         self._actors: dict[int, Any] = {}  # by number of environments, so that each is compiled once
 
-    def evaluate(self, episodes: int, on_step: Callable[[], None] = lambda: None) -> Score:
+    def evaluate(
+        self, episodes: int, on_step: Callable[[], None] = lambda: None, *, standing: list[list] | None = None
+    ) -> Score:
         """Runs `episodes` episodes, as many in each environment, so that short ones are not favoured.
 
         Args:
             episodes: how many.
             on_step: called after each step of all environments; may raise to end the evaluation, which then is none.
+            standing: what the actors' policies know of how to act best; see `acting.policy.Policy`.
         """
         num_envs = min(episodes, self._experiment.evaluation.num_envs)
         environment = self._experiment.make_environment(num_envs, evaluation=True)
@@ -73,6 +76,7 @@ class Evaluator:
             actor = self._agent.make_actor(self._variables, key, evaluation=True, num_envs=num_envs)
             self._actors[num_envs] = actor
         actor.restore({"ticks": 0, "steps": 0})
+        actor.core.brief(standing)
         actor.update(wait=True)
         quota = [len(part) for part in np.array_split(np.arange(episodes), num_envs)]
         finished: list[list[Episode]] = [[] for _ in range(num_envs)]
@@ -149,4 +153,6 @@ def evaluate_run(
     if restored is None:
         raise UsageError(f"{path} has no checkpoint yet.")
     source = _Saved(core.variables(restored.trees["learner"]))
-    return Evaluator(experiment, spec, source).evaluate(episodes or evaluation.final_episodes)
+    return Evaluator(experiment, spec, source).evaluate(
+        episodes or evaluation.final_episodes, standing=restored.info["state"].get("standing")
+    )

@@ -227,12 +227,15 @@ class _Run:
                 raise _InterruptedEvaluationError
 
         on_step()
-        score = self.evaluator.evaluate(episodes, on_step)
+        score = self.evaluator.evaluate(episodes, on_step, standing=self._standing())
         row = {"environment_steps": self.steps, "learner_steps": self.learner.steps, **score.row()}
         self.store.log("evaluator", row)
         if self.progress:
             self.progress.update(evaluation=float(score.returns.mean()))
         return score
+
+    def _standing(self) -> list | None:
+        return self.actor.core.standing() if self.actor.core else None
 
     def _on_episode(self, episode: Episode) -> None:
         row = {"episode_return": episode.episode_return, "episode_length": episode.length, **episode.metrics}
@@ -257,6 +260,7 @@ class _Run:
         state = {
             "counts": self.counter.save(),
             "actor": self.actor.save(),
+            "standing": self._standing(),
             "learner_steps": self.learner.steps,
             "next_evaluation": self.next_evaluation,
             "part": self.part,

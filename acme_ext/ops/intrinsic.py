@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from acme_ext.ops.policy import discounted_sums
 from acme_ext.types import Array
 
 
@@ -101,18 +102,43 @@ def lifelong_factor(error: Array, mean: Array, stddev: Array, most: float) -> Ar
     return jnp.clip(1.0 + (error - mean) / jnp.maximum(stddev, 1e-8), 1.0, most)
 
 
-def discounted_sums(bonus: Array, discount: float, start: Array) -> Array:
-    """Returns the sums R_t = discount * R_{t-1} + bonus_t `[T, B]` that a non-episodic bonus is scaled by the standard
-    deviation of (Burda et al. 2018, section 2.4).
+def running_returns(bonus: Array, decay: Array, start: Array) -> Array:
+    """Returns the sums R_t = decay_t * R_{t-1} + bonus_t `[T, B]`, by whose standard deviation a bonus is divided
+    (Burda et al. 2018, section 2.4).
 
     Args:
         bonus: `[T, B]`.
-        discount: gamma_I.
+        decay: `[T, B]` gamma_I, or 1 for what is no step.
         start: `[B]` or `[]` R_{-1}, of what was before.
     """
 
-    def forward(total: Array, now: Array) -> tuple[Array, Array]:
-        total = discount * total + now
+    def forward(total: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        total = now[1] * total + now[0]
         return total, total
 
-    return lax.scan(forward, jnp.broadcast_to(start, bonus.shape[1:]), bonus)[1]
+    return lax.scan(forward, jnp.broadcast_to(start, bonus.shape[1:]), (bonus, decay))[1]
+
+
+def continuing_advantages(
+    bonus: Array, discount: float, lambda_: float, values: Array, mask: Array, first: Array
+) -> Array:
+    """Returns generalized advantage estimates `[T, B]` of a bonus that doesn't end with an episode (Burda et al. 2018,
+    section 2.3): what the next episode brings counts too. No gradient flows through them.
+
+    The way from an episode's last timestep to the next one's first takes no time, and its last observation's value is
+    that of the next first one.
+
+    Args:
+        bonus: `[T, B]` of each step.
+        discount: gamma_I.
+        lambda_: in [0, 1].
+        values: `[T + 1, B]` predicted sums of bonuses.
+        mask: `[T, B]` 0 for what is no step.
+        first: `[T + 1, B]` whether an episode begins; see `types.Sequence`.
+    """
+    bridge = (mask == 0) & first[1:]
+    behind = jnp.concatenate([values[2:], values[-1:]])
+    v_t = jnp.where(jnp.concatenate([bridge[1:], jnp.zeros_like(bridge[:1])]), behind, values[1:])
+    delta = mask * (bonus + discount * v_t - values[:-1])
+    decay = jnp.where(bridge, 1.0, mask * discount * lambda_)
+    return lax.stop_gradient(mask * discounted_sums(delta, decay))

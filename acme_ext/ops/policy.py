@@ -81,7 +81,7 @@ def vtrace_td_error_and_advantage(
     """
     rho = jnp.minimum(clip_rho_threshold, rho_tm1)
     c = jnp.minimum(clip_c_threshold, rho_tm1)
-    errors = _discounted_sums(rho * (r_t + discount_t * v_t - v_tm1), discount_t * c)
+    errors = discounted_sums(rho * (r_t + discount_t * v_t - v_tm1), discount_t * c)
     target_t = jnp.concatenate([(errors + v_tm1)[1:], v_t[-1:]])
     q = r_t + discount_t * target_t
     return VTrace(*lax.stop_gradient((errors, rho * (q - v_tm1), q)))
@@ -102,10 +102,10 @@ def truncated_generalized_advantage_estimation(
         mask: `[T, B]` 0 for what is no step: its advantage is 0.
     """
     delta = mask * (r_t + discount_t * values[1:] - values[:-1])
-    return lax.stop_gradient(_discounted_sums(delta, discount_t * lambda_))
+    return lax.stop_gradient(discounted_sums(delta, discount_t * lambda_))
 
 
-def _discounted_sums(x: Array, decay: Array) -> Array:
+def discounted_sums(x: Array, decay: Array) -> Array:
     """Returns y with y_s = x_s + decay_s * y_{s+1} and zero after the last, `[T, B]` of `[T, B]` each."""
 
     def back(y: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:

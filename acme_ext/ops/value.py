@@ -2,10 +2,12 @@
 
 from types import ModuleType
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from acme_ext.ops import masking
 from acme_ext.types import Array
 
 
@@ -143,16 +145,22 @@ def retrace_factors(pi_a: Array, mu: Array, lambda_: float) -> Array:
     return lambda_ * jnp.minimum(1.0, pi_a / jnp.maximum(mu, 1e-8))
 
 
-def epsilon_greedy_probabilities(q: Array, epsilon: Array) -> Array:
+def epsilon_greedy_probabilities(q: Array, epsilon: Array, legal: Array | None = None) -> Array:
     """Returns the probabilities `[..., A]` that epsilon-greedy gives to each action, ties shared equally.
 
     Args:
         q: `[..., A]` action values.
         epsilon: `[...]` or `[]`.
+        legal: `[..., A]` which actions may be taken; None for all.
     """
-    best = (q == jnp.max(q, axis=-1, keepdims=True)).astype(jnp.float32)
+    there = jnp.ones_like(q) if legal is None else legal.astype(q.dtype)
+    q = masking.masked(q, legal)
+    # XLA may compute q once more where it is compared, rounded in another way: it then is nowhere equal to its maximum.
+    best = (q == jnp.max(q, axis=-1, keepdims=True)) | jax.nn.one_hot(jnp.argmax(q, axis=-1), q.shape[-1], dtype=bool)
+    best = best * there
+    uniform = there / jnp.maximum(jnp.sum(there, axis=-1, keepdims=True), 1)
     epsilon = jnp.asarray(epsilon)[..., None]
-    return epsilon / q.shape[-1] + (1 - epsilon) * best / jnp.sum(best, axis=-1, keepdims=True)
+    return epsilon * uniform + (1 - epsilon) * best / jnp.maximum(jnp.sum(best, axis=-1, keepdims=True), 1)
 
 
 def _numpy_of(*arrays: Array) -> ModuleType:

@@ -65,6 +65,7 @@ class SequenceReplay(Replay):
         discount: float,
         state: Tree = (),
         priority: unrolls.SequencePriorityFn | None = None,
+        extras: Tree = (),
     ) -> "SequenceReplay":
         """Returns the replay of overlapping sequences that a config describes; `priority` is left out where it is not
         prioritized.
@@ -77,6 +78,7 @@ class SequenceReplay(Replay):
             period=config.period,
             burn_in=config.burn_in,
             cross_episodes=False,
+            extras=extras,
             state=state,
             priority=priority if config.prioritized else None,
             **arguments_of(config),

@@ -107,6 +107,26 @@ def test_distillation_error_and_lifelong_factor_by_hand():
     np.testing.assert_allclose(factor, [3, 1, 5])
 
 
-def test_discounted_sums_by_hand():
-    sums = intrinsic.discounted_sums(jnp.array([[1.0], [2.0]]), 0.5, jnp.array([4.0]))
-    np.testing.assert_allclose(sums, [[3.0], [3.5]])
+def test_running_returns_by_hand():
+    sums = intrinsic.running_returns(jnp.array([[1.0], [2.0]]), jnp.array([[0.5], [1.0]]), jnp.array([4.0]))
+    np.testing.assert_allclose(sums, [[3.0], [5.0]])
+
+
+def test_a_continuing_bonus_goes_on_over_an_episodes_end():
+    # Timesteps 0 1 2 | 3 4: the step from 2, an episode's last, to 3, the next one's first, is none.
+    bonus, mask = jnp.array([[1.0, 2.0, 9.0, 4.0]]).T, jnp.array([[1.0, 1.0, 0.0, 1.0]]).T
+    first = jnp.array([[True, False, False, True, False]]).T
+    values = jnp.array([[10.0, 20.0, 30.0, 40.0, 50.0]]).T
+    got = intrinsic.continuing_advantages(bonus, 0.5, 0.5, values, mask, first)
+    # delta: 1 + 0.5 * 20 - 10 = 1;  2 + 0.5 * 40 - 20 = 2, to the first of the next;  4 + 0.5 * 50 - 40 = -11.
+    # A_3 = -11;  A_1 = 2 + 0.25 * -11;  A_0 = 1 + 0.25 * A_1.
+    np.testing.assert_allclose(got[:, 0], [1 + 0.25 * -0.75, -0.75, 0, -11])
+    # The same without an episode's end, the last observation left out.
+    keep = np.array([0, 1, 3])
+    same = intrinsic.continuing_advantages(
+        bonus[keep], 0.5, 0.5, values[np.array([0, 1, 3, 4])], jnp.ones((3, 1)), jnp.zeros((4, 1), bool)
+    )
+    np.testing.assert_allclose(same[:, 0], got[keep, 0])
+    # After padding, which begins no episode, nothing is known.
+    padded = intrinsic.continuing_advantages(bonus, 0.5, 0.5, values, mask.at[2:].set(0), jnp.zeros((5, 1), bool))
+    np.testing.assert_allclose(padded[:, 0], [1 + 0.25 * -3, 2 + 0.5 * 30 - 20, 0, 0])

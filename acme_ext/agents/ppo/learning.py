@@ -22,6 +22,9 @@ from acme_ext.types import Array, Params, Sample, Sequence, Tree
 PolicyLoss = Callable[[Array, Array, Array], Array]
 """`(log_prob [T, B], behaviour_log_prob [T, B], advantage [T, B]) -> loss [T, B]`."""
 
+Advantages = Callable[[Sequence, Array], tuple[Array, Array]]
+"""`(unrolls, values [T + 1, B, ...]) -> (advantage [T, B], targets of the values [T, B, ...])`."""
+
 
 class PolicyParams(NamedTuple):
     """What the policy is applied with."""
@@ -35,7 +38,7 @@ class State(NamedTuple):
 
     trained: TrainState
     observations: Moments
-    values: Moments  # []
+    values: Moments  # [...] of one step's
     key: Array  # the random key of all steps to come
     steps: Array  # [] int32, learner steps taken: batches
 
@@ -51,7 +54,7 @@ class Steps(NamedTuple):
     action: Array  # [T, B, ...]
     log_prob: Array  # [T, B] by the policy that took the action
     advantage: Array  # [T, B]
-    target: Array  # [T, B] for the value, normalised
+    target: Array  # [T, B, ...] for the values, normalised
     mask: Array  # [T, B]
 
     def take(self, chosen: Array) -> "Steps":
@@ -60,7 +63,14 @@ class Steps(NamedTuple):
         return timed._replace(state=jax.tree.map(lambda x: x[chosen], self.state))
 
 
-def make_core(network: RecurrentNetwork, config: PPOConfig, observation: Tree) -> LearnerCore[State]:
+def make_core(
+    network: RecurrentNetwork,
+    config: PPOConfig,
+    observation: Tree,
+    *,
+    advantages: Advantages | None = None,
+    num_values: int | None = None,
+) -> LearnerCore[State]:
     """Returns PPO's learner core; arguments as for `core_of_policy_loss`."""
 
     def policy_loss(log_prob: Array, behaviour_log_prob: Array, advantage: Array) -> Array:
@@ -80,7 +90,15 @@ def make_core(network: RecurrentNetwork, config: PPOConfig, observation: Tree) -
     )
     optimizer = optax.adam(learning_rate, eps=config.adam_epsilon)
     return core_of_policy_loss(
-        policy_loss, network, config, optimizer, observation, epochs=config.num_epochs, parts=parts
+        policy_loss,
+        network,
+        config,
+        optimizer,
+        observation,
+        epochs=config.num_epochs,
+        parts=parts,
+        advantages=advantages,
+        num_values=num_values,
     )
 
 
@@ -100,6 +118,8 @@ def core_of_policy_loss(
     *,
     epochs: int,
     parts: int,
+    advantages: Advantages | None = None,
+    num_values: int | None = None,
 ) -> LearnerCore[State]:
     """Returns the core of an agent that learns from advantages; a step takes a batch of unrolls.
 
@@ -113,6 +133,9 @@ def core_of_policy_loss(
         observation: an example `[1, ...]`, for the parameters' shapes.
         epochs: times that each step of a batch is learned from.
         parts: minibatches that each epoch splits the batch into, at random.
+        advantages: see there; None estimates those of the reward by generalized advantage estimation.
+        num_values: values that the network predicts, `[T, B, num_values]`, whose losses are added; None for one
+            `[T, B]`.
     """
     optimizer = optimizers.bounded(optimizer, config.max_gradient_norm)
 
@@ -125,7 +148,7 @@ def core_of_policy_loss(
         return State(
             trained=TrainState(params, optimizer.init(params)),
             observations=normalize.init(first),
-            values=normalize.init(jnp.zeros(())),
+            values=normalize.init(jnp.zeros(() if num_values is None else num_values)),
             key=key,
             steps=jnp.zeros((), jnp.int32),
         )
@@ -138,7 +161,8 @@ def core_of_policy_loss(
         if config.normalize_advantages:
             advantage = losses.normalized_advantages(advantage, steps.mask)
         of_policy = masked_mean(policy_loss(log_prob, steps.log_prob, advantage), steps.mask)
-        of_value = masked_mean(losses.value_loss(output.value, steps.target), steps.mask)
+        of_values = losses.value_loss(output.value, steps.target)
+        of_value = masked_mean(of_values if num_values is None else jnp.sum(of_values, axis=-1), steps.mask)
         metrics = {
             "policy_loss": of_policy,
             "value_loss": of_value,
@@ -147,6 +171,12 @@ def core_of_policy_loss(
         }
         total = of_policy + config.value_coef * of_value - config.entropy_coef * metrics["entropy"]
         return total, metrics
+
+    def of_reward(unrolls: Sequence, values: Array) -> tuple[Array, Array]:
+        advantage = truncated_generalized_advantage_estimation(
+            unrolls.reward[1:], unrolls.discount, config.gae_lambda, values, unrolls.mask
+        )
+        return advantage, advantage + values[:-1]
 
     def prepared(state: State, unrolls: Sequence) -> tuple[Steps, Moments]:
         """Returns the batch's steps, and the values' moments that their targets are normalised with."""
@@ -157,10 +187,8 @@ def core_of_policy_loss(
         values = output.value
         if config.normalize_values:
             values = normalize.denormalize(state.values, values)
-        advantage = truncated_generalized_advantage_estimation(
-            unrolls.reward[1:], unrolls.discount, config.gae_lambda, values, unrolls.mask
-        )
-        target, moments = advantage + values[:-1], state.values
+        advantage, target = (advantages or of_reward)(unrolls, values)
+        moments = state.values
         if config.normalize_values:
             moments = normalize.update(moments, target, unrolls.mask, config.value_horizon)
             target = normalize.normalize(moments, target)

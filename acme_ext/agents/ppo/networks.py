@@ -21,7 +21,7 @@ class Output(NamedTuple):
     """What the network gives at every timestep."""
 
     policy: Distribution  # [T, B, ...]
-    value: Array  # [T, B], in the units of `normalize_values`
+    value: Array  # [T, B], or [T, B, num_values], in the units of `normalize_values`
 
 
 def make_network(
@@ -29,6 +29,8 @@ def make_network(
     config: AdvantageConfig,
     torso: str | torsos.Torso | None = None,
     core: str | recurrent.MakeCore | None = None,
+    *,
+    num_values: int | None = None,
 ) -> recurrent.RecurrentNetwork:
     """Returns the network, whose output is an `Output`.
 
@@ -42,6 +44,7 @@ def make_network(
         config: the agent's.
         torso: see `torsos.features`.
         core: see `recurrent.make_core`.
+        num_values: values that are predicted; None for one without an axis of its own.
     """
     actions = specs.num_actions(spec, "PPO") if specs.is_discrete(spec) else specs.action_size(spec, "PPO")
     convolutional = torsos.is_image(specs.zeros(spec.observations, 1))
@@ -62,7 +65,8 @@ def make_network(
             distribution = Categorical(_linear(actions, _POLICY_GAIN)(policy))
         else:
             distribution = _gaussian(policy, actions, config.init_stddev)
-        return Output(distribution, _linear(1, 1.0)(value)[:, 0])
+        value = _linear(num_values or 1, 1.0)(value)
+        return Output(distribution, value[:, 0] if num_values is None else value)
 
     return recurrent.recurrent_network(spec, features, made, head)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from acme_ext.acting.exploration import epsilon_greedy, ladder_epsilon
 from acme_ext.acting.policy import Context, Policy
-from acme_ext.acting.values import ActorValues
+from acme_ext.acting.values import ActorValues, SequenceValues
 from acme_ext.agents.r2d2 import losses
 from acme_ext.agents.r2d2.config import R2D2Config
 from acme_ext.networks.recurrent import RecurrentNetwork
@@ -25,17 +25,18 @@ def make_policy(network: RecurrentNetwork, config: R2D2Config, *, evaluation: bo
             return jnp.float32(0)
         return ladder_epsilon(context.rank, config.epsilon_base, config.epsilon_steepness)
 
-    return policy_of(network, epsilon)
+    return policy_of(network, epsilon, retraced=config.retrace_lambda is not None)
 
 
-def policy_of(network: RecurrentNetwork, epsilon: Callable[[Context], Array]) -> Policy:
+def policy_of(network: RecurrentNetwork, epsilon: Callable[[Context], Array], *, retraced: bool = False) -> Policy:
     """Returns the epsilon-greedy policy of a recurrent Q-network.
 
-    Its extras are `ActorValues`, from which new sequences get their first priorities.
+    Its extras are `ActorValues`, from which new sequences get their first priorities; for Retrace, `SequenceValues`.
 
     Args:
         network: see `networks.make_network`.
         epsilon: of a context; `[]` or `[B]`.
+        retraced: whether the learner has to know how likely actions were.
     """
 
     def apply(params: Params, context: Context, observation: Tree, state: Tree):
@@ -44,6 +45,9 @@ def policy_of(network: RecurrentNetwork, epsilon: Callable[[Context], Array]) ->
         q = masking.masked(q, legal)
         action = epsilon_greedy(context.key, q, epsilon(context), legal)
         extras = ActorValues(value.take_action(q, action), jnp.max(q, axis=-1))
+        if retraced:
+            probabilities = value.epsilon_greedy_probabilities(q, epsilon(context), legal)
+            extras = SequenceValues(*extras, value.take_action(probabilities, action))
         return action, network.remember(state, action), extras
 
     return Policy(apply, network.init_memory)

@@ -19,6 +19,9 @@ class R2D2Config:
     n_step: int = 5  # steps of a return; Kapturowski et al. 2019, section 2.3
     # epsilon of h, in whose scale values are learned; None for none; Kapturowski et al. 2019, section 2.3
     rescaling_epsilon: float | None = 1e-3
+    # lambda of Retrace (Munos et al. 2016), in the place of n-step double Q-learning; None for that
+    retrace_lambda: float | None = None
+    retrace_epsilon: float = 0.01  # of the target policy of Retrace, epsilon-greedy; Badia et al. 2020a, appendix E
 
     # The network
     hidden_sizes: tuple[int, ...] = (64,)  # units of the MLP for observations that are not images
@@ -52,7 +55,9 @@ class R2D2Config:
         checks.at_least_one(self, "variable_period")
         checks.positive(self, "learning_rate", "adam_epsilon", "max_gradient_norm", "target_rate", "rescaling_epsilon")
         checks.not_negative(self, "epsilon_steepness")
-        checks.share(self, "discount", "target_rate", "priority_max_share", "epsilon_base")
+        checks.share(self, "discount", "target_rate", "priority_max_share", "epsilon_base", "retrace_epsilon")
+        if self.retrace_lambda is not None:
+            checks.share(self, "retrace_lambda")
         checks.layer_sizes(self, "hidden_sizes")
 
 

@@ -1,7 +1,11 @@
 """R2D2's learning: the networks over sequences with burn-in, in the shared core of agents with one loss."""
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax
 
 from acme_ext.agents.r2d2 import losses
@@ -13,55 +17,121 @@ from acme_ext.ops import masking
 from acme_ext.types import Array, Params, Sequence, Tree
 
 
-def make_core(network: RecurrentNetwork, config: R2D2Config, observation: Tree) -> LearnerCore[State]:
+class Task(NamedTuple):
+    """What is to be learned from a batch of sequences."""
+
+    batch: Sequence  # as the network is given it
+    rewards: tuple[Array, ...]  # [T, B] of the steps, one for each kind of values that the network gives
+    discount: Array  # [T, B] complete
+    mask: Array  # [T, B] 1 where there is a step to learn from
+    observation: Tree  # [T + 1, B, ...] the environment's
+    preferred: Callable[[tuple[Array, ...]], Array] = lambda q: q[0]
+    """`kinds of values [T, B, A] -> [T, B, A]`, the values that the agent acts by."""
+
+
+def own_task(batch: Sequence) -> Task:
+    """Returns R2D2's: the environment's reward."""
+    return Task(batch, (batch.reward[1:],), batch.discount, batch.mask, batch.observation)
+
+
+def make_core(
+    network: RecurrentNetwork,
+    config: R2D2Config,
+    observation: Tree,
+    *,
+    task_of: Callable[[Sequence], Task] = own_task,
+    optimizer: optax.GradientTransformation | None = None,
+) -> LearnerCore[State]:
     """Returns R2D2's learner core.
 
     Args:
-        network: see `networks.make_network`.
+        network: see `networks.make_network`; its output may also be a tuple of several kinds of values.
         config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
+        observation: an example `[1, ...]`, for the parameters' shapes, as the network is given it.
+        task_of: what is to be learned from a batch.
+        optimizer: None takes Adam by the config.
     """
     burn_in = config.replay.burn_in
+    learned = slice(burn_in, None)
+
+    def errors(q: tuple[Array, ...], q_target: tuple[Array, ...], task: Task) -> list[Array]:
+        """Returns the errors `[T, B]` of each kind of values."""
+        batch, discount, mask = task.batch, task.discount[learned], task.mask[learned]
+        action = batch.action[learned]
+        kinds = zip(q, q_target, task.rewards, strict=True)
+        legal = masking.legal_actions(jax.tree.map(lambda x: x[learned], task.observation))
+        if config.retrace_lambda is None:
+            return [
+                losses.td_error(
+                    q,
+                    action,
+                    reward[learned],
+                    discount,
+                    q_target,
+                    mask,
+                    config.n_step,
+                    config.rescaling_epsilon,
+                    legal,
+                )
+                for q, q_target, reward in kinds
+            ]
+        preferred = task.preferred(q)
+        return [
+            losses.retrace_error(
+                q,
+                preferred,
+                action,
+                batch.extras.probability[learned],
+                reward[learned],
+                discount,
+                q_target,
+                mask,
+                config.retrace_lambda,
+                config.retrace_epsilon,
+                config.rescaling_epsilon,
+                legal,
+            )
+            for q, q_target, reward in kinds
+        ]
 
     def loss(
         params: Params, target_params: Params, batch: Sequence, weight: Array, key: Array
     ) -> tuple[Array, LossOutput]:
-        inputs, state = network.inputs_of(batch), network.core_state_of(batch)
-        q = values(network, params, inputs, state, burn_in)
-        q_target = values(network, target_params, inputs, state, burn_in)
-        learned = slice(burn_in, None)
-        mask = batch.mask[learned]
-        error = losses.td_error(
-            q,
-            batch.action[learned],
-            batch.reward[1:][learned],
-            batch.discount[learned],
-            q_target,
-            mask,
-            config.n_step,
-            config.rescaling_epsilon,
-            masking.legal_actions(jax.tree.map(lambda x: x[learned], batch.observation)),
+        task = task_of(batch)
+        inputs, state = network.inputs_of(task.batch), network.core_state_of(batch)
+        q, q_target = (
+            q if isinstance(q := values(network, each, inputs, state, burn_in), tuple) else (q,)
+            for each in (params, target_params)
         )
+        mask = task.mask[learned]
+        each = errors(q, q_target, task)
         steps = jnp.maximum(jnp.sum(mask), 1)
+        size = sum(map(jnp.abs, each))
         metrics = {
-            "q_mean": jnp.sum(mask * jnp.mean(q[:-1], axis=-1)) / steps,
-            "td_error_abs": jnp.sum(jnp.abs(error)) / steps,
+            "q_mean": jnp.sum(mask * jnp.mean(task.preferred(q)[:-1], axis=-1)) / steps,
+            "td_error_abs": jnp.sum(size) / steps,
             "steps_share": jnp.mean(mask),
         }
-        of_sequence = losses.sequence_error(error, mask, config.priority_max_share)
-        return losses.sequence_loss(error, weight), LossOutput(metrics, lax.stop_gradient(of_sequence))
+        of_sequence = losses.sequence_error(size, mask, config.priority_max_share)
+        total = sum(losses.sequence_loss(error, weight) for error in each)
+        return total, LossOutput(metrics, lax.stop_gradient(of_sequence))
 
     return single_loss_core(
         loss,
         lambda key: network.init(key, observation),
-        optimizers.adam(config.learning_rate, config.max_gradient_norm, epsilon=config.adam_epsilon),
+        optimizer or adam(config),
         target_update=TargetUpdate(config.target_period, config.target_rate),
     )
 
 
-def values(network: RecurrentNetwork, params: Params, inputs: Inputs, state: Tree, burn_in: int) -> Array:
-    """Returns the action values `[T + 1 - burn_in, B, A]` after a burn-in of so many timesteps, through which no
-    gradient flows (Kapturowski et al. 2019, section 3).
+def adam(config: R2D2Config) -> optax.GradientTransformation:
+    """Returns the optimizer of one network."""
+    return optimizers.adam(config.learning_rate, config.max_gradient_norm, epsilon=config.adam_epsilon)
+
+
+def values(network: RecurrentNetwork, params: Params, inputs: Inputs, state: Tree, burn_in: int) -> Any:
+    """Returns the action values `[T + 1 - burn_in, B, A]`, or a tuple of several kinds, after a burn-in of so many
+    timesteps, through which no gradient flows (Kapturowski et al. 2019, section 3).
     """
     if burn_in:
         _, state = network.unroll(params, jax.tree.map(lambda x: x[:burn_in], inputs), state)

@@ -63,6 +63,60 @@ def td_error(
     return mask * (lax.stop_gradient(target) - q_a)
 
 
+def retrace_error(
+    q: Array,
+    preferred: Array,
+    a_tm1: Array,
+    mu_tm1: Array,
+    r_t: Array,
+    discount_t: Array,
+    q_target: Array,
+    mask: Array,
+    lambda_: float,
+    target_epsilon: float,
+    rescaling_epsilon: float | None,
+    legal: Array | None = None,
+) -> Array:
+    """Returns the errors `[T, B]` of a sequence to Retrace's targets (Badia et al. 2020a, appendix E), zero where there
+    is no step; the gradient flows through the values of the actions taken alone.
+
+    Args:
+        q: `[T + 1, B, A]` online action values at all timesteps.
+        preferred: `[T + 1, B, A]` the online values in which the target policy is epsilon-greedy; `q` itself but for an
+            agent that learns several values apart.
+        a_tm1: `[T, B]` actions.
+        mu_tm1: `[T, B]` with which probability they were taken.
+        r_t: `[T, B]` rewards.
+        discount_t: `[T, B]` discounts, zero after a termination.
+        q_target: `[T + 1, B, A]` target network's action values.
+        mask: `[T, B]` 1 where there is a step.
+        lambda_: how far traces go.
+        target_epsilon: epsilon of the target policy.
+        rescaling_epsilon: of h; None for values as they are.
+        legal: `[T + 1, B, A]` which actions may be taken; None for all.
+    """
+
+    def taken(x: Array, action: Array) -> Array:
+        return jnp.take_along_axis(x, action[..., None].astype(jnp.int32), axis=-1)[..., 0]
+
+    def following(x: Array) -> Array:
+        return jnp.concatenate([x[1:], x[-1:]])
+
+    pi_t = value.epsilon_greedy_probabilities(preferred[1:], target_epsilon, None if legal is None else legal[1:])
+    a_t, mu_t = following(a_tm1), following(mu_tm1)
+    target = value.retrace_targets(
+        q_target[1:],
+        taken(q_target[1:], a_t),
+        value.retrace_factors(taken(pi_t, a_t), mu_t, lambda_),
+        pi_t,
+        r_t,
+        discount_t,
+        jnp.concatenate([mask[1:] > 0, jnp.zeros_like(mask[:1], bool)]),
+        rescaling_epsilon,
+    )
+    return mask * (lax.stop_gradient(target) - taken(q[:-1], a_tm1))
+
+
 def sequence_loss(error: Array, weight: Array) -> Array:
     """Returns the loss `[]`: half the squared errors, summed over a sequence; weighted, the mean over sequences.
 

@@ -1,5 +1,7 @@
 """R2D2's recurrent Q-network."""
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 
 from acme_ext import specs
@@ -23,10 +25,23 @@ def make_network(
         torso: see `torsos.dense_features`.
         core: see `recurrent.make_core`.
     """
-    num_actions = specs.num_actions(spec, "R2D2")
 
     def features(observation: Tree) -> Array:
         return torsos.dense_features(torso, observation, config.hidden_sizes, config.image_features)
+
+    return network_of(spec, config, features, core)
+
+
+def network_of(
+    spec: EnvironmentSpec,
+    config: R2D2Config,
+    features: Callable[[Tree], Array],
+    core: str | recurrent.MakeCore | None,
+) -> recurrent.RecurrentNetwork:
+    """Returns the network of a function that gives features `[B, F]` of observations; the rest as for
+    `make_network`.
+    """
+    num_actions = specs.num_actions(spec, "R2D2")
 
     def head(x: Array) -> Array:
         if config.dueling:

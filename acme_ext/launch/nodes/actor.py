@@ -79,7 +79,8 @@ class ActorNode:
             else:
                 actor, version, writer = self._remote(caller, mine, writer, inference)
             loop = EnvironmentLoop(environment, actor, on_episode=self._on_episode)
-            self._parts.append(_Part(loop, actor, writer, version))
+            self._parts.append(_Part(loop, actor, writer, version, f"{name}, part {caller}"))
+            self._reporter.kept(actor.core, self._parts[-1].name)
 
     def run(self) -> None:
         """Acts until it is told to stop; all that it did is then in the replay."""
@@ -91,10 +92,12 @@ class ActorNode:
                         part.actor.environment_steps, self._reporter.orders.environment_steps
                     )
                     part.actor.begin()
+                    self._reporter.keep(part.actor.core, part.name)
             for part in self._parts:
                 part.writer.flush()
             for part in self._parts:
                 part.writer.wait()
+                self._reporter.keep(part.actor.core, part.name, now=True)
         except StopWaitingError:  # in the middle of something: what a writer has not sent is left
             pass
         finally:
@@ -176,3 +179,4 @@ class _Part(NamedTuple):
     actor: Actor
     writer: Any
     version: Callable[[], int]  # the learner step of the parameters that it acts with
+    name: str

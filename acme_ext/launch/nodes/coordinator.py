@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import launchpad as lp
 
+from acme_ext.acting.carries import added
 from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment
 from acme_ext.launch.nodes.reports import STARTING, Orders, base_name, node_name
 from acme_ext.launch.store import RunStore, draw_curve, hold
@@ -62,6 +63,9 @@ class Coordinator:
         self._base = dict(state.get("counts", {"environment_steps": 0, "environment_episodes": 0}))
         self._learner_steps = state.get("learner_steps", 0)
         self._starts: dict[str, int] = dict(state.get("starts", {}))
+        # What policies carry, by who has it, and their standings; see `acting.policy.Policy`.
+        self._kept: dict[str, str] = dict(state.get("kept", {}))
+        self._standings: dict[str, list] = dict(state.get("standings", {}))
         self._next_evaluation = self._evaluated_until()
         self._reports: dict[str, _Report] = {}
         self._done: dict[str, dict[str, Any]] = {}
@@ -134,6 +138,18 @@ class Coordinator:
             while self._tasks and (score := self._tasks[0].result) is not None:
                 self._log_score(self._tasks.pop(0).orders, score)
 
+    def keep(self, name: str, carry: str, standing: list | None) -> None:
+        """Keeps what a node's policy carries, as text, for the node that is started in its place; and its standing."""
+        with self._lock:
+            self._kept[name] = carry
+            if standing is not None:
+                self._standings[name] = standing
+
+    def kept(self, name: str) -> str | None:
+        """Returns what was kept under a name, in this part of the run or in the one that it goes on from."""
+        with self._lock:
+            return self._kept.get(name)
+
     def snapshot(self) -> dict[str, Any]:
         """Returns what a checkpoint needs to know of the whole program."""
         with self._lock:
@@ -141,6 +157,9 @@ class Coordinator:
                 "counts": {**self._base, **self._counts()},
                 "starts": dict(self._starts),
                 "wall_time_s": self._store.wall_time_s,
+                "kept": dict(self._kept),
+                "standings": dict(self._standings),
+                "standing": added(list(self._standings.values())),
             }
 
     def request_stop(self, died: Sequence[str] = ()) -> None:
@@ -215,6 +234,7 @@ class Coordinator:
             "environment_steps": steps,
             "learner_steps": self._learner_steps,
             "episodes": episodes,
+            "standing": added(list(self._standings.values())),
             "final": final,
         }
         self._tasks.append(_Task(orders))

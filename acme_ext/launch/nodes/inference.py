@@ -126,6 +126,7 @@ class InferenceNode:
         with contextlib.suppress(StopWaitingError):  # then nobody will ask
             _, params = self._variables.held()
             self._core.warm_up(params, example)
+        self._reporter.kept(self._core, "inference")
 
         part = agent.replay.split(max(1, len(replays)))
         ranks = experiment.ranks(actors)
@@ -202,6 +203,7 @@ class InferenceNode:
                 self._release()
                 while self._batcher.due_s() == 0.0:
                     self._run_batch()
+                self._reporter.keep(self._core, "inference")  # by this thread, whose calls write it in place
             for request in self._batcher.take():
                 request.call.answer(None)
             for held in self._held.values():

@@ -9,6 +9,9 @@ STARTING = "is starting"
 """A node's state before any other: it has done nothing yet."""
 
 
+_KEEP_S = 2.0  # between the times that what a policy carries is sent
+
+
 class Orders(NamedTuple):
     """What a node is told."""
 
@@ -40,6 +43,7 @@ class Reporter:
         self._lock = threading.RLock()  # several threads of a node may report
         self._rows: list[tuple[int, str, dict[str, Any]]] = []
         self._numbered = 0
+        self._keep_next: dict[str, float] = {}
         self._next = 0.0
         self.counts: dict[str, float] = {}
         """Totals to report."""
@@ -69,6 +73,20 @@ class Reporter:
                 self.orders = Orders(*answer)
                 self._next = time.monotonic() + self._period_s
             return self.orders
+
+    def keep(self, core: Any, name: str, *, now: bool = False) -> None:
+        """Has the coordinator keep what an `InferenceCore`'s policy carries, under a name, if it is time to; nothing
+        for a policy without a carry.
+        """
+        if core is None or not core.has_carry or not (now or time.monotonic() >= self._keep_next.get(name, 0.0)):
+            return
+        self._coordinator.keep(name, core.save_carry(), core.standing())
+        self._keep_next[name] = time.monotonic() + _KEEP_S
+
+    def kept(self, core: Any, name: str) -> None:
+        """Gives an `InferenceCore` back what was kept under a name."""
+        if core is not None and core.has_carry:
+            core.restore_carry(self._coordinator.kept(name))
 
     def done(self, **result: Any) -> None:
         """Says the node's last word, or an evaluator's score."""

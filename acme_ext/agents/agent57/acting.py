@@ -1,0 +1,84 @@
+"""How Agent57's actors choose which policy of the family plays an episode: by a bandit for each environment."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from acme_ext.acting.policy import Context
+from acme_ext.agents.agent57.config import Agent57Config
+from acme_ext.agents.ngu.acting import Choice, Run
+from acme_ext.ops import bandits, value
+from acme_ext.types import Array, Tree
+
+
+class Chooser(NamedTuple):
+    """What is kept of each environment."""
+
+    bandit: bandits.Window
+    arm: Array  # [B] int32, that plays the episode; -1 before the run's first
+    episode_return: Array  # [B] of the episode so far, not discounted
+
+
+def by_bandit(config: Agent57Config) -> Choice:
+    """Returns the choice by a sliding-window UCB whose reward is the episode's return (Badia et al. 2020b, section
+    3.2). It is told of an episode where the next one begins.
+    """
+    bandit = bandits.sliding_window_ucb(
+        config.num_arms, config.bandit_window, config.bandit_scale, config.bandit_epsilon
+    )
+
+    def init(batch: int) -> Chooser:
+        return Chooser(bandit.init(batch), np.full(batch, -1, np.int32), np.zeros(batch, np.float32))
+
+    def begin(keys: Array, context: Context, state: Chooser) -> tuple[Array, Chooser]:
+        first = context.first
+        played = bandit.update(state.bandit, jnp.maximum(state.arm, 0), state.episode_return)
+        of_bandit = bandits.where(first & (state.arm >= 0), played, state.bandit)
+        arm = jnp.where(first, bandit.select(keys, of_bandit), state.arm)
+        # The reward of an episode's last timestep comes before `first`, and none comes with it.
+        episode_return = jnp.where(first, 0.0, state.episode_return) + context.reward
+        return arm, Chooser(of_bandit, arm, episode_return)
+
+    return Choice(init, begin)
+
+
+def standing(run: Run, num_arms: int) -> bandits.Counts:
+    """Returns how often each policy is among the newest episodes of all environments `[N]`, and the sum of their
+    returns `[N]`.
+    """
+    counts = bandits.in_window(run.choice.bandit, num_arms)
+    return bandits.Counts(*(x.sum(axis=0) for x in counts))
+
+
+def best_so_far(num_arms: int) -> Choice:
+    """Returns the choice of the policy with the best mean return by the actors' standing, of several such the first:
+    number 0 where nothing is known.
+    """
+
+    def init(batch: int) -> bandits.Counts:
+        return bandits.Counts(*(np.zeros((batch, num_arms), np.float32) for _ in range(2)))
+
+    def begin(keys: Array, context: Context, state: bandits.Counts) -> tuple[Array, Tree]:
+        del keys, context
+        mean = jnp.where(state.plays > 0, state.total / jnp.maximum(state.plays, 1), -jnp.inf)
+        return jnp.argmax(mean, axis=-1).astype(jnp.int32), state
+
+    return Choice(init, begin)
+
+
+def combined_values(q: Tree, beta: Array, rescaling_epsilon: float | None) -> Array:
+    """Returns the values that Agent57 acts by `[..., A]`, h(h^-1(Q_e) + beta h^-1(Q_i)) (Badia et al. 2020b, section
+    3.1).
+
+    Args:
+        q: the values of reward and of bonus `[..., A]`, in h's scale.
+        beta: `[...]` weight of the bonus.
+        rescaling_epsilon: of h; None for values as they are.
+    """
+    extrinsic, bonus = q
+    beta = beta[..., None]
+    if rescaling_epsilon is None:
+        return extrinsic + beta * bonus
+    extrinsic, bonus = (value.signed_parabolic(x, rescaling_epsilon) for x in (extrinsic, bonus))
+    return value.signed_hyperbolic(extrinsic + beta * bonus, rescaling_epsilon)

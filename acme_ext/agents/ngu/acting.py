@@ -1,0 +1,196 @@
+"""How NGU's actors act: each episode by one policy of the family, with the bonus computed as they go."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from acme_ext.acting.exploration import epsilon_greedy, ladder_epsilon
+from acme_ext.acting.policy import Carry, Context, Kept, Policy
+from acme_ext.agents.ngu.config import NGUConfig
+from acme_ext.agents.ngu.networks import NGUNetworks, Seen
+from acme_ext.agents.r2d2 import acting as r2d2
+from acme_ext.learning.intrinsic import Distillation, DistillationParams
+from acme_ext.learning.normalize import Moments
+from acme_ext.ops import intrinsic, masking, value
+from acme_ext.types import Array, Params, Sequence, Tree
+
+
+class NGUParams(NamedTuple):
+    """What the policy is applied with."""
+
+    values: Params
+    embedding: Params
+    distillation: DistillationParams
+    errors: Moments  # [] of the distillation's errors
+
+
+class NGUExtras(NamedTuple):
+    """What is stored with every action."""
+
+    taken: Array  # [B] the value of the action that is taken
+    best: Array  # [B] the value of the action that the policy prefers
+    probability: Array  # [B] mu, of the action that is taken
+    arm: Array  # [B] int32, which policy of the family acts
+    bonus: Array  # [B] that came with the observation: of the step before
+
+
+ZERO, WHICH = np.zeros((), np.float32), np.zeros((), np.int32)
+EXTRAS = NGUExtras(ZERO, ZERO, ZERO, WHICH, ZERO)
+"""Stands for the extras of one environment's step, where a replay is described."""
+
+
+class Distances(NamedTuple):
+    """The average of the squared distances to the nearest neighbours, d_m**2."""
+
+    average: Array  # [B]
+    seen: Array  # [B] float32, steps in it
+
+
+class Choice(NamedTuple):
+    """How a policy of the family is chosen for every episode."""
+
+    init: Callable[[int], Tree]
+    """`B -> state [B, ...]`."""
+    begin: Callable[[Array, Context, Tree], tuple[Array, Tree]]
+    """`(keys [B], context, state) -> (arms [B], state)`, at every step: arms are looked at where `context.first`."""
+
+
+class Run(NamedTuple):
+    """What an actor's policy keeps for as long as the run."""
+
+    choice: Tree  # [B, ...]
+    distances: Distances
+
+
+class Episode(NamedTuple):
+    """What it keeps for an episode."""
+
+    memory: intrinsic.EpisodicMemory
+    arm: Array  # [B] int32
+
+
+Preferred = Callable[[Tree, Array], Array]
+"""`(what the network gives [..., A], beta [...]) -> the values that the agent acts by [..., A]`."""
+
+
+def uniform(num_arms: int) -> Choice:
+    """Returns the choice of any policy of the family with the same probability."""
+
+    def begin(keys: Array, context: Context, state: Tree) -> tuple[Array, Tree]:
+        del context
+        return jax.vmap(lambda key: jax.random.randint(key, (), 0, num_arms))(keys), state
+
+    return Choice(lambda batch: (), begin)
+
+
+def exploiting() -> Choice:
+    """Returns the choice of the policy that is given no bonus, always."""
+    return Choice(lambda batch: (), lambda keys, context, state: (jnp.zeros(len(keys), jnp.int32), state))
+
+
+def own_values(q: Tree, beta: Array) -> Array:
+    """Returns the values of one network, which are of reward and bonus together."""
+    del beta
+    return q
+
+
+def make_policy(
+    networks: NGUNetworks,
+    config: NGUConfig,
+    distillation: Distillation,
+    choice: Choice,
+    *,
+    evaluation: bool,
+    preferred: Preferred = own_values,
+) -> Policy:
+    """Returns the epsilon-greedy policy of a family, with R2D2's ladder of epsilons; in evaluation greedy.
+
+    Its extras are `NGUExtras`.
+
+    Args:
+        networks: see `networks.make_networks`.
+        config: the agent's.
+        distillation: the bonus over the agent's life.
+        choice: of the policy of the family, for every episode.
+        evaluation: see above.
+        preferred: see there.
+    """
+
+    def init_carry(batch: int) -> Carry:
+        zeros = np.zeros(batch, np.float32)
+        memory = intrinsic.init_memory(batch, config.memory_rows, config.embedding_size)
+        return Carry(Run(choice.init(batch), Distances(zeros, zeros)), Episode(memory, np.zeros(batch, np.int32)))
+
+    def bonus_of(params: NGUParams, context: Context, observation: Tree) -> tuple[Array, Distances, Tree]:
+        """Returns the bonuses `[B]` that come with observations, and what is remembered of them."""
+        first, (memory, _) = context.first, context.carry.episode
+        old: Distances = context.carry.run.distances
+        embedding = networks.embedding.embed(params.embedding, observation)
+        squares, known = intrinsic.nearest_distances(memory, embedding, config.neighbours)
+        known = known & ~first
+        moved = intrinsic.moving_average(old.average, old.seen, jnp.mean(squares, axis=-1), config.distance_horizon)
+        distances = Distances(*(jnp.where(known, new, before) for new, before in zip(moved, old, strict=True)))
+        episodic = intrinsic.kernel_bonus(
+            squares,
+            distances.average,
+            kernel_epsilon=config.kernel_epsilon,
+            cluster_distance=config.cluster_distance,
+        )
+        errors = params.errors
+        factor = intrinsic.lifelong_factor(
+            distillation.errors(params.distillation, observation),
+            errors.mean,
+            jnp.sqrt(errors.variance),
+            config.max_lifelong,
+        )
+        return jnp.where(known, episodic * factor, 0.0), distances, intrinsic.remember(memory, embedding, first)
+
+    def apply(params: NGUParams, context: Context, observation: Tree, state: Tree):
+        run, episode = context.carry
+        bonus, distances, memory = bonus_of(params, context, observation)
+        arm_keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(context.key)
+        fresh, chooser = choice.begin(arm_keys, context, run.choice)
+        arm = jnp.where(context.first, fresh, episode.arm)
+        q, state = networks.values.step(params.values, context.reward, Seen(observation, bonus, arm), state)
+        legal = masking.legal_actions(observation)
+        q = masking.masked(preferred(q, jnp.asarray(config.betas)[arm]), legal)
+        epsilon = jnp.float32(0)
+        if not evaluation:
+            epsilon = ladder_epsilon(context.rank, config.epsilon_base, config.epsilon_steepness)
+        action = epsilon_greedy(context.key, q, epsilon, legal)
+        probability = value.take_action(value.epsilon_greedy_probabilities(q, epsilon, legal), action)
+        extras = NGUExtras(value.take_action(q, action), jnp.max(q, axis=-1), probability, arm, bonus)
+        carry = Carry(Run(chooser, distances), Episode(memory, arm))
+        return action, Kept(networks.values.remember(state, action), carry), extras
+
+    return Policy(apply, networks.values.init_memory, init_carry)
+
+
+def arms_of(batch: Sequence) -> Array:
+    """Returns which policy of the family acted `[B]`: the same in all steps of a sequence, where there are any."""
+    return (batch.extras.arm * (batch.mask > 0)).max(axis=0)
+
+
+def bonuses_of(batch: Sequence) -> tuple[Array, Array]:
+    """Returns the bonuses `[T, B]` of steps, and whether they are known: a step's came with the next timestep, which
+    the last one of a sequence or of an episode lacks. What is not known is 0.
+    """
+    bonus, there = batch.extras.bonus, batch.mask > 0
+    known = there[1:] & there[:-1]
+    shifted = bonus[1:] * known
+    pad = bonus[:1] * 0
+    xp = np if isinstance(bonus, np.ndarray) else jnp
+    return xp.concatenate([shifted, pad]), xp.concatenate([known, pad > 0])
+
+
+def first_error(batch: Sequence, config: NGUConfig) -> np.ndarray:
+    """Returns the errors `[M]` that new sequences get their first priorities from, as R2D2 does, of the reward and the
+    bonus of the policy that acted.
+    """
+    arm = arms_of(batch)
+    reward = batch.reward.copy()
+    reward[1:] += config.betas[arm] * bonuses_of(batch)[0]
+    return r2d2.first_error(batch._replace(reward=reward, discount=batch.discount * config.discounts[arm]), config)

@@ -1,0 +1,116 @@
+"""NGU's hyperparameters."""
+
+import dataclasses
+
+import numpy as np
+
+from acme_ext.agents.r2d2 import config as r2d2
+from acme_ext.agents.r2d2.config import R2D2Config
+from acme_ext.errors import UsageError
+from acme_ext.learning.intrinsic import DistillationConfig
+from acme_ext.utils import checks
+
+
+@dataclasses.dataclass(frozen=True)
+class NGUConfig(R2D2Config):
+    """NGU (Badia et al. 2020a).
+
+    The defaults are for small problems on a CPU; `ATARI` holds the published ones. Where a field names no source, it is
+    ours, chosen on the key-door grid.
+    """
+
+    retrace_lambda: float | None = 0.95  # Badia et al. 2020a, table 7
+
+    # The family of policies: number j maximises reward + beta_j bonus with discount gamma_j. `discount` is gamma_0
+    num_arms: int = 8  # N
+    beta: float = 0.3  # the largest, of the last; the first's is 0; Badia et al. 2020a, table 7
+    least_discount: float = 0.97  # gamma of the last, who explores most
+
+    # The episodic bonus
+    memory_rows: int = 512  # embeddings that an episode's memory holds; beyond, it forgets the oldest
+    neighbours: int = 10  # k; Badia et al. 2020a, table 7
+    kernel_epsilon: float = 1e-2  # Badia et al. 2020a, appendix for the maze
+    cluster_distance: float = 8e-3  # xi; Badia et al. 2020a, table 7
+    distance_horizon: float = 10_000.0  # steps over which the average distance forgets
+    embedding_size: int = 32  # Badia et al. 2020a, table 7
+    embedding_learning_rate: float = 5e-4  # Adam; Badia et al. 2020a, table 7
+    embedding_decay: float = 1e-5  # L2 of its parameters; Badia et al. 2020a, table 7
+    embedding_steps: int = 5  # of each sequence, its last, that embedding and predictor learn from; ib., appendix
+
+    # The bonus over the agent's life
+    distillation: DistillationConfig = DistillationConfig(learning_rate=5e-4, quiet_steps=20)
+    max_lifelong: float = 5.0  # L; Badia et al. 2020a, table 7
+    error_horizon: float = 100_000.0  # observations over which the errors' mean and deviation forget
+
+    def __post_init__(self):
+        super().__post_init__()
+        checks.at_least_one(self, "num_arms", "neighbours", "embedding_size", "embedding_steps", "max_lifelong")
+        checks.positive(self, "kernel_epsilon", "distance_horizon", "embedding_learning_rate", "error_horizon")
+        checks.not_negative(self, "beta", "cluster_distance", "embedding_decay")
+        checks.share(self, "least_discount")
+        if self.retrace_lambda is None:
+            raise UsageError("retrace_lambda is None: the learning of a family of policies needs Retrace.")
+        if self.memory_rows < self.neighbours:
+            raise UsageError(
+                f"memory_rows is {self.memory_rows}: it must be at least neighbours, which is {self.neighbours}."
+            )
+        if self.least_discount > self.discount:
+            raise UsageError(
+                f"least_discount is {self.least_discount}: it must be at most discount, which is {self.discount}; the "
+                "policy that explores most looks least far ahead."
+            )
+
+    @property
+    def is_intrinsic(self) -> bool:
+        """Whether any policy of the family is given a bonus."""
+        return self.num_arms > 1 or self.beta > 0
+
+    @property
+    def betas(self) -> np.ndarray:
+        """The weights of the bonus `[N]`, float32."""
+        return betas(self.num_arms, self.beta)
+
+    @property
+    def discounts(self) -> np.ndarray:
+        """The discounts of one step `[N]`, float32, falling."""
+        return discounts(self.num_arms, self.discount, self.least_discount)
+
+
+def betas(num: int, most: float) -> np.ndarray:
+    """Returns the weights of the bonus `[N]` (Badia et al. 2020a, appendix A).
+
+    beta_0 = 0,  beta_{N-1} = beta,  and between them beta * sigmoid(10 (2 i - (N - 2)) / (N - 2)). One policy alone has
+    beta.
+    """
+    if num == 1:
+        return np.full(1, most, np.float32)
+    i = np.arange(num)
+    middle = most / (1 + np.exp(-10 * (2 * i - (num - 2)) / max(num - 2, 1)))
+    return np.where(i == 0, 0.0, np.where(i == num - 1, most, middle)).astype(np.float32)
+
+
+def discounts(num: int, most: float, least: float) -> np.ndarray:
+    """Returns the discounts `[N]`, evenly spaced in the logarithm of 1 - gamma (Badia et al. 2020a, appendix A)."""
+    share = np.arange(num) / max(num - 1, 1)
+    # A discount of 1 has no such logarithm; it is as good as 1 - 1e-7 in single precision.
+    first, last = (np.log(np.maximum(1 - gamma, 1e-7)) for gamma in (most, least))
+    return (1 - np.exp((1 - share) * first + share * last)).astype(np.float32)
+
+
+# Where no other source is named: Badia et al. 2020a, table 7. What it leaves out is R2D2's.
+ATARI = NGUConfig(
+    **{
+        **{field.name: getattr(r2d2.ATARI, field.name) for field in dataclasses.fields(r2d2.ATARI)},
+        "retrace_lambda": 0.95,
+    },
+    num_arms=32,
+    beta=0.3,
+    least_discount=0.99,
+    memory_rows=30_000,
+    kernel_epsilon=1e-4,
+    distance_horizon=1e8,
+    distillation=DistillationConfig(
+        features=128, predictor_sizes=(128,), learning_rate=5e-4, newest_frame=False, quiet_steps=100
+    ),
+)
+"""The published agent, on whichever hardware."""

@@ -1,0 +1,156 @@
+"""NGU's learning: R2D2's of each policy's own reward and discount, and the bonus's two networks beside it."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from acme_ext.agents.ngu import acting
+from acme_ext.agents.ngu.config import NGUConfig
+from acme_ext.agents.ngu.networks import InverseModel, NGUNetworks, Seen
+from acme_ext.agents.r2d2 import learning as r2d2
+from acme_ext.agents.r2d2.learning import Task
+from acme_ext.learning import core, normalize
+from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
+from acme_ext.learning.intrinsic import Distillation, DistillationState
+from acme_ext.learning.normalize import Moments
+from acme_ext.learning.on_policy import masked_mean
+from acme_ext.types import Array, Params, Sample, Sequence, Tree
+
+
+class State(NamedTuple):
+    """Everything a resume needs."""
+
+    values: core.State
+    embedding: TrainState
+    distillation: DistillationState
+    errors: Moments  # [] of the distillation's errors
+
+
+def make_core(
+    networks: NGUNetworks, config: NGUConfig, observation: Tree, distillation: Distillation
+) -> LearnerCore[State]:
+    """Returns NGU's learner core.
+
+    Args:
+        networks: see `networks.make_networks`.
+        config: the agent's.
+        observation: an example `[1, ...]`, for the parameters' shapes.
+        distillation: the bonus over the agent's life.
+    """
+
+    def task_of(batch: Sequence) -> Task:
+        task, bonus, beta = asked(batch, config)
+        return task._replace(rewards=(batch.reward[1:] + beta * bonus,))
+
+    values = r2d2.make_core(networks.values, config, example(observation), task_of=task_of)
+    return with_bonus(values, networks.embedding, config, observation, distillation)
+
+
+def example(observation: Tree) -> Seen:
+    """Returns what the network of action values is given, for the parameters' shapes."""
+    return Seen(observation, jnp.zeros(1), jnp.zeros(1, jnp.int32))
+
+
+def asked(batch: Sequence, config: NGUConfig) -> tuple[Task, Array, Array]:
+    """Returns what sequences ask to be learned but for the reward, the bonuses `[T, B]` of their steps, and their
+    weights `[B]`.
+
+    A step whose bonus is not known is left out, unless it terminates: then its bonus counts as 0.
+    """
+    arm = acting.arms_of(batch)
+    bonus, known = acting.bonuses_of(batch)
+    mask = batch.mask
+    if config.is_intrinsic:
+        mask = mask * (known | (batch.discount == 0))
+    came = jnp.concatenate([batch.extras.bonus, jnp.zeros_like(bonus[:1])])
+    seen = Seen(batch.observation, came, jnp.broadcast_to(arm, batch.reward.shape))
+    discount = batch.discount * jnp.asarray(config.discounts)[arm]
+    task = Task(batch._replace(observation=seen), (), discount, mask, batch.observation)
+    return task, bonus, jnp.asarray(config.betas)[arm]
+
+
+def with_bonus(
+    values: LearnerCore[core.State],
+    embedding: InverseModel,
+    config: NGUConfig,
+    observation: Tree,
+    distillation: Distillation,
+) -> LearnerCore[State]:
+    """Returns the core of action values with that of the bonus beside it: embedding and predictor learn from the last
+    steps of each sequence.
+    """
+    optimizer = optax.adam(config.embedding_learning_rate)
+
+    def init(key: Array) -> State:
+        value_key, embedding_key, distillation_key = jax.random.split(key, 3)
+        params = embedding.init(embedding_key, observation)
+        return State(
+            values.init(value_key),
+            TrainState(params, optimizer.init(params)),
+            distillation.init(distillation_key),
+            normalize.init(jnp.zeros(())),
+        )
+
+    def loss(params: Params, before: Tree, after: Tree, action: Array, mask: Array) -> tuple[Array, Array]:
+        logits = embedding.predict(params, embedding.embed(params, before), embedding.embed(params, after))
+        entropy = optax.softmax_cross_entropy_with_integer_labels(logits, action)
+        right = masked_mean((jnp.argmax(logits, axis=-1) == action).astype(jnp.float32), mask)
+        decay = sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(params))
+        return masked_mean(entropy, mask) + config.embedding_decay * decay, right
+
+    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
+        batch: Sequence = sample.data
+        learned, metrics, priorities = values.step(state.values, sample)
+        steps = last_steps(batch, config.embedding_steps)
+        trained, info = sgd_step(loss, optimizer, state.embedding, *steps)
+        seen = distillation.seen(state.distillation, steps.after, steps.mask)
+        of_errors = normalize.update(
+            state.errors, distillation.errors(seen.params, steps.after), steps.mask, config.error_horizon
+        )
+        distilled, distillation_loss = distillation.train(seen, steps.after, steps.mask)
+        bonus, known = acting.bonuses_of(batch)
+        metrics |= {
+            "embedding_loss": info.loss,
+            "embedding_accuracy": info.aux,
+            "distillation_loss": distillation_loss,
+            "bonus": masked_mean(bonus, known),
+        }
+        return State(learned, trained, distilled, of_errors), metrics, priorities
+
+    def variables(state: State) -> dict[str, Params]:
+        params = acting.NGUParams(
+            values.variables(state.values)["policy"], state.embedding.params, state.distillation.params, state.errors
+        )
+        return {"policy": params}
+
+    return LearnerCore(init, step, variables)
+
+
+class Steps(NamedTuple):
+    """Steps, in no order."""
+
+    before: Tree  # [N, ...] observations
+    after: Tree  # [N, ...]
+    action: Array  # [N] int32
+    mask: Array  # [N] 0 for what is no step
+
+
+def last_steps(batch: Sequence, count: int) -> Steps:
+    """Returns the last steps of each sequence, `count` of each, N = count * B."""
+    length = len(batch.mask)
+    ends = jnp.max(jnp.where(batch.mask > 0, jnp.arange(1, length + 1)[:, None], 0), axis=0)
+    time = ends - 1 - jnp.arange(count)[:, None]  # [count, B]
+    there = time >= 0
+    time = jnp.maximum(time, 0)
+
+    def at(x: Array, later: int = 0) -> Array:
+        chosen = x[time + later, jnp.arange(x.shape[1])]
+        return chosen.reshape(-1, *x.shape[2:])
+
+    before, after = (jax.tree.map(functools.partial(at, later=later), batch.observation) for later in (0, 1))
+    return Steps(
+        before, after, at(batch.action).astype(jnp.int32), (there * at(batch.mask).reshape(there.shape)).reshape(-1)
+    )

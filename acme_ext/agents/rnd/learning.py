@@ -1,0 +1,85 @@
+"""RND's learning: PPO's, from the advantages of the reward and of the bonus together."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from acme_ext.agents.ppo import learning as ppo
+from acme_ext.agents.rnd.config import RNDConfig
+from acme_ext.agents.rnd.networks import NUM_VALUES
+from acme_ext.learning import intrinsic
+from acme_ext.learning.core import LearnerCore
+from acme_ext.learning.intrinsic import Distillation, DistillationState
+from acme_ext.learning.on_policy import masked_mean
+from acme_ext.networks.recurrent import RecurrentNetwork
+from acme_ext.ops.intrinsic import continuing_advantages
+from acme_ext.ops.policy import truncated_generalized_advantage_estimation
+from acme_ext.types import Array, Params, Sample, Sequence, Tree
+
+
+class State(NamedTuple):
+    """Everything a resume needs."""
+
+    ppo: ppo.State
+    distillation: DistillationState
+    scale: intrinsic.Scale
+
+
+class RewardedBehaviour(NamedTuple):
+    """What PPO's learning reads of the policy's extras, and the bonuses."""
+
+    log_prob: Array  # [T, B]
+    learner_steps: Array  # [T, B]
+    bonus: Array  # [T, B] of each step, scaled
+
+
+def make_core(network: RecurrentNetwork, config: RNDConfig, observation: Tree) -> LearnerCore[State]:
+    """Returns RND's learner core; arguments as for PPO's."""
+
+    def advantages(unrolls: Sequence, values: Array) -> tuple[Array, Array]:
+        reward = unrolls.reward[1:]
+        if config.max_abs_reward is not None:
+            reward = jnp.clip(reward, -config.max_abs_reward, config.max_abs_reward)
+        extrinsic = truncated_generalized_advantage_estimation(
+            reward, unrolls.discount, config.gae_lambda, values[..., 0], unrolls.mask
+        )
+        bonus = continuing_advantages(
+            unrolls.extras.bonus,
+            config.intrinsic_discount,
+            config.gae_lambda,
+            values[..., 1],
+            unrolls.mask,
+            unrolls.first,
+        )
+        target = jnp.stack([extrinsic, bonus], axis=-1) + values[:-1]
+        return config.extrinsic_coef * extrinsic + config.intrinsic_coef * bonus, target
+
+    inner = ppo.make_core(network, config, observation, advantages=advantages, num_values=NUM_VALUES)
+    part = Distillation(config.distillation, observation)
+
+    def init(key: Array) -> State:
+        ppo_key, part_key = jax.random.split(key)
+        return State(inner.init(ppo_key), part.init(part_key), intrinsic.init_scale())
+
+    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], None]:
+        unrolls: Sequence = sample.data
+        following, mask = jax.tree.map(lambda x: x[1:], unrolls.observation), unrolls.mask
+        seen = part.seen(state.distillation, following, mask)
+        errors = part.errors(seen.params, following)
+        bonus, scale = intrinsic.scaled(state.scale, errors, mask, config.intrinsic_discount)
+        # Until the observations' moments are known, errors say how unusual their scale is.
+        quiet = seen.steps <= config.distillation.quiet_steps
+        scale = jax.tree.map(lambda old, new: jnp.where(quiet, old, new), state.scale, scale)
+        bonus = jnp.where(quiet, 0.0, bonus)
+        extras = RewardedBehaviour(unrolls.extras.log_prob, unrolls.extras.learner_steps, bonus)
+        learned, metrics, _ = inner.step(state.ppo, sample._replace(data=unrolls._replace(extras=extras)))
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), following)
+        distilled, loss = part.train(seen, flat, mask.reshape(-1), updates=config.distillation_updates)
+        metrics |= {"bonus": masked_mean(bonus, mask), "bonus_max": jnp.max(bonus), "distillation_loss": loss}
+        return State(learned, distilled, scale), metrics, None
+
+    def variables(state: State) -> dict[str, Params]:
+        return inner.variables(state.ppo)
+
+    return LearnerCore(init, step, variables)

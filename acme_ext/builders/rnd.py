@@ -1,0 +1,25 @@
+"""RND, composed."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from acme_ext.agents.rnd import learning, networks
+from acme_ext.agents.rnd.config import ATARI, RNDConfig
+from acme_ext.builders.base import Preset
+from acme_ext.builders.ppo import PPO
+from acme_ext.networks.recurrent import RecurrentNetwork
+
+
+@dataclasses.dataclass(frozen=True)
+class RND(PPO):
+    """PPO with random network distillation, for discrete actions, and for continuous ones that are bounded; attributes
+    as PPO's.
+    """
+
+    name: ClassVar[str] = "rnd"
+    presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI})}
+    core_of = staticmethod(learning.make_core)
+
+    config: RNDConfig = RNDConfig()
+    network: Callable[..., RecurrentNetwork] = networks.make_network

@@ -1,0 +1,214 @@
+"""Random network distillation (Burda et al. 2018): the bonus for what a predictor has not learned yet, as a part that a
+learner core has beside its own learning.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import optax
+
+from acme_ext.learning import normalize
+from acme_ext.learning.core import TrainState, sgd_step
+from acme_ext.learning.normalize import Moments
+from acme_ext.learning.on_policy import masked_mean
+from acme_ext.networks import torsos
+from acme_ext.ops import intrinsic
+from acme_ext.types import Array, Params, Tree
+from acme_ext.utils import checks
+
+
+@dataclasses.dataclass(frozen=True)
+class DistillationConfig:
+    """Random network distillation; the numbers are for small problems on a CPU."""
+
+    features: int = 64  # numbers that are predicted; 512 in Burda et al. 2018
+    hidden_sizes: tuple[int, ...] = (64,)  # of the random network, for observations that are not images
+    predictor_sizes: tuple[int, ...] = (64,)  # layers that the predictor has more; (512, 512) in Burda et al. 2018
+    learning_rate: float = 1e-3  # Adam
+    max_abs_observation: float = 5.0  # normalised observations are clipped to it; Burda et al. 2018, section 2.4
+    newest_frame: bool = False  # of stacked frames, the network is given the last channel alone
+    share: float = 1.0  # of a batch's observations that the predictor learns from; Burda et al. 2018, section 2.5
+    quiet_steps: int = 2  # learner steps in which observations are only counted, and the bonus is 0
+
+    def __post_init__(self):
+        checks.at_least_one(self, "features")
+        checks.positive(self, "learning_rate", "max_abs_observation", "share")
+        checks.share(self, "share")
+        checks.not_negative(self, "quiet_steps")
+        checks.layer_sizes(self, "hidden_sizes")
+        checks.layer_sizes(self, "predictor_sizes")
+
+
+class DistillationParams(NamedTuple):
+    """What the error of an observation is computed with."""
+
+    predictor: Params
+    target: Params  # of the random network
+    observations: Moments
+
+
+class DistillationState(NamedTuple):
+    """Everything a resume needs."""
+
+    predictor: TrainState
+    target: Params
+    observations: Moments
+    key: Array  # the random key of all steps to come
+    steps: Array  # [] int32, learner steps
+
+    @property
+    def params(self) -> DistillationParams:
+        """What errors are computed with."""
+        return DistillationParams(self.predictor.params, self.target, self.observations)
+
+
+class Distillation:
+    """The networks and what is done with them; its state is a `DistillationState`.
+
+    Args:
+        config: see there.
+        observation: an example `[1, ...]`.
+        torso: makes features of observations, see `torsos.features`; of the normalised ones.
+    """
+
+    def __init__(self, config: DistillationConfig, observation: Tree, torso: str | torsos.Torso | None = None):
+        self.config = config
+        self._example = observation
+        self._optimizer = optax.adam(config.learning_rate)
+
+        def features(observation: Tree, sizes: tuple[int, ...]) -> Array:
+            if torso is None and torsos.is_image(self._example):
+                x = _convolutions(observation)
+            else:
+                x = torsos.features(torso, observation, config.hidden_sizes)
+            for size in sizes:
+                x = jax.nn.relu(_linear(size)(x))
+            return _linear(config.features)(x)
+
+        self._target = hk.without_apply_rng(hk.transform(lambda observation: features(observation, ())))
+        self._predictor = hk.without_apply_rng(
+            hk.transform(lambda observation: features(observation, config.predictor_sizes))
+        )
+
+    def init(self, key: Array) -> DistillationState:
+        """Returns the state before anything was seen."""
+        key, *keys = jax.random.split(key, 3)
+        fields = self._fields(self._example)
+        target, predictor = (
+            network.init(key, fields) for network, key in zip((self._target, self._predictor), keys, strict=True)
+        )
+        return DistillationState(
+            TrainState(predictor, self._optimizer.init(predictor)),
+            target,
+            normalize.init(jax.tree.map(lambda x: x[0], fields)),
+            key,
+            jnp.zeros((), jnp.int32),
+        )
+
+    def seen(self, state: DistillationState, observation: Tree, mask: Array) -> DistillationState:
+        """Returns the state with more observations `[..., *shape]` counted, where `mask` `[...]` is 1."""
+        return state._replace(
+            observations=normalize.update(state.observations, self._fields(observation), mask), steps=state.steps + 1
+        )
+
+    def errors(self, params: DistillationParams, observation: Tree) -> Array:
+        """Returns the predictor's errors `[...]` of observations `[..., *shape]`."""
+        lead = jnp.ndim(jax.tree.leaves(observation)[0]) - jnp.ndim(jax.tree.leaves(self._example)[0]) + 1
+        fields = self._prepared(params.observations, observation)
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[lead:]), fields)
+        errors = self._errors(params.predictor, params.target, flat)
+        return errors.reshape(jax.tree.leaves(fields)[0].shape[:lead])
+
+    def train(
+        self, state: DistillationState, observation: Tree, mask: Array, *, updates: int = 1
+    ) -> tuple[DistillationState, Array]:
+        """Returns the state after the predictor has learned from observations `[N, *shape]` where `mask` `[N]` is 1,
+        cut into `updates` parts at random, and its loss `[]`.
+        """
+        fields = self._prepared(state.observations, observation)
+        key, order_key, keep_key = jax.random.split(state.key, 3)
+        size = len(mask) // updates
+        order = jax.random.permutation(order_key, len(mask))[: size * updates].reshape(updates, size)
+        weight = mask * (jax.random.uniform(keep_key, mask.shape) < self.config.share)
+
+        def loss(predictor: Params, fields: Tree, weight: Array) -> tuple[Array, tuple[()]]:
+            return masked_mean(self._errors(predictor, state.target, fields), weight), ()
+
+        def learn(trained: TrainState, chosen: Array) -> tuple[TrainState, Array]:
+            part = jax.tree.map(lambda x: x[chosen], fields)
+            trained, info = sgd_step(loss, self._optimizer, trained, part, weight[chosen])
+            return trained, info.loss
+
+        predictor, losses = jax.lax.scan(learn, state.predictor, order)
+        return state._replace(predictor=predictor, key=key), jnp.mean(losses)
+
+    def _errors(self, predictor: Params, target: Params, fields: Tree) -> Array:
+        return intrinsic.distillation_error(
+            self._predictor.apply(predictor, fields), self._target.apply(target, fields)
+        )
+
+    def _prepared(self, moments: Moments, observation: Tree) -> Tree:
+        return normalize.normalize(moments, self._fields(observation), self.config.max_abs_observation)
+
+    def _fields(self, observation: Tree) -> Tree:
+        """Returns observations as they are normalised: of all kinds of numbers, as floats."""
+
+        def field(x: Array) -> Array:
+            x = x[..., -1:] if self.config.newest_frame else x
+            return jnp.asarray(x, jnp.float32)
+
+        return jax.tree.map(field, observation)
+
+
+class Scale(NamedTuple):
+    """How large bonuses are."""
+
+    bonus: Moments  # [] of one step's
+    returns: Moments  # [] of their running sums
+
+
+def init_scale() -> Scale:
+    """Returns the scale of bonuses of which none was seen."""
+    return Scale(normalize.init(jnp.zeros(())), normalize.init(jnp.zeros(())))
+
+
+def scaled(scale: Scale, bonus: Array, mask: Array, discount: float, horizon: float = 1e8) -> tuple[Array, Scale]:
+    """Returns bonuses `[T, B]` divided by the running standard deviation of their discounted sums (Burda et al. 2018,
+    section 2.4), and the scale with these in it.
+
+    The sums of the paper go on for as long as an environment does. A batch doesn't say which its environments are, so
+    that they begin here with what they come to on average.
+
+    Args:
+        scale: of the bonuses before.
+        bonus: `[T, B]`.
+        mask: `[T, B]` 0 for what is no step.
+        discount: of the sums.
+        horizon: steps in which the scale forgets.
+    """
+    of_bonus = normalize.update(scale.bonus, bonus, mask, horizon)
+    sums = intrinsic.running_returns(
+        mask * bonus, jnp.where(mask > 0, discount, 1.0), of_bonus.mean / max(1 - discount, 1e-4)
+    )
+    scale = Scale(of_bonus, normalize.update(scale.returns, sums, mask, horizon))
+    return mask * bonus / jnp.sqrt(scale.returns.variance + 1e-8), scale
+
+
+def _linear(size: int) -> Callable[[Array], Array]:
+    return hk.Linear(size, w_init=hk.initializers.Orthogonal(2**0.5))
+
+
+def _convolutions(pixels: Array) -> Array:
+    """Returns features `[B, F]` of pictures `[B, H, W, C]` (Burda et al. 2018, appendix A.3), or of small grids, for
+    which the kernels are too large, by two layers of 3x3.
+    """
+    layers = ((32, 8, 4), (64, 4, 2), (64, 3, 1)) if min(pixels.shape[1:3]) >= 32 else ((32, 3, 1), (32, 3, 1))
+    x = pixels
+    for channels, kernel, stride in layers:
+        start = hk.initializers.VarianceScaling(2.0, "fan_in", "truncated_normal")
+        x = jax.nn.leaky_relu(hk.Conv2D(channels, kernel, stride, padding="VALID", w_init=start)(x))
+    return hk.Flatten()(x)
