@@ -76,7 +76,8 @@ class Evaluator:
             actor = self._agent.make_actor(self._variables, key, evaluation=True, num_envs=num_envs)
             self._actors[num_envs] = actor
         actor.restore({"ticks": 0, "steps": 0})
-        actor.core.brief(standing)
+        if actor.core:
+            actor.core.brief(standing)
         actor.update(wait=True)
         quota = [len(part) for part in np.array_split(np.arange(episodes), num_envs)]
         finished: list[list[Episode]] = [[] for _ in range(num_envs)]

@@ -138,7 +138,7 @@ def continuing_advantages(
     """
     bridge = (mask == 0) & first[1:]
     behind = jnp.concatenate([values[2:], values[-1:]])
-    v_t = jnp.where(jnp.concatenate([bridge[1:], jnp.zeros_like(bridge[:1])]), behind, values[1:])
+    v_t: Array = jnp.where(jnp.concatenate([bridge[1:], jnp.zeros_like(bridge[:1])]), behind, values[1:])
     delta = mask * (bonus + discount * v_t - values[:-1])
     decay = jnp.where(bridge, 1.0, mask * discount * lambda_)
     return lax.stop_gradient(mask * discounted_sums(delta, decay))

@@ -61,7 +61,7 @@ def best_so_far(num_arms: int) -> Choice:
 
     def begin(keys: Array, context: Context, state: bandits.Counts) -> tuple[Array, Tree]:
         del keys, context
-        mean = jnp.where(state.plays > 0, state.total / jnp.maximum(state.plays, 1), -jnp.inf)
+        mean: Array = jnp.where(state.plays > 0, state.total / jnp.maximum(state.plays, 1), -jnp.inf)
         return jnp.argmax(mean, axis=-1).astype(jnp.int32), state
 
     return Choice(init, begin)

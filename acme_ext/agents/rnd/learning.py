@@ -71,7 +71,7 @@ def make_core(network: RecurrentNetwork, config: RNDConfig, observation: Tree) -
         # Until the observations' moments are known, errors say how unusual their scale is.
         quiet = seen.steps <= config.distillation.quiet_steps
         scale = jax.tree.map(lambda old, new: jnp.where(quiet, old, new), state.scale, scale)
-        bonus = jnp.where(quiet, 0.0, bonus)
+        bonus: Array = jnp.where(quiet, 0.0, bonus)
         extras = RewardedBehaviour(unrolls.extras.log_prob, unrolls.extras.learner_steps, bonus)
         learned, metrics, _ = inner.step(state.ppo, sample._replace(data=unrolls._replace(extras=extras)))
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), following)
