@@ -234,9 +234,10 @@ class Coordinator:
             "environment_steps": steps,
             "learner_steps": self._learner_steps,
             "episodes": episodes,
-            "standing": added(list(self._standings.values())),
             "final": final,
         }
+        if self._standings:
+            orders["standing"] = added(list(self._standings.values()))
         self._tasks.append(_Task(orders))
 
     def _task_of(self, evaluator: str) -> dict[str, Any] | None:

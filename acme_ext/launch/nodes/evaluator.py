@@ -45,7 +45,7 @@ class EvaluatorNode:
                 if task is None or task["task"] == done:
                     continue
                 version = self._variables.wait_for(task["learner_steps"])
-                score = self._evaluator.evaluate(task["episodes"], on_step=self._on_step, standing=task["standing"])
+                score = self._evaluator.evaluate(task["episodes"], on_step=self._on_step, standing=task.get("standing"))
                 self._reporter.done(task=task["task"], version=version, row=score.row(), score=score.to_json())
                 done = task["task"]
         except StopWaitingError:

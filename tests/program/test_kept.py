@@ -1,0 +1,59 @@
+"""What a policy carries, in a program: the coordinator keeps it for the actor that is started next."""
+
+from acme_ext.acting.carries import added
+from acme_ext.launch.nodes.reports import Reporter
+
+
+class Core:
+    """An inference's core, as far as a reporter knows it."""
+
+    has_carry = True
+
+    def __init__(self):
+        self.restored: str | None = None
+
+    def save_carry(self):
+        return "packed"
+
+    def standing(self):
+        return [[1.0, 2.0]]
+
+    def restore_carry(self, text):
+        self.restored = text
+
+
+class Coordinator:
+    def __init__(self):
+        self.calls = []
+
+    def report(self, node, state, counts, rows=()):
+        return False, 0, None
+
+    def keep(self, name, carry, standing):
+        self.calls.append((name, carry, standing))
+
+    def kept(self, name):
+        return self.calls[-1][1]
+
+
+def test_a_carry_is_sent_now_and_then_and_given_back():
+    coordinator, core = Coordinator(), Core()
+    reporter = Reporter(coordinator, "actor 0, start 0")
+    for _ in range(100):
+        reporter.keep(core, "actor 0, part 0")
+    assert coordinator.calls == [("actor 0, part 0", "packed", [[1.0, 2.0]])]  # not at every step
+    reporter.keep(core, "actor 0, part 0", now=True)
+    assert len(coordinator.calls) == 2
+    reporter.kept(core, "actor 0, part 0")
+    assert core.restored == "packed"
+
+
+def test_a_policy_without_a_carry_is_never_asked():
+    coordinator, core = Coordinator(), Core()
+    core.has_carry = False
+    reporter = Reporter(coordinator, "actor 0, start 0")
+    for each in (core, None):
+        reporter.keep(each, "actor 0, part 0", now=True)
+        reporter.kept(each, "actor 0, part 0")
+    assert coordinator.calls == []
+    assert added([[[1.0]], [[2.0]]]) == [[3.0]]
