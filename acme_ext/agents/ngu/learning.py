@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from acme_ext.agents.ngu import acting
@@ -51,7 +52,7 @@ def make_core(
 
 def example(observation: Tree) -> Seen:
     """Returns what the network of action values is given, for the parameters' shapes."""
-    return Seen(observation, jnp.zeros(1), jnp.zeros(1, jnp.int32))
+    return Seen(observation, np.zeros(1, np.float32), np.zeros(1, np.int32))
 
 
 def asked(batch: Sequence, config: NGUConfig) -> tuple[Task, Array, Array]:
