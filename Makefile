@@ -5,7 +5,7 @@ ARGS ?=
 EXTRAS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test test-slow test-all coverage lint types format bench lock clean
+.PHONY: help venv dev demo test test-slow test-all coverage lint types format bench peers lock clean
 
 # Two processes that share the tests: when one has none left, it takes some of the other's.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
@@ -46,6 +46,13 @@ format: dev  ## Rewrite the code in ruff's format.
 
 bench: dev  ## Measure each part beside its limit.
 	$(BIN)/python -m benchmarks.speed $(ARGS)
+
+PEERS = benchmarks/peers
+peers: dev  ## Make the environments of the libraries that `python -m benchmarks.speed --peers` compares with.
+	$(BIN)/uv venv --quiet --seed --clear --python 3.11 $(PEERS)/.venv/sb3
+	$(PEERS)/.venv/sb3/bin/pip install --quiet -r $(PEERS)/requirements-sb3.txt
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(PEERS)/.venv/acme
+	$(BIN)/uv pip install --quiet --python $(PEERS)/.venv/acme -r $(PEERS)/requirements-acme.txt
 
 LOCK = $(BIN)/uv pip compile setup.cfg --python-version 3.10 --python-platform x86_64-manylinux_2_28 \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet

@@ -36,8 +36,8 @@ class Reference:
         ratio: the figure divided by it.
         goal: the least ratio wanted, or None where it only gives the scale.
         cpu_us: CPU time of the whole process for a unit; None where it wasn't measured.
-        source: `measured` by turns with the figure; `computed` from such; or `quoted`, from another day, on a machine
-            of the same kind.
+        source: `measured` by turns with the figure, or `computed` from such.
+        spread: the least and the greatest of the rounds' ratios; None where there was one round.
     """
 
     name: str
@@ -45,7 +45,8 @@ class Reference:
     ratio: float
     goal: float | None = None
     cpu_us: float | None = None
-    source: Literal["measured", "computed", "quoted"] = "measured"
+    source: Literal["measured", "computed"] = "measured"
+    spread: tuple[float, float] | None = None
 
     @property
     def met(self) -> bool | None:
@@ -82,12 +83,9 @@ def against(
     source: Literal["measured", "computed"] = "measured",
 ) -> Reference:
     """Returns the reference to a rate that was measured by turns with ours, or computed from such."""
-    return Reference(name, theirs.per_second, ours.over(theirs), goal, theirs.cpu_us, source)
-
-
-def quoted(ours: Rate, name: str, value: float, goal: float | None = None) -> Reference:
-    """Returns the reference to a figure of another day."""
-    return Reference(name, value, ours.per_second / value, goal, source="quoted")
+    ratios = [a / b for a, b in zip(ours.rounds, theirs.rounds, strict=True)]
+    spread = (min(ratios), max(ratios)) if len(ratios) > 1 else None
+    return Reference(name, theirs.per_second, ours.over(theirs), goal, theirs.cpu_us, source, spread)
 
 
 def machine() -> dict[str, Any]:
@@ -101,10 +99,15 @@ def machine() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "cores": len(os.sched_getaffinity(0)),
         "processor": model or platform.machine(),
-        "load_before": round(os.getloadavg()[0], 2),
+        "load_before": load(),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in _PACKAGES},
     }
+
+
+def load() -> float:
+    """Returns how many threads wanted a core, on average over the last minute."""
+    return round(os.getloadavg()[0], 2)
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -132,8 +135,9 @@ def markdown(figures: Sequence[Figure], facts: dict[str, Any]) -> str:
         "# Speed",
         "",
         "Each figure beside what it is held against, made by `python -m benchmarks.speed`. Measured ones took turns",
-        "with ours in short rounds of the same run; a ratio is the median of the rounds' ratios. Quoted ones are from",
-        "another day, on a machine of the same kind. CPU is the time of the whole process for a unit, all threads.",
+        "with ours in short rounds of the same run; a ratio is the median of the rounds' ratios, with the least and",
+        "the greatest of them. CPU is the time of the whole process for a unit, all threads. The load is that of the",
+        "last minute, this benchmark's own included while it runs.",
         "",
         ", ".join(f"{name} {value}" for name, value in facts.items()) + ".",
     ]
@@ -175,7 +179,8 @@ def _rows(f: Figure) -> list[tuple[str, ...]]:
             verdict = "" if r.met is None else "met" if r.met else "MISSED"
             name = r.name if r.source == "measured" else f"{r.name} [{r.source}]"
             goal = "" if r.goal is None else f"{r.goal:g}"
-            rows.append((*own, name, number(r.value), number(r.cpu_us), f"{r.ratio:.2f}", goal, verdict))
+            spread = "" if r.spread is None else f" ({r.spread[0]:.2f} to {r.spread[1]:.2f})"
+            rows.append((*own, name, number(r.value), number(r.cpu_us), f"{r.ratio:.2f}{spread}", goal, verdict))
         own = ("", "", "")
     return rows
 

@@ -15,6 +15,7 @@ from acme_ext.utils.native import native_stderr
 from benchmarks import report
 from benchmarks.report import Figure
 
+PEERS = "peers"
 SECTIONS = {
     "writer": "environment steps a second into Reverb",
     "dataset": "batches a second out of it",
@@ -24,8 +25,11 @@ SECTIONS = {
     "training": "environment steps a second of whole runs",
     "onpolicy": "environment steps a second of whole runs that learn from each step once",
     "program": "start and stop of programs, steps a second of their actors and learners",
+    PEERS: "environment steps a second of other libraries at the same work (--peers)",
 }
 """Name -> what it measures, by `run` in `benchmarks.sections.NAME`."""
+
+_MOST_LOAD = 1.0  # beside which a page may be written
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 
@@ -51,6 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     sections = "; ".join(f"{name}: {what}" for name, what in SECTIONS.items())
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=f"{__doc__} Sections: {sections}.")
     parser.add_argument("--only", nargs="+", metavar="SECTION", help="some sections; written only where --out says")
+    parser.add_argument("--peers", action="store_true", help="only the section peers, for which `make peers` is needed")
+    parser.add_argument(
+        "--busy", action="store_true", help="write a page though the machine has other work (a load above 1)"
+    )
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="for each contestant (%(default)s)")
     parser.add_argument("--rounds", type=int, default=15, metavar="N", help="turns that makes of it (%(default)s)")
     parser.add_argument(
@@ -60,22 +68,31 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _main(options: argparse.Namespace) -> int:
-    chosen = options.only or list(SECTIONS)
+    chosen = [*(options.only or ()), *([PEERS] if options.peers else ())] or [n for n in SECTIONS if n != PEERS]
     for name in chosen:
         if name not in SECTIONS:
             raise UsageError(f"there is no section {name!r}: {nearest(name, SECTIONS)}")
     if options.seconds <= 0 or options.rounds < 1:
         raise UsageError("--seconds must be positive and --rounds at least 1.")
-    out = options.out or (None if options.only else RESULTS / "speed")
+    out = options.out or (None if options.only or options.peers else RESULTS / "speed")
+    if out is not None and report.load() > _MOST_LOAD and not options.busy:
+        raise UsageError(
+            f"the load is {report.load():g}: a page made beside other work would say little. Wait, or give --busy, or "
+            "no --out and a section by --only."
+        )
     if out is not None:
         files.make_writable_folder(out.parent)
     facts = report.machine()
+    loads: list[float] = []
     figures: list[Figure] = []
     for name in SECTIONS:
         if name in chosen:
             measured = _in_a_process_of_its_own(name, options.seconds, options.rounds)
             print(report.table(measured), flush=True)
             figures += measured
+            loads.append(report.load())
+    facts |= {"load_during": f"{min(loads):g} to {max(loads):g}"}
+    print(f"load before {facts['load_before']:g}, during {facts['load_during']}")
     if out is not None:
         print("written:", *report.write(out, figures, facts))
     return 0

@@ -12,6 +12,7 @@ import pytest
 
 from acme_ext import builders, envs
 from acme_ext.launch import cli
+from benchmarks import speed
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -76,6 +77,8 @@ def test_every_shell_command_is_one_that_exists(page):
                 assert any(re.match(r"acme[-_]ext\b", name) for name in what)
             case ["uv", "venv", "--managed-python", "--python", "3.10"]:
                 pass
+            case ["python", "-m", "benchmarks.speed", *arguments]:
+                speed._parser().parse_args(arguments)
             case ["python", "-m", module]:
                 assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file(), module
             case ["acme-ext", *arguments]:
@@ -109,7 +112,7 @@ def test_every_file_and_folder_that_is_named_exists(page):
     assert not missing, f"{page.name} names {missing}"
 
 
-RUN_FILES = {"config.json", "runs/"}
+RUN_FILES = {"config.json", "profile.txt", "runs/"}
 
 
 def python_blocks() -> list[str]:

@@ -79,6 +79,8 @@ class EnvironmentLoop:
         self._timestep: dm_env.TimeStep | None = None
         self._returns = np.zeros(environment.num_envs)
         self._lengths = np.zeros(environment.num_envs, np.int64)
+        self.steps = self.episodes = 0
+        """Environment steps taken, and episodes that ended."""
 
     def step(self) -> int:
         """Steps all environments once (and resets them before the first time); returns the environment steps taken."""
@@ -97,6 +99,8 @@ class EnvironmentLoop:
         self._lengths += moved
         taken = int(np.count_nonzero(moved))
         ended = np.nonzero(timestep.step_type == _LAST)[0]
+        self.steps += taken
+        self.episodes += len(ended)
         if self._counter is not None:
             self._counter.increment(steps=taken, episodes=len(ended))
         for env in ended:

@@ -125,6 +125,11 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--open-ports", action="store_true", help="let the network reach a program's ports: whoever does can run code"
     )
+    train.add_argument(
+        "--profile",
+        action="store_true",
+        help="say where the time of a run in one process goes; writes profile.txt and trace.json to its directory",
+    )
     train.add_argument("--quiet", action="store_true", help="no progress line")
     train.set_defaults(command=_train, if_stopped="; nothing is lost, and the same command starts again")
 
@@ -199,6 +204,8 @@ def experiment_from(options: argparse.Namespace) -> Any:
 def _train(options: argparse.Namespace) -> int:
     for_ray = options.ray_address is not None or options.ray_wait is not None or options.resources
     program = bool(options.actors or options.on or for_ray)
+    if program and options.profile:
+        raise UsageError("--profile is of a run in one process: leave out --actors and what else makes a program.")
     if not options.quiet:
         print("acme-ext: loading JAX, TensorFlow and Reverb ...", file=sys.stderr, flush=True)
     experiment = experiment_from(options)
@@ -210,7 +217,7 @@ def _train(options: argparse.Namespace) -> int:
     if program:
         result = _run_program(experiment, options)
     else:
-        result = local.run(experiment, fresh=options.fresh, quiet=options.quiet)
+        result = local.run(experiment, fresh=options.fresh, quiet=options.quiet, profile=options.profile)
     if result.stopped_by is not None:
         print(f"stopped at step {result.environment_steps:,}; the same command goes on. {result.run_dir}")
         return 128 + result.stopped_by

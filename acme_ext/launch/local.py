@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from acme.utils import counting
 from acme.utils.observers import EnvLoopObserver
 
 from acme_ext import envs
@@ -20,10 +19,14 @@ from acme_ext.launch.interrupt import Interrupt, graceful
 from acme_ext.launch.meter import LostBatchError, Patience, SampleMeter
 from acme_ext.launch.store import RunStore, draw_curve, hold, prepare, replay_folder
 from acme_ext.replay.server import ReplayServer
+from acme_ext.utils import files
 from acme_ext.utils.native import native_stderr
+from acme_ext.utils.profiling import Profiler
 from acme_ext.utils.progress import ProgressLine
 from acme_ext.utils.watchdog import Watchdog
 
+_STEPS, _EPISODES = "environment_steps", "environment_episodes"  # names of what is counted
+_COMPILED_CALLS = 2  # of the learner, after which nothing is left to compile: a profile begins there
 _LOG_EVERY_S = 1.0  # between rows of learner metrics, for which the device is waited for
 
 
@@ -44,6 +47,7 @@ def run(
     *,
     fresh: bool = False,
     quiet: bool = False,
+    profile: bool = False,
     observers: Callable[[int], Sequence[EnvLoopObserver]] | None = None,
 ) -> Result:
     """Runs an experiment in this process, from where its run directory stands to its budget.
@@ -52,6 +56,8 @@ def run(
         experiment: what to run.
         fresh: starts anew even if the directory holds a part of this run.
         quiet: shows no progress line.
+        profile: measures where the time goes once everything is compiled, prints the shares, and writes them and a
+            trace to the run directory, `profile.txt` and `trace.json`.
         observers: makes Acme's observers of the i-th training environment; their metrics go into the actor's log.
 
     A SIGINT (Ctrl-C) or SIGTERM stops it after a last save; a second SIGINT ends the process, or raises
@@ -76,7 +82,8 @@ def run(
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
         if progress:
             report(f"the run directory is {store.rundir.path}")
-        result = _Run(experiment, environment, store, progress, report, observers, stack).run(interrupt)
+        profiler = Profiler() if profile else None
+        result = _Run(experiment, environment, store, progress, report, observers, stack, profiler).run(interrupt)
     if interrupt.requested:
         return dataclasses.replace(result, stopped_by=interrupt.signal)
     return dataclasses.replace(result, curve=draw_curve(experiment, store.rundir))
@@ -94,12 +101,12 @@ class _Run:
         report: Callable[[str], None],
         observers: Callable[[int], Sequence[EnvLoopObserver]] | None,
         stack: contextlib.ExitStack,
+        profiler: Profiler | None,
     ):
         self.experiment, self.store, self.progress, self.report = experiment, store, progress, report
         spec = envs.make_spec(environment)
         agent = experiment.make_agent(spec)
         replay = agent.replay
-        self.counter = counting.Counter()
         template = agent.core.abstract_state()
         restored = store.restore({"learner": template})
         state: dict[str, Any] = restored.info["state"] if restored else {}
@@ -115,8 +122,10 @@ class _Run:
         dataset = replay.dataset(self.replay.client, agent.sgd_steps_per_call, on_wait=self.patience.look)
         stack.callback(self.replay.close)
         stack.callback(dataset.close, wake=True)
+        self.profiler, self.profiled_from = profiler, 0
+        batches = profiler.iterator("waiting for replay", dataset) if profiler else dataset
         self.learner = agent.make_learner(
-            dataset, [self.replay.client], experiment.key("learner"), devices=experiment.devices()
+            batches, [self.replay.client], experiment.key("learner"), devices=experiment.devices()
         )
         stack.callback(self.learner.close)
         self.writer = replay.writer(self.replay.client, experiment.num_envs)
@@ -130,8 +139,7 @@ class _Run:
         self.loop = EnvironmentLoop(
             environment,
             self.actor,
-            counter=counting.Counter(self.counter, "environment", time_delta=0.0),
-            on_episode=self._on_episode,
+            on_episode=lambda episode: self._on_episode(episode),
             observers=[observers(i) for i in range(experiment.num_envs)] if observers else (),
         )
         self.on_policy = replay.fifo
@@ -142,18 +150,26 @@ class _Run:
             ahead=0 if replay.fifo else 1,
         )
         self.evaluator = Evaluator(experiment, spec, self.learner)
+        self.before = {_STEPS: 0, _EPISODES: 0}  # in the parts of the run that this one goes on from
         self.next_evaluation = state.get("next_evaluation", experiment.evaluation.every)
         if restored:
-            self.counter.restore(state["counts"])
+            self.before = {**self.before, **state["counts"]["counts"]}
             self.actor.restore(state["actor"])
             self.learner.restore(restored.trees["learner"])
             self.learner.steps = state["learner_steps"]
             report(f"resuming {store.rundir.path} at step {self.steps:,}.")
         self.logged_at = time.monotonic()
+        if profiler:
+            profiler.wrap("environment", environment, "step", "reset")
+            profiler.wrap("policy", self.actor, "select_action", "update")
+            profiler.wrap("writer", self.writer, "add", "add_first", "flush", "wait")
+            profiler.wrap("learner", self.learner, "step")
+            profiler.wrap("evaluation", self, "_evaluate")
+            profiler.wrap("housekeeping", self, "_housekeeping", "_on_episode", "_save", "_log_learner")
 
     @property
     def steps(self) -> int:
-        return int(self.counter.get_counts().get("environment_steps", 0))
+        return self.before[_STEPS] + self.loop.steps
 
     def run(self, interrupt: Interrupt) -> Result:
         watchdog = Watchdog(
@@ -173,6 +189,8 @@ class _Run:
                 # Whatever raised, an environment say: what was learned is good, unless the learner itself says no.
                 self._save(confirmed=False)
                 raise
+            if self.profiler:
+                self._report_profile(self.profiler)
             self._log_learner()
             if self.steps >= self.experiment.steps:
                 if not self.learner.steps:
@@ -194,6 +212,9 @@ class _Run:
             except LostBatchError:
                 self.report("samples that Reverb drew have not come out of it: a learner call is passed over.")
                 break  # the others of now can't be served either
+        if self.profiler and calls and not self.profiled_from and self.learner.calls >= _COMPILED_CALLS:
+            self.profiler.restart()
+            self.profiled_from = self.steps
         if calls and self.on_policy:
             self.actor.update(wait=True)  # otherwise the next action would still be the old policy's
 
@@ -237,6 +258,15 @@ class _Run:
     def _standing(self) -> list | None:
         return self.actor.core.standing() if self.actor.core else None
 
+    def _report_profile(self, profiler: Profiler) -> None:
+        profiler.stop()
+        table = profiler.table(max(1, self.steps - self.profiled_from), "step")
+        trace, text = self.store.rundir.path / "trace.json", self.store.rundir.path / "profile.txt"
+        profiler.write_trace(trace)
+        with files.replacing(text) as temporary:
+            temporary.write_text(table, encoding="utf-8")
+        self.report(f"{table}the table is {text}, the trace {trace}: https://ui.perfetto.dev opens it.")
+
     def _on_episode(self, episode: Episode) -> None:
         row = {"episode_return": episode.episode_return, "episode_length": episode.length, **episode.metrics}
         self.store.log("actor", {"environment_steps": self.steps, **row})
@@ -258,7 +288,7 @@ class _Run:
         if confirmed:
             self.writer.wait()
         state = {
-            "counts": self.counter.save(),
+            "counts": {"counts": {_STEPS: self.steps, _EPISODES: self.before[_EPISODES] + self.loop.episodes}},
             "actor": self.actor.save(),
             "standing": self._standing(),
             "learner_steps": self.learner.steps,

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 import math
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -161,7 +162,7 @@ class Replay(abc.ABC):
         """The shape of an item in bytes: of a row, or of a block of them."""
         return (self._layout.nbytes,) if self.block == 1 else (self.block, self._layout.nbytes)
 
-    @property
+    @functools.cached_property
     def _table_limit(self) -> RateLimit:
         """The rate limit counted in Reverb's items, in both of which a block of rows counts as one."""
         limit = self.limit or RateLimit()

@@ -34,7 +34,7 @@ class TransitionConfig(ReplayConfig):
     """Replay of n-step transitions."""
 
     n_step: int = 1  # steps that a transition spans
-    write_burst: int = 16  # transitions written together
+    write_burst: int = 32  # transitions written together
     # Transitions in an item of the table, written and drawn together, where the replay is uniform; None chooses by the
     # number of environments, and 1 keeps every transition by itself.
     rows_per_item: int | None = None

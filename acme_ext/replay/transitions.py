@@ -6,6 +6,7 @@ With several environments a block holds transitions of different ones from the s
 """
 
 import dataclasses
+import functools
 import math
 from typing import ClassVar
 
@@ -42,7 +43,7 @@ class TransitionReplay(Replay):
     n_step: int = 1
     discount: float = 0.99
     max_abs_reward: float | None = None
-    burst: int = 16
+    burst: int = 32
     rows_per_item: int | None = None
     num_envs: int = 1
 
@@ -91,7 +92,7 @@ class TransitionReplay(Replay):
             **arguments_of(config),
         )
 
-    @property
+    @functools.cached_property
     def block(self) -> int:
         if self.rows_per_item is not None:
             return self.rows_per_item

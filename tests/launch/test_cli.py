@@ -349,3 +349,21 @@ def test_an_error_that_is_nobodys_is_shown_as_it_is(monkeypatch):
     monkeypatch.setattr(cli, "experiment_from", lambda options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(_CARTPOLE)
+
+
+def test_a_profile_is_of_one_process(tmp_path, capfd):
+    folder = tmp_path / "run"
+    command = ["train", "dqn", "bsuite:catch/0", "--num-envs", "2", "--steps", "120", "--profile", "--quiet"]
+    command += ["--eval-every", "0", "--eval-episodes", "2", "--run-dir", str(folder)]
+    for setting in ("hidden_sizes=4", "batch_size=4", "replay.min_size=20", "sgd_steps_per_call=2"):
+        command += ["--set", setting]
+    assert cli.main([*command, "--actors", "2"]) == 2
+    assert "--profile is of a run in one process" in capfd.readouterr().err
+    assert not folder.exists()
+    assert cli.main(command) == 0
+    table = (folder / "profile.txt").read_text()
+    assert table in capfd.readouterr().out
+    names = {line.split("  ")[0] for line in table.splitlines()}
+    assert {"environment", "policy", "writer", "waiting for replay", "learner", "housekeeping", "all"} <= names
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    assert {event["name"] for event in events} >= {"environment", "policy", "writer", "learner"}

@@ -1,0 +1,138 @@
+"""Other libraries at the same work as ours, in turns with it: environment steps a second of whole runs.
+
+Each is a script in `benchmarks/peers` with an environment of its own, which `make peers` makes. The work is one of
+three: DQN on CartPole (an update with 128 transitions for every 4 steps, MLP 64x64), PPO on CartPole (8 environments,
+10 epochs of 16 minibatches of 64 steps), SAC on Pendulum (an update with 256 transitions for every step).
+"""
+
+import pathlib
+import subprocess
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from acme_ext.builders.ppo import PPO
+from acme_ext.builders.sac import SAC
+from acme_ext.errors import UsageError
+from benchmarks.measure import Rate, best
+from benchmarks.report import Figure, against, figure
+from benchmarks.sections import training
+
+FOLDER = pathlib.Path(__file__).parents[1] / "peers"
+ENVIRONMENTS = {"sb3": "sb3.py", "torch": "torch_loop.py", "acme": "acme_dqn.py"}
+"""Peer -> its script; `torch` has the environment of `sb3`."""
+
+_PENDULUM = "gym:Pendulum-v1"
+
+
+class Peer(NamedTuple):
+    """What a run of ours is held against."""
+
+    name: str
+    forms: tuple[str, ...]  # contestants, of which the fastest counts
+    goal: float | None = None
+
+
+class Work(NamedTuple):
+    """A run of ours, by the contestant's name, and its peers."""
+
+    name: str
+    ours: str
+    peers: tuple[Peer, ...]
+
+
+_ONE = (
+    Peer("a loop in PyTorch, one environment", ("torch",)),
+    Peer("Acme 0.4.0 DQN, one environment", ("acme",), 20.0),
+)
+WORKS = (
+    *(
+        Work(
+            f"launch.run, DQN on CartPole, num_envs={n}",
+            f"ours {n}",
+            (
+                Peer("a plain JAX loop, NumPy ring, same batches", (f"plain {n}",), 0.8 if n == 1 else 0.7),
+                Peer(f"Stable-Baselines3 DQN, {n} environment{'s' * (n > 1)}", (f"sb3 {n}",), 8.0 if n > 1 else None),
+                *(_ONE if n > 1 else (_ONE[0], _ONE[1]._replace(goal=None))),
+            ),
+        )
+        for n in (1, 8, 32)
+    ),
+    Work("launch.run, PPO on CartPole, num_envs=8", "ours ppo", (Peer("Stable-Baselines3 PPO", ("sb3 ppo",), 10.0),)),
+    Work(
+        "launch.run, SAC on Pendulum, num_envs=1",
+        "ours sac",
+        (Peer("Stable-Baselines3 SAC, its best of 1 and 2 threads", ("sb3 sac 1", "sb3 sac 2"), 5.0),),
+    ),
+)
+
+
+def run(seconds: float, rounds: int) -> list[Figure]:
+    """Measures all works, in turns of a run each."""
+    return measure(contestants(seconds), max(1, rounds // 5))
+
+
+def measure(kinds: Mapping[str, Callable[[], float]], rounds: int) -> list[Figure]:
+    """Measures `rounds` runs of each contestant."""
+    found: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for _ in range(rounds):
+        for kind, rate in kinds.items():
+            found[kind].append(rate())
+    measured = {kind: Rate(tuple(values)) for kind, values in found.items()}
+    return [
+        figure(
+            "peers",
+            work.name,
+            "steps/s",
+            ours := measured[work.ours],
+            [against(ours, p.name, best([measured[form] for form in p.forms]), p.goal) for p in work.peers],
+        )
+        for work in WORKS
+    ]
+
+
+def contestants(seconds: float) -> dict[str, Callable[[], float]]:
+    """Returns what makes a run of each and returns its environment steps a second.
+
+    Raises:
+        UsageError: a peer's environment is missing.
+    """
+    for name in ("sb3", "acme"):
+        if not python(name).is_file():
+            raise UsageError(f"the peers' environments are not there ({python(name).parents[1]}): run `make peers`.")
+
+    def ours(num_envs: int) -> Callable[[], float]:
+        counted = int(seconds * (1_500 if num_envs == 1 else 8_000))
+        return lambda: training.dqn(num_envs, 5_000, counted)
+
+    kinds: dict[str, Callable[[], float]] = {}
+    for n in (1, 8, 32):
+        kinds[f"ours {n}"] = ours(n)
+        kinds[f"plain {n}"] = lambda n=n: training.plain(n, 5_000, int(seconds * (2_000 if n == 1 else 10_000)))
+        kinds[f"sb3 {n}"] = peer("sb3", seconds, "dqn", "--num-envs", str(n))
+    kinds["torch"], kinds["acme"] = peer("torch", seconds), peer("acme", seconds)
+    kinds["ours ppo"] = lambda: training.whole_run(PPO(), "gym:CartPole-v1", 8, 10_000, int(seconds * 15_000))
+    kinds["sb3 ppo"] = peer("sb3", seconds, "ppo", "--num-envs", "8")
+    kinds["ours sac"] = lambda: training.whole_run(SAC(), _PENDULUM, 1, 2_500, int(seconds * 200))
+    for threads in ("1", "2"):
+        kinds[f"sb3 sac {threads}"] = peer("sb3", seconds, "sac", "--threads", threads)
+    return kinds
+
+
+def python(environment: str) -> pathlib.Path:
+    """Returns the interpreter of a peer's environment."""
+    return FOLDER / ".venv" / environment / "bin" / "python"
+
+
+def peer(name: str, seconds: float, *arguments: str) -> Callable[[], float]:
+    """Returns what runs a peer's script for about `seconds` past its start, and returns its steps a second."""
+    command = [python("acme" if name == "acme" else "sb3"), FOLDER / ENVIRONMENTS[name], *arguments]
+
+    def run_it() -> float:
+        done = subprocess.run(
+            [*map(str, command), "--seconds", str(seconds)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{name} failed: {done.stderr[-2000:]}")
+        return float(done.stdout.split()[-1])
+
+    return run_it
