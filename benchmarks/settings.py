@@ -119,6 +119,20 @@ SETTINGS: dict[str, Setting] = {
         config={"replay.min_size": "1000", "replay.max_size": "5000"},
         parts=2,
     ),
+    "muzero-cartpole": Setting("muzero", "gym:CartPole-v1", 50_000, 8, "mean", 475.0),
+    "muzero-catch": Setting("muzero", "bsuite:catch/0", 20_000, 8, "mean", 0.95),
+    # Returns are against a random player; `acme-ext evaluate RUN --every-reply` says whether it ever loses.
+    "alphazero-tic-tac-toe": Setting(
+        "alphazero",
+        "board:tic_tac_toe",
+        40_000,
+        16,
+        "mean",
+        None,
+        10_000,
+        100,
+        config={"replay.samples_per_insert": "48"},
+    ),
     # What no agent without a memory can do: its mean return is 0, whatever it learns.
     "r2d2-memory": Setting("r2d2", "bsuite:memory_len/10", 30_000, 8, "mean", 0.9, 3_000, 100),
     "r2d2-memory-server": Setting(

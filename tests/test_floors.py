@@ -51,6 +51,7 @@ PARENTS: dict[str, set[str]] = {
     "rnd": {"ppo"},
     "ngu": {"r2d2"},
     "agent57": {"ngu", "r2d2"},
+    "alphazero": {"muzero"},
 }
 
 # What runs on any machine with a modern JAX, so neither it nor anything below it imports these.

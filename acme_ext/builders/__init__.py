@@ -11,6 +11,7 @@ from acme_ext.utils import naming
 if TYPE_CHECKING:
     from acme_ext.builders.a2c import A2C as A2C
     from acme_ext.builders.agent57 import Agent57 as Agent57
+    from acme_ext.builders.alphazero import AlphaZero as AlphaZero
     from acme_ext.builders.apex import ApexDQN as ApexDQN
     from acme_ext.builders.apex_dpg import ApexDPG as ApexDPG
     from acme_ext.builders.base import Agent as Agent
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from acme_ext.builders.dqn import DQN as DQN
     from acme_ext.builders.impala import IMPALA as IMPALA
     from acme_ext.builders.mpo import MPO as MPO
+    from acme_ext.builders.muzero import MuZero as MuZero
     from acme_ext.builders.ngu import NGU as NGU
     from acme_ext.builders.ppo import PPO as PPO
     from acme_ext.builders.r2d2 import R2D2 as R2D2
@@ -39,6 +41,8 @@ AGENTS: dict[str, tuple[str, str]] = {
         "Agent57",
         "NGU with values of reward and bonus apart, and a bandit over its policies; discrete actions",
     ),
+    "muzero": ("MuZero", "plans by a tree search in a learned model; Gumbel MuZero by default; discrete actions"),
+    "alphazero": ("AlphaZero", "plans by a tree search in the rules of a board game; self-play"),
     "sac": ("SAC", "soft actor-critic: twin critics, a temperature tuned to an entropy; continuous actions"),
     "td3": ("TD3", "twin critics, smoothed targets, delayed deterministic policy; continuous actions"),
     "d4pg": ("D4PG", "deterministic policy gradients, categorical critic, n-step returns; continuous actions"),

@@ -7,6 +7,7 @@ from typing import Any
 _KINDS = (
     (r"atari:.*|gym:ALE/.*|envpool:\w+-v5", "atari"),
     (r"minatar:.*|gym:MinAtar/.*", "minatar"),
+    (r"board:.*", "board"),
     # EnvPool has the control suite's tasks as version 1, and Gymnasium's MuJoCo tasks as later ones.
     (
         r"dmc:.*|gym:dm_control/.*|envpool:(AcrobotSwingup|BallInCup|Cartpole[A-Z]|Cheetah|Finger|Fish|Hopper|Humanoid|"
@@ -17,7 +18,9 @@ _KINDS = (
 
 
 def kind(environment: str | Callable[..., Any]) -> str | None:
-    """Returns `atari`, `minatar` or `dmc`; None for every other environment, and for those given as functions."""
+    """Returns `atari`, `minatar`, `board` or `dmc`; None for every other environment, and for those given as
+    functions.
+    """
     if not isinstance(environment, str):
         return None
     return next((kind for pattern, kind in _KINDS if re.fullmatch(pattern, environment)), None)

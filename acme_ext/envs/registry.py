@@ -109,6 +109,15 @@ _FAMILIES = (
         ("envpool",),
         "envpool",
     ),
+    Family(
+        "board",
+        "board:GAME",
+        "board:connect_four",
+        "Board games of two players, against an opponent or by self-play",
+        "Board",
+        ("pgx",),
+        "board",
+    ),
 )
 
 

@@ -138,7 +138,42 @@ def _parser() -> argparse.ArgumentParser:
     )
     evaluate.add_argument("run", metavar="RUN", help="a run directory")
     evaluate.add_argument("--episodes", type=_count, metavar="N", help="(those of the run's own last evaluation)")
+    evaluate.add_argument(
+        "--env-set",
+        action="append",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="an environment's option in place of the run's, as opponent=mcts:100",
+    )
+    evaluate.add_argument(
+        "--every-reply",
+        action="store_true",
+        help="of a board game: play against all that can be replied, on both sides, and count the outcomes",
+    )
     evaluate.set_defaults(command=_evaluate)
+
+    play = commands.add_parser(
+        "play", help="play a board game against the agent of a run", description="Play against a run's agent."
+    )
+    play.add_argument("run", metavar="RUN", help="a run directory")
+    play.add_argument("--second", action="store_true", help="let the agent begin")
+    play.set_defaults(command=_play)
+
+    tournament = commands.add_parser(
+        "tournament",
+        help="let the agents of runs play a board game against each other",
+        description="A round robin, both sides in turn: results, Elo ratings with 95%% intervals, and a chart.",
+    )
+    tournament.add_argument(
+        "players", nargs="+", metavar="PLAYER", help="run directories, random, mcts:N, minimax or py:MODULE:FUNCTION"
+    )
+    tournament.add_argument("--games", type=_count, default=40, metavar="N", help="of each pair (%(default)s)")
+    tournament.add_argument(
+        "--opening-moves", type=int, default=2, metavar="N", help="drawn at random, so that games differ (%(default)s)"
+    )
+    tournament.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
+    tournament.add_argument("-o", "--output", default="tournament.png", metavar="FILE", help="(%(default)s)")
+    tournament.set_defaults(command=_tournament)
 
     plot = commands.add_parser(
         "plot",
@@ -256,10 +291,33 @@ def _run_program(experiment: Any, options: argparse.Namespace) -> Any:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
+    from acme_ext.launch import settings
     from acme_ext.launch.evaluation import evaluate_run
 
-    score = evaluate_run(options.run, options.episodes)
+    if options.every_reply:
+        from acme_ext.launch import players
+
+        print(players.describe(players.against_every_reply(players.RunPlayer(options.run))))
+        return 0
+    given = {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
+    score = evaluate_run(options.run, options.episodes, environment_options=given)
     print(f"evaluation  {_say_score(score)}")
+    return 0
+
+
+def _play(options: argparse.Namespace) -> int:
+    from acme_ext.launch import players, playing
+
+    playing.play(players.RunPlayer(options.run), person_begins=not options.second)
+    return 0
+
+
+def _tournament(options: argparse.Namespace) -> int:
+    from acme_ext.launch import tournament
+
+    held = tournament.hold(options.players, options.games, options.opening_moves, options.seed)
+    print("\n".join(held.table()))
+    print(tournament.draw(held, options.output))
     return 0
 
 

@@ -1,7 +1,7 @@
 """Evaluating a policy on environments of its own."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import acme.core
@@ -104,24 +104,25 @@ class _Saved(acme.core.VariableSource):
         return [self._variables[name] for name in names]
 
 
-def evaluate_run(
+class Loaded(NamedTuple):
+    """The agent of a run's latest good checkpoint."""
+
+    experiment: Experiment
+    spec: EnvironmentSpec
+    source: acme.core.VariableSource
+    standing: Any  # what policies carry from episode to episode, as it was saved
+
+
+def load_run(
     path: str | os.PathLike[str],
-    episodes: int | None = None,
     *,
     builder: Builder | None = None,
     environment: str | EnvironmentFactory | None = None,
-) -> Score:
-    """Evaluates the agent of a run's latest good checkpoint, on the seeds of the run's own evaluations; writes nothing.
+    environment_options: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Returns the agent of a run's latest good checkpoint; writes nothing. Arguments and errors are those of
+    `evaluate_run`.
 
-    Args:
-        path: the run directory.
-        episodes: None takes as many as the run's last evaluation.
-        builder: the run's agent, where its config can't name it.
-        environment: the run's environment, likewise.
-
-    Raises:
-        UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own
-            script knows.
     """
     rundir = RunDirectory.open(path)
     described = rundir.read_config()
@@ -132,18 +133,20 @@ def evaluate_run(
             where = described["environment"]
             where = where if isinstance(where, str) else naming.restore(where)
             envs.check(where, **described["environment_options"])
+    except UsageError as error:
+        raise _unknown(path, rundir, error) from error
+    options = {**described["environment_options"], **(environment_options or {})}
+    envs.check(where, **options)
+    try:
         if builder is None:
             builder = cast(Builder, settings.builder_of(described))
     except UsageError as error:
-        raise UsageError(
-            f"the agent or environment of {path}{by_another_version(rundir)} can't be had by its name: {error} From "
-            "Python, launch.evaluate_run takes both."
-        ) from error
+        raise _unknown(path, rundir, error) from error
     experiment = Experiment(
         builder,
         where,
         seed=described["seed"],
-        environment_options=described["environment_options"],
+        environment_options=options,
         evaluation=evaluation,
     )
     instance = experiment.make_environment(1, evaluation=True)
@@ -154,6 +157,30 @@ def evaluate_run(
     if restored is None:
         raise UsageError(f"{path} has no checkpoint yet.")
     source = _Saved(core.variables(restored.trees["learner"]))
-    return Evaluator(experiment, spec, source).evaluate(
-        episodes or evaluation.final_episodes, standing=restored.info["state"].get("standing")
+    return Loaded(experiment, spec, source, restored.info["state"].get("standing"))
+
+
+def evaluate_run(path: str | os.PathLike[str], episodes: int | None = None, **arguments: Any) -> Score:
+    """Evaluates the agent of a run's latest good checkpoint, on the seeds of the run's own evaluations; writes nothing.
+
+    Args:
+        path: the run directory.
+        episodes: None takes as many as the run's last evaluation.
+        builder: the run's agent, where its config can't name it.
+        environment: the run's environment, likewise.
+        environment_options: in place of the run's own, by name.
+
+    Raises:
+        UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own
+            script knows.
+    """
+    loaded = load_run(path, **arguments)
+    evaluator = Evaluator(loaded.experiment, loaded.spec, loaded.source)
+    return evaluator.evaluate(episodes or loaded.experiment.evaluation.final_episodes, standing=loaded.standing)
+
+
+def _unknown(path: Any, rundir: RunDirectory, error: UsageError) -> UsageError:
+    return UsageError(
+        f"the agent or environment of {path}{by_another_version(rundir)} can't be had by its name: {error} From "
+        "Python, launch.evaluate_run takes both."
     )

@@ -4,8 +4,11 @@ A leading `...` stands for any number of axes, usually `[B]`. Nothing here stops
 the agent's to say.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from acme_ext.ops import value
 from acme_ext.types import Array
@@ -50,6 +53,40 @@ def categorical_target(r_t: Array, discount_t: Array, probs_t: Array, atoms: Arr
         atoms: `[N]` its support, and the target's.
     """
     return categorical_projection(r_t[..., None] + discount_t[..., None] * atoms, probs_t, atoms)
+
+
+class Support(NamedTuple):
+    """The whole numbers from -size to size, on which a value x lies as h(x) (Schrittwieser et al. 2020, appendix F).
+
+    A value between two atoms is shared by them, in proportion to how near they are: 3.7 is 0.3 on 3 and 0.7 on 4.
+    """
+
+    size: int
+    epsilon: float | None  # of h, see `value.signed_hyperbolic`; None for values as they are
+
+    @property
+    def count(self) -> int:
+        """How many atoms there are."""
+        return 2 * self.size + 1
+
+    @property
+    def largest(self) -> float:
+        """The largest value that lies on it."""
+        size = np.float64(self.size)
+        return float(size if self.epsilon is None else value.signed_parabolic(np.asarray(size), self.epsilon))
+
+    def probs(self, x: Array) -> Array:
+        """Returns the probabilities `[..., N]` that stand for values `[...]`; what lies beyond goes to the ends."""
+        x = x if self.epsilon is None else value.signed_hyperbolic(x, self.epsilon)
+        return categorical_projection(x[..., None], jnp.ones((*x.shape, 1)), self._atoms())
+
+    def mean(self, logits: Array) -> Array:
+        """Returns the values `[...]` of distributions `[..., N]`: h's inverse of the mean."""
+        x = categorical_mean(logits, self._atoms())
+        return x if self.epsilon is None else value.signed_parabolic(x, self.epsilon)
+
+    def _atoms(self) -> Array:
+        return jnp.arange(-self.size, self.size + 1, dtype=jnp.float32)
 
 
 def cross_entropy(probs: Array, logits: Array) -> Array:

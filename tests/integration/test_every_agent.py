@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from acme_ext import builders, envs
+from acme_ext.agents.muzero.config import RootsConfig
 from acme_ext.errors import UsageError
 from acme_ext.launch import distributed, local
 from acme_ext.launch.experiment import Evaluation, Experiment
 from acme_ext.launch.program import Topology
+from acme_ext.ops.search import SearchConfig
 from acme_ext.replay.config import SequenceConfig, TransitionConfig, UnrollConfig
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -25,6 +27,8 @@ SMALL = {
     "random_steps": 20,
     "sgd_steps_per_call": 2,
     "num_samples": 4,
+    "state_size": 16,
+    "search": SearchConfig(simulations=2),
 }
 REPLAYS = {
     TransitionConfig: {"min_size": 40, "max_size": 400, "write_burst": 1, "samples_per_insert": 8.0},
@@ -37,22 +41,23 @@ REPLAYS = {
         "samples_per_insert": 2.0,
     },
     UnrollConfig: {"length": 8},
+    RootsConfig: {"min_size": 4, "max_size": 40, "length": 9, "samples_per_insert": 2.0},
 }
 
 QUICK = ("dqn", "r2d2", "td3", "ppo")  # of every kind one
 AGENTS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in builders.AGENTS]
 
 
-def spec_of(environment: str):
-    with contextlib.closing(envs.canonical_actions(envs.make(environment))) as made:
+def spec_of(environment: str, **options):
+    with contextlib.closing(envs.canonical_actions(envs.make(environment, **options))) as made:
         return envs.make_spec(made)
 
 
 def experiment(name: str, tmp_path, steps: int) -> Experiment:
     """A small experiment in an environment that the agent can act in."""
-    for environment in ("gym:CartPole-v1", "gym:Pendulum-v1"):
+    for environment in ("gym:CartPole-v1", "gym:Pendulum-v1", "board:tic_tac_toe"):
         builder = small(builders.load(name)())
-        spec = spec_of(environment)
+        spec = spec_of(environment, **builder.preset_for(environment).environment.get("board", {}))
         try:
             builder.make_agent(spec)
         except UsageError:
@@ -65,7 +70,7 @@ def experiment(name: str, tmp_path, steps: int) -> Experiment:
             evaluation=Evaluation(every=0, final_episodes=1),
             run_dir=str(tmp_path / "run"),
         )
-    raise AssertionError(f"{name} can act neither in CartPole nor in Pendulum")
+    raise AssertionError(f"{name} can act in none of them")
 
 
 def small(builder):
@@ -105,7 +110,7 @@ def row_bytes(replay) -> int:
 @pytest.mark.parametrize("name", builders.AGENTS)
 def test_a_step_keeps_the_shape_of_the_state(name, tmp_path):
     described = experiment(name, tmp_path, 1)
-    spec = spec_of(described.environment)
+    spec = described.make_spec()
     agent = described.builder.make_agent(spec)
     replay, core = agent.replay, agent.core
 

@@ -156,3 +156,27 @@ def test_the_quantile_loss_agrees_with_rlax(rlax, kappa):
     )
     # rlax doesn't divide by kappa.
     np.testing.assert_allclose(ops.quantile_loss(quantiles, taus, targets, kappa) * (kappa or 1), theirs, rtol=1e-4)
+
+
+def test_a_value_lies_on_the_two_whole_numbers_around_it():
+    support = ops.Support(300, None)
+    probs = support.probs(jnp.array([3.7, -300.0, 1_000.0]))
+    np.testing.assert_allclose(probs[0, 303:305], [0.3, 0.7], atol=1e-5)  # Schrittwieser et al. 2020, appendix F
+    assert probs[1, 0] == probs[2, -1] == 1
+    np.testing.assert_allclose(probs.sum(-1), 1, rtol=1e-5)
+    assert support.largest == 300
+
+
+@pytest.mark.parametrize("epsilon", [None, 1e-3])
+def test_a_support_gives_back_the_values_it_was_given(epsilon):
+    support = ops.Support(20, epsilon)
+    values = jnp.array([-15.0, -0.25, 0.0, 1.0, 7.3, 19.0])
+    logits = jnp.log(support.probs(values) + 1e-12)
+    np.testing.assert_allclose(support.mean(logits), values, atol=1e-3)
+    assert support.count == 41
+    assert support.mean(jnp.zeros(41)) == pytest.approx(0, abs=1e-4)
+
+
+def test_what_a_support_holds_at_most():
+    # h(x) = sqrt(x + 1) - 1 + x / 1000 is 20 at 426.5.
+    assert ops.Support(20, 1e-3).largest == pytest.approx(423.4, abs=0.5)

@@ -1,0 +1,62 @@
+"""AlphaZero's learning: policies of searches and outcomes of games, in the shared core of agents with one loss."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from acme_ext.agents.alphazero.config import AlphaZeroConfig
+from acme_ext.agents.alphazero.networks import Networks
+from acme_ext.agents.muzero import losses
+from acme_ext.agents.muzero.learning import draw_roots, make_optimizer, take, values_of
+from acme_ext.learning.core import LearnerCore, LossOutput, State, TargetUpdate, single_loss_core
+from acme_ext.ops import masking
+from acme_ext.types import Array, Params, Sequence, Tree
+
+
+def make_core(networks: Networks, config: AlphaZeroConfig, observation: Tree) -> LearnerCore[State]:
+    """Returns AlphaZero's learner core.
+
+    (z - v)**2 of Silver et al. 2018 is here the cross-entropy of a distribution over lost, drawn and won.
+
+    Args:
+        networks: see `networks`.
+        config: the agent's.
+        observation: an example `[1, ...]`, for the parameters' shapes.
+    """
+    network, support = networks.network, config.support
+
+    def loss(
+        params: Params, target_params: Params, batch: Sequence, weight: Array, key: Array
+    ) -> tuple[Array, LossOutput]:
+        r_t, mask = batch.reward[1:], batch.mask
+        discount = losses.signed_discounts(batch.discount, batch.observation)
+        # Of no meaning but in games that are longer than a sequence.
+        v_t = lax.stop_gradient(values_of(network, support, target_params, batch.observation))
+        z = losses.value_targets(r_t, discount, v_t[1:], mask, config.n_step)
+
+        roots = draw_roots(key, batch, config)
+        targets = losses.targets_at(roots, batch.extras.policy, z, r_t, batch.discount, mask, 0)
+        seen = jax.tree.map(lambda x: take(x, roots), batch.observation)
+        prediction = network.predict(params, network.represent(params, seen))
+        logits = masking.masked(prediction.logits, masking.legal_actions(seen))
+        nothing = jnp.zeros_like(prediction.value)[None]
+        costs = losses.unrolled_costs(logits[None], prediction.value[None], nothing, targets, support)
+        each = costs.policy + config.value_coef * costs.value
+        metrics = {
+            "policy_loss": jnp.mean(costs.policy),
+            "value_loss": jnp.mean(costs.value),
+            "value_error": jnp.mean(jnp.abs(support.mean(prediction.value) - targets.value[0])),
+            "target_mean": jnp.mean(targets.value[0]),
+            "target_abs_max": jnp.max(jnp.abs(z * mask)),
+        }
+        nu = take(batch.extras.value, roots)
+        error = jnp.mean(jnp.abs(nu - targets.value[0]).reshape(roots.shape), axis=0)
+        weight = jnp.broadcast_to(weight, roots.shape).reshape(-1)
+        return jnp.mean(weight * each), LossOutput(metrics, lax.stop_gradient(error))
+
+    return single_loss_core(
+        loss,
+        lambda key: network.init(key, observation),
+        make_optimizer(config),
+        target_update=TargetUpdate(config.target_period),
+    )

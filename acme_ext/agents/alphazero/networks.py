@@ -1,0 +1,55 @@
+"""AlphaZero's network, and the game that it is for."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from acme_ext import specs
+from acme_ext.agents.alphazero.config import AlphaZeroConfig
+from acme_ext.errors import UsageError
+from acme_ext.networks import models, torsos
+from acme_ext.types import EnvironmentSpec
+
+
+class Networks(NamedTuple):
+    """A policy and value network."""
+
+    game: str  # whose rules are the model
+    network: models.ModelNetwork  # without dynamics
+
+
+def make_network(
+    spec: EnvironmentSpec, config: AlphaZeroConfig, torso: str | torsos.Torso | None = None
+) -> models.ModelNetwork:
+    """Returns the network of features and heads.
+
+    Args:
+        spec: of the environment.
+        config: the agent's.
+        torso: of the features, where they are an MLP's; see `torsos.features`.
+    """
+    return models.model_network(
+        specs.num_actions(spec, "AlphaZero"),
+        2 * config.support_size + 1,
+        kind=config.network,
+        torso=torso,
+        hidden_sizes=config.hidden_sizes,
+        state_size=config.state_size,
+        channels=config.channels,
+        blocks=config.blocks,
+        learned=False,
+    )
+
+
+def game_of(spec: EnvironmentSpec) -> str:
+    """Returns the name of the game whose states observations hold; raises UsageError if they hold none."""
+    fields = spec.observations if isinstance(spec.observations, Mapping) else {}
+    for needed in (specs.ACTION_MASK, specs.PLAYER, specs.STATE):
+        if needed not in fields:
+            raise UsageError(
+                f"AlphaZero searches by the rules of a board game, and this observation has no field {needed!r}: give "
+                "it a board:GAME, with self_play and game_state."
+            )
+    family, _, game = fields[specs.STATE].name.partition(":")
+    if family != "board":
+        raise UsageError(f"AlphaZero knows the rules of board:GAME alone, not of {fields[specs.STATE].name!r}.")
+    return game

@@ -1,0 +1,100 @@
+"""How MuZero acts: by a search in its model."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from acme_ext.acting.policy import Context, Policy
+from acme_ext.agents.muzero.config import MuZeroConfig, PlanningConfig
+from acme_ext.agents.muzero.losses import signed_discounts, value_targets
+from acme_ext.networks.models import ModelNetwork
+from acme_ext.ops import masking, search
+from acme_ext.ops.search import Root, Searched, Step
+from acme_ext.types import Array, Params, Sequence, Tree
+
+
+class Planned(NamedTuple):
+    """The extras of a policy that plans, stored with every action."""
+
+    policy: Array  # [B, A] float32, the search's
+    value: Array  # [B] float32, of the root after the search, of the player who moves: nu
+
+
+Plan = Callable[[Params, Array, Tree, bool], Searched]
+"""`(params, keys [B], observation [B, ...], explore) -> Searched`."""
+
+
+def extras_spec(num_actions: int) -> Planned:
+    """Returns arrays that stand for the extras of one environment's step."""
+    return Planned(np.zeros(num_actions, np.float32), np.zeros((), np.float32))
+
+
+def make_policy(network: ModelNetwork, config: MuZeroConfig, *, evaluation: bool) -> Policy:
+    """Returns the policy that searches in the model; in evaluation without noise, taking the best action."""
+    return policy_of(planner(network, config), config, evaluation=evaluation)
+
+
+def planner(network: ModelNetwork, config: MuZeroConfig) -> Plan:
+    """Returns the search in a learned model."""
+    support = config.support
+
+    def plan(params: Params, keys: Array, observation: Tree, explore: bool) -> Searched:
+        # With two players the other one moves next. The end of a game is not known: what is beyond is worth 0.
+        alternate = masking.player_of(observation) is not None
+        discount = -config.discount if alternate else config.discount
+
+        def model(action: Array, state: Tree) -> tuple[Step, Tree]:
+            reward, state = network.dynamics(params, state, action)
+            logits, value = network.predict(params, state)
+            reward, value = support.mean(reward), support.mean(value)
+            return Step(reward, jnp.full_like(reward, discount), logits, value), state
+
+        state = network.represent(params, observation)
+        logits, value = network.predict(params, state)
+        root = Root(logits, support.mean(value), state)
+        return search.search(config.search, keys, root, model, masking.legal_actions(observation), explore=explore)
+
+    return plan
+
+
+def policy_of(plan: Plan, config: PlanningConfig, *, evaluation: bool) -> Policy:
+    """Returns the policy that acts by a search; its extras are `Planned`, and its state counts an episode's moves if
+    some of them are sampled.
+    """
+    counts = config.sampled_moves > 0 and not evaluation
+
+    def apply(params: Params, context: Context, observation: Tree, state: Tree):
+        keys = jax.vmap(lambda key: jax.random.split(key))(context.key)
+        found = plan(params, keys[:, 0], observation, not evaluation)
+        action = found.action
+        if not evaluation and not config.search.gumbel:
+            action = search.sample_visits(keys[:, 1], found.visits, temperature(context.steps, config))
+        if counts:
+            sampled = search.sample_visits(keys[:, 1], found.visits, jnp.float32(1))
+            action, state = jnp.where(state < config.sampled_moves, sampled, action), state + 1
+        return action, state, Planned(found.policy, found.value)
+
+    return Policy(apply, lambda batch: np.zeros(batch, np.int32)) if counts else Policy(apply)
+
+
+def temperature(steps: Array, config: PlanningConfig) -> Array:
+    """Returns the temperature `[]` of acting by visits, after so many environment steps of the run."""
+    share = steps / config.temperature_steps
+    return jnp.where(share < 0.5, 1.0, jnp.where(share < 0.75, 0.5, 0.25)).astype(jnp.float32)
+
+
+def first_error(batch: Sequence, config: PlanningConfig) -> np.ndarray:
+    """Returns the errors `[M]` that new sequences get their first priorities from: the mean |nu - z| over their steps,
+    where z bootstraps from the searches' own values (Schrittwieser et al. 2020, appendix G).
+
+    The last timestep's value is not known yet: where no termination makes it needless, the one before stands in.
+    """
+    nu, mask = batch.extras.value, batch.mask
+    known = np.concatenate([mask[1:] > 0, np.zeros_like(mask[:1], bool)])
+    v_t = np.where(known, np.concatenate([nu[1:], nu[-1:]]), nu)
+    discount = signed_discounts(batch.discount, batch.observation)
+    z = value_targets(batch.reward[1:], discount, v_t, mask, config.n_step)
+    return (mask * abs(nu - z)).sum(axis=0) / mask.sum(axis=0).clip(1)

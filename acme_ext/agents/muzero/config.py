@@ -1,0 +1,120 @@
+"""MuZero's hyperparameters."""
+
+import dataclasses
+
+from acme_ext.networks.models import Kind
+from acme_ext.ops.distributional import Support
+from acme_ext.ops.search import SearchConfig
+from acme_ext.replay.config import ReplayConfig
+from acme_ext.utils import checks
+
+
+@dataclasses.dataclass(frozen=True)
+class RootsConfig(ReplayConfig):
+    """Replay of sequences, every step of which can be the root of a search that is learned from. Each also holds the
+    steps after, which its last roots' targets are made of.
+    """
+
+    max_size: int = 5_000
+    min_size: int = 50
+    samples_per_insert: float = 80.0  # sequences sampled for each inserted: batch_size * length / steps per update
+    length: int = 20  # steps of a sequence that are its own; with boards, of the longest game
+
+    def __post_init__(self):
+        super().__post_init__()
+        checks.at_least_one(self, "length")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanningConfig:
+    """The hyperparameters that MuZero and AlphaZero share."""
+
+    # The problem
+    discount: float = 0.997  # gamma of one step; Schrittwieser et al. 2020, appendix G
+    n_step: int | None = 10  # steps of a return; None: to the episode's end; Schrittwieser et al. 2020, appendix G
+
+    # The search
+    search: SearchConfig = SearchConfig()
+    # Without Gumbel: the temperature of acting is 1, then 0.5 from half of these environment steps on, and 0.25 from
+    # three quarters on; Schrittwieser et al. 2020, appendix D, of learner steps there
+    temperature_steps: int = 50_000
+    # Moves of a game that are sampled by the visits of the search, at temperature 1, so that games differ; later ones
+    # are the best. 30 in Silver et al. 2018 and in Danihelka et al. 2022, appendix F
+    sampled_moves: int = 0
+
+    # The network
+    network: Kind | None = None  # mlp, grid or residual; None: by the observation
+    hidden_sizes: tuple[int, ...] = (64,)  # units of each MLP, and of the heads
+    state_size: int = 64  # units of an MLP's state
+    channels: int = 32  # of a grid's state
+    blocks: int = 1  # residual blocks of h and g each, where the state is a grid
+    support_size: int = 20  # values and rewards lie on the whole numbers from -this to this, as h(x)
+    rescaling_epsilon: float | None = 1e-3  # of h; None for values as they are; Schrittwieser et al. 2020, appendix F
+
+    # Learning
+    batch_size: int = 32  # sequences
+    roots: int = 8  # of a sequence, drawn anew each time
+    learning_rate: float = 2e-3  # Adam
+    weight_decay: float = 1e-4  # decoupled; Schrittwieser et al. 2021, pseudocode
+    max_gradient_norm: float | None = 5.0  # global norm; Ye et al. 2021, appendix
+    value_coef: float = 0.25  # Schrittwieser et al. 2020, appendix H
+    target_period: int = 100  # learner steps between target updates; 200 in Ye et al. 2021, appendix
+    sgd_steps_per_call: int = 1  # learner steps fused in one compiled call
+    variable_period: int = 1  # steps that an actor takes with the same parameters
+
+    replay: RootsConfig = RootsConfig()
+
+    def __post_init__(self):
+        checks.positive(self, "n_step", "temperature_steps", "rescaling_epsilon", "learning_rate", "max_gradient_norm")
+        checks.at_least_one(
+            self, "state_size", "channels", "support_size", "roots", "target_period", "sgd_steps_per_call"
+        )
+        checks.at_least_one(self, "variable_period")
+        checks.not_negative(self, "sampled_moves", "blocks", "weight_decay", "value_coef")
+        checks.share(self, "discount")
+        checks.layer_sizes(self, "hidden_sizes")
+
+    @property
+    def support(self) -> Support:
+        """Where values and rewards lie."""
+        return Support(self.support_size, self.rescaling_epsilon)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MuZeroConfig(PlanningConfig):
+    """MuZero (Schrittwieser et al. 2020), by default with Gumbel MuZero's search (Danihelka et al. 2022).
+
+    The defaults are for small problems on a CPU. Where a field names no source, it is ours.
+    """
+
+    unroll_steps: int = 5  # K, steps that the model is unrolled for; Schrittwieser et al. 2020, appendix G
+    reward_coef: float = 1.0
+    # Share of the roots whose policy is searched for again, by the target network, when they are learned from; 0.8 in
+    # Schrittwieser et al. 2020, appendix H. Values are always bootstrapped from the target network.
+    reanalyze: float = 0.0
+    # Weight of the negative cosine between the model's states and those of what was observed, 2 in Ye et al. 2021,
+    # section 4.1; 0 for none
+    consistency_coef: float = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        checks.at_least_one(self, "unroll_steps")
+        checks.not_negative(self, "reward_coef", "consistency_coef")
+        checks.share(self, "reanalyze")
+
+
+BOARD = MuZeroConfig(
+    discount=1.0,  # Schrittwieser et al. 2020, appendix G, as the next
+    n_step=None,
+    search=SearchConfig(simulations=25, value_scale=1.0, value_range=0.1),
+    sampled_moves=8,
+    network="mlp",
+    hidden_sizes=(128, 128),
+    state_size=128,
+    support_size=1,  # lost, drawn and won
+    rescaling_epsilon=None,
+    unroll_steps=3,
+    value_coef=1.0,  # Schrittwieser et al. 2020, appendix G
+    replay=RootsConfig(length=42, max_size=5_000, min_size=200, samples_per_insert=24.0),
+)
+"""For board games on a CPU, by self-play. Sequences hold the whole of games of up to 42 moves."""

@@ -1,0 +1,145 @@
+"""MuZero's learning: the model unrolled from roots inside sequences, in the shared core of agents with one loss."""
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from acme_ext.agents.muzero import losses
+from acme_ext.agents.muzero.acting import planner
+from acme_ext.agents.muzero.config import MuZeroConfig, PlanningConfig
+from acme_ext.learning import optimizers
+from acme_ext.learning.core import LearnerCore, LossOutput, State, TargetUpdate, single_loss_core
+from acme_ext.networks.models import ModelNetwork
+from acme_ext.ops.distributional import Support
+from acme_ext.types import Array, Params, Sequence, Tree
+
+
+def make_optimizer(config: PlanningConfig) -> optax.GradientTransformation:
+    """Returns Adam with decoupled weight decay behind a bound on the gradient's global norm."""
+    return optimizers.bounded(
+        optax.adamw(config.learning_rate, weight_decay=config.weight_decay), config.max_gradient_norm
+    )
+
+
+def draw_roots(key: Array, batch: Sequence, config: PlanningConfig) -> Array:
+    """Returns steps `[R, B]` of a batch's sequences, with equal chances of all that are their own."""
+    weights = losses.root_weights(batch.mask, batch.discount, config.replay.length)
+    keys = jax.random.split(key, batch.mask.shape[1])
+    shape = (config.roots,)
+    return jax.vmap(lambda key, w: jax.random.categorical(key, jnp.log(w), shape=shape), (0, 1), 1)(keys, weights)
+
+
+def take(x: Array, steps: Array) -> Array:
+    """Returns `x[steps[r, b], b]`, `[R * B, ...]`, of `[T, B, ...]` and steps `[R, B]`."""
+    found = x[steps, jnp.arange(steps.shape[1])]
+    return found.reshape(-1, *x.shape[2:])
+
+
+def values_of(network: ModelNetwork, support: Support, params: Params, observation: Tree) -> Array:
+    """Returns the values `[T + 1, B]` of observations `[T + 1, B, ...]`."""
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), observation)
+    logits = network.predict(params, network.represent(params, flat)).value
+    return support.mean(logits).reshape(jax.tree.leaves(observation)[0].shape[:2])
+
+
+def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) -> LearnerCore[State]:
+    """Returns MuZero's learner core.
+
+    Args:
+        network: see `networks.make_network`.
+        config: the agent's.
+        observation: an example `[1, ...]`, for the parameters' shapes.
+    """
+    support, plan, unroll = config.support, planner(network, config), config.unroll_steps
+
+    def loss(
+        params: Params, target_params: Params, batch: Sequence, weight: Array, key: Array
+    ) -> tuple[Array, LossOutput]:
+        root_key, action_key, search_key = jax.random.split(key, 3)
+        r_t, mask = batch.reward[1:], batch.mask
+        discount = losses.signed_discounts(batch.discount, batch.observation)
+        v_t = lax.stop_gradient(values_of(network, support, target_params, batch.observation))
+        z = losses.value_targets(r_t, discount, v_t[1:], mask, config.n_step)
+
+        roots = draw_roots(root_key, batch, config)
+        targets = losses.targets_at(roots, batch.extras.policy, z, r_t, batch.discount, mask, unroll)
+        seen = jax.tree.map(lambda x: take(x, roots), batch.observation)
+        fresh = round(config.reanalyze * roots.size)
+        if fresh:
+            keys = jax.random.split(search_key, fresh)
+            again = plan(target_params, keys, jax.tree.map(lambda x: x[:fresh], seen), True)
+            targets = targets._replace(policy=targets.policy.at[0, :fresh].set(lax.stop_gradient(again.policy)))
+
+        # After an episode's end any action leads from the absorbing state to itself.
+        count = targets.policy.shape[-1]
+        following = roots + jnp.arange(unroll)[:, None, None]
+        known = jnp.pad(batch.action.astype(jnp.int32), ((0, unroll), (0, 0)))
+        there = jnp.pad(mask, ((0, unroll), (0, 0))) > 0
+        chosen = jnp.where(there, known, jax.random.randint(action_key, known.shape, 0, count))
+        actions = jax.vmap(lambda steps: take(chosen, steps))(following)  # [K, N]
+
+        def step(state: Array, action: Array) -> tuple[Array, tuple[Array, Array]]:
+            # Half of the gradient goes on into the steps before (Schrittwieser et al. 2020, appendix G).
+            reward, state = network.dynamics(params, optax.scale_gradient(state, 0.5), action)
+            return state, (reward, state)
+
+        root = network.represent(params, seen)
+        _, (rewards, states) = lax.scan(step, root, actions)
+        states = jnp.concatenate([root[None], states])  # [K + 1, N, ...]
+        logits, values = (
+            x.reshape(*states.shape[:2], -1) for x in network.predict(params, states.reshape(-1, *states.shape[2:]))
+        )
+        rewards = jnp.pad(rewards, ((1, 0), (0, 0), (0, 0)))  # none at the root
+        costs = losses.unrolled_costs(logits, values, rewards, targets, support)
+        each = costs.policy + config.value_coef * costs.value + config.reward_coef * costs.reward
+
+        metrics = {
+            "policy_loss": jnp.mean(costs.policy),
+            "value_loss": jnp.mean(costs.value),
+            "reward_loss": jnp.mean(costs.reward),
+            "value_mean": jnp.mean(support.mean(values[0])),
+            "target_mean": jnp.mean(targets.value[0]),
+            "target_abs_max": jnp.max(jnp.abs(z * mask)),
+            "policy_entropy": -jnp.mean(jnp.sum(jax.scipy.special.xlogy(targets.policy[0], targets.policy[0]), -1)),
+            "reanalyzed_share": jnp.float32(fresh / roots.size),
+        }
+        if config.consistency_coef:
+            later = jnp.pad(mask, ((0, unroll + 1), (0, 0)))
+            apart = consistency_costs(network, params, states, batch.observation, roots, later)
+            each = each + config.consistency_coef * apart
+            metrics["consistency_loss"] = jnp.mean(apart)
+        nu = take(batch.extras.value, roots)
+        error = jnp.mean(jnp.abs(nu - targets.value[0]).reshape(roots.shape), axis=0)
+        weight = jnp.broadcast_to(weight, roots.shape).reshape(-1)
+        return jnp.mean(weight * each), LossOutput(metrics, lax.stop_gradient(error))
+
+    return single_loss_core(
+        loss,
+        lambda key: network.init(key, observation),
+        make_optimizer(config),
+        target_update=TargetUpdate(config.target_period),
+    )
+
+
+def consistency_costs(
+    network: ModelNetwork, params: Params, states: Array, observation: Tree, roots: Array, mask: Array
+) -> Array:
+    """Returns the mean over unrolled steps of the negative cosine `[N]` between what is predicted of the model's states
+    and the projected states of what was observed then, through which no gradient flows (Ye et al. 2021, eq. 3).
+
+    Args:
+        network: the networks.
+        params: theirs.
+        states: `[K + 1, N, ...]` of the model.
+        observation: `[T + 1, B, ...]`.
+        roots: `[R, B]`.
+        mask: `[T + K + 1, B]` 1 where there is a step.
+    """
+    last, unroll = len(jax.tree.leaves(observation)[0]) - 1, len(states) - 1
+    steps = (roots + jnp.arange(1, unroll + 1)[:, None, None]).reshape(-1, roots.shape[1])  # [K * R, B]
+    seen = jax.tree.map(lambda x: take(x, jnp.minimum(steps, last)), observation)
+    target = network.project(params, network.represent(params, seen), False)
+    predicted = network.project(params, states[1:].reshape(-1, *states.shape[2:]), True)
+    similar = optax.cosine_similarity(predicted, lax.stop_gradient(target), epsilon=1e-6)
+    return -jnp.mean((take(mask, steps) * similar).reshape(unroll, -1), axis=0)

@@ -1,0 +1,151 @@
+"""MuZero's targets and loss."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from acme_ext.ops import distributional, masking, value
+from acme_ext.ops.distributional import Support
+from acme_ext.types import Array, Tree
+
+
+class Targets(NamedTuple):
+    """What the model is to say at unrolled steps k = 0 ... K of N roots."""
+
+    policy: Array  # [K + 1, N, A]
+    value: Array  # [K + 1, N]
+    reward: Array  # [K + 1, N] of the step to k; nothing at k = 0
+    policy_mask: Array  # [K + 1, N] 1 where there is a search's policy
+    value_mask: Array  # [K + 1, N] 1 where the value is known
+    reward_mask: Array  # [K + 1, N] 1 where the reward is known
+
+
+def signed_discounts(discount_t: Array, observation: Tree) -> Array:
+    """Returns discounts `[T, B]` that are negative where the next timestep is the other player's to move.
+
+    Args:
+        discount_t: `[T, B]`.
+        observation: `[T + 1, B, ...]`, with the field `player` if there are two.
+    """
+    player = masking.player_of(observation)
+    if player is None:
+        return discount_t
+    return discount_t * (1 - 2 * (player[1:] != player[:-1]).astype(np.float32))
+
+
+def value_targets(r_t: Array, discount_t: Array, v_t: Array, mask: Array, n: int | None) -> Array:
+    """Returns the targets z `[T, B]` of values (Schrittwieser et al. 2020, section 3), of the player who moves.
+
+    z_t = u_{t+1} + gamma u_{t+2} + ... + gamma**n v_{t+n}
+
+    Args:
+        r_t: `[T, B]` rewards of the player who moved.
+        discount_t: `[T, B]` discounts, see `signed_discounts`; 0 after a termination.
+        v_t: `[T, B]` values at the steps' ends.
+        mask: `[T, B]` 1 where there is a step.
+        n: steps; None for all of the sequence.
+    """
+    return value.n_step_returns(r_t, discount_t, v_t, mask, len(r_t) if n is None else n)
+
+
+def targets_at(
+    roots: Array, policy: Array, z: Array, r_t: Array, discount_t: Array, mask: Array, unroll_steps: int
+) -> Targets:
+    """Returns the targets at roots and the K steps after them, of sequences of T steps.
+
+    After a termination the state is absorbing: worth 0, without reward, and with no policy to learn (Schrittwieser et
+    al. 2020, appendix G). After a truncation, and after the sequence's last step, nothing is known.
+
+    Args:
+        roots: `[R, B]` steps at which they begin.
+        policy: `[T, B, A]` of searches.
+        z: `[T, B]` values.
+        r_t: `[T, B]` rewards.
+        discount_t: `[T, B]` discounts.
+        mask: `[T, B]` 1 where there is a step.
+        unroll_steps: K.
+    """
+    steps = roots + jnp.arange(unroll_steps + 1)[:, None, None]  # [K + 1, R, B]
+
+    def after(x: Array) -> Array:
+        """Adds zeros after the last step, and one before the first."""
+        return jnp.pad(x, ((1, unroll_steps + 1), *((0, 0) for _ in x.shape[1:])))
+
+    columns = jnp.arange(roots.shape[1])
+
+    def at(x: Array, steps: Array) -> Array:
+        found = after(x)[steps + 1, columns]
+        return found.reshape(found.shape[0], -1, *x.shape[2:])
+
+    ended = mask * (discount_t == 0)
+    # At step t: whether the episode has terminated before it.
+    over = jnp.cumsum(jnp.pad(ended, ((1, unroll_steps + 1), (0, 0))), axis=0) > 0
+    absorbed = over[steps, columns].reshape(len(steps), -1).astype(jnp.float32)
+    # A reward belongs to the step that ends at k.
+    is_step, was_step = at(mask, steps), at(mask, steps - 1)
+    was_absorbed = jnp.concatenate([jnp.zeros_like(absorbed[:1]), absorbed[:-1]])
+    first = jnp.arange(unroll_steps + 1)[:, None] == 0
+    return Targets(
+        policy=at(policy, steps),
+        value=at(mask * z, steps),
+        reward=at(mask * r_t, steps - 1),
+        policy_mask=is_step,
+        value_mask=jnp.maximum(is_step, absorbed),
+        reward_mask=jnp.where(first, 0.0, jnp.maximum(was_step, was_absorbed)),
+    )
+
+
+class Costs(NamedTuple):
+    """The parts of the loss at every root."""
+
+    policy: Array  # [N]
+    value: Array  # [N]
+    reward: Array  # [N]
+
+
+def unrolled_costs(
+    logits: Array, value_logits: Array, reward_logits: Array, targets: Targets, support: Support
+) -> Costs:
+    """Returns the sums over unrolled steps of the three losses (Schrittwieser et al. 2020, eq. 1), each step after the
+    first weighed by 1 / K (appendix G).
+
+    KL(pi_k || p_k),   CE(phi(z_k), v_k),   CE(phi(u_k), r_k)
+
+    The policy's is the cross-entropy less the entropy of its target, which has the same gradient.
+
+    Args:
+        logits: `[K + 1, N, A]` of the policy.
+        value_logits: `[K + 1, N, S]` of the support.
+        reward_logits: `[K + 1, N, S]` likewise.
+        targets: what they are to be.
+        support: phi.
+    """
+    steps = len(logits) - 1
+    weight = jnp.where(jnp.arange(steps + 1) == 0, 1.0, 1.0 / max(1, steps))
+
+    def total(cost: Array, mask: Array) -> Array:
+        return jnp.einsum("k,kn->n", weight, jnp.where(mask > 0, cost, 0.0))
+
+    return Costs(
+        policy=total(distributional.categorical_kl(targets.policy, logits), targets.policy_mask),
+        value=total(distributional.cross_entropy(support.probs(targets.value), value_logits), targets.value_mask),
+        reward=total(distributional.cross_entropy(support.probs(targets.reward), reward_logits), targets.reward_mask),
+    )
+
+
+def root_weights(mask: Array, discount_t: Array, own: int) -> Array:
+    """Returns the weights `[T, B]` by which a sequence's steps are drawn as roots.
+
+    A step is of one sequence's own: its first `own` steps, or all of them in an episode's last sequence, which ends in
+    padding or in a termination. An episode that is truncated in a sequence's very last step is not known from one that
+    goes on, so that there the later steps are roots too, seldom.
+
+    Args:
+        mask: `[T, B]` 1 where there is a step.
+        discount_t: `[T, B]` 0 after a termination.
+        own: steps.
+    """
+    last = (mask[-1] == 0) | (discount_t[-1] == 0)
+    early = jnp.arange(len(mask))[:, None] < own
+    return mask * jnp.where(early | last, 1.0, 0.1)

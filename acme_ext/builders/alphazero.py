@@ -1,0 +1,39 @@
+"""AlphaZero, composed."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from acme_ext.agents.alphazero import acting, learning, networks
+from acme_ext.agents.alphazero.config import AlphaZeroConfig
+from acme_ext.builders.base import Preset
+from acme_ext.builders.muzero import Planning
+from acme_ext.networks.models import ModelNetwork
+from acme_ext.networks.torsos import Torso
+from acme_ext.types import EnvironmentSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class AlphaZero(Planning):
+    """AlphaZero for the board games whose rules can be searched.
+
+    Attributes:
+        config: hyperparameters.
+        torso: makes features of observations, where the network is an MLP, see `networks.torsos.features`.
+        network: `(spec, config, torso) -> ModelNetwork`, of which the dynamics is not used.
+    """
+
+    name: ClassVar[str] = "alphazero"
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "board": Preset({}, {"board": {"self_play": True, "game_state": True}}),
+    }
+    policy_of = staticmethod(acting.make_policy)
+    core_of = staticmethod(learning.make_core)
+    lookahead = staticmethod(lambda config: config.n_step or 0)
+
+    config: AlphaZeroConfig = AlphaZeroConfig()
+    torso: str | Torso | None = None
+    network: Callable[..., ModelNetwork] = networks.make_network
+
+    def make_networks(self, spec: EnvironmentSpec) -> networks.Networks:
+        return networks.Networks(networks.game_of(spec), self.network(spec, self.config, self.torso))

@@ -1,0 +1,63 @@
+"""MuZero, composed."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from acme_ext import specs
+from acme_ext.agents.muzero import acting, learning, networks
+from acme_ext.agents.muzero.config import BOARD, MuZeroConfig, PlanningConfig
+from acme_ext.builders.base import FunctionalBuilder, Preset
+from acme_ext.networks.models import ModelNetwork
+from acme_ext.networks.torsos import Torso
+from acme_ext.replay.base import arguments_of
+from acme_ext.replay.sequences import SequenceReplay
+from acme_ext.types import EnvironmentSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Planning(FunctionalBuilder):
+    """What the builders of agents that plan share: the replay of their sequences."""
+
+    actions = "discrete"
+    lookahead: ClassVar[Callable[[Any], int]]
+    """`config -> steps` after its own that a sequence holds for the targets of its last roots."""
+
+    def make_replay(self, spec: EnvironmentSpec, networks: Any) -> SequenceReplay:
+        c: PlanningConfig = self.config
+        return SequenceReplay(
+            spec=spec,
+            batch_size=c.batch_size,
+            discount=c.discount,
+            length=c.replay.length + type(self).lookahead(c),
+            period=c.replay.length,
+            cross_episodes=False,
+            extras=acting.extras_spec(specs.num_actions(spec, type(self).__name__)),
+            priority=functools.partial(acting.first_error, config=c) if c.replay.prioritized else None,
+            **arguments_of(c.replay),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class MuZero(Planning):
+    """MuZero for discrete actions.
+
+    Attributes:
+        config: hyperparameters.
+        torso: makes features of observations for an MLP's representation, see `networks.torsos.features`.
+        network: `(spec, config, torso) -> ModelNetwork`.
+    """
+
+    name: ClassVar[str] = "muzero"
+    presets: ClassVar[Mapping[str, Preset]] = {"board": Preset({"config": BOARD}, {"board": {"self_play": True}})}
+    policy_of = staticmethod(acting.make_policy)
+    core_of = staticmethod(learning.make_core)
+    lookahead = staticmethod(lambda config: config.unroll_steps + (config.n_step or 0))
+
+    config: MuZeroConfig = MuZeroConfig()
+    torso: str | Torso | None = None
+    network: Callable[..., ModelNetwork] = networks.make_network
+
+    def make_networks(self, spec: EnvironmentSpec) -> ModelNetwork:
+        return self.network(spec, self.config, self.torso)

@@ -1,0 +1,304 @@
+"""Board games of two players, by pgx: all games of a batch are stepped by one compiled call.
+
+A game is played against an opponent, who moves inside `step`, so that any agent can learn it; or, with `self_play`, by
+one player on both sides, for agents whose values are those of the player who moves. An evaluation is always against the
+opponent, and the side changes from game to game.
+"""
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, cast
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from acme_ext.envs.backend import Backend
+from acme_ext.envs.base import FIRST, LAST, MID, BatchedEnvironment
+from acme_ext.envs.opponents import Opponent, check_opponent, make_opponent
+from acme_ext.envs.single import Unbatched
+from acme_ext.errors import RunError, UsageError
+from acme_ext.specs import ACTION_MASK, PLAYER, STATE
+from acme_ext.types import Array, Tree
+
+GAMES = ("tic_tac_toe", "connect_four", "othello", "hex", "go_9x9", "chess")
+
+
+class Board(Backend):
+    """`board:NAME`."""
+
+    def names(self) -> Collection[str]:
+        return GAMES
+
+    def options(self, name: str) -> Mapping[str, Any]:
+        return {"opponent": "random", "self_play": False, "game_state": False, "opening_moves": 0}
+
+    def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
+        return Unbatched(BoardEnvironment(name, 1, seed, evaluation, **options))
+
+    def load_batch(
+        self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any
+    ) -> BatchedEnvironment | None:
+        return BoardEnvironment(name, num_envs, seed, evaluation, **options)
+
+
+class Rules:
+    """The rules of a game, as pure functions of states for one game; `jax.vmap` makes them those of many."""
+
+    def __init__(self, game: str):
+        import pgx
+
+        self.game, self._env = game, pgx.make(cast(Any, game))
+        import jax
+
+        example = jax.eval_shape(self._env.init, jax.random.PRNGKey(0))
+        self._leaves, self._structure = jax.tree.flatten(example)
+        self.planes, self.num_actions = example.observation, example.legal_action_mask.shape[0]
+        self.nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in self._leaves)
+
+    def init(self, key: Array) -> Any:
+        """Returns the state at a game's start; which player begins is drawn."""
+        return self._env.init(key)
+
+    def step(self, state: Any, action: Array) -> Any:
+        """Returns the state after a legal action; a game that is over stays as it is."""
+        return self._env.step(state, action)
+
+    def pack(self, state: Any) -> Array:
+        """Returns a state as bytes `[nbytes]`."""
+        import jax
+        import jax.numpy as jnp
+
+        def flat(leaf: Array) -> Array:
+            leaf = leaf.astype(jnp.uint8) if leaf.dtype == jnp.bool_ else leaf
+            return jax.lax.bitcast_convert_type(leaf, jnp.uint8).reshape(-1)
+
+        return jnp.concatenate([flat(leaf) for leaf in jax.tree.leaves(state)])
+
+    def unpack(self, packed: Array) -> Any:
+        """Returns the state of bytes `[nbytes]`."""
+        import jax
+        import jax.numpy as jnp
+
+        leaves, start = [], 0
+        for leaf in self._leaves:
+            size = leaf.dtype.itemsize
+            part = packed[start : start + leaf.size * size]
+            start += leaf.size * size
+            if leaf.dtype == jnp.bool_:
+                leaves.append(part.reshape(leaf.shape) != 0)
+            elif size == 1:
+                leaves.append(jax.lax.bitcast_convert_type(part.reshape(leaf.shape), leaf.dtype))
+            else:
+                leaves.append(jax.lax.bitcast_convert_type(part.reshape(*leaf.shape, size), leaf.dtype))
+        return jax.tree.unflatten(self._structure, leaves)
+
+
+@functools.cache
+def rules_of(game: str) -> Rules:
+    """Returns the rules of a game; imports pgx, which starts JAX."""
+    return Rules(game)
+
+
+class _Fetched(NamedTuple):
+    """What the environment looks at after a step, in NumPy `[B, ...]`."""
+
+    board: np.ndarray
+    legal: np.ndarray
+    player: np.ndarray
+    rewards: np.ndarray  # [B, 2] by player
+    over: np.ndarray
+    packed: np.ndarray
+
+
+@functools.cache
+def _compiled(game: str, packs: bool) -> tuple[Callable, Callable]:
+    """Returns the compiled functions that begin and step a batch of games."""
+    import jax
+    import jax.numpy as jnp
+
+    from acme_ext.utils import compiling
+
+    rules = rules_of(game)
+
+    def look(states: Any) -> tuple:
+        packed = jax.vmap(rules.pack)(states) if packs else jnp.zeros((len(states.terminated), 0), jnp.uint8)
+        over = states.terminated | states.truncated
+        return states.observation, states.legal_action_mask, states.current_player, states.rewards, over, packed
+
+    def select(rows: Array, new: Any, old: Any) -> Any:
+        return jax.tree.map(lambda a, b: jnp.where(rows.reshape(-1, *(1,) * (a.ndim - 1)), a, b), new, old)
+
+    def begin(states: Any, rows: Array, keys: Array) -> tuple:
+        fresh = jax.vmap(rules.init)(jax.vmap(jax.random.PRNGKey)(keys))
+        states = fresh if states is None else select(rows, fresh, states)
+        return states, look(states)
+
+    def step(states: Any, rows: Array, actions: Array) -> tuple:
+        states = select(rows, jax.vmap(rules.step)(states, actions), states)
+        return states, look(states)
+
+    return compiling.jit(begin), compiling.jit(step)
+
+
+class BoardEnvironment(BatchedEnvironment):
+    """A batch of games.
+
+    Observations: `board` [H, W, C], the planes of pgx, as the player who moves sees them; `action_mask`; with
+    `self_play` the number of that `player`, 0 or 1; with `game_state` the whole state in bytes. The reward is 1, 0 or
+    -1 at the end: with self-play that of the player who moved, otherwise that of the agent.
+
+    Args:
+        game: pgx's name of it.
+        num_envs: games.
+        seed: of who begins, of the opponent and of the openings.
+        evaluation: whether the opponent plays, also with `self_play`.
+        opponent: see `opponents.make_opponent`.
+        self_play: whether the agent moves for both sides.
+        game_state: whether the observation has it, for searches by the rules.
+        opening_moves: at the start of a game that are drawn at random. Neighbouring rows, of which the agent plays
+            both sides, have the same ones.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        num_envs: int,
+        seed: int,
+        evaluation: bool,
+        *,
+        opponent: str = "random",
+        self_play: bool = False,
+        game_state: bool = False,
+        opening_moves: int = 0,
+    ):
+        if opening_moves < 0:
+            raise UsageError(f"opening_moves is {opening_moves}: it must not be negative.")
+        check_opponent(opponent, game)
+        self.num_envs, self._game, self._seed = num_envs, game, seed
+        self._both = self_play and not evaluation
+        self._fields = {PLAYER: self_play, STATE: game_state}
+        self._opening_moves = opening_moves
+        import jax
+
+        self._device = jax.devices("cpu")[0]
+        with jax.default_device(self._device):
+            rules = rules_of(game)
+            self._begin, self._step = _compiled(game, game_state)
+        self._spec: dict[str, specs.Array] = {
+            "board": specs.BoundedArray(rules.planes.shape, rules.planes.dtype, 0, 1, "board"),
+            ACTION_MASK: specs.BoundedArray((rules.num_actions,), np.bool_, False, True, ACTION_MASK),
+        }
+        if self_play:
+            self._spec[PLAYER] = specs.BoundedArray((), np.int32, 0, 1, PLAYER)
+        if game_state:
+            self._spec[STATE] = specs.Array((rules.nbytes,), np.uint8, f"board:{game}")
+        self._actions = specs.DiscreteArray(rules.num_actions, np.int32, "action")
+        self._opponents: list[Opponent] = []
+        if not self._both:
+            self._opponents = [make_opponent(opponent, game, seed + row) for row in range(num_envs)]
+        self._states: Any = None
+        self._episode = np.zeros(num_envs, np.int64)
+        self._agent = np.zeros(num_envs, np.int32)  # which player the agent is, where there is an opponent
+        self._last = np.ones(num_envs, np.bool_)
+        self._seen: Any = None
+        self.histories: list[list[int]] = [[] for _ in range(num_envs)]
+        """The moves of each game so far."""
+
+    def reset(self) -> dm_env.TimeStep:
+        self._states = None
+        self._start(np.ones(self.num_envs, np.bool_))
+        return self._timestep(np.full(self.num_envs, FIRST, np.uint8), np.zeros(self.num_envs, np.float32))
+
+    def step(self, actions: Any) -> dm_env.TimeStep:
+        actions = np.asarray(actions, np.int32)
+        resets, rows = self._last.copy(), np.arange(self.num_envs)
+        moves = ~resets
+        illegal = moves & ~self._seen.legal[rows, np.where(moves, actions, 0)]
+        if illegal.any():
+            row = int(np.argmax(illegal))
+            raise RunError(
+                f"{self.name} was given the action {actions[row]} in game {row}, which is not legal there: an agent "
+                f"has to heed the observation's {ACTION_MASK!r}."
+            )
+        mover = self._seen.player
+        self._move(moves, actions)
+        mine = mover if self._both else self._agent
+        reward = np.where(moves, self._seen.rewards[rows, mine], 0).astype(np.float32)
+        if resets.any():
+            self._start(resets)
+        reward += self._answer(moves)
+        step_type = np.where(resets, FIRST, np.where(self._seen.over, LAST, MID)).astype(np.uint8)
+        return self._timestep(step_type, reward)
+
+    def _timestep(self, step_type: np.ndarray, reward: np.ndarray) -> dm_env.TimeStep:
+        seen, self._last = self._seen, step_type == LAST
+        observation: Tree = {"board": seen.board, ACTION_MASK: seen.legal}
+        if self._fields[PLAYER]:
+            observation[PLAYER] = seen.player
+        if self._fields[STATE]:
+            observation[STATE] = seen.packed
+        return dm_env.TimeStep(step_type, reward, np.where(self._last, 0.0, 1.0).astype(np.float32), observation)
+
+    def _start(self, rows: np.ndarray) -> None:
+        """Begins new games in some rows, up to the agent's first move."""
+        import jax
+
+        self._episode += rows
+        draws = [np.random.default_rng((self._seed, row // 2, n)) for row, n in enumerate(self._episode.tolist())]
+        keys = np.array([draw.integers(2**31) for draw in draws], np.uint32)
+        with jax.default_device(self._device):
+            self._keep(self._begin(self._states, rows, keys))
+        for row in np.nonzero(rows)[0]:
+            self.histories[row] = []
+            if not self._both:
+                self._opponents[row].begin()
+        # Of two neighbours one begins, and the other one in the next game.
+        second = (np.arange(self.num_envs) + self._episode) % 2
+        self._agent = np.where(rows, self._seen.player ^ second, self._agent).astype(np.int32)
+        for _ in range(self._opening_moves):
+            moves = rows & ~self._seen.over
+            legal = self._seen.legal
+            self._move(moves, [draw.choice(np.nonzero(legal[row])[0]) for row, draw in enumerate(draws)])
+        if self._opening_moves and (over := rows & self._seen.over).any():
+            raise UsageError(
+                f"opening_moves is {self._opening_moves}: {self.name} was over before them (game {np.argmax(over)})."
+            )
+        self._answer(rows)
+
+    def _answer(self, rows: np.ndarray) -> np.ndarray:
+        """Has the opponent move in those rows where it is its move; returns the agent's rewards `[B]` of that."""
+        if self._both:
+            return np.zeros(self.num_envs, np.float32)
+        total = np.zeros(self.num_envs, np.float32)
+        while True:  # a player may move twice in a row, where the other one can't
+            theirs = rows & ~self._seen.over & (self._seen.player != self._agent)
+            if not theirs.any():
+                return total
+            actions = np.zeros(self.num_envs, np.int32)
+            for row in np.nonzero(theirs)[0]:
+                actions[row] = self._opponents[row].choose(self.histories[row], self._seen.legal[row])
+            self._move(theirs, actions)
+            total += np.where(theirs, self._seen.rewards[np.arange(self.num_envs), self._agent], 0)
+
+    def _move(self, rows: np.ndarray, actions: Any) -> None:
+        import jax
+
+        actions = np.where(rows, actions, 0).astype(np.int32)
+        for row in np.nonzero(rows)[0]:
+            self.histories[row].append(int(actions[row]))
+        with jax.default_device(self._device):
+            self._keep(self._step(self._states, rows, actions))
+
+    def _keep(self, stepped: tuple) -> None:
+        self._states, looked = stepped
+        self._seen = _Fetched(*(np.asarray(leaf) for leaf in looked))
+
+    def observation_spec(self) -> Tree:
+        return self._spec
+
+    def action_spec(self) -> specs.Array:
+        return self._actions
+
+    def close(self) -> None:
+        self._states = None

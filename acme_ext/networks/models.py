@@ -1,0 +1,206 @@
+"""Networks of agents that plan with a learned model (Schrittwieser et al. 2020): representation h, dynamics g and
+prediction f.
+
+s_0 = h(o),   (r_k, s_k) = g(s_{k-1}, a_k),   (p_k, v_k) = f(s_k)
+
+States are scaled to [0, 1] after h and g (appendix G). Values and rewards are logits of a `Support`. The last layers of
+all heads start at zero, so that at first every action is as likely and everything is worth 0 (Ye et al. 2021).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from acme_ext.networks import layers, torsos
+from acme_ext.ops import masking
+from acme_ext.types import Array, Params, Tree
+
+Kind = Literal["mlp", "grid", "residual"]
+
+
+class Prediction(NamedTuple):
+    """What f says of a state."""
+
+    logits: Array  # [B, A] of the policy
+    value: Array  # [B, N] logits of the support
+
+
+class ModelNetwork(NamedTuple):
+    """The networks of a learned model, of one nest of parameters."""
+
+    init: Callable[[Array, Tree], Params]
+    """`(key, observation [1, ...]) -> params`."""
+    represent: Callable[[Params, Tree], Array]
+    """h: `(params, observation [B, ...]) -> state [B, ...]`."""
+    dynamics: Callable[[Params, Array, Array], tuple[Array, Array]]
+    """g: `(params, state [B, ...], action [B]) -> (reward logits [B, N], state [B, ...])`."""
+    predict: Callable[[Params, Array], Prediction]
+    """f: `(params, state [B, ...]) -> Prediction`."""
+    project: Callable[[Params, Array, bool], Array]
+    """`(params, state [B, ...], whether to predict another projection) -> [B, F]`, for the consistency loss of Ye et
+    al. 2021, section 4.1."""
+
+
+def kind_of(observation: Tree) -> Kind:
+    """Returns which networks suit an observation `[B, ...]`: residual ones that make images of 32 pixels or more
+    smaller, grids for smaller ones with channels, and MLPs for all others.
+    """
+    if not torsos.is_image(observation):
+        return "mlp"
+    shape = masking.visible(observation).shape
+    return "residual" if min(shape[1:3]) >= 32 else "grid"
+
+
+def model_network(
+    num_actions: int,
+    outputs: int,
+    *,
+    kind: Kind | None,
+    torso: str | torsos.Torso | None,
+    hidden_sizes: Sequence[int],
+    state_size: int,
+    channels: int,
+    blocks: int,
+    projection_size: int = 0,
+    learned: bool = True,
+) -> ModelNetwork:
+    """Returns the networks.
+
+    Args:
+        num_actions: A.
+        outputs: N, atoms of the support of values and rewards.
+        kind: which; None chooses by the observation, see `kind_of`.
+        torso: of an MLP's representation, see `torsos.features`.
+        hidden_sizes: units of each MLP, and of the heads.
+        state_size: units of an MLP's state.
+        channels: of a grid's state.
+        blocks: residual blocks of a grid's h and g each.
+        projection_size: units of the consistency loss's projection; 0 for none.
+        learned: whether there is a model to be learned; without, states are not scaled, and there is no dynamics.
+    """
+    limit: Callable[[Array], Array] = scaled if learned else jax.nn.relu
+
+    def make() -> Any:
+        def represent(observation: Tree) -> Array:
+            if (kind or kind_of(observation)) == "mlp":
+                x = torsos.dense_features(torso, observation, hidden_sizes, hidden_sizes[-1])
+                return limit(layers.Linear(state_size)(x))
+            x = masking.visible(observation)
+            x = x.astype(jnp.float32) / (255.0 if x.dtype == jnp.uint8 else 1.0)
+            if (kind or kind_of(observation)) == "residual":
+                x = _shrunk(x, channels)
+            x = jax.nn.relu(_norm(_conv(x, channels)))
+            return limit(_tower(x, blocks))
+
+        def dynamics(state: Array, action: Array) -> tuple[Array, Array]:
+            chosen = jax.nn.one_hot(action, num_actions)
+            if state.ndim == 2:
+                x = layers.MLP(hidden_sizes)(jnp.concatenate([state, chosen], axis=-1))
+                after = scaled(state + layers.Linear(state.shape[-1])(x))
+            else:
+                planes = jnp.broadcast_to(chosen[:, None, None], (*state.shape[:3], num_actions))
+                x = _norm(_conv(jnp.concatenate([state, planes], axis=-1), state.shape[-1]))
+                after = scaled(_tower(jax.nn.relu(x + state), blocks))
+            return head(after, outputs), after
+
+        def predict(state: Array) -> Prediction:
+            return Prediction(head(state, num_actions), head(state, outputs))
+
+        def project(state: Array, again: bool) -> Array:
+            x = state.reshape(state.shape[0], -1)
+            x = layers.Linear(projection_size)(jax.nn.relu(_norm(layers.Linear(projection_size)(x))))
+            return (
+                layers.Linear(projection_size)(jax.nn.relu(_norm(layers.Linear(projection_size // 2)(x))))
+                if again
+                else x
+            )
+
+        def head(state: Array, size: int) -> Array:
+            if state.ndim > 2:
+                state = hk.Flatten()(jax.nn.relu(_norm(hk.Linear(min(16, channels))(state))))
+            x = layers.MLP(hidden_sizes)(state)
+            return hk.Linear(size, w_init=jnp.zeros, b_init=jnp.zeros)(x)
+
+        # Each of its own modules, which are the same at every call.
+        parts = tuple(
+            hk.to_module(part)(name)
+            for part, name in (
+                (represent, "representation"),
+                (dynamics, "dynamics"),
+                (predict, "prediction"),
+                (project, "projection"),
+            )
+        )
+
+        def init(observation: Tree) -> None:
+            state = parts[0](observation)
+            if learned:
+                _, state = parts[1](state, jnp.zeros(state.shape[0], jnp.int32))
+            parts[2](state)
+            if projection_size:
+                parts[3](state, True)
+
+        return init, parts
+
+    made = hk.multi_transform(make)
+    represent, dynamics, predict, project = made.apply
+    return ModelNetwork(
+        init=made.init,
+        represent=lambda params, observation: represent(params, None, observation),
+        dynamics=lambda params, state, action: dynamics(params, None, state, action),
+        predict=lambda params, state: predict(params, None, state),
+        project=lambda params, state, again: project(params, None, state, again),
+    )
+
+
+def scaled(state: Array) -> Array:
+    """Returns states `[B, ...]` scaled to [0, 1], each by its least and largest number (Schrittwieser et al. 2020,
+    appendix G).
+    """
+    axes = tuple(range(1, state.ndim))
+    low, high = (f(state, axis=axes, keepdims=True) for f in (jnp.min, jnp.max))
+    return (state - low) / jnp.maximum(high - low, 1e-5)
+
+
+_SMALL = 32  # pixels of a side, below which a convolution is a product of its patches
+
+
+def _conv(x: Array, channels: int, stride: int = 1) -> Array:
+    """A convolution of 3 by 3, padded with zeros.
+
+    On a small grid it is the product of all patches and a matrix: XLA for the CPU runs convolutions in a loop, as the
+    search is one, on one thread and about ten times slower.
+    """
+    height, width = x.shape[1:3]
+    if stride > 1 or max(height, width) >= _SMALL:
+        return hk.Conv2D(channels, 3, stride, with_bias=False)(x)
+    padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    patches = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
+    return hk.Linear(channels, with_bias=False)(jnp.concatenate(patches, axis=-1))
+
+
+def _norm(x: Array) -> Array:
+    """Layer normalisation, which needs no running statistics."""
+    return hk.LayerNorm(axis=tuple(range(1, x.ndim)), param_axis=-1, create_scale=True, create_offset=True)(x)
+
+
+def _block(x: Array) -> Array:
+    inner = jax.nn.relu(_norm(_conv(x, x.shape[-1])))
+    return jax.nn.relu(x + _norm(_conv(inner, x.shape[-1])))
+
+
+def _tower(x: Array, blocks: int) -> Array:
+    for _ in range(blocks):
+        x = _block(x)
+    return x
+
+
+def _shrunk(x: Array, channels: int) -> Array:
+    """Returns an image of a sixteenth of its width and height (Schrittwieser et al. 2020, appendix F)."""
+    x = _block(jax.nn.relu(_norm(_conv(x, max(1, channels // 2), 2))))
+    x = _block(jax.nn.relu(_norm(_conv(x, channels, 2))))
+    x = hk.avg_pool(x, (3, 3, 1), (2, 2, 1), "SAME")
+    return hk.avg_pool(_block(x), (3, 3, 1), (2, 2, 1), "SAME")

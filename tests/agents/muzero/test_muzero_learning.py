@@ -1,0 +1,128 @@
+import dataclasses
+
+import acme.specs
+import jax
+import numpy as np
+import pytest
+from dm_env import specs
+
+from acme_ext.agents.muzero.config import MuZeroConfig, RootsConfig
+from acme_ext.builders import MuZero
+from acme_ext.errors import UsageError
+from acme_ext.networks import models
+from acme_ext.ops.search import SearchConfig
+from acme_ext.types import Sample
+from acme_ext.utils import compiling
+
+SMALL = MuZeroConfig(
+    hidden_sizes=(16,),
+    state_size=8,
+    batch_size=4,
+    roots=3,
+    unroll_steps=2,
+    n_step=2,
+    search=SearchConfig(simulations=4),
+    replay=RootsConfig(length=4, prioritized=True),
+)
+
+
+def spec_of(observation=None, actions=None):
+    return acme.specs.EnvironmentSpec(
+        observations=observation or specs.Array((3,), np.float32),
+        actions=actions or specs.DiscreteArray(2),
+        rewards=specs.Array((), np.float32),
+        discounts=specs.BoundedArray((), np.float32, 0, 1),
+    )
+
+
+def batch_of(agent, rng):
+    data = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), agent.replay.example(SMALL.batch_size))
+    shape = data.mask.shape
+    # The second action is rewarded, and an episode never ends.
+    action = rng.integers(0, 2, shape).astype(np.int32)
+    reward = np.concatenate([np.zeros_like(data.reward[:1]), action.astype(np.float32)])
+    return data._replace(
+        observation=rng.normal(size=data.observation.shape).astype(np.float32),
+        action=action,
+        reward=reward,
+        discount=np.full(shape, 0.9, np.float32),
+        mask=np.ones(shape, np.float32),
+        extras=data.extras._replace(policy=np.broadcast_to(np.float32([0.2, 0.8]), (*shape, 2)).copy()),
+    )
+
+
+@pytest.mark.parametrize("fields", [{}, {"reanalyze": 0.5, "consistency_coef": 2.0}], ids=["plain", "more"])
+def test_the_model_learns_rewards_values_and_policies(fields):
+    agent = MuZero(dataclasses.replace(SMALL, learning_rate=1e-2, **fields)).make_agent(spec_of())
+    state, rng = agent.core.init(jax.random.key(0)), np.random.default_rng(0)
+    step, losses = compiling.jit(agent.core.step), []
+    for _ in range(60):
+        state, metrics, errors = step(state, Sample(batch_of(agent, rng), np.ones(4, np.float32)))
+        losses.append(float(metrics["reward_loss"]))
+        assert np.isfinite(metrics["loss"])
+        assert errors.shape == (4,)
+    assert np.mean(losses[-5:]) < 0.3 * losses[0]
+    assert metrics["reanalyzed_share"] == fields.get("reanalyze", 0.0)
+    if fields:
+        assert metrics["consistency_loss"] < -0.2
+    else:
+        assert metrics["policy_loss"] < 0.02
+
+
+def test_the_replay_has_room_for_the_targets_of_its_last_roots():
+    replay = MuZero(SMALL).make_agent(spec_of()).replay
+    assert (replay.length, replay.period) == (4 + 2 + 2, 4)
+    assert replay.prioritized
+    assert replay.extras.policy.shape == (2,)
+
+
+def test_first_priorities_are_those_of_the_searches_values():
+    from acme_ext.agents.muzero.acting import Planned
+
+    rng, first_error = np.random.default_rng(0), MuZero(SMALL).make_agent(spec_of()).replay.priority
+    batch = batch_of(MuZero(SMALL).make_agent(spec_of()), rng)
+    steps = len(batch.mask)
+    value = np.arange(steps, dtype=np.float32)[:, None] * np.ones((1, 4), np.float32)
+    errors = first_error(batch._replace(extras=Planned(batch.extras.policy, value), reward=0 * batch.reward))
+    # z_t = 0.81 nu_{t+2}, and of the last two steps 0.81 and 0.9 times what stands in for the last timestep's.
+    z = [0.81 * (t + 2) for t in range(steps - 2)] + [0.81 * (steps - 1), 0.9 * (steps - 1)]
+    np.testing.assert_allclose(errors, np.mean(np.abs(np.arange(steps) - np.array(z))), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"), [((4,), "mlp"), ((5, 5, 2), "grid"), ((64, 64, 3), "residual"), ((6, 7), "mlp")]
+)
+def test_networks_are_chosen_by_the_observation(shape, kind):
+    assert models.kind_of(np.zeros((1, *shape))) == kind
+    config = dataclasses.replace(SMALL, channels=4)
+    spec = spec_of(specs.BoundedArray(shape, np.uint8, 0, 255))
+    core = MuZero(config).make_agent(spec).core
+    params = core.abstract_state().params
+    assert any(leaf.ndim == 4 for leaf in jax.tree.leaves(params)) == (kind == "residual")
+
+
+def test_all_heads_start_at_zero_and_states_are_scaled():
+    network = MuZero(SMALL).make_networks(spec_of())
+    observation = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    params = network.init(jax.random.key(0), observation[:1])
+    state = network.represent(params, observation)
+    reward, after = network.dynamics(params, state, np.zeros(5, np.int32))
+    for x in (*network.predict(params, after), reward):
+        np.testing.assert_array_equal(x, 0)
+    for x in (state, after):
+        np.testing.assert_allclose(x.min(-1), 0, atol=1e-6)
+        np.testing.assert_allclose(x.max(-1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("n_step", 0), ("unroll_steps", 0), ("support_size", 0), ("reanalyze", 1.5), ("roots", 0), ("hidden_sizes", ())],
+)
+def test_a_value_that_makes_no_sense_is_refused_by_its_name(field, value):
+    with pytest.raises(UsageError, match=f"^{field} is "):
+        MuZeroConfig(**{field: value})
+
+
+def test_continuous_actions_are_refused():
+    with pytest.raises(UsageError, match="MuZero needs an environment with one discrete action"):
+        MuZero().make_agent(spec_of(actions=specs.BoundedArray((1,), np.float32, -1, 1)))
