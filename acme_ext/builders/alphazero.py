@@ -25,7 +25,7 @@ class AlphaZero(Planning):
 
     name: ClassVar[str] = "alphazero"
     presets: ClassVar[Mapping[str, Preset]] = {
-        "board": Preset({}, {"board": {"self_play": True, "game_state": True}}),
+        "board": Preset({"config": AlphaZeroConfig()}, {"board": {"self_play": True, "game_state": True}}),
     }
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)

@@ -52,7 +52,7 @@ def test_presets_are_configs_of_families(name):
 
     cls = builders.load(name)
     assert cls().for_environment("nowhere:x") == cls()
-    assert set(cls.presets) <= {"atari", "dmc", "minatar"}
+    assert set(cls.presets) <= {"atari", "board", "dmc", "minatar"}
     for kind, preset in cls.presets.items():
         assert envs.kind(f"{kind}:anything") == kind
         assert cls().for_environment(f"{kind}:anything") == cls(**preset.fields)
