@@ -82,32 +82,7 @@ SETTINGS: dict[str, Setting] = {
     "rainbow-cartpole": Setting("rainbow", "gym:CartPole-v1", 100_000, 8, "median", 475.0),
     "rainbow-catch": Setting("rainbow", "bsuite:catch/0", 40_000, 8, "mean", 0.9),
     "rainbow-minatar-breakout": Setting("rainbow", "minatar:breakout", 300_000, 8, "mean", None, 15_000, 50),
-    # Rainbow's numbers for MinAtar without its six parts.
-    "dqn-minatar-breakout": Setting(
-        "dqn",
-        "minatar:breakout",
-        300_000,
-        8,
-        "mean",
-        None,
-        15_000,
-        50,
-        config={
-            "replay.n_step": "1",
-            "image_features": "128",
-            "double": "false",
-            "batch_size": "32",
-            "learning_rate": "2.5e-4",
-            "adam_epsilon": "1.5e-4",
-            "target_period": "250",
-            "target_rate": "1.0",
-            "sgd_steps_per_call": "2",
-            "replay.samples_per_insert": "8.0",
-            "replay.min_size": "5000",
-            "epsilon_end": "0.1",
-            "epsilon_decay_steps": "100000",
-        },
-    ),
+    "dqn-minatar-breakout": Setting("dqn", "minatar:breakout", 300_000, 8, "mean", None, 15_000, 50),
     # The published agent would only fill its replay in these steps: here it learns after the first thousand.
     "dqn-pong-smoke": Setting(
         "dqn",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from acme_ext.agents.a2c import learning
-from acme_ext.agents.a2c.config import A2CConfig
+from acme_ext.agents.a2c.config import ATARI, A2CConfig
 from acme_ext.builders.base import Preset
 from acme_ext.builders.ppo import PPO
 
@@ -15,7 +15,7 @@ class A2C(PPO):
     """A2C for discrete actions, and for continuous ones that are bounded. The fields are PPO's."""
 
     name: ClassVar[str] = "a2c"
-    presets: ClassVar[Mapping[str, Preset]] = {}
+    presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI})}
     core_of = staticmethod(learning.make_core)
 
     config: A2CConfig = A2CConfig()

@@ -15,8 +15,10 @@ from acme_ext.acting.policy import Policy
 from acme_ext.acting.stochastic import EXTRAS
 from acme_ext.acting.variables import VariableClient
 from acme_ext.errors import UsageError, nearest
+from acme_ext.learning import normalize
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
+from acme_ext.learning.normalized import MAX_ABS, normalized_core, normalized_policy
 from acme_ext.learning.priorities import PriorityUpdater
 from acme_ext.learning.prioritized import prioritized_core, prioritized_policy
 from acme_ext.networks.recurrent import CORES
@@ -104,9 +106,9 @@ class Builder(abc.ABC):
     """An agent: its config, and how its networks, replay, policy and learner core are made.
 
     A new agent writes `make_networks`, `make_policy` and `make_core`. Of the config, this class reads `replay`,
-    `batch_size`, `discount` and, where there are such fields, `max_abs_reward`, `sgd_steps_per_call` and
-    `variable_period`. Builders are frozen, and picklable where their fields are, so that the parts can be made in
-    any process.
+    `batch_size`, `discount` and, where there are such fields, `max_abs_reward`, `normalize_observations`,
+    `max_abs_observation`, `sgd_steps_per_call` and `variable_period`. Builders are frozen, and picklable where their
+    fields are, so that the parts can be made in any process.
     """
 
     name: ClassVar[str]
@@ -209,6 +211,11 @@ class Builder(abc.ABC):
         replay = self.make_replay(spec, networks)
         policy, evaluation_policy = (self.make_policy(spec, networks, evaluation=e) for e in (False, True))
         core = self.make_core(spec, networks)
+        example = specs.zeros(spec.observations, 1)
+        if getattr(self.config, "normalize_observations", False) and normalize.fields_of(example, example):
+            max_abs = getattr(self.config, "max_abs_observation", MAX_ABS)
+            core = normalized_core(core, example, max_abs)
+            policy, evaluation_policy = (normalized_policy(p, example, max_abs) for p in (policy, evaluation_policy))
         if replay.needs_largest_error:
             core = prioritized_core(core)
             policy, evaluation_policy = prioritized_policy(policy), prioritized_policy(evaluation_policy)

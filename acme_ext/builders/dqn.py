@@ -7,7 +7,7 @@ from typing import ClassVar
 import haiku as hk
 
 from acme_ext.agents.dqn import acting, learning, networks
-from acme_ext.agents.dqn.config import ATARI, DQNConfig, QLearningConfig
+from acme_ext.agents.dqn.config import ATARI, MINATAR, DQNConfig, QLearningConfig
 from acme_ext.builders.base import FunctionalBuilder, Preset
 from acme_ext.networks.torsos import Torso
 from acme_ext.types import EnvironmentSpec
@@ -25,7 +25,10 @@ class DQN(FunctionalBuilder):
 
     name: ClassVar[str] = "dqn"
     actions = "discrete"
-    presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI})}
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "atari": Preset({"config": ATARI}),
+        "minatar": Preset({"config": MINATAR}),
+    }
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
 

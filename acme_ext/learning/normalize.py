@@ -78,26 +78,41 @@ def denormalize(moments: Moments, values: Tree) -> Tree:
     )
 
 
-def floating_fields(observation: Tree) -> list[Array]:
-    """Returns the fields of an observation that can be normalised; those of integers, such as pixels, are left out."""
-    return [leaf for leaf in jax.tree.leaves(observation) if _is_floating(leaf)]
+def stddev(moments: Moments) -> Tree:
+    """Returns the standard deviation `[*shape]` that `normalize` divides by."""
+    return jax.tree.map(lambda variance: jnp.sqrt(variance + _EPSILON), moments.variance)
 
 
-def normalize_fields(moments: Moments, observation: Tree, max_abs: float) -> Tree:
-    """Returns an observation whose floating-point fields are normalised and clipped.
+def fields_of(observation: Tree, example: Tree) -> list[Array]:
+    """Returns the fields `[..., *shape]` of an observation that can be normalised.
+
+    Integers, such as pixels, are left out, and so are pictures and grids with channels, whose places all mean the same.
 
     Args:
-        moments: of `floating_fields`.
         observation: `[..., *shape]`.
+        example: one of the same structure `[1, *shape]`, which tells.
+    """
+    leaves = zip(jax.tree.leaves(observation), jax.tree.leaves(example), strict=True)
+    return [leaf for leaf, one in leaves if _is_normalised(one)]
+
+
+def normalize_fields(moments: Moments, observation: Tree, example: Tree, max_abs: float) -> Tree:
+    """Returns an observation whose `fields_of` are normalised and clipped.
+
+    Args:
+        moments: of `fields_of`.
+        observation: `[..., *shape]`.
+        example: see `fields_of`.
         max_abs: bound on what is normalised.
     """
     leaves, structure = jax.tree.flatten(observation)
-    normal = iter(normalize(moments, floating_fields(observation), max_abs))
-    return jax.tree.unflatten(structure, [next(normal) if _is_floating(leaf) else leaf for leaf in leaves])
+    normal = iter(normalize(moments, fields_of(observation, example), max_abs))
+    chosen = [_is_normalised(one) for one in jax.tree.leaves(example)]
+    return jax.tree.unflatten(structure, [next(normal) if c else x for c, x in zip(chosen, leaves, strict=True)])
 
 
-def _is_floating(leaf: Array) -> bool:
-    return jnp.issubdtype(leaf.dtype, jnp.floating)
+def _is_normalised(example: Array) -> bool:
+    return jnp.issubdtype(example.dtype, jnp.floating) and example.ndim < 4
 
 
 _EPSILON = 1e-8

@@ -1,8 +1,7 @@
 """Layers whose start matters.
 
-Haiku starts biases at zero, so that every unit's kink lies at the origin, which is where observations such as
-CartPole's
-live: a Q-network then starts almost linear there and DQN does not learn. These start weights and biases uniformly in
+Haiku starts biases at zero, so that every unit's kink lies at the origin, where observations such as CartPole's
+lie: a Q-network then starts almost linear there. These start weights and biases uniformly in
 +-1/sqrt(inputs), as the agents of Mnih et al. 2015 did (Torch's default).
 """
 
@@ -33,15 +32,27 @@ def linears(sizes: Sequence[tuple[int, int]]) -> list[Linear]:
 
 
 class Conv2D(hk.Module):
-    """A convolution without padding, `[B, H, W, C] -> [B, H', W', channels]`."""
+    """A convolution without padding, `[B, H, W, C] -> [B, H', W', channels]`.
 
-    def __init__(self, channels: int, kernel: int, stride: int = 1, name: str | None = None):
+    With `start` its weights start so, and its biases at 0.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        kernel: int,
+        stride: int = 1,
+        start: hk.initializers.Initializer | None = None,
+        name: str | None = None,
+    ):
         super().__init__(name)
-        self._channels, self._kernel, self._stride = channels, kernel, stride
+        self._channels, self._kernel, self._stride, self._start = channels, kernel, stride, start
 
     def __call__(self, x: Array) -> Array:
-        start = uniform(x.shape[-1] * self._kernel**2)
-        layer = hk.Conv2D(self._channels, self._kernel, self._stride, padding="VALID", w_init=start, b_init=start)
+        weights = biases = uniform(x.shape[-1] * self._kernel**2)
+        if self._start is not None:
+            weights, biases = self._start, hk.initializers.Constant(0.0)
+        layer = hk.Conv2D(self._channels, self._kernel, self._stride, padding="VALID", w_init=weights, b_init=biases)
         return layer(x)
 
 

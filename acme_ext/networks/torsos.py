@@ -16,23 +16,34 @@ from acme_ext.types import Array, Tree
 class NatureTorso(hk.Module):
     """The convolutional torso of Mnih et al. 2015 (Methods, 'Model architecture'): `[B, H, W, C]` uint8 -> `[B, F]`,
     pixels / 255.
+
+    Args:
+        start: starts the weights, with biases of 0; None as in `layers`.
     """
+
+    def __init__(self, start: hk.initializers.Initializer | None = None, name: str | None = None):
+        super().__init__(name)
+        self._start = start
 
     def __call__(self, pixels: Array) -> Array:
         x = pixels.astype(jnp.float32) / 255.0
         for channels, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
-            x = jax.nn.relu(layers.Conv2D(channels, kernel, stride)(x))
+            x = jax.nn.relu(layers.Conv2D(channels, kernel, stride, start=self._start)(x))
         return hk.Flatten()(x)
 
 
 class SmallGridTorso(hk.Module):
     """The convolutional torso of MinAtar (Young and Tian 2019, section 4): `[B, 10, 10, C]` -> `[B, F]`; bytes are
-    divided by 255.
+    divided by 255. The argument is `NatureTorso`'s.
     """
+
+    def __init__(self, start: hk.initializers.Initializer | None = None, name: str | None = None):
+        super().__init__(name)
+        self._start = start
 
     def __call__(self, grid: Array) -> Array:
         x = grid.astype(jnp.float32) / (255.0 if grid.dtype == jnp.uint8 else 1.0)
-        x = jax.nn.relu(layers.Conv2D(16, 3)(x))
+        x = jax.nn.relu(layers.Conv2D(16, 3, start=self._start)(x))
         return hk.Flatten()(x)
 
 
@@ -62,7 +73,12 @@ TORSOS: dict[str, Torso] = {
 layer of 256 units."""
 
 
-def features(torso: str | Torso | None, observation: Tree, hidden_sizes: Sequence[int] = ()) -> Array:
+def features(
+    torso: str | Torso | None,
+    observation: Tree,
+    hidden_sizes: Sequence[int] = (),
+    start: hk.initializers.Initializer | None = None,
+) -> Array:
     """Returns features `[B, F]`, for a head or for further layers.
 
     Args:
@@ -71,6 +87,7 @@ def features(torso: str | Torso | None, observation: Tree, hidden_sizes: Sequenc
             through an MLP of `hidden_sizes`; ReLU throughout.
         observation: `[B, ...]`, of which the torso is given what `masking.visible` leaves.
         hidden_sizes: units of that MLP.
+        start: starts the weights of the convolutions that are chosen; see `NatureTorso`.
 
     Raises:
         UsageError: the torso gives something else than one vector for each observation.
@@ -88,7 +105,7 @@ def features(torso: str | Torso | None, observation: Tree, hidden_sizes: Sequenc
             )
         return x
     if is_image(observation):
-        return (NatureTorso() if min(observation.shape[1:3]) >= 32 else SmallGridTorso())(observation)
+        return (NatureTorso if min(observation.shape[1:3]) >= 32 else SmallGridTorso)(start)(observation)
     return layers.MLP(hidden_sizes)(flatten_observation(observation))
 
 

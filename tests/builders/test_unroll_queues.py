@@ -12,16 +12,18 @@ import pytest
 from dm_env import specs
 
 from acme_ext import envs, launch
+from acme_ext import specs as specs_of
 from acme_ext.acting.loop import EnvironmentLoop
 from acme_ext.acting.policy import Context
 from acme_ext.acting.stochastic import Behaviour
 from acme_ext.acting.variables import VariableClient
 from acme_ext.agents.a2c.config import A2CConfig
-from acme_ext.agents.ppo import learning as ppo_learning
 from acme_ext.builders import A2C, IMPALA, PPO
 from acme_ext.envs.vector import VectorEnvironment
 from acme_ext.errors import UsageError
 from acme_ext.launch import local
+from acme_ext.learning import normalize
+from acme_ext.learning.normalized import MAX_ABS, NormalizedParams
 from acme_ext.replay.config import UnrollConfig
 from acme_ext.replay.server import ReplayServer
 from acme_ext.types import Sample
@@ -122,7 +124,8 @@ def state_of(builder, spec):
     if hasattr(state, "observations"):
         mean = jax.tree.map(lambda x: x + 0.5, state.observations.mean)
         variance = jax.tree.map(lambda x: 4.0 * x, state.observations.variance)
-        state = state._replace(observations=state.observations._replace(mean=mean, variance=variance))
+        inner = state.core._replace(steps=state.core.steps + 11)
+        return core, state._replace(core=inner, observations=state.observations._replace(mean=mean, variance=variance))
     return core, state._replace(steps=state.steps + 11)
 
 
@@ -130,11 +133,13 @@ def log_probs(builder, core, state, spec, unrolls) -> np.ndarray:
     """The learner's log-probabilities of the actions that were taken, `[T, B]`."""
     variables = core.variables(state)["policy"]
     network = builder.make_networks(spec)
-    inputs, params = network.inputs_of(unrolls), variables.params
-    if not isinstance(builder, IMPALA):
-        seen = ppo_learning.prepare(params.observations, inputs.observation, builder.config)
-        inputs, params = inputs._replace(observation=seen), params.network
-    output, _ = network.unroll(params, inputs, network.core_state_of(unrolls))
+    inputs = network.inputs_of(unrolls)
+    if isinstance(variables, NormalizedParams):
+        seen = normalize.normalize_fields(
+            variables.observations, inputs.observation, specs_of.zeros(spec.observations, 1), MAX_ABS
+        )
+        inputs, variables = inputs._replace(observation=seen), variables.policy
+    output, _ = network.unroll(variables.params, inputs, network.core_state_of(unrolls))
     return jax.tree.map(lambda x: x[:-1], output.policy).log_prob(unrolls.action)
 
 

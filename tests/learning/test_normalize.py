@@ -68,14 +68,16 @@ def test_what_never_changes_is_no_division_by_zero():
     assert np.isfinite(normalize.normalize(moments, jnp.asarray([2.5]), 10.0)).all()
 
 
-def test_only_floating_point_fields_are_normalised():
+def test_only_vectors_of_floating_point_numbers_are_normalised():
     pixels = np.full((2, 3), 7, np.uint8)
     observation = {"a": np.array([1.0, 3.0], np.float32), "pixels": pixels, "z": np.array([[5.0], [5.0]], np.float32)}
-    fields = normalize.floating_fields(observation)
+    observation["grid"] = np.ones((2, 4, 4, 3), np.float32)
+    fields = normalize.fields_of(observation, observation)
     assert [field.shape for field in fields] == [(2,), (2, 1)]
     moments = normalize.init([field[0] for field in fields])
     moments = normalize.update(moments, [jnp.asarray(field) for field in fields], jnp.ones(2))
-    normal = normalize.normalize_fields(moments, observation, 0.5)
+    normal = normalize.normalize_fields(moments, observation, observation, 0.5)
     np.testing.assert_allclose(normal["a"], [-0.5, 0.5])
     np.testing.assert_allclose(normal["z"], [[0], [0]])
     assert normal["pixels"] is pixels
+    assert normal["grid"] is observation["grid"]

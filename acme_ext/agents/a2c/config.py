@@ -29,3 +29,12 @@ class A2CConfig(AdvantageConfig):
         super().__post_init__()
         checks.positive(self, "rmsprop_epsilon")
         checks.share(self, "rmsprop_decay")
+
+
+ATARI = A2CConfig(
+    max_abs_reward=1.0,  # Mnih et al. 2016, section 8
+    batch_size=16,  # as many as there were actors; Mnih et al. 2016, section 8
+    learning_rate=7e-4,  # Wu et al. 2017, whose code runs A3C synchronously with 16 environments
+    replay=UnrollConfig(max_size=16, length=5),
+)
+"""A3C's numbers for Atari, in the synchronous form of OpenAI's baselines."""

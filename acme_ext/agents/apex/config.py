@@ -17,7 +17,7 @@ class ApexConfig(QLearningConfig):
 
     dueling: bool = True  # Horgan et al. 2018, section 3.1
     # beta stays the same; Horgan et al. 2018, appendix C
-    replay: TransitionConfig = TransitionConfig(n_step=3, prioritized=True, importance_exponent_end=0.4)
+    replay: TransitionConfig = TransitionConfig(n_step=10, prioritized=True, importance_exponent_end=0.4)
 
     # Exploration
     epsilon_base: float = 0.4  # epsilon of the environment that explores most; Horgan et al. 2018, section 4.1

@@ -16,6 +16,7 @@ class DPGConfig:
 
     # The problem
     discount: float = 0.99  # gamma of one step; Lillicrap et al. 2016, section 7
+    normalize_observations: bool = False  # by running means and variances; pictures never are
 
     # The networks
     policy_sizes: tuple[int, ...] = (128, 128)  # units of the policy's layers

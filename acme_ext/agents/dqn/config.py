@@ -18,6 +18,7 @@ class QLearningConfig:
     # The problem
     discount: float = 0.99  # gamma of one step; Mnih et al. 2015, table 1
     max_abs_reward: float | None = None  # rewards are clipped to it; 1 on Atari, Mnih et al. 2015, Methods
+    normalize_observations: bool = True  # by running means and variances; pictures never are
 
     # The network
     hidden_sizes: tuple[int, ...] = (64, 64)  # units of the MLP for observations that are not images
@@ -33,8 +34,9 @@ class QLearningConfig:
     rmsprop_epsilon: float = 0.01  # under the root, added to the variance; Mnih et al. 2015, table 1
     max_gradient_norm: float | None = 10.0  # global norm; Wang et al. 2016, section 4.2
     double: bool = True  # van Hasselt et al. 2016, eq. 4
-    # TD error where the loss turns linear; 1 is the clipped error of Mnih et al. 2015, None the squared loss.
-    huber_delta: float | None = 1.0
+    # TD error where the loss turns linear, in the units of returns; None is the squared loss. 1 is the clipped error of
+    # Mnih et al. 2015, whose rewards are clipped too.
+    huber_delta: float | None = None
     target_period: int = 1  # learner steps between target updates
     # Share of the online network that a target update takes: 1 copies it, below 1 the target is its moving average
     # (Polyak; Lillicrap et al. 2016, algorithm 1).
@@ -42,7 +44,7 @@ class QLearningConfig:
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     # n_step is 3 in Hessel et al. 2018, table 1, and 1 in Mnih et al. 2015.
-    replay: TransitionConfig = TransitionConfig(n_step=3)
+    replay: TransitionConfig = TransitionConfig(n_step=10)
 
     def __post_init__(self):
         checks.positive(self, "image_features", "learning_rate", "adam_epsilon", "rmsprop_epsilon", "target_period")
@@ -76,6 +78,7 @@ ATARI = DQNConfig(
     batch_size=32,  # Mnih et al. 2015, table 1
     learning_rate=6.25e-5,  # Hessel et al. 2018, table 1
     adam_epsilon=1.5e-4,  # Hessel et al. 2018, table 1
+    huber_delta=1.0,  # Mnih et al. 2015, Methods
     target_period=2_500,  # learner steps: 10,000 actions, as the code of Mnih et al. 2015 counts
     target_rate=1.0,
     sgd_steps_per_call=1,
@@ -91,3 +94,25 @@ ATARI = DQNConfig(
     epsilon_decay_steps=1_000_000,  # Mnih et al. 2015, table 1
 )
 """The Nature agent with double Q-learning, Adam as in Rainbow in place of RMSProp, and a bound on the gradient."""
+
+MINATAR = DQNConfig(
+    image_features=128,  # Young and Tian 2019
+    double=False,  # Young and Tian 2019
+    batch_size=32,  # Young and Tian 2019
+    learning_rate=2.5e-4,  # Young and Tian 2019, of centered RMSProp
+    adam_epsilon=1.5e-4,  # Hessel et al. 2018, table 1
+    huber_delta=1.0,  # Young and Tian 2019
+    target_period=250,  # learner steps: 1,000 frames; Young and Tian 2019
+    target_rate=1.0,
+    sgd_steps_per_call=2,
+    replay=TransitionConfig(
+        n_step=1,  # Young and Tian 2019
+        samples_per_insert=8.0,  # an update every 4 frames; Obando-Ceron and Castro 2021
+        min_size=5_000,  # Young and Tian 2019
+        max_size=100_000,  # Young and Tian 2019
+        importance_anneal_steps=75_000,  # learner steps of 300,000 frames
+    ),
+    epsilon_end=0.1,  # Young and Tian 2019
+    epsilon_decay_steps=100_000,  # Young and Tian 2019
+)
+"""The DQN of Young and Tian 2019 for MinAtar, with Adam in place of RMSProp and an update every 4 frames."""

@@ -20,11 +20,18 @@ class IMPALAConfig:
     discount: float = 0.99  # gamma of one step; Espeholt et al. 2018, table G.1
     # abs_one clips to [-1, 1]; soft_asymmetric squashes to (-1.5, 5); Espeholt et al. 2018, section 5.3 and appendix D.
     reward_clipping: Literal["none", "abs_one", "soft_asymmetric"] = "none"
+    normalize_observations: bool = False  # by running means and variances; pictures never are
 
     # The network
     hidden_sizes: tuple[int, ...] = (64, 64)  # units of the MLP for observations that are not images
     image_features: int = 256  # units after a convolutional torso; Espeholt et al. 2018, figure 3
     core_size: int = 64  # units of a recurrent core, where there is one; 256 in Espeholt et al. 2018
+
+    # Normalisation
+    # Values are predicted in units of their targets' running mean and standard deviation, and advantages are divided by
+    # that standard deviation; Hessel et al. 2019, section 3.1.
+    normalize_values: bool = True
+    value_horizon: float = 100_000.0  # steps over which the values' statistics forget
 
     # Learning
     batch_size: int = 8  # unrolls; 32 in Espeholt et al. 2018, table G.1
@@ -43,7 +50,9 @@ class IMPALAConfig:
 
     def __post_init__(self):
         positive = ("image_features", "core_size", "batch_size", "max_rho", "max_c")
-        checks.positive(self, *positive, "learning_rate", "learning_rate_decay_steps", "rmsprop_epsilon")
+        checks.positive(
+            self, *positive, "learning_rate", "learning_rate_decay_steps", "rmsprop_epsilon", "value_horizon"
+        )
         checks.positive(self, "max_gradient_norm")
         checks.not_negative(self, "value_coef", "entropy_coef")
         checks.share(self, "rmsprop_decay")
@@ -53,6 +62,7 @@ class IMPALAConfig:
 
 
 ATARI = IMPALAConfig(
+    normalize_values=False,
     reward_clipping="abs_one",  # Espeholt et al. 2018, table G.1
     batch_size=32,  # Espeholt et al. 2018, table G.1
     value_coef=0.5,  # Espeholt et al. 2018, table G.1

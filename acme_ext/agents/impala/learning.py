@@ -1,20 +1,27 @@
-"""IMPALA's learning: V-trace in the shared core of agents with one loss."""
+"""IMPALA's learning: a step down the gradient of V-trace's loss."""
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from acme_ext.acting.stochastic import among_legal
 from acme_ext.agents.impala import losses
 from acme_ext.agents.impala.config import IMPALAConfig
-from acme_ext.learning import optimizers
-from acme_ext.learning.core import LearnerCore, LossOutput, State, single_loss_core
+from acme_ext.learning import normalize, optimizers
+from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
+from acme_ext.learning.normalize import Moments
 from acme_ext.learning.on_policy import VersionedParams, lag
 from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
+
+
+class State(NamedTuple):
+    """Everything a resume needs."""
+
+    trained: TrainState
+    values: Moments  # [] of the values' targets
+    steps: Array  # [] int32, learner steps taken
 
 
 def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree) -> LearnerCore[State]:
@@ -25,14 +32,25 @@ def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree
         config: the agent's.
         observation: an example `[1, ...]`, for the parameters' shapes.
     """
+    learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
+    optimizer = optimizers.rmsprop(
+        learning_rate, config.max_gradient_norm, decay=config.rmsprop_decay, epsilon=config.rmsprop_epsilon
+    )
+
+    def init(key: Array) -> State:
+        params = network.init(key, observation)
+        return State(
+            trained=TrainState(params, optimizer.init(params)),
+            values=normalize.init(jnp.zeros(())),
+            steps=jnp.zeros((), jnp.int32),
+        )
 
     def loss(
-        params: Params, target_params: Params, batch: Sequence, weight: Array, key: Array
-    ) -> tuple[Array, LossOutput]:
-        del target_params, weight, key  # there is no target, no priority and no noise
+        params: Params, batch: Sequence, values: Moments | None
+    ) -> tuple[Array, tuple[dict[str, Array], Moments | None]]:
         reward = losses.clip_rewards(batch.reward, config.reward_clipping)
         output = network.outputs(params, batch)
-        costs = losses.impala_costs(
+        costs, values = losses.impala_costs(
             jax.tree.map(lambda x: x[:-1], among_legal(output.policy, batch.observation)),
             output.value,
             batch.action,
@@ -40,8 +58,10 @@ def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree
             batch.discount,
             batch.extras.log_prob,
             batch.mask,
+            values,
             max_rho=config.max_rho,
             max_c=config.max_c,
+            horizon=config.value_horizon,
         )
         steps = jnp.maximum(jnp.sum(batch.mask), 1.0)
         metrics = {
@@ -50,20 +70,22 @@ def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree
             "entropy": costs.entropy / steps,
         }
         total = costs.policy_gradient + config.value_coef * costs.value - config.entropy_coef * costs.entropy
-        return total, LossOutput(metrics)
-
-    learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
-    optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
-    optimizer = optimizers.bounded(optimizer, config.max_gradient_norm)
-    core = single_loss_core(loss, lambda key: network.init(key, observation), optimizer, variables=variables)
+        return total, (metrics, values)
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], None]:
-        after, metrics, _ = core.step(state, sample)
-        return after, {**metrics, **lag(state.steps, sample.data)}, None
+        trained, info = sgd_step(
+            loss, optimizer, state.trained, sample.data, state.values if config.normalize_values else None
+        )
+        metrics, values = info.aux
+        metrics = {
+            "loss": info.loss,
+            "gradient_norm": info.gradient_norm,
+            **metrics,
+            **lag(state.steps, sample.data),
+        }
+        return State(trained, values or state.values, state.steps + 1), metrics, None
 
-    return dataclasses.replace(core, step=step)
+    def variables(state: State) -> dict[str, Any]:
+        return {"policy": VersionedParams(state.trained.params, state.steps)}
 
-
-def variables(state: State) -> dict[str, Any]:
-    """Returns what IMPALA's actors may ask for."""
-    return {"policy": VersionedParams(state.params, state.steps)}
+    return LearnerCore(init, step, variables)

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from acme_ext.learning import normalize
+from acme_ext.learning.normalize import Moments
 from acme_ext.ops import policy
 from acme_ext.ops.policy import Categorical
 from acme_ext.types import Array
@@ -26,42 +28,54 @@ def impala_costs(
     discount_t: Array,
     behaviour_log_prob_tm1: Array,
     mask: Array,
+    moments: Moments | None = None,
     *,
     max_rho: float,
     max_c: float,
-) -> Costs:
-    """Returns what IMPALA descends along (Espeholt et al. 2018, section 4.2), with V-trace's v_s and q_s.
+    horizon: float = 1e8,
+) -> tuple[Costs, Moments | None]:
+    """Returns what IMPALA descends along (Espeholt et al. 2018, section 4.2), with V-trace's v_s and q_s, and `moments`
+    with the v_s of these steps in them.
 
     policy gradient = -sum rho_s * log pi(a_s) * (q_s - V(x_s)),   value = sum (v_s - V(x_s))**2 / 2
     entropy = sum -sum_a pi(a) log pi(a)
+
+    With `moments`, the network's values are in units of the standard deviation of the v_s, from their mean, and so are
+    the errors and advantages above (Hessel et al. 2019, section 3.1, without a correction of the last layer).
 
     Sums, as the paper's equations and its code have them, not means: learning rate and bound on the gradient go with
     the number of steps in a batch.
 
     Args:
         actions: `[T, B, A]` the policy now, where the steps begin.
-        values: `[T + 1, B]` V(x) now, of the last observation too.
+        values: `[T + 1, B]` V(x) now, of the last observation too; normalised by `moments` if they are given.
         a_tm1: `[T, B]` actions taken.
         r_t: `[T, B]` rewards.
         discount_t: `[T, B]` discounts, zero after a termination.
         behaviour_log_prob_tm1: `[T, B]` of the actions, by the policy that took them.
         mask: `[T, B]` 0 for what is no step.
+        moments: `[]` of the v_s of the steps before.
         max_rho: rho-bar.
         max_c: c-bar.
+        horizon: steps over which the moments forget.
     """
     log_prob = actions.log_prob(a_tm1)
     rho = mask * policy.importance_ratios(log_prob, behaviour_log_prob_tm1)
     v_tm1 = values[:-1]
+    raw = values if moments is None else normalize.denormalize(moments, values)
     vtrace = policy.vtrace_td_error_and_advantage(
-        v_tm1, values[1:], r_t, discount_t, rho, clip_rho_threshold=max_rho, clip_c_threshold=max_c
+        raw[:-1], raw[1:], r_t, discount_t, rho, clip_rho_threshold=max_rho, clip_c_threshold=max_c
     )
-    # The errors are constants; with v_tm1 added to them and taken away they are v_s - V(x_s), of V's gradient.
-    errors = lax.stop_gradient(vtrace.errors + v_tm1) - v_tm1
-    return Costs(
-        policy_gradient=-jnp.sum(log_prob * vtrace.pg_advantage),
-        value=jnp.sum(0.5 * mask * jnp.square(errors)),
+    target, advantage = lax.stop_gradient(vtrace.errors + raw[:-1]), vtrace.pg_advantage
+    if moments is not None:
+        moments = normalize.update(moments, target, mask, horizon)
+        target, advantage = normalize.normalize(moments, target), advantage / normalize.stddev(moments)
+    costs = Costs(
+        policy_gradient=-jnp.sum(log_prob * advantage),
+        value=jnp.sum(0.5 * mask * jnp.square(target - v_tm1)),
         entropy=jnp.sum(mask * actions.entropy()),
     )
+    return costs, moments
 
 
 def clip_rewards(rewards: Array, how: str) -> Array:

@@ -18,6 +18,7 @@ class MPOConfig:
 
     # The problem
     discount: float = 0.99  # gamma of one step; Abdolmaleki et al. 2018a, appendix D
+    normalize_observations: bool = False  # by running means and variances; pictures never are
 
     # The networks
     policy_sizes: tuple[int, ...] = (128, 128)  # units of the policy's layers

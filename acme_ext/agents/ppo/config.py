@@ -13,6 +13,7 @@ class AdvantageConfig:
 
     # The problem
     discount: float = 0.99  # gamma of one step; Schulman et al. 2017, tables 3 and 5
+    max_abs_reward: float | None = None  # rewards are clipped to it; 1 on Atari, Mnih et al. 2015, Methods
     gae_lambda: float  # of generalized advantage estimation, in [0, 1]
 
     # The network
@@ -22,7 +23,7 @@ class AdvantageConfig:
     init_stddev: float = 1.0  # of continuous actions, in [-1, 1]'s units; the same in all states, and learned
 
     # Normalisation
-    normalize_observations: bool  # by running means and variances; integers, such as pixels, never are
+    normalize_observations: bool  # by running means and variances; pictures never are
     max_abs_observation: float = 10.0  # normalised observations are clipped to it
     normalize_values: bool  # the network predicts values in units of the targets' running mean and variance
     value_horizon: float = 100_000.0  # steps over which the values' statistics forget
@@ -47,6 +48,7 @@ class AdvantageConfig:
             "max_abs_observation",
             "value_horizon",
             "learning_rate",
+            "max_abs_reward",
         )
         checks.positive(self, *positive, "learning_rate_decay_steps", "max_gradient_norm")
         checks.positive(self, "batch_size")
@@ -72,6 +74,13 @@ class PPOConfig(AdvantageConfig):
     replay: UnrollConfig = UnrollConfig(max_size=8, length=128)  # the length is of Schulman et al. 2017, table 5
 
     clip: float = 0.2  # epsilon, how far the ratio is followed; Schulman et al. 2017, table 1
+    clip_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
+    # How far a value moves from what it was before the epochs, in the network's units; None for any. It is in the
+    # authors' code and not in the paper; Andrychowicz et al. 2021, appendix B.1.
+    value_clip: float | None = None
+    # A batch is learned from no further once a minibatch's KL divergence from the policy that acted is above 1.5 times
+    # this; None for no bound. It is of the code of Dhariwal et al. 2017 and later ones, not of the paper.
+    target_kl: float | None = None
     num_epochs: int = 10  # times each step of the batch is learned from; Schulman et al. 2017, table 3
     num_minibatches: int = 16  # that a batch is cut into anew each epoch: of 64 steps; Schulman et al. 2017, table 3
     adam_epsilon: float = 1e-5
@@ -79,6 +88,7 @@ class PPOConfig(AdvantageConfig):
     def __post_init__(self):
         super().__post_init__()
         checks.positive(self, "clip", "num_epochs", "num_minibatches", "adam_epsilon")
+        checks.positive(self, "clip_decay_steps", "value_clip", "target_kl")
         if self.replay.length * self.batch_size % self.num_minibatches:
             raise UsageError(
                 f"num_minibatches is {self.num_minibatches}: it must divide the batch, which has "
@@ -95,6 +105,7 @@ CONTROL = PPOConfig(
 """The paper's numbers for continuous control."""
 
 ATARI = PPOConfig(
+    max_abs_reward=1.0,
     normalize_values=False,
     learning_rate=2.5e-4,  # Schulman et al. 2017, table 5, which lets it fall to 0
     clip=0.1,  # Schulman et al. 2017, table 5, likewise

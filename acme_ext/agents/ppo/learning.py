@@ -26,13 +26,6 @@ Advantages = Callable[[Sequence, Array], tuple[Array, Array]]
 """`(unrolls, values [T + 1, B, ...]) -> (advantage [T, B], targets of the values [T, B, ...])`."""
 
 
-class PolicyParams(NamedTuple):
-    """What the policy is applied with."""
-
-    network: Params
-    observations: Moments  # of the observations that `network` was trained on
-
-
 class State(NamedTuple):
     """Everything a resume needs."""
 
@@ -54,6 +47,7 @@ class Steps(NamedTuple):
     action: Array  # [T, B, ...]
     log_prob: Array  # [T, B] by the policy that took the action
     advantage: Array  # [T, B]
+    value: Array  # [T, B, ...] by the parameters that the batch found, normalised as the targets
     target: Array  # [T, B, ...] for the values, normalised
     mask: Array  # [T, B]
 
@@ -73,9 +67,12 @@ def make_core(
 ) -> LearnerCore[State]:
     """Returns PPO's learner core; arguments as for `core_of_policy_loss`."""
 
-    def policy_loss(log_prob: Array, behaviour_log_prob: Array, advantage: Array) -> Array:
+    clip = optimizers.decayed(config.clip, config.clip_decay_steps)
+
+    def policy_loss(log_prob: Array, behaviour_log_prob: Array, advantage: Array, learner_steps: Array) -> Array:
         ratios = importance_ratios(log_prob, behaviour_log_prob)
-        return losses.clipped_surrogate_pg_loss(ratios, advantage, config.clip)
+        epsilon: Any = clip(learner_steps) if callable(clip) else clip
+        return losses.clipped_surrogate_pg_loss(ratios, advantage, epsilon)
 
     parts = config.num_minibatches
     if network.core is not None:
@@ -99,14 +96,9 @@ def make_core(
         parts=parts,
         advantages=advantages,
         num_values=num_values,
+        value_clip=config.value_clip,
+        target_kl=config.target_kl,
     )
-
-
-def prepare(moments: Moments, observation: Tree, config: AdvantageConfig) -> Tree:
-    """Returns observations `[..., *shape]` as the network takes them: their floating-point fields normalised."""
-    if not config.normalize_observations:
-        return observation
-    return normalize.normalize_fields(moments, observation, config.max_abs_observation)
 
 
 def core_of_policy_loss(
@@ -120,6 +112,8 @@ def core_of_policy_loss(
     parts: int,
     advantages: Advantages | None = None,
     num_values: int | None = None,
+    value_clip: float | None = None,
+    target_kl: float | None = None,
 ) -> LearnerCore[State]:
     """Returns the core of an agent that learns from advantages; a step takes a batch of unrolls.
 
@@ -136,68 +130,67 @@ def core_of_policy_loss(
         advantages: see there; None estimates those of the reward by generalized advantage estimation.
         num_values: values that the network predicts, `[T, B, num_values]`, whose losses are added; None for one
             `[T, B]`.
+        value_clip: see `PPOConfig`.
+        target_kl: see `PPOConfig`.
     """
     optimizer = optimizers.bounded(optimizer, config.max_gradient_norm)
 
     def init(key: Array) -> State:
         key, params_key = jax.random.split(key)
         params = network.init(params_key, observation)
-        first = jax.tree.map(
-            lambda x: x[0], normalize.floating_fields(observation) if config.normalize_observations else ()
-        )
         return State(
             trained=TrainState(params, optimizer.init(params)),
-            observations=normalize.init(first),
             values=normalize.init(jnp.zeros(() if num_values is None else num_values)),
             key=key,
             steps=jnp.zeros((), jnp.int32),
         )
 
-    def loss(params: Params, steps: Steps) -> tuple[Array, dict[str, Array]]:
+    def loss(params: Params, steps: Steps, learner_steps: Array) -> tuple[Array, dict[str, Array]]:
         output, _ = network.unroll(params, steps.inputs, steps.state)
         policy = among_legal(output.policy, steps.inputs.observation)
         log_prob, entropy = policy.log_prob(steps.action), policy.entropy()
         advantage = steps.advantage
         if config.normalize_advantages:
             advantage = losses.normalized_advantages(advantage, steps.mask)
-        of_policy = masked_mean(policy_loss(log_prob, steps.log_prob, advantage), steps.mask)
-        of_values = losses.value_loss(output.value, steps.target)
+        of_policy = masked_mean(policy_loss(log_prob, steps.log_prob, advantage, learner_steps), steps.mask)
+        of_values = losses.value_loss(output.value, steps.target, steps.value, value_clip)
         of_value = masked_mean(of_values if num_values is None else jnp.sum(of_values, axis=-1), steps.mask)
         metrics = {
             "policy_loss": of_policy,
             "value_loss": of_value,
             "entropy": masked_mean(entropy, steps.mask),
-            "kl": masked_mean(steps.log_prob - log_prob, steps.mask),
+            "kl": masked_mean(losses.kl_divergence(log_prob, steps.log_prob), steps.mask),
         }
         total = of_policy + config.value_coef * of_value - config.entropy_coef * metrics["entropy"]
         return total, metrics
 
     def of_reward(unrolls: Sequence, values: Array) -> tuple[Array, Array]:
+        reward = losses.clip_rewards(unrolls.reward[1:], config.max_abs_reward)
         advantage = truncated_generalized_advantage_estimation(
-            unrolls.reward[1:], unrolls.discount, config.gae_lambda, values, unrolls.mask
+            reward, unrolls.discount, config.gae_lambda, values, unrolls.mask
         )
         return advantage, advantage + values[:-1]
 
     def prepared(state: State, unrolls: Sequence) -> tuple[Steps, Moments]:
         """Returns the batch's steps, and the values' moments that their targets are normalised with."""
         inputs = network.inputs_of(unrolls)
-        inputs = inputs._replace(observation=prepare(state.observations, inputs.observation, config))
         core_state = network.core_state_of(unrolls)
         output, _ = network.unroll(state.trained.params, inputs, core_state)
         values = output.value
         if config.normalize_values:
             values = normalize.denormalize(state.values, values)
         advantage, target = (advantages or of_reward)(unrolls, values)
-        moments = state.values
+        value, moments = values[:-1], state.values
         if config.normalize_values:
             moments = normalize.update(moments, target, unrolls.mask, config.value_horizon)
-            target = normalize.normalize(moments, target)
+            value, target = normalize.normalize(moments, value), normalize.normalize(moments, target)
         steps = Steps(
             inputs=jax.tree.map(lambda x: x[:-1], inputs),
             state=core_state,
             action=unrolls.action,
             log_prob=unrolls.extras.log_prob,
             advantage=advantage,
+            value=value,
             target=target,
             mask=unrolls.mask,
         )
@@ -213,19 +206,22 @@ def core_of_policy_loss(
             jax.random.split(shuffle_key, epochs)
         )
 
-        def learn(trained: TrainState, chosen: Array) -> tuple[TrainState, dict[str, Array]]:
-            trained, info = sgd_step(loss, optimizer, trained, steps.take(chosen))
-            return trained, {"loss": info.loss, "gradient_norm": info.gradient_norm, **info.aux}
+        def learn(carry: tuple[TrainState, Array], chosen: Array):
+            trained, going = carry
+            after, info = sgd_step(loss, optimizer, trained, steps.take(chosen), state.steps)
+            metrics = {"loss": info.loss, "gradient_norm": info.gradient_norm, **info.aux}
+            if target_kl is not None:
+                going &= metrics["kl"] <= 1.5 * target_kl
+                after = jax.tree.map(lambda new, old: jnp.where(going, new, old), after, trained)
+                metrics["learned_share"] = going.astype(jnp.float32)
+            return (after, going), metrics
 
-        trained, metrics = jax.lax.scan(learn, state.trained, order.reshape(epochs * parts, -1))
-        observations = state.observations
-        if config.normalize_observations:
-            seen = jax.tree.map(lambda x: x[:-1], normalize.floating_fields(unrolls.observation))
-            observations = normalize.update(observations, seen, unrolls.mask)
+        carry = (state.trained, jnp.bool_(True))
+        (trained, _), metrics = jax.lax.scan(learn, carry, order.reshape(epochs * parts, -1))
         metrics = {**jax.tree.map(jnp.mean, metrics), **lag(state.steps, unrolls)}
-        return State(trained, observations, values, key, state.steps + 1), metrics, None
+        return State(trained, values, key, state.steps + 1), metrics, None
 
     def variables(state: State) -> dict[str, Any]:
-        return {"policy": VersionedParams(PolicyParams(state.trained.params, state.observations), state.steps)}
+        return {"policy": VersionedParams(state.trained.params, state.steps)}
 
     return LearnerCore(init, step, variables)

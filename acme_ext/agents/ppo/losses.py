@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from acme_ext.types import Array
 
 
-def clipped_surrogate_pg_loss(prob_ratios_t: Array, adv_t: Array, epsilon: float) -> Array:
+def clipped_surrogate_pg_loss(prob_ratios_t: Array, adv_t: Array, epsilon: Array | float) -> Array:
     """Returns the policy's loss `[...]`, the negative of L^CLIP (Schulman et al. 2017, eq. 7).
 
     -min(r * A, clip(r, 1 - epsilon, 1 + epsilon) * A)
@@ -19,9 +19,31 @@ def clipped_surrogate_pg_loss(prob_ratios_t: Array, adv_t: Array, epsilon: float
     return -jnp.minimum(prob_ratios_t * adv_t, clipped * adv_t)
 
 
-def value_loss(value: Array, target: Array) -> Array:
-    """Returns the squared error `[...]` of values, (V - V^targ)**2 (Schulman et al. 2017, eq. 9), not clipped."""
-    return jnp.square(value - target)
+def value_loss(value: Array, target: Array, before: Array | None = None, clip: float | None = None) -> Array:
+    """Returns the squared error `[...]` of values, (V - V^targ)**2 (Schulman et al. 2017, eq. 9).
+
+    With `clip`, the greater of this and of the error of before + clip(V - before, -clip, clip), as in the authors'
+    code (Andrychowicz et al. 2021, appendix B.1).
+
+    Args:
+        value: `[...]` V.
+        target: `[...]` V^targ.
+        before: `[...]` the values of the parameters that the batch found.
+        clip: how far from those a value still gains.
+    """
+    error = jnp.square(value - target)
+    if clip is None or before is None:
+        return error
+    return jnp.maximum(error, jnp.square(before + jnp.clip(value - before, -clip, clip) - target))
+
+
+def kl_divergence(log_prob: Array, behaviour_log_prob: Array) -> Array:
+    """Returns an estimate `[...]` of KL(mu || pi) from the actions of mu: r - 1 - log r, with r = pi / mu.
+
+    Its mean is the divergence, and none of its values is negative, where -log r has both signs.
+    """
+    log_ratio = log_prob - behaviour_log_prob
+    return jnp.expm1(log_ratio) - log_ratio
 
 
 def normalized_advantages(adv_t: Array, mask: Array) -> Array:
@@ -34,3 +56,8 @@ def normalized_advantages(adv_t: Array, mask: Array) -> Array:
     count = jnp.maximum(jnp.sum(mask), 1.0)
     centred = mask * (adv_t - jnp.sum(mask * adv_t) / count)
     return centred / (jnp.sqrt(jnp.sum(jnp.square(centred)) / count) + 1e-8)
+
+
+def clip_rewards(rewards: Array, max_abs: float | None) -> Array:
+    """Returns rewards as they are learned from: clipped to [-max_abs, max_abs], or as they are."""
+    return rewards if max_abs is None else jnp.clip(rewards, -max_abs, max_abs)

@@ -1,5 +1,6 @@
 """PPO's policy and value."""
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 from acme_ext import specs
 from acme_ext.acting.stochastic import Distribution
 from acme_ext.agents.ppo.config import AdvantageConfig
+from acme_ext.agents.ppo.losses import clip_rewards
 from acme_ext.networks import recurrent, torsos
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.ops.policy import Categorical
@@ -35,9 +37,9 @@ def make_network(
     """Returns the network, whose output is an `Output`.
 
     By default policy and value are MLPs apart (Schulman et al. 2017, section 6.1), but for images, whose convolutional
-    torso they share (section 6.4). They also share a torso or a recurrent core that is given. Their own layers start
-    orthogonal, scaled by sqrt(2), the policy's last by 0.01, so that all actions are about equally likely at first, and
-    the value's by 1.
+    torso they share (section 6.4). They also share a torso or a recurrent core that is given. Layers that aren't given
+    start orthogonal, scaled by sqrt(2); the policy's last by 0.01, so that all actions are about equally likely at
+    first, and the value's by 1.
 
     Args:
         spec: of the environment.
@@ -55,7 +57,11 @@ def make_network(
         if torso is not None:
             return torsos.features(torso, observation)
         if convolutional:
-            return jax.nn.relu(_linear(config.image_features, _HIDDEN_GAIN)(torsos.features(None, observation)))
+            return jax.nn.relu(
+                _linear(config.image_features, _HIDDEN_GAIN)(
+                    torsos.features(None, observation, start=_orthogonal(_HIDDEN_GAIN))
+                )
+            )
         flat = torsos.flatten_observation(observation)
         return flat if apart else _tanh_mlp(flat, config.hidden_sizes)
 
@@ -68,14 +74,19 @@ def make_network(
         value = _linear(num_values or 1, 1.0)(value)
         return Output(distribution, value[:, 0] if num_values is None else value)
 
-    return recurrent.recurrent_network(spec, features, made, head)
+    clip = functools.partial(clip_rewards, max_abs=config.max_abs_reward)
+    return recurrent.recurrent_network(spec, features, made, head, prepare_reward=clip)
 
 
 _HIDDEN_GAIN, _POLICY_GAIN = 2**0.5, 0.01
 
 
 def _linear(size: int, gain: float) -> hk.Linear:
-    return hk.Linear(size, w_init=hk.initializers.Orthogonal(gain))
+    return hk.Linear(size, w_init=_orthogonal(gain))
+
+
+def _orthogonal(gain: float) -> hk.initializers.Initializer:
+    return hk.initializers.Orthogonal(gain)
 
 
 def _tanh_mlp(x: Array, sizes: Sequence[int]) -> Array:

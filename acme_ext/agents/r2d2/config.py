@@ -22,6 +22,7 @@ class R2D2Config:
     # lambda of Retrace (Munos et al. 2016), in the place of n-step double Q-learning; None for that
     retrace_lambda: float | None = None
     retrace_epsilon: float = 0.01  # of the target policy of Retrace, epsilon-greedy; Badia et al. 2020a, appendix E
+    normalize_observations: bool = False  # by running means and variances; pictures never are
 
     # The network
     hidden_sizes: tuple[int, ...] = (64,)  # units of the MLP for observations that are not images

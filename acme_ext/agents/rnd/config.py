@@ -22,12 +22,10 @@ class RNDConfig(PPOConfig):
     intrinsic_discount: float = 0.99  # gamma_I of one step; Burda et al. 2018, table 5
     extrinsic_coef: float = 2.0  # weight of the reward's advantage; Burda et al. 2018, table 5
     intrinsic_coef: float = 1.0  # weight of the bonus's advantage; Burda et al. 2018, table 5
-    max_abs_reward: float | None = None  # clips the reward that is learned from
 
     def __post_init__(self):
         super().__post_init__()
         checks.at_least_one(self, "distillation_updates")
-        checks.positive(self, "max_abs_reward")
         checks.not_negative(self, "extrinsic_coef", "intrinsic_coef")
         checks.share(self, "intrinsic_discount")
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from acme_ext.agents.ppo import learning as ppo
+from acme_ext.agents.ppo.losses import clip_rewards
 from acme_ext.agents.rnd.config import RNDConfig
 from acme_ext.agents.rnd.networks import NUM_VALUES
 from acme_ext.learning import intrinsic
@@ -38,9 +39,7 @@ def make_core(network: RecurrentNetwork, config: RNDConfig, observation: Tree) -
     """Returns RND's learner core; arguments as for PPO's."""
 
     def advantages(unrolls: Sequence, values: Array) -> tuple[Array, Array]:
-        reward = unrolls.reward[1:]
-        if config.max_abs_reward is not None:
-            reward = jnp.clip(reward, -config.max_abs_reward, config.max_abs_reward)
+        reward = clip_rewards(unrolls.reward[1:], config.max_abs_reward)
         extrinsic = truncated_generalized_advantage_estimation(
             reward, unrolls.discount, config.gae_lambda, values[..., 0], unrolls.mask
         )

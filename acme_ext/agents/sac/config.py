@@ -15,6 +15,7 @@ class SACConfig:
 
     # The problem
     discount: float = 0.99  # gamma of one step; Haarnoja et al. 2018b, table 1
+    normalize_observations: bool = False  # by running means and variances; pictures never are
 
     # The networks
     hidden_sizes: tuple[int, ...] = (256, 256)  # units of policy and critics, each; Haarnoja et al. 2018b, table 1

@@ -15,6 +15,7 @@ class TD3Config:
 
     # The problem
     discount: float = 0.99  # gamma of one step; Fujimoto et al. 2018, table 3
+    normalize_observations: bool = False  # by running means and variances; pictures never are
 
     # The networks
     hidden_sizes: tuple[int, ...] = (256, 256)  # units of each network; the authors' code, (400, 300) in the paper

@@ -57,7 +57,7 @@ def test_a_step_learns(core):
     after, metrics, errors = jax.jit(core.step)(state, sample)
     assert errors is None
     assert after.steps == 1
-    for before, now in zip(jax.tree.leaves(state.params), jax.tree.leaves(after.params), strict=True):
+    for before, now in zip(jax.tree.leaves(state.trained.params), jax.tree.leaves(after.trained.params), strict=True):
         assert np.any(before != now)
     steps = 12
     total = steps * (metrics["policy_loss"] + 0.2 * metrics["value_loss"] - 0.01 * metrics["entropy"])
@@ -70,7 +70,7 @@ def test_the_learning_rate_falls_to_0():
     state = core.init(KEY)
     for _ in range(3):
         before, (state, _, _) = state, core.step(state, sample)
-        moved.append(optax.tree.norm(jax.tree.map(jnp.subtract, state.params, before.params)))
+        moved.append(optax.tree.norm(jax.tree.map(jnp.subtract, state.trained.params, before.trained.params)))
     assert moved[0] > moved[1] > moved[2] == 0
 
 
@@ -117,7 +117,7 @@ def test_the_learner_sees_what_the_actor_saw():
 
 def test_what_was_remembered_before_an_episode_is_forgotten():
     network, core = core_of()
-    params = core.init(KEY).params
+    params = core.init(KEY).trained.params
     first = np.zeros((5, 3), np.bool_)
     first[2] = True
     found = []

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from acme_ext.agents.impala import losses
+from acme_ext.learning import normalize
+from acme_ext.learning.normalize import Moments
 from acme_ext.ops.policy import Categorical
 
 
@@ -24,7 +26,7 @@ BATCH = {
 
 
 def costs(max_rho=1.0, max_c=1.0, logits=LOGITS, **changed):
-    return losses.impala_costs(Categorical(logits), **{**BATCH, **changed}, max_rho=max_rho, max_c=max_c)
+    return losses.impala_costs(Categorical(logits), **{**BATCH, **changed}, max_rho=max_rho, max_c=max_c)[0]
 
 
 @pytest.mark.parametrize(("max_rho", "max_c"), [(1.0, 1.0), (1.5, 0.4)])
@@ -53,6 +55,28 @@ def test_gradients_flow_to_policy_and_value_as_the_paper_has_them():
     assert not np.any(jax.grad(lambda logits: costs(logits=logits).value)(LOGITS))
 
 
+def test_normalised_values_change_units_and_nothing_else():
+    """Errors and advantages are those of the raw values, divided by the targets' standard deviation."""
+    before = Moments(jnp.float32(6.0), jnp.float32(2.0), jnp.float32(9.0))
+    raw = costs()
+    found, after = losses.impala_costs(
+        Categorical(LOGITS),
+        **{**BATCH, "values": normalize.normalize(before, BATCH["values"])},
+        moments=before,
+        max_rho=1.0,
+        max_c=1.0,
+    )
+    error_1 = 0.5 * -3.9
+    targets = np.array([1 + 3.8 + 0.9 * error_1, 2 + error_1])
+    seen = np.concatenate([[5.0, -1.0] * 3, targets])  # six values of mean 2 and variance 9, and the two targets
+    np.testing.assert_allclose([after.count, after.mean, after.variance], [8, seen.mean(), seen.var()], rtol=1e-5)
+    np.testing.assert_allclose(found.policy_gradient, raw.policy_gradient / seen.std(), rtol=1e-4)
+    of_network = normalize.normalize(before, BATCH["values"])[:2, 0]
+    expected = np.sum(((targets - seen.mean()) / seen.std() - of_network) ** 2) / 2
+    np.testing.assert_allclose(found.value, expected, rtol=1e-4)
+    assert found.entropy == raw.entropy
+
+
 def test_what_is_no_step_costs_nothing():
     """The way from an episode's end to the next one's first, whatever action was named there."""
     mask = column(1.0, 0.0)
@@ -73,7 +97,7 @@ def test_the_costs_are_rlaxs(rlax):
     reward = rng.normal(size=(6, 3)).astype(np.float32)
     discount = rng.uniform(0, 1, (6, 3)).astype(np.float32)
     behaviour = -rng.uniform(0.1, 3, (6, 3)).astype(np.float32)
-    found = losses.impala_costs(
+    found, _ = losses.impala_costs(
         Categorical(logits), values, action, reward, discount, behaviour, np.ones((6, 3)), max_rho=1.0, max_c=1.0
     )
 

@@ -8,7 +8,7 @@ import optax
 import pytest
 from unrolls import random_unrolls
 
-from acme_ext.agents.ppo import learning
+from acme_ext.agents.ppo import learning, losses
 from acme_ext.agents.ppo.config import PPOConfig
 from acme_ext.agents.ppo.networks import Output
 from acme_ext.networks.recurrent import NO_ACTION, RecurrentNetwork
@@ -33,7 +33,6 @@ def network_of(function, action=NO_ACTION):
 
 
 PLAIN: dict[str, Any] = {
-    "normalize_observations": False,
     "normalize_values": False,
     "normalize_advantages": False,
     "max_gradient_norm": None,
@@ -92,7 +91,48 @@ def test_the_ratio_is_to_the_probability_that_was_stored():
     _, metrics, _ = core.step(core.init(KEY), sample(unrolls(extras={"log_prob": log_prob})))
     # The ratios are 2 and 1/2: clipped to 1.2 with a gain, and to 0.8 with a loss, where both are worse.
     np.testing.assert_allclose(metrics["loss"], np.mean([-1.2 * 3.8, 0.8 * 3.9]), rtol=1e-5)
-    np.testing.assert_allclose(metrics["kl"], np.mean(np.log([0.5, 2])), atol=1e-6)
+    np.testing.assert_allclose(metrics["kl"], np.mean([2 - 1 - np.log(2), 0.5 - 1 + np.log(2)]), atol=1e-6)
+
+
+def test_the_clip_falls_to_0():
+    """With a clip of 0 a ratio that gains costs what a ratio of 1 does."""
+    log_prob = np.log([[0.125], [0.5]]).astype(np.float32)
+    core = core_of(gae_lambda=0.0, value_coef=0.0, clip_decay_steps=4)
+    for steps, clip in ((0, 0.2), (2, 0.1), (9, 0.0)):
+        state = core.init(KEY)._replace(steps=jnp.int32(steps))
+        _, metrics, _ = core.step(state, sample(unrolls(extras={"log_prob": log_prob})))
+        np.testing.assert_allclose(metrics["loss"], np.mean([-(1 + clip) * 3.8, (1 - clip) * 3.9]), rtol=1e-5)
+
+
+def test_rewards_are_clipped_before_anything_else():
+    core = core_of(max_abs_reward=1.0)
+    _, metrics, _ = core.step(core.init(KEY), sample(unrolls()))
+    clipped = np.array([[1.0], [1.0], [-1.0]], np.float32)
+    _, expected, _ = core_of().step(core.init(KEY), sample(unrolls(reward=clipped)))
+    np.testing.assert_array_equal(metrics["loss"], expected["loss"])
+
+
+def test_a_clipped_value_costs_the_greater_of_two_errors():
+    value, before = jnp.array([1.0, 1.0, 0.4, 3.0]), jnp.array([0.0, 2.0, 0.0, 0.0])
+    target = jnp.array([2.0, 0.0, 0.0, 0.0])
+    # Half of a unit from `before` at most: 0.5, 1.5, 0.4 and 0.5.
+    found = losses.value_loss(value, target, before, 0.5)
+    np.testing.assert_allclose(found, [1.5**2, 1.5**2, 0.4**2, 3.0**2], rtol=1e-6)
+    np.testing.assert_allclose(losses.value_loss(value, target), np.square(value - target))
+
+
+def test_a_batch_is_left_when_the_policy_has_moved_too_far():
+    fields: dict[str, Any] = {"num_epochs": 8, "learning_rate": 0.3}
+    core, bounded = core_of(**fields), core_of(**fields, target_kl=0.01)
+    _, metrics, _ = core.step(core.init(KEY), sample(unrolls()))
+    after, found, _ = bounded.step(bounded.init(KEY), sample(unrolls()))
+    once, _, _ = core_of(num_epochs=1, learning_rate=0.3).step(core.init(KEY), sample(unrolls()))
+    # The first update, at a divergence of 0, is made; the second finds too large a one.
+    jax.tree.map(np.testing.assert_array_equal, after.trained, once.trained)
+    assert found["learned_share"] == 1 / 8
+    assert "learned_share" not in metrics
+    wide = core_of(**fields, target_kl=1e6)
+    assert wide.step(wide.init(KEY), sample(unrolls()))[1]["learned_share"] == 1
 
 
 @pytest.mark.parametrize("discount", [0.0, 0.9])
@@ -123,7 +163,7 @@ def test_each_epoch_learns_from_every_step_once():
     found = []
     for epochs, parts in ((1, 1), (2, 6)):
         core = learning.core_of_policy_loss(
-            lambda log_prob, behaviour, advantage: -log_prob * advantage,
+            lambda log_prob, behaviour, advantage, learner_steps: -log_prob * advantage,
             network_of(linear),
             PPOConfig(**{**PLAIN, "replay": UnrollConfig(length=6), "batch_size": 4}),
             optax.sgd(1e-6),
@@ -164,29 +204,6 @@ def test_values_are_learned_in_units_of_their_targets():
     _, metrics, _ = core.step(after, sample(again))
     values = targets.mean() + targets.std() * np.array([1.0, 2.0])
     np.testing.assert_allclose(metrics["policy_loss"], -np.mean([3, -1] - values), rtol=1e-2)
-
-
-def test_observations_are_normalised_as_actors_normalise_them():
-    def both(inputs, state):
-        return linear(inputs._replace(observation=inputs.observation["a"]), state)
-
-    config = PPOConfig(**{**PLAIN, "normalize_observations": True, "max_abs_observation": 1.5})
-    pixels = np.full((3, 1, 1), 7, np.uint8)
-    example = {"a": OBSERVATION[0], "pixels": pixels[0]}
-    core = learning.make_core(network_of(both), config, example)
-    batch = unrolls(observation={"a": OBSERVATION, "pixels": pixels}, mask=np.array([[1.0], [1.0]], np.float32))
-    state, _, _ = core.step(core.init(KEY), sample(batch))
-    published = core.variables(state)["policy"]
-    assert published.learner_steps == 1
-    np.testing.assert_allclose(published.params.observations.mean, [[1.5]])
-    np.testing.assert_allclose(published.params.observations.variance, [[0.25]])
-    seen = learning.prepare(published.params.observations, {"a": np.array([[2.0], [9.0]]), "pixels": pixels}, config)
-    np.testing.assert_allclose(seen["a"], [[1.0], [1.5]], rtol=1e-5)
-    assert seen["pixels"] is pixels
-    # What was learned from was normalised as it was when it was acted on: the actors had seen nothing then.
-    _, metrics, _ = core.step(core.init(KEY), sample(batch))
-    _, plain, _ = core_of(max_abs_observation=1.5).step(core_of().init(KEY), sample(unrolls()))
-    assert metrics["loss"] != plain["loss"]  # 2 was clipped to 1.5
 
 
 def test_continuous_actions_are_those_that_were_sampled():
