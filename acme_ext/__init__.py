@@ -8,7 +8,7 @@ import sys
 
 from acme_ext.utils import libpython
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if sys.version_info[:2] == (3, 10):
     libpython.load()

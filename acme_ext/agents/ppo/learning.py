@@ -19,8 +19,8 @@ from acme_ext.networks.recurrent import Inputs, RecurrentNetwork
 from acme_ext.ops.policy import importance_ratios, truncated_generalized_advantage_estimation
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
 
-PolicyLoss = Callable[[Array, Array, Array], Array]
-"""`(log_prob [T, B], behaviour_log_prob [T, B], advantage [T, B]) -> loss [T, B]`."""
+PolicyLoss = Callable[[Array, Array, Array, Array], Array]
+"""`(log_prob [T, B], behaviour_log_prob [T, B], advantage [T, B], learner steps []) -> loss [T, B]`."""
 
 Advantages = Callable[[Sequence, Array], tuple[Array, Array]]
 """`(unrolls, values [T + 1, B, ...]) -> (advantage [T, B], targets of the values [T, B, ...])`."""
@@ -30,7 +30,6 @@ class State(NamedTuple):
     """Everything a resume needs."""
 
     trained: TrainState
-    observations: Moments
     values: Moments  # [...] of one step's
     key: Array  # the random key of all steps to come
     steps: Array  # [] int32, learner steps taken: batches
