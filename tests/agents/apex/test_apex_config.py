@@ -25,4 +25,4 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(field, value):
 def test_the_exponent_of_importance_stays():
     for config in (ApexConfig(), ATARI):
         assert config.replay.importance_exponent == config.replay.importance_exponent_end == 0.4
-        assert (config.replay.priority_exponent, config.replay.n_step) == (0.6, 3)
+        assert config.replay.priority_exponent == 0.6
