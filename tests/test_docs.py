@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import json
 import pathlib
 import re
 import shlex
@@ -66,7 +67,7 @@ def code(cell: str) -> str:
 
 
 @every_page
-def test_every_shell_command_is_one_that_exists(page):
+def test_every_shell_command_is_one_that_exists(page, tmp_path):
     parser = cli._parser()
     targets = set(re.findall(r"^([\w-]+):", read(ROOT / "Makefile"), re.MULTILINE))
     for words in commands(page):
@@ -84,6 +85,12 @@ def test_every_shell_command_is_one_that_exists(page):
             case ["acme-ext", *arguments]:
                 options = parser.parse_args(arguments)
                 if arguments[0] == "train":
+                    if options.environment.startswith("data:"):
+                        manifest = {"format": 1, "environment": "gym:CartPole-v1", "environment_options": {}}
+                        manifest["spec"] = {"observations": {"fields": {}}, "actions": {"shape": [], "dtype": "int32"}}
+                        (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+                        option = options.environment.partition("?")[1:]
+                        options.environment = f"data:{tmp_path}{''.join(option)}"
                     cli.experiment_from(options)  # checks agent, environment, fields, values and options
             case _:
                 pytest.fail(f"{shlex.join(words)}: what it does is not known here")

@@ -16,7 +16,7 @@ PACKAGE = pathlib.Path(acme_ext.__file__).parent
 
 FLOORS = [
     {"types", "specs", "errors", "utils"},
-    {"ops", "networks", "envs", "acting", "replay", "learning"},
+    {"ops", "networks", "envs", "acting", "data", "replay", "learning"},
     {"agents"},
     {"builders"},
     {"launch", "__main__"},
@@ -52,6 +52,10 @@ PARENTS: dict[str, set[str]] = {
     "ngu": {"r2d2"},
     "agent57": {"ngu", "r2d2"},
     "alphazero": {"muzero"},
+    "bcq": {"dqn"},
+    "cql": {"sac"},
+    "discrete_cql": {"dqn"},
+    "td3_bc": {"td3"},
 }
 
 # What runs on any machine with a modern JAX, so neither it nor anything below it imports these.

@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from acme_ext.builders.base import Agent as Agent
     from acme_ext.builders.base import Builder as Builder
     from acme_ext.builders.base import Preset as Preset
+    from acme_ext.builders.bc import BC as BC
+    from acme_ext.builders.bcq import BCQ as BCQ
+    from acme_ext.builders.cql import CQL as CQL
     from acme_ext.builders.d4pg import D4PG as D4PG
+    from acme_ext.builders.discrete_cql import DiscreteCQL as DiscreteCQL
     from acme_ext.builders.dmpo import DMPO as DMPO
     from acme_ext.builders.dqn import DQN as DQN
     from acme_ext.builders.impala import IMPALA as IMPALA
+    from acme_ext.builders.iql import IQL as IQL
     from acme_ext.builders.mpo import MPO as MPO
     from acme_ext.builders.muzero import MuZero as MuZero
     from acme_ext.builders.ngu import NGU as NGU
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from acme_ext.builders.rnd import RND as RND
     from acme_ext.builders.sac import SAC as SAC
     from acme_ext.builders.td3 import TD3 as TD3
+    from acme_ext.builders.td3_bc import TD3BC as TD3BC
 
 AGENTS: dict[str, tuple[str, str]] = {
     "dqn": ("DQN", "double DQN; dueling, n-step and prioritized replay as choices; discrete actions"),
@@ -53,6 +59,12 @@ AGENTS: dict[str, tuple[str, str]] = {
     "ppo": ("PPO", "clipped policy gradient, several epochs a batch; discrete and continuous actions"),
     "rnd": ("RND", "PPO with a bonus for what is new and a value of its own for it; discrete and continuous actions"),
     "a2c": ("A2C", "advantage actor-critic, one step a batch; discrete and continuous actions"),
+    "bc": ("BC", "behavioural cloning from recorded data; discrete and continuous actions"),
+    "td3_bc": ("TD3BC", "TD3 that is drawn to recorded actions; continuous actions"),
+    "iql": ("IQL", "implicit Q-learning from recorded data; continuous actions"),
+    "cql": ("CQL", "SAC with critics that are low beyond recorded actions; continuous actions"),
+    "discrete_cql": ("DiscreteCQL", "DQN with values that are low beyond recorded actions; discrete actions"),
+    "bcq": ("BCQ", "DQN among the actions that recorded data would take; discrete actions"),
 }
 """Name on the command line -> (class in `acme_ext.builders.NAME`, one line)."""
 

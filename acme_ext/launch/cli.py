@@ -49,9 +49,15 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "environment",
         metavar="ENVIRONMENT",
-        help="FAMILY:NAME, as gym:CartPole-v1, or py:MODULE:FUNCTION",
+        help="FAMILY:NAME, as gym:CartPole-v1, or py:MODULE:FUNCTION; data:FOLDER learns from recorded data alone",
     )
-    train.add_argument("--steps", type=_count, default=50_000, metavar="N", help="environment steps (%(default)s)")
+    train.add_argument(
+        "--steps",
+        type=_count,
+        default=50_000,
+        metavar="N",
+        help="environment steps, or with recorded data those of the learner (%(default)s)",
+    )
     train.add_argument("--seed", type=int, default=0, metavar="N", help="of all that can be seeded (%(default)s)")
     train.add_argument("--num-envs", type=_count, default=1, metavar="N", help="stepped together (%(default)s)")
     train.add_argument(
@@ -130,6 +136,8 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="say where the time of a run in one process goes; writes profile.txt and trace.json to its directory",
     )
+    train.add_argument("--record", metavar="DIR", help="record all whole episodes to a folder, beside the training")
+    train.add_argument("--skip-damaged", action="store_true", help="leave out damaged parts of recorded data")
     train.add_argument("--quiet", action="store_true", help="no progress line")
     train.set_defaults(command=_train, if_stopped="; nothing is lost, and the same command starts again")
 
@@ -174,6 +182,29 @@ def _parser() -> argparse.ArgumentParser:
     tournament.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
     tournament.add_argument("-o", "--output", default="tournament.png", metavar="FILE", help="(%(default)s)")
     tournament.set_defaults(command=_tournament)
+    record = commands.add_parser(
+        "record",
+        help="record what the agent of a run does",
+        description="Record what a run's agent does, in whole episodes; an existing folder is added to.",
+    )
+    record.add_argument("run", metavar="RUN", help="a run directory")
+    record.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder of the data")
+    record.add_argument("--steps", type=_count, default=50_000, metavar="N", help="at least (%(default)s)")
+    record.add_argument(
+        "--policy",
+        choices=("evaluation", "training", "random"),
+        default="evaluation",
+        help="how it acts: as in evaluation, with its exploration, or at random (%(default)s)",
+    )
+    record.add_argument("--num-envs", type=_count, default=8, metavar="N", help="stepped together (%(default)s)")
+    record.add_argument("--seed", type=int, default=0, metavar="N", help="another gives other data (%(default)s)")
+    record.set_defaults(command=_record)
+
+    data = commands.add_parser(
+        "data", help="check recorded data and say what it holds", description="Check recorded data and describe it."
+    )
+    data.add_argument("folder", metavar="DIR", help="a folder that --record or `record` has made")
+    data.set_defaults(command=_data)
 
     plot = commands.add_parser(
         "plot",
@@ -212,9 +243,20 @@ def experiment_from(options: argparse.Namespace) -> Any:
     environment_options = {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
     fields = settings.split(options.set)
     builders.check(options.agent)
-    envs.check(options.environment, **environment_options)
+    environment, data = options.environment, None
+    if environment.startswith("data:"):
+        from acme_ext.data.format import Folder
+        from acme_ext.launch.experiment import split_data
 
-    builder = builders.make(options.agent).for_environment(options.environment)
+        data = environment.removeprefix("data:")
+        manifest = Folder(split_data(data)[0]).manifest
+        environment, environment_options = (
+            manifest["environment"],
+            manifest["environment_options"] | environment_options,
+        )
+    envs.check(environment, **environment_options)
+
+    builder = builders.make(options.agent).for_environment(environment)
     builder = settings.configure(builder, fields)
 
     from acme_ext.launch.experiment import Checkpoints, Evaluation, Experiment
@@ -224,7 +266,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
 
     return Experiment(
         builder,
-        options.environment,
+        environment,
         steps=options.steps,
         seed=options.seed,
         num_envs=options.num_envs,
@@ -233,6 +275,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
         evaluation=Evaluation(**given(every=options.eval_every, final_episodes=options.eval_episodes)),
         checkpoints=Checkpoints(**given(every_s=options.checkpoint_every)),
         run_dir=options.run_dir,
+        data=data,
     )
 
 
@@ -244,20 +287,32 @@ def _train(options: argparse.Namespace) -> int:
     if not options.quiet:
         print("acme-ext: loading JAX, TensorFlow and Reverb ...", file=sys.stderr, flush=True)
     experiment = experiment_from(options)
+    if program and (options.record or experiment.data is not None):
+        what = "--record" if options.record else "data:"
+        raise UsageError(f"{what} is for a single process: leave --actors and --on away.")
     from acme_ext.launch import local
     from acme_ext.replay import server
 
-    if not program or options.on == "threads":
+    if experiment.data is None and (not program or options.on == "threads"):
         server.import_libraries()
     if program:
         result = _run_program(experiment, options)
+    elif experiment.data is not None:
+        from acme_ext.launch import offline
+
+        if options.record:
+            raise UsageError("a run on recorded data does not act: there is nothing to --record.")
+        fixed = {"fresh": options.fresh, "quiet": options.quiet, "skip_damaged": options.skip_damaged}
+        result = offline.run(experiment, **fixed)
     else:
-        result = local.run(experiment, fresh=options.fresh, quiet=options.quiet, profile=options.profile)
+        arguments = {"record": options.record, "profile": options.profile}
+        result = local.run(experiment, fresh=options.fresh, quiet=options.quiet, **arguments)
     if result.stopped_by is not None:
         print(f"stopped at step {result.environment_steps:,}; the same command goes on. {result.run_dir}")
         return 128 + result.stopped_by
     assert result.score is not None
-    print(f"steps       {result.environment_steps:,} of the environment, {result.learner_steps:,} of the learner")
+    of_environment = f"{result.environment_steps:,} of the environment, " if result.environment_steps else ""
+    print(f"steps       {of_environment}{result.learner_steps:,} of the learner")
     print(f"evaluation  {_say_score(result.score)}")
     print(f"curve       {result.curve}")
     print(f"everything  {result.run_dir}")
@@ -327,6 +382,30 @@ def _say_score(score: Any) -> str:
         f"return {row['episode_return_mean']:.4g} (std {row['episode_return_std']:.3g}, "
         f"{row['episode_return_min']:.4g} to {row['episode_return_max']:.4g}) over {row['episodes']} episodes"
     )
+
+
+def _record(options: argparse.Namespace) -> int:
+    from acme_ext.launch.record import record_run
+
+    folder = record_run(
+        options.run,
+        options.output,
+        steps=options.steps,
+        policy=options.policy,
+        num_envs=options.num_envs,
+        seed=options.seed,
+    )
+    returns = folder.returns
+    print(f"{folder.path}: {folder.steps:,} steps in {len(returns):,} episodes, return {returns.mean():.4g} on average")
+    return 0
+
+
+def _data(options: argparse.Namespace) -> int:
+    from acme_ext.data.format import Folder
+    from acme_ext.launch.record import describe
+
+    print("\n".join(describe(Folder(options.folder))))
+    return 0
 
 
 def _plot(options: argparse.Namespace) -> int:

@@ -111,6 +111,7 @@ class Loaded(NamedTuple):
     spec: EnvironmentSpec
     source: acme.core.VariableSource
     standing: Any  # what policies carry from episode to episode, as it was saved
+    steps: int  # of the run's budget, when it was saved
 
 
 def load_run(
@@ -157,7 +158,7 @@ def load_run(
     if restored is None:
         raise UsageError(f"{path} has no checkpoint yet.")
     source = _Saved(core.variables(restored.trees["learner"]))
-    return Loaded(experiment, spec, source, restored.info["state"].get("standing"))
+    return Loaded(experiment, spec, source, restored.info["state"].get("standing"), restored.steps)
 
 
 def evaluate_run(path: str | os.PathLike[str], episodes: int | None = None, **arguments: Any) -> Score:

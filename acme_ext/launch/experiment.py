@@ -16,6 +16,7 @@ import numpy as np
 
 from acme_ext import __version__, builders, envs
 from acme_ext.builders.base import Agent, Builder
+from acme_ext.data.format import Folder
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.errors import UsageError
 from acme_ext.types import Array, EnvironmentSpec
@@ -73,6 +74,8 @@ class Experiment:
         num_devices: devices that the learner's batch is split over.
         environment_options: the family's own, see its module in `acme_ext.envs`; the preset's where they are not set.
         evaluation, checkpoints: see there.
+        data: a folder of recorded experience (see `data.format`), or with `?best=SHARE` its episodes of the greatest
+            returns, to learn from in place of acting. `steps`, and `every` of `evaluation`, then count learner steps.
         run_dir: where everything is left; by default `runs/AGENT-ENVIRONMENT-sSEED` under the current folder, with what
             of the config and of the environment's options is not their default, as in
             `runs/dqn-gym-CartPole-v1-learning_rate=0.0003-s0`.
@@ -88,6 +91,7 @@ class Experiment:
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
     run_dir: str | os.PathLike[str] | None = None
+    data: str | None = None
 
     def __post_init__(self):
         if isinstance(self.builder, type):
@@ -107,6 +111,11 @@ class Experiment:
         object.__setattr__(self, "builder", self.builder.for_environment(self.environment))
 
     @property
+    def step_key(self) -> str:
+        """What the run's steps count: `environment_steps`, or `learner_steps` of fixed data."""
+        return "environment_steps" if self.data is None else "learner_steps"
+
+    @property
     def options(self) -> Mapping[str, Any]:
         """The environment's options: those of the agent's preset, where the user has not set them."""
         family = self.environment.partition(":")[0] if isinstance(self.environment, str) else ""
@@ -123,7 +132,8 @@ class Experiment:
         """The run directory."""
         if self.run_dir is not None:
             return pathlib.Path(self.run_dir)
-        parts = [self.builder.name, self.environment_name, *self._choices(), f"s{self.seed}"]
+        where = self.environment_name if self.data is None else f"data-{pathlib.Path(self.data).name}"
+        parts = [self.builder.name, where, *self._choices(), f"s{self.seed}"]
         return pathlib.Path("runs") / re.sub(r"[^\w.=+-]+", "-", "-".join(parts))
 
     def _choices(self) -> list[str]:
@@ -150,6 +160,7 @@ class Experiment:
         """Returns the description as plain JSON; a resumed run must match it in everything but `run`."""
         builder = naming.describe(self.builder, "the agent")
         return {
+            **self._describe_data(),
             "agent": builders.name_of(type(self.builder)),
             "environment": self._describe_environment(),
             "environment_options": dict(self.options),
@@ -164,6 +175,12 @@ class Experiment:
                 "checkpoints": dataclasses.asdict(self.checkpoints),
             },
         }
+
+    def _describe_data(self) -> dict[str, Any]:
+        if self.data is None:
+            return {}
+        folder, best = split_data(self.data)
+        return {"data": {"sha256": Folder(folder).digest, "best": best}}
 
     def _describe_environment(self) -> Any:
         """Returns the environment in JSON's types: its name, or `py:module:name` of its function."""
@@ -214,6 +231,26 @@ class Experiment:
         """Returns the ranks of all exploring environments of a program, actor by actor; see `acting.policy.Context`."""
         count = actors * self.num_envs
         return np.arange(count, dtype=np.float32) / max(1, count - 1)
+
+
+def about(experiment: Experiment, **more: Any) -> dict[str, Any]:
+    """Returns what recorded data says of the run that it came from, plain JSON."""
+    described = experiment.describe()
+    names = ("environment", "environment_options", "agent", "config", "seed")
+    return {**{name: described[name] for name in names}, **more}
+
+
+def split_data(data: str) -> tuple[str, float]:
+    """Returns the folder of `Experiment.data` and the share of its episodes that is learned from."""
+    folder, _, option = data.partition("?")
+    name, _, value = option.partition("=")
+    try:
+        share = float(value) if option else 1.0
+    except ValueError:
+        share = 0.0
+    if (option and name != "best") or not 0 < share <= 1:
+        raise UsageError(f"{data!r}: the one option of data is best=SHARE, a share of its episodes in (0, 1].")
+    return folder, share
 
 
 def check(experiment: Experiment, spec: EnvironmentSpec) -> None:

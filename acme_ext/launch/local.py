@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import time
 from collections.abc import Callable, Sequence
@@ -12,9 +13,12 @@ from acme.utils.observers import EnvLoopObserver
 from acme_ext import envs
 from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.variables import VariableClient
+from acme_ext.data.format import FolderWriter
+from acme_ext.data.recorder import Recorder
 from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.errors import UsageError
 from acme_ext.launch.evaluation import Evaluator, Score
-from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment, check, foresee
+from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment, about, check, foresee
 from acme_ext.launch.interrupt import Interrupt, graceful
 from acme_ext.launch.meter import LostBatchError, Patience, SampleMeter
 from acme_ext.launch.store import RunStore, draw_curve, hold, prepare, replay_folder
@@ -49,8 +53,11 @@ def run(
     quiet: bool = False,
     profile: bool = False,
     observers: Callable[[int], Sequence[EnvLoopObserver]] | None = None,
+    record: str | os.PathLike[str] | None = None,
 ) -> Result:
     """Runs an experiment in this process, from where its run directory stands to its budget.
+
+    One with `data` learns from that, see `launch.offline`.
 
     Args:
         experiment: what to run.
@@ -59,6 +66,7 @@ def run(
         profile: measures where the time goes once everything is compiled, prints the shares, and writes them and a
             trace to the run directory, `profile.txt` and `trace.json`.
         observers: makes Acme's observers of the i-th training environment; their metrics go into the actor's log.
+        record: a folder that all whole episodes of training are recorded to, see `data.format`.
 
     A SIGINT (Ctrl-C) or SIGTERM stops it after a last save; a second SIGINT ends the process, or raises
     KeyboardInterrupt in an interactive session.
@@ -67,6 +75,12 @@ def run(
         UsageError: nothing was started or written; the message says why.
         RunError: the run had to stop (its loss was not finite, the disk is full, ...); the last good checkpoint stands.
     """
+    if experiment.data is not None:
+        from acme_ext.launch import offline
+
+        if record is not None or observers is not None:
+            raise UsageError("a run on fixed data does not act: there is nothing to record or to observe.")
+        return offline.run(experiment, fresh=fresh, quiet=quiet)
     with contextlib.ExitStack() as stack:
         stack.enter_context(native_stderr())
         progress = ProgressLine(experiment.steps) if not quiet else None
@@ -83,7 +97,8 @@ def run(
         if progress:
             report(f"the run directory is {store.rundir.path}")
         profiler = Profiler() if profile else None
-        result = _Run(experiment, environment, store, progress, report, observers, stack, profiler).run(interrupt)
+        parts = _Run(experiment, environment, store, progress, report, observers, record, stack, profiler)
+        result = parts.run(interrupt)
     if interrupt.requested:
         return dataclasses.replace(result, stopped_by=interrupt.signal)
     return dataclasses.replace(result, curve=draw_curve(experiment, store.rundir))
@@ -100,6 +115,7 @@ class _Run:
         progress: ProgressLine | None,
         report: Callable[[str], None],
         observers: Callable[[int], Sequence[EnvLoopObserver]] | None,
+        record: str | os.PathLike[str] | None,
         stack: contextlib.ExitStack,
         profiler: Profiler | None,
     ):
@@ -129,6 +145,8 @@ class _Run:
         )
         stack.callback(self.learner.close)
         self.writer = replay.writer(self.replay.client, experiment.num_envs)
+        if record is not None:
+            self.writer = Recorder(FolderWriter(record, spec, about(experiment)), self.writer)
         stack.callback(self.writer.close)
         self.actor = agent.make_actor(
             VariableClient(self.learner, agent.variable_period),
@@ -198,7 +216,7 @@ class _Run:
                 self._pass_evaluations()  # the one at the end stands for what was due with it
             self._save()
             score = None
-            with contextlib.suppress(_InterruptedEvaluationError):
+            with contextlib.suppress(InterruptedEvaluationError):
                 score = self._evaluate(self.experiment.evaluation.final_episodes, interrupt)
                 self.store.rundir.write_evaluation({"environment_steps": self.steps, **score.to_json()})
         return Result(self.store.rundir.path, self.steps, self.learner.steps, score, None)
@@ -227,7 +245,7 @@ class _Run:
         if steps < self.experiment.steps and self._pass_evaluations():
             try:
                 self._evaluate(self.experiment.evaluation.episodes, interrupt)
-            except _InterruptedEvaluationError:
+            except InterruptedEvaluationError:
                 self.next_evaluation = scheduled  # the run that goes on from here makes it
         if time.monotonic() - self.logged_at >= _LOG_EVERY_S:
             self._log_learner()
@@ -245,7 +263,7 @@ class _Run:
     def _evaluate(self, episodes: int, interrupt: Interrupt) -> Score:
         def on_step() -> None:
             if interrupt.requested:
-                raise _InterruptedEvaluationError
+                raise InterruptedEvaluationError
 
         on_step()
         score = self.evaluator.evaluate(episodes, on_step, standing=self._standing())
@@ -299,5 +317,5 @@ class _Run:
         self.store.checkpoints.save(self.steps, {"learner": self.learner.save()}, state, self.replay)
 
 
-class _InterruptedEvaluationError(Exception):
+class InterruptedEvaluationError(Exception):
     """An evaluation was given up because the run was asked to stop."""

@@ -22,7 +22,7 @@ class SavesReplay(Protocol):
 
 
 LABELS = ("actor", "learner", "evaluator")
-"""The logs of a run; the x axis of each is `environment_steps`."""
+"""The logs of a run; the x axis of each is `Experiment.step_key`."""
 
 _WHOLE = {"agent", "environment", "config", "run"}  # of a run's config.json, by whichever version
 _REPLAY = "replay"  # the folder of a checkpoint that holds Reverb's own
@@ -47,15 +47,17 @@ class RunCheckpoints:
         every_s = self._settings.every_s
         return every_s > 0 and time.monotonic() - self._saved_at >= every_s
 
-    def save(self, steps: int, trees: Mapping[str, Any], state: Mapping[str, Any], replay: SavesReplay) -> None:
-        """Saves a checkpoint at environment step `steps`: trees of arrays, a state of plain JSON, and the replay if
-        asked for.
+    def save(self, steps: int, trees: Mapping[str, Any], state: Mapping[str, Any], replay: SavesReplay | None) -> None:
+        """Saves a checkpoint at step `steps` of the budget: trees of arrays, a state of plain JSON, and the replay if
+        asked for and there is one.
         """
 
         def save_replay(folder: pathlib.Path) -> None:
+            assert replay is not None
             replay.checkpoint(folder / _REPLAY)
 
-        self._store.save(steps, trees, {"state": state}, save_replay if self._settings.replay else None)
+        with_replay = self._settings.replay and replay is not None
+        self._store.save(steps, trees, {"state": state}, save_replay if with_replay else None)
         self._saved_at = time.monotonic()
 
     def restore(self, templates: Mapping[str, Any]) -> Restored | None:
@@ -92,7 +94,7 @@ class RunStore:
     def __init__(self, rundir: RunDirectory, experiment: Experiment, report: Callable[[str], None]):
         self.rundir = rundir
         self.checkpoints = RunCheckpoints(rundir, experiment.checkpoints, report)
-        self._budget = experiment.steps
+        self._budget, self._step_key = experiment.steps, experiment.step_key
         self._loggers: dict[str, Any] = {}
         loggers.describe(rundir, rundir.read_config())
         self._elapsed, self._started = 0.0, time.monotonic()
@@ -105,7 +107,7 @@ class RunStore:
     def log(self, label: str, row: Mapping[str, Any]) -> None:
         """Appends a row to a log; the run's time is added to it."""
         if label not in self._loggers:
-            self._loggers[label] = loggers.make_logger(self.rundir, label, step_key="environment_steps")
+            self._loggers[label] = loggers.make_logger(self.rundir, label, step_key=self._step_key)
         self._loggers[label].write({**row, "wall_time_s": round(self.wall_time_s, 3)})
 
     def restore(self, templates: Mapping[str, Any]) -> Restored | None:
@@ -118,7 +120,7 @@ class RunStore:
             if label == "evaluator" and last >= self._budget:
                 last -= 1  # the evaluation at the end is made again
             if loggers.csv_path(self.rundir, label).exists():
-                loggers.truncate(self.rundir, label, "environment_steps", last)
+                loggers.truncate(self.rundir, label, self._step_key, last)
         if restored is not None:
             self._elapsed = restored.info["state"]["wall_time_s"]
         return restored
@@ -190,7 +192,7 @@ def draw_curve(experiment: Experiment, rundir: RunDirectory) -> pathlib.Path:
     from acme_ext.utils import plots
 
     return plots.learning_curves(
-        {f"{experiment.builder.name} on {experiment.environment_name}": [rundir]}, rundir.curve
+        {f"{experiment.builder.name} on {experiment.environment_name}": [rundir]}, rundir.curve, experiment.step_key
     )
 
 

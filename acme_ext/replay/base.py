@@ -82,7 +82,7 @@ class Replay(abc.ABC):
         """Returns a writer for `num_envs` environments that step together.
 
         Args:
-            client: a Reverb client of the table's server.
+            client: a Reverb client of the table's server, or a sink that takes the rows.
             num_envs: environments.
             max_pending: rows that may wait for the server before the writer blocks; None never blocks.
             on_wait: called a few times a second while the writer waits; may raise to end the wait.
@@ -153,6 +153,8 @@ class Replay(abc.ABC):
         ]
 
     def _sink(self, client: Any) -> sinks.Sink:
+        if isinstance(client, sinks.Sink):
+            return client
         if self.prioritized:
             return sinks.PrioritySink(client, self.table, self.priority_offset)
         return sinks.StructuredSink(client, self.table, self._item_shape)

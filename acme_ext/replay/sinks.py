@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -10,6 +10,7 @@ OnWait = Callable[[], None]
 _WAIT_MS = 200
 
 
+@runtime_checkable
 class Sink(Protocol):
     """Sends items of bytes, each a row or a block of rows, to one table in the background."""
 

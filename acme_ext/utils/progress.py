@@ -18,7 +18,7 @@ class ProgressLine:
 
     Fields are given by name, only those that changed, and are shown in the order of their first appearance:
 
-    - `environment_steps`, a count: part of the total done, steps per second and the time left;
+    - `budget`, a count named by that argument: part of the total done, steps per second and the time left;
     - any other count, a name that ends in `_steps`: its rate (`learner_steps=12` is shown as `learner 3/s`);
     - `episode_return`, given once for each episode: the mean of the last 20;
     - any other number or text: as it is.
@@ -36,8 +36,9 @@ class ProgressLine:
         shown: bool = True,
         interval_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
+        budget: str = "environment_steps",
     ):
-        self._total, self._shown = total_steps, shown
+        self._total, self._shown, self._budget = total_steps, shown, budget
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._interval_s = _LIVE_INTERVAL_S if self._live else interval_s
@@ -109,8 +110,8 @@ class ProgressLine:
 
     def _parts(self) -> list[str]:
         parts = []
-        if "environment_steps" in self._fields:
-            steps, rate = int(float(self._fields["environment_steps"])), self._rate("environment_steps")
+        if self._budget in self._fields:
+            steps, rate = int(float(self._fields[self._budget])), self._rate(self._budget)
             parts.append(f"{100 * steps / max(1, self._total):3.0f}%  {steps:,}/{self._total:,} steps")
             if rate is not None:
                 parts.append(f"{_number(rate)}/s")
@@ -120,7 +121,7 @@ class ProgressLine:
             if name == "episode_return":
                 parts.append(f"return {_number(sum(self._returns) / len(self._returns))}")
             elif name.endswith("_steps"):
-                if name != "environment_steps" and (rate := self._rate(name)) is not None:
+                if name != self._budget and (rate := self._rate(name)) is not None:
                     parts.append(f"{name.removesuffix('_steps').replace('_', ' ')} {_number(rate)}/s")
             else:
                 parts.append(f"{name.replace('_', ' ')} {value if isinstance(value, str) else _number(value)}")

@@ -161,7 +161,7 @@ def test_the_learner_gives_the_errors_after_the_first():
     observation = np.random.default_rng(0).normal(size=(2, 6, ACTIONS)).astype(np.float32)
     data = Transition(observation[0], np.zeros(6, np.int32), np.ones(6), np.full(6, 0.9), observation[1])
     state, metrics, errors = jax.jit(core.step)(core.init(jax.random.key(0)), Sample(data, np.ones(6)))
-    assert int(state.steps) == 1
+    assert int(state.core.steps) == 1
     assert np.isfinite(metrics["loss"])
     assert errors.shape == (6,)
     assert np.all(errors >= 0)

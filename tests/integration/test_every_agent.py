@@ -45,7 +45,12 @@ REPLAYS = {
 }
 
 QUICK = ("dqn", "r2d2", "td3", "ppo")  # of every kind one
-AGENTS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in builders.AGENTS]
+OFFLINE = {"bc", "td3_bc", "iql", "cql", "discrete_cql", "bcq"}  # see tests/launch/test_offline.py
+AGENTS = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    for name in builders.AGENTS
+    if name not in OFFLINE
+]
 
 
 def spec_of(environment: str, **options):

@@ -109,8 +109,8 @@ def test_the_default_directory_is_named_by_what_is_run(environment, name, folder
     [
         (Experiment(DQN(DQNConfig(learning_rate=3e-4)), "gym:A-v0"), "dqn-gym-A-v0-learning_rate=0.0003-s0"),
         (
-            Experiment(DQN(DQNConfig(hidden_sizes=(32, 16), dueling=True, huber_delta=None)), "gym:A-v0", seed=2),
-            "dqn-gym-A-v0-hidden_sizes=32x16-dueling=true-huber_delta=none-s2",
+            Experiment(DQN(DQNConfig(hidden_sizes=(32, 16), dueling=True, huber_delta=1.0)), "gym:A-v0", seed=2),
+            "dqn-gym-A-v0-hidden_sizes=32x16-dueling=true-huber_delta=1.0-s2",
         ),
         (
             Experiment(DQN(), "gym:A-v0", environment_options={"map": "4/4", "size": {"x": 0.5}}),
@@ -129,7 +129,7 @@ def test_the_default_directory_says_what_was_chosen(experiment, folder):
 def test_of_many_choices_the_default_directory_has_some_and_a_digest():
     many = {"discount": 0.5, "batch_size": 64, "learning_rate": 2e-3, "max_gradient_norm": 1.0, "huber_delta": 8.0}
     folders = [
-        Experiment(DQN(DQNConfig(**many, replay=TransitionConfig(n_step=3, min_size=size))), "gym:A-v0").directory.name
+        Experiment(DQN(DQNConfig(**many, replay=TransitionConfig(n_step=10, min_size=size))), "gym:A-v0").directory.name
         for size in (1, 2, 1)
     ]
     assert folders[0] == folders[2] != folders[1]

@@ -95,9 +95,10 @@ def test_no_illegal_action_is_tried_at_any_depth(config):
 def test_a_row_does_not_depend_on_the_others(config):
     together = from_nodes(config, nim, [4, 5, 6, 7], explore=True)
     keys = jax.random.split(jax.random.key(0), 4)
+    run = compiling.jit(lambda keys, root: search.search(config, keys, root, nim))
     for row, sticks in enumerate((4, 5, 6, 7)):
         root = Root(jnp.zeros((1, 2)), jnp.zeros(1), jnp.array([sticks]))
-        alone = search.search(config, keys[row : row + 1], root, nim)
+        alone = run(keys[row : row + 1], root)
         assert alone.action[0] == together.action[row]
         np.testing.assert_allclose(alone.policy[0], together.policy[row], rtol=1e-5)
 

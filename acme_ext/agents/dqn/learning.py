@@ -32,6 +32,11 @@ def make_core(network: hk.Transformed, config: QLearningConfig, observation: Tre
         config: the agent's.
         observation: an example `[1, ...]`, for the parameters' shapes.
     """
+    return core_of_loss(loss_of(network, config), lambda key: network.init(key, observation), config)
+
+
+def loss_of(network: hk.Transformed, config: QLearningConfig) -> Loss:
+    """Returns DQN's loss of a network."""
 
     def loss(
         params: Params, target_params: Params, batch: Transition, weight: Array, key: Array
@@ -46,7 +51,7 @@ def make_core(network: hk.Transformed, config: QLearningConfig, observation: Tre
         metrics = {"q_mean": jnp.mean(q_tm1), "td_error_abs": jnp.mean(jnp.abs(error))}
         return losses.q_loss(error, weight, config.huber_delta), LossOutput(metrics, jnp.abs(error))
 
-    return core_of_loss(loss, lambda key: network.init(key, observation), config)
+    return loss
 
 
 def core_of_loss(loss: Loss, init_params: Callable[[Array], Params], config: QLearningConfig) -> LearnerCore[State]:

@@ -1,5 +1,7 @@
 """SAC's learning."""
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -26,13 +28,29 @@ class State(NamedTuple):
     key: Array  # the random key of all steps to come
 
 
-def make_core(networks: Networks, config: SACConfig, observation: Tree) -> LearnerCore[State]:
+QValues = Callable[[Tree, Array], Array]
+"""`(observation [B, ...], action [B, A]) -> q [2, B]`."""
+
+Penalty = Callable[[QValues, Params, Transition, Array, Array], Array]
+"""`(q_values, policy params, batch, q_tm1 [2, B], key) -> penalty []`, added to the critics' loss."""
+
+
+def make_core(
+    networks: Networks,
+    config: SACConfig,
+    observation: Tree,
+    *,
+    penalty: Penalty | None = None,
+    entropy_in_target: bool = True,
+) -> LearnerCore[State]:
     """Returns SAC's learner core (Haarnoja et al. 2018b, algorithm 1).
 
     Args:
         networks: see there.
         config: the agent's.
         observation: an example `[1, ...]`, for the parameters' shapes.
+        penalty: for agents that differ from SAC in the critics' loss.
+        entropy_in_target: whether the critics' targets have the entropy of the policy in them.
     """
     optimizer = optax.adam(config.learning_rate)
     target_entropy = config.target_entropy_per_value * networks.action_size
@@ -65,9 +83,13 @@ def make_core(networks: Networks, config: SACConfig, observation: Tree) -> Learn
         q_tm1 = q_values(critics, batch.observation, batch.action)
         a_t, log_prob_t = act(state.policy.params, batch.next_observation, key)
         q_t = q_values(state.target_critics, batch.next_observation, a_t)
-        temperature = jnp.exp(state.log_temperature.params)
+        temperature = jnp.exp(state.log_temperature.params) * entropy_in_target
         error = losses.td_error(q_tm1, batch.reward, batch.discount, q_t, log_prob_t, temperature)
-        return losses.critic_loss(error, weight), (q_tm1, error)
+        loss = losses.critic_loss(error, weight)
+        if penalty is not None:
+            of_critics = functools.partial(q_values, critics)
+            loss += penalty(of_critics, state.policy.params, batch, q_tm1, jax.random.fold_in(key, 1))
+        return loss, (q_tm1, error)
 
     def policy_loss(
         policy: Params, critics: Params, temperature: Array, observation: Tree, key: Array

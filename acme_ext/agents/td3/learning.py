@@ -1,5 +1,6 @@
 """TD3's learning."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -27,13 +28,23 @@ class State(NamedTuple):
     steps: Array  # [] int32, SGD steps taken
 
 
-def make_core(networks: Networks, config: TD3Config, observation: Tree) -> LearnerCore[State]:
+PolicyLoss = Callable[[Array, Array, Transition], Array]
+"""`(q [B], action [B, A], batch) -> loss []`, of the first critic's values of the policy's actions."""
+
+
+def make_core(
+    networks: Networks,
+    config: TD3Config,
+    observation: Tree,
+    loss_of_policy: PolicyLoss = lambda q, action, batch: losses.policy_loss(q),
+) -> LearnerCore[State]:
     """Returns TD3's learner core (Fujimoto et al. 2018, algorithm 1).
 
     Args:
         networks: see there.
         config: the agent's.
         observation: an example `[1, ...]`, for the parameters' shapes.
+        loss_of_policy: for agents that differ from TD3 in it.
     """
     optimizer = optax.adam(config.learning_rate)
 
@@ -66,9 +77,10 @@ def make_core(networks: Networks, config: TD3Config, observation: Tree) -> Learn
         error = losses.td_error(q_tm1, batch.reward, batch.discount, q_t)
         return losses.critic_loss(error, weight), (q_tm1, error)
 
-    def policy_loss(policy: Params, critic: Params, observation: Tree) -> tuple[Array, None]:
-        action = networks.policy.apply(policy, None, observation)
-        return losses.policy_loss(networks.critic.apply(critic, None, observation, action)), None
+    def policy_loss(policy: Params, critic: Params, batch: Transition) -> tuple[Array, None]:
+        action = networks.policy.apply(policy, None, batch.observation)
+        q = networks.critic.apply(critic, None, batch.observation, action)
+        return loss_of_policy(q, action, batch), None
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array]:
         batch: Transition = sample.data
@@ -79,7 +91,7 @@ def make_core(networks: Networks, config: TD3Config, observation: Tree) -> Learn
 
         def update() -> tuple[TrainState, Params, Params, Array]:
             first = jax.tree.map(lambda leaf: leaf[0], critics.params)
-            policy, of_policy = sgd_step(policy_loss, optimizer, state.policy, first, batch.observation)
+            policy, of_policy = sgd_step(policy_loss, optimizer, state.policy, first, batch)
             target_policy = optax.incremental_update(policy.params, state.target_policy, config.target_rate)
             target_critics = optax.incremental_update(critics.params, state.target_critics, config.target_rate)
             return policy, target_policy, target_critics, of_policy.gradient_norm

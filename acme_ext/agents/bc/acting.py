@@ -1,0 +1,19 @@
+"""How a cloned policy acts."""
+
+import jax.numpy as jnp
+
+from acme_ext.acting.policy import Context, Policy
+from acme_ext.agents.bc.config import BCConfig
+from acme_ext.agents.bc.networks import Network
+from acme_ext.types import Params, Tree
+
+
+def make_policy(network: Network, config: BCConfig, *, evaluation: bool) -> Policy:
+    """Returns the policy: the likeliest action, or the one that was learned; in evaluation too."""
+    del config, evaluation
+
+    def apply(params: Params, context: Context, observation: Tree, state: Tree):
+        out = network.apply.apply(params, None, observation)
+        return (jnp.argmax(out, axis=-1).astype(jnp.int32) if network.discrete else out), state, ()
+
+    return Policy(apply)

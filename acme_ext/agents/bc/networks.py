@@ -1,0 +1,31 @@
+"""Behavioural cloning's policy."""
+
+from typing import NamedTuple
+
+import haiku as hk
+import jax.numpy as jnp
+
+from acme_ext import specs
+from acme_ext.agents.bc.config import BCConfig
+from acme_ext.networks import layers, torsos
+from acme_ext.types import Array, EnvironmentSpec, Tree
+
+
+class Network(NamedTuple):
+    """The policy, and what its output means."""
+
+    apply: hk.Transformed  # observation [B, ...] -> logits [B, A], or an action [B, A] in [-1, 1]
+    discrete: bool
+
+
+def make_network(spec: EnvironmentSpec, config: BCConfig, torso: str | torsos.Torso | None = None) -> Network:
+    """Returns the network; `torso` see `torsos.dense_features`."""
+    discrete = specs.is_discrete(spec)
+    size = specs.num_actions(spec, "BC") if discrete else specs.action_size(spec, "BC")
+
+    def policy(observation: Tree) -> Array:
+        x = torsos.dense_features(torso, observation, config.hidden_sizes, config.image_features)
+        out = layers.Linear(size)(x)
+        return out if discrete else jnp.tanh(out)
+
+    return Network(hk.transform(policy), discrete)

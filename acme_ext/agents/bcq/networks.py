@@ -1,0 +1,30 @@
+"""Discrete BCQ's network: action values, and how likely the data takes each action."""
+
+from typing import NamedTuple
+
+import haiku as hk
+
+from acme_ext import specs
+from acme_ext.agents.bcq.config import BCQConfig
+from acme_ext.networks import layers, torsos
+from acme_ext.types import Array, EnvironmentSpec, Tree
+
+
+class Output(NamedTuple):
+    """What the network gives."""
+
+    q: Array  # [B, A] action values
+    logits: Array  # [B, A] of the data's actions
+
+
+def make_network(spec: EnvironmentSpec, config: BCQConfig, torso: str | torsos.Torso | None = None) -> hk.Transformed:
+    """Returns the network `apply(params, key, observation [B, ...]) -> Output`, whose heads share a torso, see
+    `torsos.dense_features`.
+    """
+    num_actions = specs.num_actions(spec, "BCQ")
+
+    def both(observation: Tree) -> Output:
+        x = torsos.dense_features(torso, observation, config.hidden_sizes, config.image_features)
+        return Output(layers.Linear(num_actions)(x), layers.Linear(num_actions)(x))
+
+    return hk.transform(both)

@@ -1,0 +1,1 @@
+"""Conservative Q-learning for discrete actions (Kumar et al. 2020, section 3.2): DQN with a penalty."""

@@ -1,0 +1,13 @@
+"""Discrete CQL's penalty."""
+
+import jax
+
+from acme_ext.ops import value
+from acme_ext.types import Array
+
+
+def conservative_penalty(q: Array, action: Array) -> Array:
+    """Returns log sum_a exp q[a] - q[action], `[B]`, of values `[B, A]` and actions `[B]` (Kumar et al. 2020, eq.
+    4).
+    """
+    return jax.nn.logsumexp(q, axis=-1) - value.take_action(q, action)

@@ -1,0 +1,91 @@
+"""IQL's learning."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from acme_ext.agents.iql import losses
+from acme_ext.agents.iql.config import IQLConfig
+from acme_ext.agents.iql.networks import Networks
+from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
+from acme_ext.networks.continuous import apply_ensemble, init_ensemble
+from acme_ext.types import Array, Params, Sample, Transition, Tree
+
+_CRITICS = 2
+_INSIDE = 1 - 1e-5  # data's actions at the bounds have no density under a policy whose mean is a tanh
+
+
+class State(NamedTuple):
+    """Everything a resume needs."""
+
+    policy: TrainState
+    critics: TrainState  # both, each array [2, ...]
+    value: TrainState
+    target_critics: Params
+
+
+def make_core(networks: Networks, config: IQLConfig, observation: Tree) -> LearnerCore[State]:
+    """Returns IQL's learner core (Kostrikov et al. 2022, algorithm 1, in the order of the authors' code).
+
+    Args:
+        networks: see there.
+        config: the agent's.
+        observation: an example `[1, ...]`, for the parameters' shapes.
+    """
+    optimizer = optax.adam(config.learning_rate)
+
+    def init(key: Array) -> State:
+        policy_key, critic_key, value_key = jax.random.split(key, 3)
+        action = jnp.zeros((1, networks.action_size))
+        critics = init_ensemble(networks.critic.init, critic_key, _CRITICS, observation, action)
+        policy, value = networks.policy.init(policy_key, observation), networks.value.init(value_key, observation)
+        return State(
+            policy=TrainState(policy, optimizer.init(policy)),
+            critics=TrainState(critics, optimizer.init(critics)),
+            value=TrainState(value, optimizer.init(value)),
+            target_critics=critics,
+        )
+
+    def q_values(params: Params, batch: Transition) -> Array:
+        return apply_ensemble(networks.critic.apply, params, batch.observation, batch.action)
+
+    def value_loss(value: Params, batch: Transition, q: Array) -> tuple[Array, Array]:
+        v = networks.value.apply(value, None, batch.observation)
+        return jnp.mean(losses.expectile_loss(q - v, config.expectile)), v
+
+    def policy_loss(policy: Params, batch: Transition, weight: Array) -> tuple[Array, None]:
+        distribution = networks.policy.apply(policy, None, batch.observation)
+        return -jnp.mean(weight * distribution.log_prob(jnp.clip(batch.action, -_INSIDE, _INSIDE))), None
+
+    def critic_loss(critics: Params, batch: Transition, target: Array) -> tuple[Array, Array]:
+        q = q_values(critics, batch)
+        return jnp.sum(jnp.mean(jnp.square(target - q), axis=1)), q
+
+    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], None]:
+        batch: Transition = sample.data
+        q = jnp.min(q_values(state.target_critics, batch), axis=0)
+        value, of_value = sgd_step(value_loss, optimizer, state.value, batch, q)
+        v = networks.value.apply(value.params, None, batch.observation)
+        weight = losses.advantage_weights(q - v, config.inverse_temperature, config.max_weight)
+        policy, of_policy = sgd_step(policy_loss, optimizer, state.policy, batch, weight)
+        v_t = networks.value.apply(value.params, None, batch.next_observation)
+        target = config.reward_scale * batch.reward + batch.discount * v_t
+        critics, of_critics = sgd_step(critic_loss, optimizer, state.critics, batch, target)
+        target_critics = optax.incremental_update(critics.params, state.target_critics, config.target_rate)
+        norms = [info.gradient_norm for info in (of_critics, of_value, of_policy)]
+        metrics = {
+            "loss": of_critics.loss,
+            "gradient_norm": jnp.linalg.norm(jnp.stack(norms)),
+            "value_loss": of_value.loss,
+            "policy_loss": of_policy.loss,
+            "q_mean": jnp.mean(of_critics.aux),
+            "weight_mean": jnp.mean(weight),
+        }
+        return State(policy, critics, value, target_critics), metrics, None
+
+    def variables(state: State) -> dict[str, Any]:
+        return {"policy": state.policy.params}
+
+    return LearnerCore(init, step, variables)

@@ -1,0 +1,44 @@
+"""IQL's policy, critics and value."""
+
+from typing import NamedTuple
+
+import haiku as hk
+import jax.numpy as jnp
+
+from acme_ext import specs
+from acme_ext.agents.iql.config import IQLConfig
+from acme_ext.networks import continuous, layers, torsos
+from acme_ext.ops.gaussian import Gaussian
+from acme_ext.types import Array, EnvironmentSpec, Tree
+
+
+class Networks(NamedTuple):
+    """Actions are in [-1, 1]; no network is given a random key."""
+
+    action_size: int  # A
+    policy: hk.Transformed  # observation [B, ...] -> Gaussian [B, A], whose mean is a tanh
+    critic: hk.Transformed  # (observation [B, ...], action [B, A]) -> q [B]; one of the two
+    value: hk.Transformed  # observation [B, ...] -> v [B]
+
+
+def make_networks(spec: EnvironmentSpec, config: IQLConfig, torso: str | torsos.Torso | None = None) -> Networks:
+    """Returns the networks, each with a torso of its own, see `torsos.features`.
+
+    The policy's standard deviation is the same in all states, as in the authors' code.
+    """
+    action_size = specs.action_size(spec, "IQL")
+
+    def policy(observation: Tree) -> Gaussian:
+        mean = continuous.DeterministicPolicy(action_size, config.hidden_sizes, torso=torso)(observation)
+        log_stddev = hk.get_parameter("log_stddev", (action_size,), init=jnp.zeros)
+        stddev = jnp.exp(jnp.clip(log_stddev, config.min_log_stddev, 2.0))
+        return Gaussian(mean, jnp.broadcast_to(stddev, mean.shape))
+
+    def critic(observation: Tree, action: Array) -> Array:
+        return continuous.Critic(config.hidden_sizes, torso=torso)(observation, action)
+
+    def value(observation: Tree) -> Array:
+        x = torsos.features(torso, observation)
+        return layers.Linear(1)(layers.MLP(config.hidden_sizes)(x))[:, 0]
+
+    return Networks(action_size, hk.transform(policy), hk.transform(critic), hk.transform(value))

@@ -1,0 +1,17 @@
+"""TD3+BC's learning: TD3's, with another loss of the policy."""
+
+from acme_ext.agents.td3 import learning as td3
+from acme_ext.agents.td3.networks import Networks
+from acme_ext.agents.td3_bc import losses
+from acme_ext.agents.td3_bc.config import TD3BCConfig
+from acme_ext.learning.core import LearnerCore
+from acme_ext.types import Array, Transition, Tree
+
+
+def make_core(networks: Networks, config: TD3BCConfig, observation: Tree) -> LearnerCore[td3.State]:
+    """Returns TD3+BC's learner core; arguments as for TD3's."""
+
+    def policy_loss(q: Array, action: Array, batch: Transition) -> Array:
+        return losses.policy_loss(q, action, batch.action, config.imitation_alpha)
+
+    return td3.make_core(networks, config, observation, policy_loss)

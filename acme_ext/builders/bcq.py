@@ -1,0 +1,31 @@
+"""Discrete BCQ, composed."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import haiku as hk
+
+from acme_ext.agents.bcq import acting, learning, networks
+from acme_ext.agents.bcq.config import BCQConfig
+from acme_ext.builders.base import Preset
+from acme_ext.builders.dqn import DQN
+
+
+@dataclasses.dataclass(frozen=True)
+class BCQ(DQN):
+    """Discrete BCQ, from recorded data.
+
+    Attributes:
+        config, torso: as DQN's.
+        network: `(spec, config, torso) -> hk.Transformed` that maps observations `[B, ...]` to an
+            `agents.bcq.networks.Output`.
+    """
+
+    name: ClassVar[str] = "bcq"
+    presets: ClassVar[Mapping[str, Preset]] = {}
+    policy_of = staticmethod(acting.make_policy)
+    core_of = staticmethod(learning.make_core)
+
+    config: BCQConfig = BCQConfig()
+    network: Callable[..., hk.Transformed] = networks.make_network

@@ -1,0 +1,299 @@
+"""A folder of recorded episodes: npz shards and a manifest.
+
+A shard holds whole episodes, one after the other, T + 1 rows for an episode of T steps, in dm_env's alignment: a row
+is a timestep and the action taken at it. The reward and the discount are those that came *with* the observation (0 and
+1 at an episode's first), and the action of an episode's last row is zeros. So n-step returns, discounts, clipping and
+sequences are the reader's choice, and a truncation (LAST with a discount above 0) is told from a termination.
+
+| array | shape | |
+|---|---|---|
+| `observation`, or `observation/FIELD` of each field of a nest | `[N, ...]` | |
+| `action` | `[N, ...]` | continuous ones in [-1, 1], see `envs.canonical_actions` |
+| `reward`, `discount` | `[N]` float32 | as the environment gave them |
+| `step_type` | `[N]` uint8 | 0 FIRST, 1 MID, 2 LAST |
+
+`manifest.json` has the specs, who acted where, and of each shard its SHA-256, steps and returns. Both are written under
+another name, brought to the disk and renamed. Nothing is ever unpickled.
+"""
+
+import io
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import acme.specs
+import dm_env
+import numpy as np
+import tree
+from dm_env import specs as dm_specs
+
+from acme_ext.envs.specs import DISCOUNT, REWARD
+from acme_ext.errors import UsageError
+from acme_ext.types import EnvironmentSpec, Tree
+from acme_ext.utils import files
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+
+class Episode(NamedTuple):
+    """One episode of T steps; fields as in a shard."""
+
+    observation: Tree  # [T + 1, ...]
+    action: np.ndarray  # [T + 1, ...]
+    reward: np.ndarray  # [T + 1]
+    discount: np.ndarray  # [T + 1]
+    step_type: np.ndarray  # [T + 1]
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return len(self.reward) - 1
+
+    @property
+    def score(self) -> float:
+        """The sum of rewards."""
+        return float(self.reward[1:].sum(dtype=np.float64))
+
+
+class Folder:
+    """A folder of recorded episodes, opened for reading.
+
+    Args:
+        path: the folder.
+        skip_damaged: leaves out shards that are damaged or gone, which are otherwise refused when they are read.
+
+    Raises:
+        UsageError: it is none.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, skip_damaged: bool = False):
+        self.path, self._skip = Path(path).expanduser(), skip_damaged
+        if not (self.path / MANIFEST).is_file():
+            raise UsageError(f"{path} is no recorded data: there is no {MANIFEST} in it.")
+        self.manifest: dict[str, Any] = files.read_json(self.path / MANIFEST)
+        if not isinstance(self.manifest, dict) or self.manifest.get("format") != FORMAT:
+            raise UsageError(f"{path} is no recorded data of format {FORMAT}.")
+        self.spec = spec_from_json(self.manifest["spec"])
+        self.damaged: list[str] = []
+        """What was found wrong with shards that were left out, a sentence each."""
+
+    @property
+    def shards(self) -> list[dict[str, Any]]:
+        """The manifest's entries of the shards."""
+        return self.manifest["shards"]
+
+    @property
+    def steps(self) -> int:
+        """Environment steps in all shards."""
+        return sum(shard["steps"] for shard in self.shards)
+
+    @property
+    def returns(self) -> np.ndarray:
+        """The return of each episode, in order."""
+        return np.array([value for shard in self.shards for value in shard["returns"]])
+
+    @property
+    def digest(self) -> str:
+        """What tells this data from any other: a digest of the shards' digests."""
+        import hashlib
+
+        return hashlib.sha256("".join(shard["sha256"] for shard in self.shards).encode()).hexdigest()
+
+    def episodes(self, best: float = 1.0) -> Iterator[Episode]:
+        """Yields the episodes, in order; each shard is checked against its digest before it is read.
+
+        Args:
+            best: the share of episodes with the greatest returns, of those in good shards, that is given.
+
+        Raises:
+            UsageError: a shard is damaged.
+        """
+        if not 0 < best <= 1:
+            raise UsageError(f"best is {best}: it is a share of the episodes, in (0, 1].")
+        good = [shard for shard in self.shards if self._is_good(shard)]
+        returns = np.array([value for shard in good for value in shard["returns"]])
+        count = max(1, round(best * len(returns)))
+        chosen = np.zeros(len(returns), bool)
+        chosen[np.argsort(-returns, kind="stable")[:count]] = True
+        index = 0
+        for shard in good:
+            for episode in self._read(shard):
+                if chosen[index]:
+                    yield episode
+                index += 1
+
+    def _is_good(self, shard: Mapping[str, Any]) -> bool:
+        path = self.path / shard["file"]
+        wrong = None
+        if not path.is_file():
+            wrong = "is gone"
+        elif files.sha256(path) != shard["sha256"]:
+            wrong = "isn't what was written: its SHA-256 differs"
+        if wrong is None:
+            return True
+        said = f"the shard {path} {wrong}."
+        if not self._skip:
+            raise UsageError(f"{said} The others can be used with --skip-damaged.")
+        self.damaged.append(said)
+        return False
+
+    def _read(self, shard: Mapping[str, Any]) -> Iterator[Episode]:
+        try:
+            with np.load(self.path / shard["file"], allow_pickle=False) as arrays:
+                columns = {name: arrays[name] for name in arrays.files}
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            raise UsageError(f"the shard {self.path / shard['file']} can't be read: {error}.") from error
+        leaves = [columns[name] for name in field_names(self.spec.observations)]
+        ends = np.flatnonzero(columns["step_type"] == int(dm_env.StepType.LAST)) + 1
+        for begin, end in zip([0, *ends[:-1]], ends, strict=True):
+            part = slice(begin, end)
+            observation = tree.unflatten_as(self.spec.observations, [leaf[part] for leaf in leaves])
+            yield Episode(observation, *(columns[n][part] for n in ("action", "reward", "discount", "step_type")))
+
+
+class FolderWriter:
+    """Writes whole episodes to a folder; an existing one with the same specs is added to.
+
+    Args:
+        path: the folder.
+        spec: of the environment, as the agent saw it.
+        about: plain JSON for the manifest: who acted, and where.
+        shard_steps: a shard is written once it has as many steps, or `shard_bytes`.
+        shard_bytes: see there.
+
+    Raises:
+        UsageError: the folder holds something else, or data with other specs.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        spec: EnvironmentSpec,
+        about: Mapping[str, Any],
+        *,
+        shard_steps: int = 50_000,
+        shard_bytes: int = 64 * 2**20,
+    ):
+        self.path, self._spec = Path(path).expanduser(), spec
+        self._shard_steps, self._shard_bytes = shard_steps, shard_bytes
+        self._names = field_names(spec.observations)
+        described = spec_to_json(spec)
+        if (self.path / MANIFEST).is_file():
+            there = Folder(self.path)
+            if there.manifest["spec"] != described:
+                raise UsageError(f"{path} holds data with other specs than this environment's: choose another folder.")
+            self._manifest = there.manifest
+        else:
+            if self.path.is_dir() and any(self.path.iterdir()):
+                raise UsageError(f"{path} is neither empty nor recorded data: choose another folder.")
+            files.make_writable_folder(self.path)
+            self._manifest = {"format": FORMAT, "spec": described, **about, "shards": []}
+        self._open: list[Episode] = []
+        self.steps = 0
+        """Steps of the episodes that were added, those not yet on the disk included."""
+
+    def add(self, episode: Episode) -> None:
+        """Adds an episode, whose arrays are not copied."""
+        self._open.append(episode)
+        self.steps += episode.steps
+        rows = sum(e.steps for e in self._open)
+        size = sum(x.nbytes for x in tree.flatten(episode)) / max(episode.steps, 1) * rows
+        if rows >= self._shard_steps or size >= self._shard_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes the open shard, if there is one; it is on the disk when this returns."""
+        if not self._open:
+            return
+        columns: dict[str, np.ndarray] = {}
+        observations = [tree.flatten(episode.observation) for episode in self._open]
+        for i, name in enumerate(self._names):
+            columns[name] = np.concatenate([leaves[i] for leaves in observations])
+        for name in ("action", "reward", "discount", "step_type"):
+            columns[name] = np.concatenate([getattr(episode, name) for episode in self._open])
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **columns)
+        path = self.path / f"{len(self._manifest['shards']):06d}.npz"
+        with files.replacing(path) as temporary:
+            temporary.write_bytes(buffer.getvalue())
+        self._manifest["shards"].append(
+            {
+                "file": path.name,
+                "sha256": files.sha256(path),
+                "steps": sum(e.steps for e in self._open),
+                "episodes": len(self._open),
+                "returns": [e.score for e in self._open],
+            }
+        )
+        files.write_json(self.path / MANIFEST, self._manifest)
+        self._open = []
+
+    close = flush
+
+
+def field_names(observations: Tree) -> list[str]:
+    """Returns the arrays' names of an observation's fields, in the order of `tree.flatten`."""
+    return ["/".join(["observation", *map(str, path)]) for path, _ in tree.flatten_with_path(observations)]
+
+
+def spec_to_json(spec: EnvironmentSpec) -> dict[str, Any]:
+    """Returns specs as plain JSON."""
+    return {"observations": _nest_to_json(spec.observations), "actions": _leaf_to_json(spec.actions)}
+
+
+def spec_from_json(described: Mapping[str, Any]) -> acme.specs.EnvironmentSpec:
+    """Returns the specs that `spec_to_json` has described."""
+    observations, actions = _nest_from_json(described["observations"]), _leaf_from_json(described["actions"])
+    return acme.specs.EnvironmentSpec(observations, actions, REWARD, DISCOUNT)
+
+
+def _nest_to_json(nest: Tree) -> Any:
+    if isinstance(nest, Mapping):
+        return {"fields": {name: _nest_to_json(value) for name, value in nest.items()}}
+    if isinstance(nest, dm_specs.Array):
+        return _leaf_to_json(nest)
+    return {"parts": [_nest_to_json(value) for value in nest]}
+
+
+def _nest_from_json(described: Mapping[str, Any]) -> Tree:
+    if "fields" in described:
+        return {name: _nest_from_json(value) for name, value in described["fields"].items()}
+    if "parts" in described:
+        return tuple(_nest_from_json(value) for value in described["parts"])
+    return _leaf_from_json(described)
+
+
+def _leaf_to_json(spec: dm_specs.Array) -> dict[str, Any]:
+    described: dict[str, Any] = {"shape": list(spec.shape), "dtype": np.dtype(spec.dtype).name}
+    if isinstance(spec, dm_specs.DiscreteArray):
+        return {**described, "num_values": int(spec.num_values)}
+    if isinstance(spec, dm_specs.BoundedArray):
+        # JSON has no infinities: text.
+        return {**described, "minimum": _texts(spec.minimum), "maximum": _texts(spec.maximum)}
+    return described
+
+
+def _leaf_from_json(described: Mapping[str, Any]) -> dm_specs.Array:
+    shape, dtype = tuple(described["shape"]), np.dtype(described["dtype"])
+    if "num_values" in described:
+        return dm_specs.DiscreteArray(described["num_values"], dtype.type)
+    if "minimum" in described:
+        low, high = (_numbers(described[end], dtype) for end in ("minimum", "maximum"))
+        return dm_specs.BoundedArray(shape, dtype, low, high)
+    return dm_specs.Array(shape, dtype)
+
+
+def _texts(bound: Any) -> Any:
+    bound = np.asarray(bound)
+    return repr(bound.item()) if not bound.ndim else [_texts(x) for x in bound]
+
+
+def _numbers(texts: Any, dtype: np.dtype) -> np.ndarray:
+    return np.array(_parsed(texts), dtype)
+
+
+def _parsed(texts: Any) -> Any:
+    return [_parsed(text) for text in texts] if isinstance(texts, list) else float(texts)

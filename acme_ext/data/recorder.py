@@ -1,0 +1,87 @@
+"""Recording what an actor does."""
+
+from typing import Any
+
+import dm_env
+import numpy as np
+import tree
+
+from acme_ext.data.format import Episode, FolderWriter
+from acme_ext.types import Tree
+
+_LAST = int(dm_env.StepType.LAST)
+
+
+class Recorder:
+    """An actor's writer that adds whole episodes to a folder, and passes everything on to another writer.
+
+    Episodes that haven't ended when it is closed are not recorded.
+
+    Args:
+        to: the folder's.
+        inner: the writer that the actor would have without this; None for none.
+    """
+
+    def __init__(self, to: FolderWriter, inner: Any = None):
+        self._to, self._inner = to, inner
+        self.keeps_state = getattr(inner, "keeps_state", False)
+        self._timestep: dm_env.TimeStep | None = None
+        self._rows: list[list[list[np.ndarray]]] = []  # by environment, a row of leaves for each timestep
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or self._inner is None:
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    def add_first(self, timestep: dm_env.TimeStep) -> None:
+        """Starts anew with a batched timestep `[B, ...]`; what is unfinished is dropped."""
+        self._rows = [[] for _ in range(len(timestep.step_type))]
+        self._timestep = _copied(timestep)
+        if self._inner is not None:
+            self._inner.add_first(timestep)
+
+    def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = (), **kept: Any) -> None:
+        """Adds the actions `[B, ...]` taken at the newest timestep, and what came of them."""
+        assert self._timestep is not None
+        before, actions = self._timestep, np.array(action)
+        self._timestep = _copied(next_timestep)
+        leaves = [*tree.flatten(before.observation), actions, before.reward, before.discount, before.step_type]
+        ended, going = before.step_type == _LAST, []
+        for env, rows in enumerate(self._rows):
+            if not ended[env]:  # an episode's last row was written when it came
+                rows.append([leaf[env] for leaf in leaves])
+                going.append(env)
+        after = self._timestep
+        for env in going:
+            if after.step_type[env] == _LAST:
+                self._finish(env, after, np.zeros_like(actions[env]))
+        if self._inner is not None:
+            self._inner.add(action, next_timestep, extras, **kept)
+
+    def _finish(self, env: int, last: dm_env.TimeStep, no_action: np.ndarray) -> None:
+        rows = self._rows[env]
+        rows.append(
+            [
+                *(leaf[env] for leaf in tree.flatten(last.observation)),
+                no_action,
+                last.reward[env],
+                last.discount[env],
+                last.step_type[env],
+            ]
+        )
+        *observation, action, reward, discount, step_type = (np.stack(column) for column in zip(*rows, strict=True))
+        reward[0], discount[0] = 0.0, 1.0
+        self._to.add(Episode(tree.unflatten_as(last.observation, observation), action, reward, discount, step_type))
+        self._rows[env] = []
+
+    def close(self) -> None:
+        """Writes the open shard, and closes the other writer."""
+        self._to.close()
+        if self._inner is not None:
+            self._inner.close()
+
+
+def _copied(timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+    """Returns a copy of a batch, whose arrays the environment's next step overwrites."""
+    copied: dm_env.TimeStep = tree.map_structure(np.array, timestep)  # type: ignore[assignment]
+    return copied

@@ -1,0 +1,162 @@
+"""A run on fixed data: the learner alone, and evaluations of what it has learned."""
+
+import contextlib
+import dataclasses
+import time
+from typing import Any
+
+from acme_ext import envs
+from acme_ext.data.format import Folder
+from acme_ext.errors import UsageError
+from acme_ext.launch.evaluation import Evaluator, Score
+from acme_ext.launch.experiment import Experiment, check, split_data
+from acme_ext.launch.interrupt import Interrupt, graceful
+from acme_ext.launch.local import InterruptedEvaluationError, Result
+from acme_ext.launch.store import RunStore, draw_curve, hold, prepare
+from acme_ext.replay.fixed import FixedBatches, rows_of
+from acme_ext.utils.progress import ProgressLine
+
+_LOG_EVERY_S = 1.0
+
+
+def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, skip_damaged: bool = False) -> Result:
+    """Learns from an experiment's data, from where its run directory stands to its budget of learner steps.
+
+    The environment is for evaluation alone. Two runs of one seed give the same parameters, also where one of them was
+    stopped and gone on with.
+
+    Args:
+        experiment: what is to be run; it has `data`.
+        fresh: see `launch.run`.
+        quiet: shows no progress line.
+        skip_damaged: leaves out shards that are damaged, with a note, in place of refusing them.
+
+    Raises:
+        UsageError, RunError: see `launch.run`.
+    """
+    assert experiment.data is not None
+    path, best = split_data(experiment.data)
+    folder = Folder(path, skip_damaged=skip_damaged)
+    with contextlib.ExitStack() as stack:
+        progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps, budget="learner_steps"))
+        report = progress.print if progress else print
+        interrupt = stack.enter_context(graceful(report))
+        environment = experiment.make_environment(1, evaluation=True)
+        spec = envs.make_spec(environment)
+        environment.close()
+        _check_specs(folder, spec)
+        check(experiment, spec)
+        agent = experiment.builder.make_agent(spec)
+        rows = rows_of(agent.replay, folder.episodes(best), agent.policy.init_state(1))
+        for said in folder.damaged:
+            report(f"left out: {said}")
+        store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
+        report(f"the run directory is {store.rundir.path}; {len(rows):,} {agent.replay.item}s of {path}")
+        parts = _OfflineRun(experiment, agent, rows, spec, store, progress, report)
+        stack.callback(parts.learner.close)
+        result = parts.run(interrupt)
+    if interrupt.requested:
+        return dataclasses.replace(result, stopped_by=interrupt.signal)
+    return dataclasses.replace(result, curve=draw_curve(experiment, store.rundir))
+
+
+def _check_specs(folder: Folder, spec: Any) -> None:
+    from acme_ext.data.format import spec_to_json
+
+    there, here = folder.manifest["spec"], spec_to_json(spec)
+    for part in ("observations", "actions"):
+        if there[part] != here[part]:
+            raise UsageError(
+                f"the {part} of {folder.path} aren't the environment's: {there[part]} there, {here[part]} here."
+            )
+
+
+class _OfflineRun:
+    """The parts of a run on fixed data, and the loop over them."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        agent: Any,
+        rows: Any,
+        spec: Any,
+        store: RunStore,
+        progress: ProgressLine | None,
+        report: Any,
+    ):
+        self.experiment, self.store, self.progress = experiment, store, progress
+        fused = agent.sgd_steps_per_call
+        self.batches = FixedBatches(rows, agent.replay.batch_size * fused, experiment.seed)
+        self.learner = agent.make_learner(self.batches, [], experiment.key("learner"), devices=experiment.devices())
+        self.evaluator = Evaluator(experiment, spec, self.learner)
+        self.next_evaluation = experiment.evaluation.every
+        self.logged_at = time.monotonic()
+        restored = store.restore({"learner": agent.core.abstract_state()})
+        if restored:
+            state = restored.info["state"]
+            self.learner.restore(restored.trees["learner"])
+            self.learner.steps = state["learner_steps"]
+            self.batches.restore(state["batches"])
+            self.next_evaluation = state["next_evaluation"]
+            report(f"resuming {store.rundir.path} at step {self.learner.steps:,}.")
+
+    def run(self, interrupt: Interrupt) -> Result:
+        experiment, learner = self.experiment, self.learner
+        with self.store.checkpoints.explaining():
+            while learner.steps < experiment.steps and not interrupt.requested:
+                learner.step()
+                if self.progress:
+                    self.progress.update(learner_steps=learner.steps)
+                scheduled = self.next_evaluation
+                if self._evaluation_is_due() and learner.steps < experiment.steps:
+                    try:
+                        self._evaluate(experiment.evaluation.episodes, interrupt)
+                    except InterruptedEvaluationError:
+                        self.next_evaluation = scheduled  # the run that goes on from here makes it
+                if time.monotonic() - self.logged_at >= _LOG_EVERY_S:
+                    self._log()
+                if self.store.checkpoints.due():
+                    self._save()
+            self._log()
+            self._save()
+            score = None
+            with contextlib.suppress(InterruptedEvaluationError):
+                score = self._evaluate(experiment.evaluation.final_episodes, interrupt)
+                self.store.rundir.write_evaluation(
+                    {"environment_steps": 0, "learner_steps": learner.steps, **score.to_json()}
+                )
+        return Result(self.store.rundir.path, 0, learner.steps, score, None)
+
+    def _evaluation_is_due(self) -> bool:
+        every, due = self.experiment.evaluation.every, False
+        while every and self.next_evaluation <= self.learner.steps:
+            self.next_evaluation += every
+            due = True
+        return due
+
+    def _evaluate(self, episodes: int, interrupt: Interrupt) -> Score:
+        def on_step() -> None:
+            if interrupt.requested:
+                raise InterruptedEvaluationError
+
+        on_step()
+        score = self.evaluator.evaluate(episodes, on_step)
+        self.store.log("evaluator", {"learner_steps": self.learner.steps, **score.row()})
+        if self.progress:
+            self.progress.update(evaluation=float(score.returns.mean()))
+        return score
+
+    def _log(self) -> None:
+        if self.learner.calls:
+            self.store.log("learner", {"learner_steps": self.learner.steps, **self.learner.metrics()})
+        self.logged_at = time.monotonic()
+
+    def _save(self) -> None:
+        self.learner.check()
+        state = {
+            "learner_steps": self.learner.steps,
+            "batches": self.batches.save(),
+            "next_evaluation": self.next_evaluation,
+            "wall_time_s": self.store.wall_time_s,
+        }
+        self.store.checkpoints.save(self.learner.steps, {"learner": self.learner.save()}, state, None)

@@ -1,0 +1,97 @@
+import json
+
+import acme.specs
+import numpy as np
+import pytest
+from dm_env import specs
+
+from acme_ext.data.format import Episode, Folder, FolderWriter, spec_from_json, spec_to_json
+from acme_ext.envs.specs import DISCOUNT, REWARD
+from acme_ext.errors import UsageError
+
+SPEC = acme.specs.EnvironmentSpec(
+    {"a": specs.Array((2,), np.float32), "b": specs.BoundedArray((), np.uint8, 0, 255)},
+    specs.DiscreteArray(3),
+    REWARD,
+    DISCOUNT,
+)
+ABOUT = {"environment": "gym:CartPole-v1", "environment_options": {}, "agent": "dqn", "config": {}, "seed": 0}
+
+
+def episode(length: int, value: float) -> Episode:
+    """An episode of `length` steps with a reward of `value` each."""
+    reward = np.full(length + 1, value, np.float32)
+    reward[0] = 0
+    return Episode(
+        {"a": np.full((length + 1, 2), value, np.float32), "b": np.arange(length + 1, dtype=np.uint8)},
+        np.arange(length + 1, dtype=np.int32) % 3,
+        reward,
+        np.ones(length + 1, np.float32),
+        np.array([0] + [1] * (length - 1) + [2], np.uint8),
+    )
+
+
+def write(folder, *episodes, **options):
+    writer = FolderWriter(folder, SPEC, ABOUT, **options)
+    for one in episodes:
+        writer.add(one)
+    writer.close()
+
+
+def test_what_is_written_is_read(tmp_path):
+    episodes = [episode(3, 1.0), episode(1, -2.0), episode(5, 0.5)]
+    write(tmp_path / "d", *episodes, shard_steps=4)
+    folder = Folder(tmp_path / "d")
+    assert [shard["steps"] for shard in folder.shards] == [4, 5]
+    assert folder.steps == 9
+    np.testing.assert_allclose(folder.returns, [3, -2, 2.5])
+    for there, here in zip(folder.episodes(), episodes, strict=True):
+        for x, y in zip(there, here, strict=True):
+            np.testing.assert_equal(x, y)
+    assert [e.score for e in folder.episodes(best=0.34)] == [3.0]
+
+
+def test_a_folder_is_added_to(tmp_path):
+    write(tmp_path, episode(3, 1.0))
+    before = Folder(tmp_path).digest
+    write(tmp_path, episode(2, 2.0))
+    assert [e.steps for e in Folder(tmp_path).episodes()] == [3, 2]
+    assert Folder(tmp_path).digest != before
+
+
+@pytest.mark.parametrize("damage", ["changed", "gone"])
+def test_a_damaged_shard_is_named_and_can_be_left_out(tmp_path, damage):
+    write(tmp_path, episode(3, 1.0), episode(2, 2.0), shard_steps=1)
+    path = tmp_path / "000000.npz"
+    path.write_bytes(path.read_bytes()[:-1]) if damage == "changed" else path.unlink()
+    with pytest.raises(UsageError, match=r"the shard .*000000\.npz (isn't what was written|is gone)"):
+        list(Folder(tmp_path).episodes())
+    folder = Folder(tmp_path, skip_damaged=True)
+    assert [e.steps for e in folder.episodes()] == [2]
+    assert len(folder.damaged) == 1
+
+
+def test_other_folders_and_other_specs_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="no recorded data"):
+        Folder(tmp_path)
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(UsageError, match="neither empty nor recorded data"):
+        write(tmp_path)
+    write(tmp_path / "d", episode(1, 1.0))
+    other = SPEC._replace(actions=specs.DiscreteArray(4))
+    with pytest.raises(UsageError, match="other specs"):
+        FolderWriter(tmp_path / "d", other, ABOUT)
+
+
+def test_specs_come_back_from_json():
+    spec = acme.specs.EnvironmentSpec(
+        (specs.BoundedArray((2,), np.float32, [-np.inf, 0.1], [1.5, np.inf]), {"x": specs.Array((), np.int32)}),
+        specs.BoundedArray((1,), np.float32, -1.0, 1.0),
+        REWARD,
+        DISCOUNT,
+    )
+    there = spec_from_json(json.loads(json.dumps(spec_to_json(spec))))
+    assert spec_to_json(there) == spec_to_json(spec)
+    first = there.observations[0]
+    np.testing.assert_array_equal(first.minimum, np.array([-np.inf, 0.1], np.float32))
+    assert there.actions == spec.actions

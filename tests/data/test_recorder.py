@@ -1,0 +1,63 @@
+import dm_env
+import numpy as np
+
+from acme_ext.data.recorder import Recorder
+
+FIRST, MID, LAST = 0, 1, 2
+
+
+class Kept:
+    """Stands for a folder, or for a writer."""
+
+    keeps_state = True
+    inserted = 7
+
+    def __init__(self):
+        self.episodes, self.calls, self.closed = [], [], False
+
+    def add(self, *episode, **kept):
+        self.episodes += episode if not kept else []
+        self.calls.append(kept)
+
+    def add_first(self, timestep):
+        self.calls.append("first")
+
+    def close(self):
+        self.closed = True
+
+
+def timestep(kinds, reward, discount, observation):
+    return dm_env.TimeStep(
+        np.array(kinds, np.uint8),
+        np.array(reward, np.float32),
+        np.array(discount, np.float32),
+        np.array(observation, np.float32)[:, None],
+    )
+
+
+def test_each_environments_episodes_are_taken_apart():
+    """Environment 0 ends by a termination after two steps and begins again; environment 1 goes on."""
+    to, inner = Kept(), Kept()
+    recorder = Recorder(to, inner)
+    buffer = timestep([FIRST, FIRST], [0, 0], [1, 1], [10, 20])
+    recorder.add_first(buffer)
+    buffer.observation[:] = -1  # environments use their arrays again
+    recorder.add(np.array([1, 5]), timestep([MID, MID], [1, 2], [1, 1], [11, 21]), (), state="s")
+    recorder.add(np.array([2, 6]), timestep([LAST, MID], [3, 4], [0, 1], [12, 22]), (), state="s")
+    recorder.add(np.array([9, 7]), timestep([FIRST, LAST], [0, 5], [1, 1], [13, 23]), (), state="s")
+    recorder.add(np.array([3, 9]), timestep([LAST, FIRST], [6, 0], [1, 1], [14, 24]), (), state="s")
+    recorder.close()
+    first, second, third = to.episodes
+    np.testing.assert_array_equal(first.observation[:, 0], [10, 11, 12])
+    np.testing.assert_array_equal(first.action, [1, 2, 0])
+    np.testing.assert_array_equal(first.reward, [0, 1, 3])
+    np.testing.assert_array_equal(first.discount, [1, 1, 0])
+    np.testing.assert_array_equal(first.step_type, [FIRST, MID, LAST])
+    np.testing.assert_array_equal(second.observation[:, 0], [20, 21, 22, 23])
+    np.testing.assert_array_equal(second.action, [5, 6, 7, 0])
+    np.testing.assert_array_equal(third.observation[:, 0], [13, 14])
+    assert (third.steps, third.score) == (1, 6.0)
+    assert to.closed
+    assert inner.closed
+    assert recorder.inserted == 7
+    assert inner.calls == ["first", *[{"state": "s"}] * 4]
