@@ -277,6 +277,7 @@ def test_bootstraps_from_a_truncation_and_not_from_a_termination(tmp_path, trunc
     from acme_ext.replay.config import TransitionConfig
 
     config = DQNConfig(
+        normalize_observations=False,
         discount=0.9,
         hidden_sizes=(),
         batch_size=128,

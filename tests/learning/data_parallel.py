@@ -30,7 +30,9 @@ def learn(prioritized, steps_per_call, devices):
 
 def params_of(state):
     """The network's parameters in the state of a learner, prioritized or not."""
-    return getattr(state, "core", state).params
+    while hasattr(state, "core"):
+        state = state.core
+    return state.params
 
 
 def devices_of(state):

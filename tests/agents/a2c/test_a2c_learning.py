@@ -75,9 +75,9 @@ def test_a_step_by_hand():
     by_v = -np.mean(advantage * x)
     np.testing.assert_allclose(metrics["gradient_norm"], np.sqrt(np.sum(by_w**2) + by_v**2), rtol=1e-5)
     ((_, params),) = state.trained.params.items()
-    # RMSProp's first step is the gradient's sign.
-    np.testing.assert_allclose(params["w"], -0.1 * np.sign(by_w), rtol=1e-4)
-    np.testing.assert_allclose(params["v"], 1 - 0.1 * np.sign(by_v), rtol=1e-4)
+    # RMSProp's first average is a quarter of the gradient's square.
+    np.testing.assert_allclose(params["w"], -0.1 * 2 * np.sign(by_w), rtol=1e-4)
+    np.testing.assert_allclose(params["v"], 1 - 0.1 * 2 * np.sign(by_v), rtol=1e-4)
 
 
 def test_the_learning_rate_falls_to_0():
