@@ -78,3 +78,12 @@ def _round(contestant: Contestant, seconds: float) -> tuple[int, float, float]:
         units += contestant.work()
     contestant.finish()
     return units, time.perf_counter() - start, time.process_time() - cpu
+
+
+def by_turns(kinds: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Rate]:
+    """Returns the rates of runs that say their own rate, `rounds` of each kind, one of every kind after the other."""
+    found: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for _ in range(rounds):
+        for kind, rate in kinds.items():
+            found[kind].append(rate())
+    return {kind: Rate(tuple(values)) for kind, values in found.items()}

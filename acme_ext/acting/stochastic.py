@@ -10,10 +10,11 @@ import numpy as np
 from acme_ext.acting.exploration import normal_noise
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.learning.on_policy import VersionedParams
+from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.ops import masking
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.ops.policy import Categorical
-from acme_ext.types import Array, Tree
+from acme_ext.types import Array, Params, Tree
 
 Distribution = Categorical | Gaussian
 
@@ -61,6 +62,19 @@ def make_policy(
         return action, remember(state, action), Behaviour(distribution.log_prob(action), version)
 
     return Policy(apply) if init_state is None else Policy(apply, init_state)
+
+
+def network_policy(network: RecurrentNetwork, config: Any, *, evaluation: bool) -> Policy:
+    """Returns the policy of a network whose output has a distribution `policy`, such as PPO's and IMPALA's; it samples,
+    and in evaluation takes the likeliest action. Of the config nothing is read.
+    """
+    del config
+
+    def decide(params: Params, context: Context, observation: Tree, state: Tree):
+        output, state = network.step(params, context.reward, observation, state)
+        return output.policy, state
+
+    return make_policy(decide, init_state=network.init_memory, remember=network.remember, evaluation=evaluation)
 
 
 def among_legal(distribution: Distribution, observation: Tree) -> Distribution:

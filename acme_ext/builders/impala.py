@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from acme_ext.agents.impala import acting, learning, networks
+from acme_ext.acting import stochastic
+from acme_ext.agents.impala import learning, networks
 from acme_ext.agents.impala.config import ATARI, IMPALAConfig
 from acme_ext.builders.base import FunctionalBuilder, Preset
 from acme_ext.networks.recurrent import MakeCore, RecurrentNetwork
@@ -27,7 +28,7 @@ class IMPALA(FunctionalBuilder):
     actions = "discrete"
     # The paper's deep network (Espeholt et al. 2018, section 5.3.2), without an LSTM.
     presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI, "torso": "residual"})}
-    policy_of = staticmethod(acting.make_policy)
+    policy_of = staticmethod(stochastic.network_policy)
     core_of = staticmethod(learning.make_core)
 
     config: IMPALAConfig = IMPALAConfig()

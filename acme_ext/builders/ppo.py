@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from acme_ext import specs
-from acme_ext.agents.ppo import acting, learning, networks
+from acme_ext.acting import stochastic
+from acme_ext.agents.ppo import learning, networks
 from acme_ext.agents.ppo.config import ATARI, CONTROL, AdvantageConfig, PPOConfig
 from acme_ext.builders.base import FunctionalBuilder, Preset
 from acme_ext.networks.recurrent import MakeCore, RecurrentNetwork
@@ -29,7 +30,7 @@ class PPO(FunctionalBuilder):
         "atari": Preset({"config": ATARI}),
         "dmc": Preset({"config": CONTROL}),
     }
-    policy_of = staticmethod(acting.make_policy)
+    policy_of = staticmethod(stochastic.network_policy)
     core_of = staticmethod(learning.make_core)
 
     config: AdvantageConfig = PPOConfig()

@@ -16,6 +16,7 @@ sequences are the reader's choice, and a truncation (LAST with a discount above 
 another name, brought to the disk and renamed. Nothing is ever unpickled.
 """
 
+import hashlib
 import io
 import os
 import zipfile
@@ -98,8 +99,6 @@ class Folder:
     @property
     def digest(self) -> str:
         """What tells this data from any other: a digest of the shards' digests."""
-        import hashlib
-
         return hashlib.sha256("".join(shard["sha256"] for shard in self.shards).encode()).hexdigest()
 
     def episodes(self, best: float = 1.0) -> Iterator[Episode]:
@@ -192,6 +191,7 @@ class FolderWriter:
             files.make_writable_folder(self.path)
             self._manifest = {"format": FORMAT, "spec": described, **about, "shards": []}
         self._open: list[Episode] = []
+        self._open_steps = self._open_bytes = 0
         self.steps = 0
         """Steps of the episodes that were added, those not yet on the disk included."""
 
@@ -199,9 +199,9 @@ class FolderWriter:
         """Adds an episode, whose arrays are not copied."""
         self._open.append(episode)
         self.steps += episode.steps
-        rows = sum(e.steps for e in self._open)
-        size = sum(x.nbytes for x in tree.flatten(episode)) / max(episode.steps, 1) * rows
-        if rows >= self._shard_steps or size >= self._shard_bytes:
+        self._open_steps += episode.steps
+        self._open_bytes += sum(x.nbytes for x in tree.flatten(episode))
+        if self._open_steps >= self._shard_steps or self._open_bytes >= self._shard_bytes:
             self.flush()
 
     def flush(self) -> None:
@@ -223,13 +223,14 @@ class FolderWriter:
             {
                 "file": path.name,
                 "sha256": files.sha256(path),
-                "steps": sum(e.steps for e in self._open),
+                "steps": self._open_steps,
                 "episodes": len(self._open),
                 "returns": [e.score for e in self._open],
             }
         )
         files.write_json(self.path / MANIFEST, self._manifest)
         self._open = []
+        self._open_steps = self._open_bytes = 0
 
     close = flush
 

@@ -287,8 +287,8 @@ def _train(options: argparse.Namespace) -> int:
     if not options.quiet:
         print("acme-ext: loading JAX, TensorFlow and Reverb ...", file=sys.stderr, flush=True)
     experiment = experiment_from(options)
-    if program and (options.record or experiment.data is not None):
-        what = "--record" if options.record else "data:"
+    if program and (options.record or options.skip_damaged):
+        what = "--record" if options.record else "--skip-damaged"
         raise UsageError(f"{what} is for a single process: leave --actors and --on away.")
     from acme_ext.launch import local
     from acme_ext.replay import server
@@ -297,18 +297,18 @@ def _train(options: argparse.Namespace) -> int:
         server.import_libraries()
     if program:
         result = _run_program(experiment, options)
-    elif experiment.data is not None:
-        from acme_ext.launch import offline
-
-        if options.record:
-            raise UsageError("a run on recorded data does not act: there is nothing to --record.")
-        fixed = {"fresh": options.fresh, "quiet": options.quiet, "skip_damaged": options.skip_damaged}
-        result = offline.run(experiment, **fixed)
     else:
-        arguments = {"record": options.record, "profile": options.profile}
-        result = local.run(experiment, fresh=options.fresh, quiet=options.quiet, **arguments)
+        result = local.run(
+            experiment,
+            fresh=options.fresh,
+            quiet=options.quiet,
+            profile=options.profile,
+            record=options.record,
+            skip_damaged=options.skip_damaged,
+        )
     if result.stopped_by is not None:
-        print(f"stopped at step {result.environment_steps:,}; the same command goes on. {result.run_dir}")
+        steps = result.environment_steps or result.learner_steps
+        print(f"stopped at step {steps:,}; the same command goes on. {result.run_dir}")
         return 128 + result.stopped_by
     assert result.score is not None
     of_environment = f"{result.environment_steps:,} of the environment, " if result.environment_steps else ""

@@ -22,6 +22,7 @@ from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment, about, check
 from acme_ext.launch.interrupt import Interrupt, graceful
 from acme_ext.launch.meter import LostBatchError, Patience, SampleMeter
 from acme_ext.launch.store import RunStore, draw_curve, hold, prepare, replay_folder
+from acme_ext.launch.upkeep import Upkeep
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import files
 from acme_ext.utils.native import native_stderr
@@ -31,7 +32,6 @@ from acme_ext.utils.watchdog import Watchdog
 
 _STEPS, _EPISODES = "environment_steps", "environment_episodes"  # names of what is counted
 _COMPILED_CALLS = 2  # of the learner, after which nothing is left to compile: a profile begins there
-_LOG_EVERY_S = 1.0  # between rows of learner metrics, for which the device is waited for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +54,7 @@ def run(
     profile: bool = False,
     observers: Callable[[int], Sequence[EnvLoopObserver]] | None = None,
     record: str | os.PathLike[str] | None = None,
+    skip_damaged: bool = False,
 ) -> Result:
     """Runs an experiment in this process, from where its run directory stands to its budget.
 
@@ -67,6 +68,7 @@ def run(
             trace to the run directory, `profile.txt` and `trace.json`.
         observers: makes Acme's observers of the i-th training environment; their metrics go into the actor's log.
         record: a folder that all whole episodes of training are recorded to, see `data.format`.
+        skip_damaged: leaves out damaged parts of recorded data, with a note, in place of refusing them.
 
     A SIGINT (Ctrl-C) or SIGTERM stops it after a last save; a second SIGINT ends the process, or raises
     KeyboardInterrupt in an interactive session.
@@ -78,9 +80,11 @@ def run(
     if experiment.data is not None:
         from acme_ext.launch import offline
 
-        if record is not None or observers is not None:
-            raise UsageError("a run on fixed data does not act: there is nothing to record or to observe.")
-        return offline.run(experiment, fresh=fresh, quiet=quiet)
+        if record is not None or observers is not None or profile:
+            raise UsageError("a run on recorded data does not act: there is nothing to record, observe or profile.")
+        return offline.run(experiment, fresh=fresh, quiet=quiet, skip_damaged=skip_damaged)
+    if skip_damaged:
+        raise UsageError("there is no recorded data in this run, of which damaged parts could be left out.")
     with contextlib.ExitStack() as stack:
         stack.enter_context(native_stderr())
         progress = ProgressLine(experiment.steps) if not quiet else None
@@ -104,7 +108,7 @@ def run(
     return dataclasses.replace(result, curve=draw_curve(experiment, store.rundir))
 
 
-class _Run:
+class _Run(Upkeep):
     """The parts of a run, and the loop over them."""
 
     def __init__(
@@ -189,6 +193,10 @@ class _Run:
     def steps(self) -> int:
         return self.before[_STEPS] + self.loop.steps
 
+    @property
+    def _counts(self) -> dict[str, int]:
+        return {"environment_steps": self.steps, "learner_steps": self.learner.steps}
+
     def run(self, interrupt: Interrupt) -> Result:
         watchdog = Watchdog(
             lambda: (self.steps, self.learner.steps, self.evaluator.steps),
@@ -209,15 +217,10 @@ class _Run:
                 raise
             if self.profiler:
                 self._report_profile(self.profiler)
-            self._log_learner()
-            if self.steps >= self.experiment.steps:
-                if not self.learner.steps:
-                    self.report(NOTHING_LEARNED)
-                self._pass_evaluations()  # the one at the end stands for what was due with it
-            self._save()
-            score = None
-            with contextlib.suppress(InterruptedEvaluationError):
-                score = self._evaluate(self.experiment.evaluation.final_episodes, interrupt)
+            if self.steps >= self.experiment.steps and not self.learner.steps:
+                self.report(NOTHING_LEARNED)
+            score = self._finish(interrupt)
+            if score is not None:
                 self.store.rundir.write_evaluation({"environment_steps": self.steps, **score.to_json()})
         return Result(self.store.rundir.path, self.steps, self.learner.steps, score, None)
 
@@ -235,43 +238,6 @@ class _Run:
             self.profiled_from = self.steps
         if calls and self.on_policy:
             self.actor.update(wait=True)  # otherwise the next action would still be the old policy's
-
-    def _housekeeping(self, interrupt: Interrupt) -> None:
-        """Does what is due: evaluates, logs, saves."""
-        steps = self.steps
-        if self.progress:
-            self.progress.update(environment_steps=steps, learner_steps=self.learner.steps)
-        scheduled = self.next_evaluation
-        if steps < self.experiment.steps and self._pass_evaluations():
-            try:
-                self._evaluate(self.experiment.evaluation.episodes, interrupt)
-            except InterruptedEvaluationError:
-                self.next_evaluation = scheduled  # the run that goes on from here makes it
-        if time.monotonic() - self.logged_at >= _LOG_EVERY_S:
-            self._log_learner()
-        if self.store.checkpoints.due():
-            self._save()
-
-    def _pass_evaluations(self) -> bool:
-        """Moves the schedule past the present step; returns whether an evaluation was due."""
-        every, due = self.experiment.evaluation.every, False
-        while every and self.next_evaluation <= self.steps:
-            self.next_evaluation += every
-            due = True
-        return due
-
-    def _evaluate(self, episodes: int, interrupt: Interrupt) -> Score:
-        def on_step() -> None:
-            if interrupt.requested:
-                raise InterruptedEvaluationError
-
-        on_step()
-        score = self.evaluator.evaluate(episodes, on_step, standing=self._standing())
-        row = {"environment_steps": self.steps, "learner_steps": self.learner.steps, **score.row()}
-        self.store.log("evaluator", row)
-        if self.progress:
-            self.progress.update(evaluation=float(score.returns.mean()))
-        return score
 
     def _standing(self) -> list | None:
         return self.actor.core.standing() if self.actor.core else None
@@ -291,12 +257,6 @@ class _Run:
         if self.progress:
             self.progress.update(episode_return=episode.episode_return)
 
-    def _log_learner(self) -> None:
-        if self.learner.calls:
-            row = {"environment_steps": self.steps, "learner_steps": self.learner.steps, **self.learner.metrics()}
-            self.store.log("learner", row)
-        self.logged_at = time.monotonic()
-
     def _save(self, *, confirmed: bool = True) -> None:
         """Saves everything that the run goes on from; refuses (NotFiniteError) if learning has gone wrong.
 
@@ -315,7 +275,3 @@ class _Run:
             "wall_time_s": self.store.wall_time_s,
         }
         self.store.checkpoints.save(self.steps, {"learner": self.learner.save()}, state, self.replay)
-
-
-class InterruptedEvaluationError(Exception):
-    """An evaluation was given up because the run was asked to stop."""

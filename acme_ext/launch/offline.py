@@ -6,17 +6,16 @@ import time
 from typing import Any
 
 from acme_ext import envs
-from acme_ext.data.format import Folder
+from acme_ext.data.format import Folder, spec_to_json
 from acme_ext.errors import UsageError
-from acme_ext.launch.evaluation import Evaluator, Score
+from acme_ext.launch.evaluation import Evaluator
 from acme_ext.launch.experiment import Experiment, check, split_data
 from acme_ext.launch.interrupt import Interrupt, graceful
-from acme_ext.launch.local import InterruptedEvaluationError, Result
+from acme_ext.launch.local import Result
 from acme_ext.launch.store import RunStore, draw_curve, hold, prepare
+from acme_ext.launch.upkeep import Upkeep
 from acme_ext.replay.fixed import FixedBatches, rows_of
 from acme_ext.utils.progress import ProgressLine
-
-_LOG_EVERY_S = 1.0
 
 
 def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, skip_damaged: bool = False) -> Result:
@@ -25,14 +24,7 @@ def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, ski
     The environment is for evaluation alone. Two runs of one seed give the same parameters, also where one of them was
     stopped and gone on with.
 
-    Args:
-        experiment: what is to be run; it has `data`.
-        fresh: see `launch.run`.
-        quiet: shows no progress line.
-        skip_damaged: leaves out shards that are damaged, with a note, in place of refusing them.
-
-    Raises:
-        UsageError, RunError: see `launch.run`.
+    Arguments and errors are those of `launch.run`; the experiment has `data`.
     """
     assert experiment.data is not None
     path, best = split_data(experiment.data)
@@ -61,8 +53,6 @@ def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, ski
 
 
 def _check_specs(folder: Folder, spec: Any) -> None:
-    from acme_ext.data.format import spec_to_json
-
     there, here = folder.manifest["spec"], spec_to_json(spec)
     for part in ("observations", "actions"):
         if there[part] != here[part]:
@@ -71,7 +61,7 @@ def _check_specs(folder: Folder, spec: Any) -> None:
             )
 
 
-class _OfflineRun:
+class _OfflineRun(Upkeep):
     """The parts of a run on fixed data, and the loop over them."""
 
     def __init__(
@@ -100,56 +90,24 @@ class _OfflineRun:
             self.next_evaluation = state["next_evaluation"]
             report(f"resuming {store.rundir.path} at step {self.learner.steps:,}.")
 
+    @property
+    def steps(self) -> int:
+        return self.learner.steps
+
+    @property
+    def _counts(self) -> dict[str, int]:
+        return {"learner_steps": self.learner.steps}
+
     def run(self, interrupt: Interrupt) -> Result:
-        experiment, learner = self.experiment, self.learner
         with self.store.checkpoints.explaining():
-            while learner.steps < experiment.steps and not interrupt.requested:
-                learner.step()
-                if self.progress:
-                    self.progress.update(learner_steps=learner.steps)
-                scheduled = self.next_evaluation
-                if self._evaluation_is_due() and learner.steps < experiment.steps:
-                    try:
-                        self._evaluate(experiment.evaluation.episodes, interrupt)
-                    except InterruptedEvaluationError:
-                        self.next_evaluation = scheduled  # the run that goes on from here makes it
-                if time.monotonic() - self.logged_at >= _LOG_EVERY_S:
-                    self._log()
-                if self.store.checkpoints.due():
-                    self._save()
-            self._log()
-            self._save()
-            score = None
-            with contextlib.suppress(InterruptedEvaluationError):
-                score = self._evaluate(experiment.evaluation.final_episodes, interrupt)
-                self.store.rundir.write_evaluation(
-                    {"environment_steps": 0, "learner_steps": learner.steps, **score.to_json()}
-                )
-        return Result(self.store.rundir.path, 0, learner.steps, score, None)
-
-    def _evaluation_is_due(self) -> bool:
-        every, due = self.experiment.evaluation.every, False
-        while every and self.next_evaluation <= self.learner.steps:
-            self.next_evaluation += every
-            due = True
-        return due
-
-    def _evaluate(self, episodes: int, interrupt: Interrupt) -> Score:
-        def on_step() -> None:
-            if interrupt.requested:
-                raise InterruptedEvaluationError
-
-        on_step()
-        score = self.evaluator.evaluate(episodes, on_step)
-        self.store.log("evaluator", {"learner_steps": self.learner.steps, **score.row()})
-        if self.progress:
-            self.progress.update(evaluation=float(score.returns.mean()))
-        return score
-
-    def _log(self) -> None:
-        if self.learner.calls:
-            self.store.log("learner", {"learner_steps": self.learner.steps, **self.learner.metrics()})
-        self.logged_at = time.monotonic()
+            while self.steps < self.experiment.steps and not interrupt.requested:
+                self.learner.step()
+                self._housekeeping(interrupt)
+            score = self._finish(interrupt)
+            if score is not None:
+                row = {"environment_steps": 0, "learner_steps": self.steps, **score.to_json()}
+                self.store.rundir.write_evaluation(row)
+        return Result(self.store.rundir.path, 0, self.steps, score, None)
 
     def _save(self) -> None:
         self.learner.check()
@@ -159,4 +117,4 @@ class _OfflineRun:
             "next_evaluation": self.next_evaluation,
             "wall_time_s": self.store.wall_time_s,
         }
-        self.store.checkpoints.save(self.learner.steps, {"learner": self.learner.save()}, state, None)
+        self.store.checkpoints.save(self.steps, {"learner": self.learner.save()}, state, None)

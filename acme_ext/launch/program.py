@@ -130,6 +130,8 @@ def make(
     Raises:
         UsageError: nothing was written; the message says why.
     """
+    if experiment.data is not None:
+        raise UsageError("a run on recorded data is of a single process: leave --actors and --on away.")
     spec = experiment.make_spec() if spec is None else spec
     check(experiment, spec)
     if warning := foresee(experiment, spec):

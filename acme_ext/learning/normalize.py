@@ -64,18 +64,16 @@ def update(moments: Moments, values: Tree, mask: Array, horizon: float = 1e8) ->
 def normalize(moments: Moments, values: Tree, max_abs: float | None = None) -> Tree:
     """Returns `(values - mean) / stddev`, `[..., *shape]`, clipped to `[-max_abs, max_abs]` if that is given."""
 
-    def scale(mean: Array, variance: Array, x: Array) -> Array:
-        x = (x - mean) / jnp.sqrt(variance + _EPSILON)
+    def scale(mean: Array, deviation: Array, x: Array) -> Array:
+        x = (x - mean) / deviation
         return x if max_abs is None else jnp.clip(x, -max_abs, max_abs)
 
-    return jax.tree.map(scale, moments.mean, moments.variance, values)
+    return jax.tree.map(scale, moments.mean, stddev(moments), values)
 
 
 def denormalize(moments: Moments, values: Tree) -> Tree:
     """Returns `values * stddev + mean`, `[..., *shape]`: the inverse of `normalize` without a bound."""
-    return jax.tree.map(
-        lambda mean, variance, x: x * jnp.sqrt(variance + _EPSILON) + mean, moments.mean, moments.variance, values
-    )
+    return jax.tree.map(lambda mean, deviation, x: x * deviation + mean, moments.mean, stddev(moments), values)
 
 
 def stddev(moments: Moments) -> Tree:

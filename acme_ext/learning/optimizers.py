@@ -10,17 +10,6 @@ def adam(
     return bounded(optax.adam(learning_rate, eps=epsilon), max_gradient_norm)
 
 
-def rmsprop(
-    learning_rate: float | optax.Schedule, max_gradient_norm: float | None, *, decay: float, epsilon: float
-) -> optax.GradientTransformation:
-    """Returns RMSProp behind a bound on the gradient's global norm, unless that is None.
-
-    The average of squared gradients is corrected for its start at 0, as Adam's is (Kingma and Ba 2015, section 3).
-    Otherwise the first updates are about `1 / sqrt(1 - decay)` times as large as those that follow.
-    """
-    return bounded(optax.rmsprop(learning_rate, decay, epsilon, bias_correction=True), max_gradient_norm)
-
-
 def bounded(optimizer: optax.GradientTransformation, max_gradient_norm: float | None) -> optax.GradientTransformation:
     """Returns an optimizer behind a bound on the gradient's global norm, or as it is if that is None."""
     if max_gradient_norm is None:

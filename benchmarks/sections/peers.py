@@ -13,7 +13,7 @@ from typing import NamedTuple
 from acme_ext.builders.ppo import PPO
 from acme_ext.builders.sac import SAC
 from acme_ext.errors import UsageError
-from benchmarks.measure import Rate, best
+from benchmarks.measure import best, by_turns
 from benchmarks.report import Figure, against, figure
 from benchmarks.sections import training
 
@@ -73,11 +73,7 @@ def run(seconds: float, rounds: int) -> list[Figure]:
 
 def measure(kinds: Mapping[str, Callable[[], float]], rounds: int) -> list[Figure]:
     """Measures `rounds` runs of each contestant."""
-    found: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for _ in range(rounds):
-        for kind, rate in kinds.items():
-            found[kind].append(rate())
-    measured = {kind: Rate(tuple(values)) for kind, values in found.items()}
+    measured = by_turns(kinds, rounds)
     return [
         figure(
             "peers",

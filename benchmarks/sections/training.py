@@ -14,7 +14,7 @@ from acme_ext.builders.dqn import DQN
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
-from benchmarks.measure import Rate
+from benchmarks.measure import by_turns
 from benchmarks.plain import PlainLoop
 from benchmarks.report import Figure, against, figure
 
@@ -40,11 +40,7 @@ def measure(config: DQNConfig, batches: Sequence[int], warm_up: int, counted: in
     for num_envs in batches:
         kinds[f"ours {num_envs}"] = lambda n=num_envs: whole_run(DQN(config), _ENVIRONMENT, n, warm_up, counted)
         kinds[f"plain {num_envs}"] = lambda n=num_envs: plain(n, warm_up, counted, config)
-    found: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for _ in range(rounds):
-        for kind, rate in kinds.items():
-            found[kind].append(rate())
-    measured = {kind: Rate(tuple(values)) for kind, values in found.items()}
+    measured = by_turns(kinds, rounds)
     return [
         figure(
             "training",

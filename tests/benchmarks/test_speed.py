@@ -7,7 +7,7 @@ import math
 import pytest
 
 from acme_ext.agents.dqn.config import DQNConfig
-from acme_ext.launch import local
+from acme_ext.launch import upkeep
 from acme_ext.replay.config import TransitionConfig, UnrollConfig
 from benchmarks import cartpole, speed
 from benchmarks.report import Figure
@@ -103,7 +103,7 @@ def test_training():
 def test_onpolicy(which, monkeypatch):
     from benchmarks.sections import onpolicy
 
-    monkeypatch.setattr(local, "_LOG_EVERY_S", 0.0)  # no game of Pong ends
+    monkeypatch.setattr(upkeep, "_LOG_EVERY_S", 0.0)  # no game of Pong ends
     setting = onpolicy.SETTINGS[which]
     config = {"batch_size": 2, "replay": UnrollConfig(length=8), "hidden_sizes": (8,), "image_features": 8}
     builder = dataclasses.replace(setting.builder, config=dataclasses.replace(setting.builder.config, **config))

@@ -17,7 +17,7 @@ from toys import Walk, make_walk, toy
 
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
-from acme_ext.launch import Evaluation, Experiment, Result, local, meter
+from acme_ext.launch import Evaluation, Experiment, Result, local, meter, upkeep
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.utils import loggers
@@ -201,7 +201,7 @@ def test_a_stalled_run_says_what_the_limiter_waits_for(tmp_path, monkeypatch):
 # A queue, whose order is fixed. Rows of the logs go by the step instead of by the clock, so that they can be compared.
 @pytest.fixture
 def logs_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_LOG_EVERY_S", 0.0)
+    monkeypatch.setattr(upkeep, "_LOG_EVERY_S", 0.0)
 
 
 def logged(folder: Path) -> dict[str, dict[str, list[float]]]:

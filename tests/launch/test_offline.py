@@ -130,6 +130,19 @@ def test_what_cannot_be_learned_from_is_refused(recorded, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_what_needs_an_actor_is_refused(recorded, tmp_path):
+    folder, environment = recorded
+    of_data = experiment(tmp_path / "run", small("bc"), environment, data=str(folder))
+    for fields in ({"record": tmp_path / "more"}, {"profile": True}):
+        with pytest.raises(UsageError, match="does not act"):
+            local.run(of_data, quiet=True, **fields)
+    with pytest.raises(UsageError, match="of a single process"):
+        launch.run_program(of_data, launch.Topology(actors=1), on="threads", quiet=True)
+    with pytest.raises(UsageError, match="no recorded data in this run"):
+        local.run(experiment(tmp_path / "run", small("bc"), environment), quiet=True, skip_damaged=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_from_the_shell(tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny = ["--set", "batch_size=8", "--set", "hidden_sizes=8", "--eval-every", "0", "--eval-episodes", "1", "--quiet"]

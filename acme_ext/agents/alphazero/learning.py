@@ -7,8 +7,8 @@ from jax import lax
 from acme_ext.agents.alphazero.config import AlphaZeroConfig
 from acme_ext.agents.alphazero.networks import Networks
 from acme_ext.agents.muzero import losses
-from acme_ext.agents.muzero.learning import draw_roots, make_optimizer, take, values_of
-from acme_ext.learning.core import LearnerCore, LossOutput, State, TargetUpdate, single_loss_core
+from acme_ext.agents.muzero.learning import core_of_loss, draw_roots, take, value_errors, values_of, weighed
+from acme_ext.learning.core import LearnerCore, LossOutput, State
 from acme_ext.ops import masking
 from acme_ext.types import Array, Params, Sequence, Tree
 
@@ -49,14 +49,6 @@ def make_core(networks: Networks, config: AlphaZeroConfig, observation: Tree) ->
             "target_mean": jnp.mean(targets.value[0]),
             "target_abs_max": jnp.max(jnp.abs(z * mask)),
         }
-        nu = take(batch.extras.value, roots)
-        error = jnp.mean(jnp.abs(nu - targets.value[0]).reshape(roots.shape), axis=0)
-        weight = jnp.broadcast_to(weight, roots.shape).reshape(-1)
-        return jnp.mean(weight * each), LossOutput(metrics, lax.stop_gradient(error))
+        return weighed(each, weight, roots), LossOutput(metrics, value_errors(batch, roots, targets.value[0]))
 
-    return single_loss_core(
-        loss,
-        lambda key: network.init(key, observation),
-        make_optimizer(config),
-        target_update=TargetUpdate(config.target_period),
-    )
+    return core_of_loss(loss, network, config, observation)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from acme_ext import specs
 from acme_ext.agents.alphazero.config import AlphaZeroConfig
+from acme_ext.agents.muzero.networks import planning_network
 from acme_ext.errors import UsageError
 from acme_ext.networks import models, torsos
 from acme_ext.types import EnvironmentSpec
@@ -27,17 +28,7 @@ def make_network(
         config: the agent's.
         torso: of the features, where they are an MLP's; see `torsos.features`.
     """
-    return models.model_network(
-        specs.num_actions(spec, "AlphaZero"),
-        2 * config.support_size + 1,
-        kind=config.network,
-        torso=torso,
-        hidden_sizes=config.hidden_sizes,
-        state_size=config.state_size,
-        channels=config.channels,
-        blocks=config.blocks,
-        learned=False,
-    )
+    return planning_network(spec, config, torso, "AlphaZero", 2 * config.support_size + 1, learned=False)
 
 
 def game_of(spec: EnvironmentSpec) -> str:

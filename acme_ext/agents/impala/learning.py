@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from acme_ext.acting.stochastic import among_legal
 from acme_ext.agents.impala import losses
@@ -33,9 +34,9 @@ def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree
         observation: an example `[1, ...]`, for the parameters' shapes.
     """
     learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
-    optimizer = optimizers.rmsprop(
-        learning_rate, config.max_gradient_norm, decay=config.rmsprop_decay, epsilon=config.rmsprop_epsilon
-    )
+    # Without the correction the first updates are about 1 / sqrt(1 - decay) times as large as those that follow.
+    optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon, bias_correction=True)
+    optimizer = optimizers.bounded(optimizer, config.max_gradient_norm)
 
     def init(key: Array) -> State:
         params = network.init(key, observation)

@@ -9,7 +9,7 @@ from acme_ext.agents.muzero import losses
 from acme_ext.agents.muzero.acting import planner
 from acme_ext.agents.muzero.config import MuZeroConfig, PlanningConfig
 from acme_ext.learning import optimizers
-from acme_ext.learning.core import LearnerCore, LossOutput, State, TargetUpdate, single_loss_core
+from acme_ext.learning.core import LearnerCore, Loss, LossOutput, State, TargetUpdate, single_loss_core
 from acme_ext.networks.models import ModelNetwork
 from acme_ext.ops.distributional import Support
 from acme_ext.types import Array, Params, Sequence, Tree
@@ -20,6 +20,29 @@ def make_optimizer(config: PlanningConfig) -> optax.GradientTransformation:
     return optimizers.bounded(
         optax.adamw(config.learning_rate, weight_decay=config.weight_decay), config.max_gradient_norm
     )
+
+
+def core_of_loss(loss: Loss, network: ModelNetwork, config: PlanningConfig, observation: Tree) -> LearnerCore[State]:
+    """Returns the core of an agent that plans, which differs from others in its loss alone."""
+    return single_loss_core(
+        loss,
+        lambda key: network.init(key, observation),
+        make_optimizer(config),
+        target_update=TargetUpdate(config.target_period),
+    )
+
+
+def weighed(each: Array, weight: Array, roots: Array) -> Array:
+    """Returns the mean `[]` of what each root `[R * B]` costs, by its sequence's importance weight `[B]`."""
+    return jnp.mean(jnp.broadcast_to(weight, roots.shape).reshape(-1) * each)
+
+
+def value_errors(batch: Sequence, roots: Array, targets: Array) -> Array:
+    """Returns the errors `[B]` of sequences, the mean over roots `[R, B]` of |nu - z|, nu the search's value when the
+    root was acted on and z `[R * B]` its target (Schrittwieser et al. 2020, appendix G).
+    """
+    nu = take(batch.extras.value, roots)
+    return lax.stop_gradient(jnp.mean(jnp.abs(nu - targets).reshape(roots.shape), axis=0))
 
 
 def draw_roots(key: Array, batch: Sequence, config: PlanningConfig) -> Array:
@@ -109,17 +132,9 @@ def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) ->
             apart = consistency_costs(network, params, states, batch.observation, roots, later)
             each = each + config.consistency_coef * apart
             metrics["consistency_loss"] = jnp.mean(apart)
-        nu = take(batch.extras.value, roots)
-        error = jnp.mean(jnp.abs(nu - targets.value[0]).reshape(roots.shape), axis=0)
-        weight = jnp.broadcast_to(weight, roots.shape).reshape(-1)
-        return jnp.mean(weight * each), LossOutput(metrics, lax.stop_gradient(error))
+        return weighed(each, weight, roots), LossOutput(metrics, value_errors(batch, roots, targets.value[0]))
 
-    return single_loss_core(
-        loss,
-        lambda key: network.init(key, observation),
-        make_optimizer(config),
-        target_update=TargetUpdate(config.target_period),
-    )
+    return core_of_loss(loss, network, config, observation)
 
 
 def consistency_costs(

@@ -1,7 +1,9 @@
 """MuZero's networks."""
 
+from typing import Any
+
 from acme_ext import specs
-from acme_ext.agents.muzero.config import MuZeroConfig
+from acme_ext.agents.muzero.config import MuZeroConfig, PlanningConfig
 from acme_ext.networks import models, torsos
 from acme_ext.types import EnvironmentSpec
 
@@ -16,14 +18,36 @@ def make_network(
         config: the agent's.
         torso: of the representation, where that is an MLP; see `torsos.features`.
     """
+    projection = 4 * config.state_size if config.consistency_coef else 0
+    return planning_network(spec, config, torso, "MuZero", config.support.count, projection_size=projection)
+
+
+def planning_network(
+    spec: EnvironmentSpec,
+    config: PlanningConfig,
+    torso: str | torsos.Torso | None,
+    agent: str,
+    atoms: int,
+    **options: Any,
+) -> models.ModelNetwork:
+    """Returns the networks of an agent that plans.
+
+    Args:
+        spec: of the environment.
+        config: the agent's.
+        torso: see `torsos.features`.
+        agent: its name, for messages.
+        atoms: of the distributions of values.
+        options: further ones of `models.model_network`.
+    """
     return models.model_network(
-        specs.num_actions(spec, "MuZero"),
-        config.support.count,
+        specs.num_actions(spec, agent),
+        atoms,
         kind=config.network,
         torso=torso,
         hidden_sizes=config.hidden_sizes,
         state_size=config.state_size,
         channels=config.channels,
         blocks=config.blocks,
-        projection_size=4 * config.state_size if config.consistency_coef else 0,
+        **options,
     )

@@ -7,9 +7,10 @@ import optax
 import pytest
 from spec_of import discrete
 
+from acme_ext.acting import stochastic
 from acme_ext.acting.policy import Context
 from acme_ext.acting.stochastic import Behaviour
-from acme_ext.agents.impala import acting, learning, networks
+from acme_ext.agents.impala import learning, networks
 from acme_ext.agents.impala.config import IMPALAConfig
 from acme_ext.networks.recurrent import Inputs, LSTMState, Memory
 from acme_ext.replay.config import UnrollConfig
@@ -95,7 +96,7 @@ def test_the_learner_sees_what_the_actor_saw():
     reward = unrolls().reward.copy()
     reward[2, 1] = 0
     batch = unrolls(first=first, reward=reward)
-    policy = acting.make_policy(network, CONFIG, evaluation=False)
+    policy = stochastic.network_policy(network, CONFIG, evaluation=False)
     state, initial = batch.state, policy.init_state(3)
     inputs = network.inputs_of(batch)
     np.testing.assert_array_equal(inputs.reward, np.clip(reward, -1, 1))
@@ -137,7 +138,7 @@ def test_what_was_remembered_before_an_episode_is_forgotten():
 def test_evaluation_is_greedy_and_remembers_too():
     network, core = core_of()
     variables = core.variables(core.init(KEY))["policy"]
-    policy = acting.make_policy(network, CONFIG, evaluation=True)
+    policy = stochastic.network_policy(network, CONFIG, evaluation=True)
     context = Context(jax.random.split(KEY, 3), jnp.int32(0), jnp.zeros(3), jnp.zeros(3))
     observation, state = unrolls().observation[0], policy.init_state(3)
     np.testing.assert_array_equal(state.action, [-1] * 3)
