@@ -1,6 +1,7 @@
 """Behavioural cloning's learning."""
 
 import jax.numpy as jnp
+from jax import lax
 
 from acme_ext.agents.bc import losses
 from acme_ext.agents.bc.config import BCConfig
@@ -18,7 +19,8 @@ def make_core(network: Network, config: BCConfig, observation: Tree) -> LearnerC
     ) -> tuple[Array, LossOutput]:
         del target_params, key
         out = network.apply.apply(params, None, batch.observation)
-        return jnp.mean(weight * losses.imitation_loss(out, batch.action, discrete=network.discrete)), LossOutput({})
+        each = losses.imitation_loss(out, batch.action, discrete=network.discrete)
+        return jnp.mean(weight * each), LossOutput({}, lax.stop_gradient(each))
 
     optimizer = optimizers.adam(config.learning_rate, None)
     return single_loss_core(loss, lambda key: network.apply.init(key, observation), optimizer)

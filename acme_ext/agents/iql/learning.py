@@ -51,39 +51,42 @@ def make_core(networks: Networks, config: IQLConfig, observation: Tree) -> Learn
     def q_values(params: Params, batch: Transition) -> Array:
         return apply_ensemble(networks.critic.apply, params, batch.observation, batch.action)
 
-    def value_loss(value: Params, batch: Transition, q: Array) -> tuple[Array, Array]:
-        v = networks.value.apply(value, None, batch.observation)
-        return jnp.mean(losses.expectile_loss(q - v, config.expectile)), v
+    def value_loss(value: Params, sample: Sample, q: Array) -> tuple[Array, None]:
+        v = networks.value.apply(value, None, sample.data.observation)
+        return jnp.mean(sample.weight * losses.expectile_loss(q - v, config.expectile)), None
 
-    def policy_loss(policy: Params, batch: Transition, weight: Array) -> tuple[Array, None]:
-        distribution = networks.policy.apply(policy, None, batch.observation)
-        return -jnp.mean(weight * distribution.log_prob(jnp.clip(batch.action, -_INSIDE, _INSIDE))), None
+    def policy_loss(policy: Params, sample: Sample, better: Array) -> tuple[Array, None]:
+        distribution = networks.policy.apply(policy, None, sample.data.observation)
+        log_prob = distribution.log_prob(jnp.clip(sample.data.action, -_INSIDE, _INSIDE))
+        return -jnp.mean(sample.weight * better * log_prob), None
 
-    def critic_loss(critics: Params, batch: Transition, target: Array) -> tuple[Array, Array]:
-        q = q_values(critics, batch)
-        return jnp.sum(jnp.mean(jnp.square(target - q), axis=1)), q
+    def critic_loss(critics: Params, sample: Sample, target: Array) -> tuple[Array, tuple[Array, Array]]:
+        q = q_values(critics, sample.data)
+        error = target - q
+        return jnp.sum(jnp.mean(sample.weight * jnp.square(error), axis=1)), (q, error)
 
-    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], None]:
+    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array]:
         batch: Transition = sample.data
         q = jnp.min(q_values(state.target_critics, batch), axis=0)
-        value, of_value = sgd_step(value_loss, optimizer, state.value, batch, q)
+        value, of_value = sgd_step(value_loss, optimizer, state.value, sample, q)
         v = networks.value.apply(value.params, None, batch.observation)
-        weight = losses.advantage_weights(q - v, config.inverse_temperature, config.max_weight)
-        policy, of_policy = sgd_step(policy_loss, optimizer, state.policy, batch, weight)
+        better = losses.advantage_weights(q - v, config.inverse_temperature, config.max_weight)
+        policy, of_policy = sgd_step(policy_loss, optimizer, state.policy, sample, better)
         v_t = networks.value.apply(value.params, None, batch.next_observation)
         target = config.reward_scale * batch.reward + batch.discount * v_t
-        critics, of_critics = sgd_step(critic_loss, optimizer, state.critics, batch, target)
+        critics, of_critics = sgd_step(critic_loss, optimizer, state.critics, sample, target)
         target_critics = optax.incremental_update(critics.params, state.target_critics, config.target_rate)
+        q_tm1, error = of_critics.aux
         norms = [info.gradient_norm for info in (of_critics, of_value, of_policy)]
         metrics = {
             "loss": of_critics.loss,
             "gradient_norm": jnp.linalg.norm(jnp.stack(norms)),
             "value_loss": of_value.loss,
             "policy_loss": of_policy.loss,
-            "q_mean": jnp.mean(of_critics.aux),
-            "weight_mean": jnp.mean(weight),
+            "q_mean": jnp.mean(q_tm1),
+            "weight_mean": jnp.mean(better),
         }
-        return State(policy, critics, value, target_critics), metrics, None
+        return State(policy, critics, value, target_critics), metrics, jnp.mean(jnp.abs(error), axis=0)
 
     def variables(state: State) -> dict[str, Any]:
         return {"policy": state.policy.params}
