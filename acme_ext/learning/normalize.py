@@ -84,7 +84,8 @@ def stddev(moments: Moments) -> Tree:
 def fields_of(observation: Tree, example: Tree) -> list[Array]:
     """Returns the fields `[..., *shape]` of an observation that can be normalised.
 
-    Integers, such as pixels, are left out, and so are pictures and grids with channels, whose places all mean the same.
+    Integers, such as pixels, are left out, and so are pictures and grids with channels: a convolution treats all their
+    places alike.
 
     Args:
         observation: `[..., *shape]`.
