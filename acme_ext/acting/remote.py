@@ -70,8 +70,11 @@ class RemoteVariables(acme.core.VariableSource):
             self._on_wait()
 
     def close(self) -> None:
-        """Ends the thread, at its next question."""
+        """Ends the thread, and waits a second for an answer that is under way: an interpreter that ends while a thread
+        of it is inside of a call aborts the process.
+        """
         self._closed.set()
+        self._thread.join(1.0)
 
     def _run(self) -> None:
         while not self._closed.is_set():

@@ -19,14 +19,9 @@ from acme_ext.builders import DQN, R2D2
 from acme_ext.errors import UsageError
 from acme_ext.replay import SequenceConfig, TransitionConfig
 from acme_ext.types import Sample
-from acme_ext.utils import plots
 
+pytestmark = pytest.mark.usefixtures("no_figures")
 EXAMPLES = pathlib.Path(my_agents.__file__).parent
-
-
-@pytest.fixture(autouse=True)
-def no_plot(monkeypatch):
-    monkeypatch.setattr(plots, "learning_curves", lambda runs, out: out)  # a second that nothing here looks at
 
 
 def code_lines(name: str) -> int:

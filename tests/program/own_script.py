@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
     experiment = Experiment(
         DQN(config),
         "gym:lab_walk:LabWalk-v0",
-        steps=200,
+        steps=1_000,  # for long enough that the watcher, which starts beside the learner, has asked it
         evaluation=Evaluation(every=0, final_episodes=2),
         run_dir=f"{run_dir}/run",
     )
