@@ -25,7 +25,7 @@ RUNS = pathlib.Path("runs") / "benchmarks"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code.
 
-    0: the bar is reached; 1: it isn't, or a run failed; 2: it was asked for what can't be; 128 + n: signal n
+    0: the bars are reached; 1: one isn't, or a run failed; 2: it was asked for what can't be; 128 + n: signal n
     stopped it.
     """
     options = _parser().parse_args(arguments)
@@ -38,12 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    described = "; ".join(f"{name}: {setting}" for name, setting in SETTINGS.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.learning",
-        description=f"{__doc__} What is finished is not run again, what was stopped goes on. Settings: {described}.",
+        description=f"{__doc__} What is finished is not run again, what was stopped goes on.",
     )
-    parser.add_argument("setting", metavar="SETTING", help=", ".join(SETTINGS))
+    parser.add_argument("setting", metavar="SETTING", nargs="?", help="which; without it all are listed")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], metavar="N", help="(0 1 2 3 4)")
     parser.add_argument(
         "--steps", type=int, metavar="N", help="another budget than the setting's: no bar, results beside the runs"
@@ -63,6 +62,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _main(options: argparse.Namespace) -> int:
+    if options.setting is None:
+        print("\n".join(f"{name}: {setting}" for name, setting in SETTINGS.items()))
+        return 0
     if options.setting not in SETTINGS:
         raise UsageError(f"there is no setting {options.setting!r}: {nearest(options.setting, SETTINGS)}")
     if options.jobs < 1 or (options.steps is not None and options.steps < 1):
@@ -77,7 +79,7 @@ def _main(options: argparse.Namespace) -> int:
     runs = options.runs or RUNS / options.setting
     out = options.out or (RESULTS if options.steps is None and not changed else runs)
     if options.steps is not None:
-        setting = dataclasses.replace(setting, steps=options.steps, bar=None)
+        setting = dataclasses.replace(setting, steps=options.steps, mean=None, least=None)
     files.make_writable_folder(out)
     experiments = {
         f"seed {seed}": setting.experiment(seed, setting.steps, runs / f"seed-{seed}") for seed in options.seeds
@@ -88,7 +90,7 @@ def _main(options: argparse.Namespace) -> int:
     found = [outcomes.read(experiment, setting.parts) for experiment in experiments.values()]
     print("\n".join(outcomes.table(found)))
     print(outcomes.verdict(setting, found))
-    print("written:", *outcomes.write(out / options.setting, setting, list(experiments.values()), found))
+    print("written:", outcomes.write(out / options.setting, setting, found))
     return 0 if outcomes.passed(setting, found) else 1
 
 

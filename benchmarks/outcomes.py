@@ -1,9 +1,10 @@
-"""What the runs of a setting came to: read from their directories, judged, and written as a page."""
+"""What the runs of a setting came to: read from their directories, judged, written as JSON, and read again."""
 
-import csv
 import dataclasses
+import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +14,7 @@ from acme_ext.utils.rundir import RunDirectory
 from benchmarks import report
 from benchmarks.settings import Setting
 
-_COLUMNS = (
-    "environment_steps",
-    "learner_steps",
-    "wall_time_s",
-    "episode_return_mean",
-    "episode_return_std",
-    "episode_return_min",
-    "episode_return_max",
-    "episodes",
-)
+_COLUMNS = {"environment_steps": 0, "learner_steps": 0, "wall_time_s": 1, "episode_return_mean": 4}  # decimals kept
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,24 +22,21 @@ class Outcome:
     """What a seed's run came to."""
 
     seed: int
+    score: float  # the mean return of the final evaluation
+    least_episode: float  # of it
+    greatest_episode: float
     environment_steps: int
     learner_steps: int
     wall_time_s: float
-    returns: np.ndarray  # [episodes] of the final evaluation
-    fault: str | None  # what must not be
-
-    @property
-    def score(self) -> float:
-        """The mean return of the final evaluation."""
-        return float(self.returns.mean())
+    fault: str | None = None  # what must not be
+    evaluations: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)  # the curve, by column
 
 
 def read(experiment: Experiment, parts: int) -> Outcome:
     """Reads what the finished run of an experiment, in so many parts, has left."""
     rundir = RunDirectory.open(experiment.directory)
     evaluation = rundir.read_evaluation()
-    evaluations = _evaluations(rundir)
-    last = {name: column[-1] for name, column in evaluations.items()}
+    evaluations = loggers.read_csv(loggers.csv_path(rundir, "evaluator"))
     path = loggers.csv_path(rundir, "learner")
     losses = loggers.read_csv(path).get("loss", np.zeros(0)) if path.is_file() else np.zeros(0)
     fault = None
@@ -58,30 +47,62 @@ def read(experiment: Experiment, parts: int) -> Outcome:
     elif len(evaluations["environment_steps"]) < parts:
         # Each part ends with an evaluation, and one that had started anew would have dropped those before it.
         fault = "it did not resume"
+    returns = np.asarray(evaluation["returns"])
     return Outcome(
         seed=experiment.seed,
+        score=float(returns.mean()),
+        least_episode=float(returns.min()),
+        greatest_episode=float(returns.max()),
         environment_steps=evaluation["environment_steps"],
-        learner_steps=int(last["learner_steps"]),
-        wall_time_s=float(last["wall_time_s"]),
-        returns=np.asarray(evaluation["returns"]),
+        learner_steps=int(evaluations["learner_steps"][-1]),
+        wall_time_s=float(evaluations["wall_time_s"][-1]),
         fault=fault,
+        evaluations={name: np.round(evaluations[name], digits).tolist() for name, digits in _COLUMNS.items()},
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What the seeds of a setting come to together."""
+
+    mean: float  # of the final returns
+    iqm: float  # the mean of their middle half
+    interval: tuple[float, float]  # 95% of the IQM's, by bootstrap over the seeds (Agarwal et al. 2021)
+    least: float
+    steady: (
+        float | None
+    )  # the share of the evaluations in the last quarter of the budget that reach the bar of the mean
+
+
+def summarise(setting: Setting, outcomes: Sequence[Outcome], *, resamples: int = 2_000) -> Summary:
+    """Returns what the seeds come to."""
+    scores = np.array([o.score for o in outcomes])
+    drawn = np.random.default_rng(0).integers(len(scores), size=(resamples, len(scores)))
+    low, high = np.percentile([_iqm(scores[i]) for i in drawn], [2.5, 97.5])
+    late = [
+        value
+        for o in outcomes
+        for steps, value in zip(*(o.evaluations.get(name, ()) for name in _CURVE), strict=True)
+        if steps > 0.75 * setting.steps
+    ]
+    steady = None if setting.mean is None or not late else float(np.mean(np.array(late) >= setting.mean))
+    return Summary(float(scores.mean()), _iqm(scores), (float(low), float(high)), float(scores.min()), steady)
+
+
+_CURVE = ("environment_steps", "episode_return_mean")
+
+
+def _iqm(scores: np.ndarray) -> float:
+    cut = int(0.25 * len(scores))
+    return float(np.sort(scores)[cut : len(scores) - cut].mean())
+
+
 def passed(setting: Setting, outcomes: Sequence[Outcome]) -> bool:
-    """Whether nothing is at fault and the bar is reached."""
+    """Whether nothing is at fault and the bars are reached."""
     if any(o.fault for o in outcomes):
         return False
-    return setting.bar is None or _statistic(setting, outcomes) >= setting.bar
-
-
-def _statistic(setting: Setting, outcomes: Sequence[Outcome]) -> float:
-    scores = [o.score for o in outcomes]
-    return float(np.median(scores) if setting.statistic == "median" else np.mean(scores))
-
-
-def _evaluations(rundir: RunDirectory) -> dict[str, np.ndarray]:
-    return loggers.read_csv(loggers.csv_path(rundir, "evaluator"))
+    found = summarise(setting, outcomes, resamples=1)
+    return all(bar is None or value >= bar for value, bar in ((found.mean, setting.mean), (found.least, setting.least)))
 
 
 _HEADER = ("seed", "final return", "least episode", "greatest", "steps", "learner steps", "wall time s")
@@ -92,8 +113,8 @@ def _cells(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
         (
             str(o.seed),
             f"{o.score:.4g}",
-            f"{o.returns.min():.4g}",
-            f"{o.returns.max():.4g}",
+            f"{o.least_episode:.4g}",
+            f"{o.greatest_episode:.4g}",
             f"{o.environment_steps:,}",
             f"{o.learner_steps:,}",
             f"{o.wall_time_s:.0f}",
@@ -102,10 +123,9 @@ def _cells(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
     ]
     scores = np.array([o.score for o in outcomes])
     for name, value in (
-        ("median", np.median(scores)),
         ("mean", scores.mean()),
+        ("IQM", _iqm(scores)),
         ("least", scores.min()),
-        ("greatest", scores.max()),
     ):
         rows.append((name, f"{value:.4g}", *[""] * (len(_HEADER) - 2)))
     return rows
@@ -119,53 +139,26 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def verdict(setting: Setting, outcomes: Sequence[Outcome]) -> str:
-    """Returns a sentence on whether the setting's bar is reached."""
+    """Returns a sentence on whether the setting's bars are reached."""
     if faults := [f"seed {o.seed}: {o.fault}" for o in outcomes if o.fault]:
         return f"MISSED: {'; '.join(faults)}."
-    if setting.bar is None:
+    bars = [f"{name} {bar:g}" for name, bar in (("mean", setting.mean), ("least", setting.least)) if bar is not None]
+    if not bars:
         return "No bar; all losses are finite."
-    reached = "reached" if passed(setting, outcomes) else "MISSED"
-    value = _statistic(setting, outcomes)
-    return f"{setting.statistic.capitalize()} {value:.4g}, bar {setting.bar:g}: {reached}."
+    return f"Bar: {', '.join(bars)}: {'reached' if passed(setting, outcomes) else 'MISSED'}."
 
 
-def write(
-    out: pathlib.Path, setting: Setting, experiments: Sequence[Experiment], outcomes: Sequence[Outcome]
-) -> list[pathlib.Path]:
-    """Writes the page, the learning curve and the evaluations to `out` with their endings; returns the paths."""
-    from acme_ext.utils import plots
+def write(out: pathlib.Path, setting: Setting, outcomes: Sequence[Outcome]) -> pathlib.Path:
+    """Writes what the seeds came to, their curves and the machine to `out` with the ending .json; returns the path."""
+    path = out.with_suffix(".json")
+    seeds = ",\n  ".join(json.dumps(dataclasses.asdict(o)) for o in outcomes)  # a line for each
+    facts = f'{{\n "setting": {json.dumps(str(setting))},\n "machine": {json.dumps(report.machine())},'
+    with files.replacing(path) as temporary:
+        temporary.write_text(f'{facts}\n "seeds": [\n  {seeds}\n ]\n}}\n', encoding="utf-8")
+    return path
 
-    rundirs = [RunDirectory.open(experiment.directory) for experiment in experiments]
-    figure = plots.learning_curves({f"{setting.agent} on {setting.environment}": rundirs}, out.with_suffix(".png"))
-    table = out.with_suffix(".csv")
-    with files.replacing(table) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(("seed", *_COLUMNS))
-        for o, rundir in zip(outcomes, rundirs, strict=True):
-            columns = _evaluations(rundir)
-            for row in zip(*(columns[name].tolist() for name in _COLUMNS), strict=True):
-                writer.writerow((o.seed, *row))
-    page = out.with_suffix(".md")
-    facts = report.machine()
-    lines = [
-        f"# {out.name}",
-        "",
-        f"{setting}. Made by `python -m benchmarks.learning {out.name}`.",
-        "",
-        "A final return is the mean of a seed's last evaluation, greedy, on environments and seeds of its own.",
-        "",
-        "| " + " | ".join(_HEADER) + " |",
-        "|" + "--:|" * len(_HEADER),
-        *("| " + " | ".join(row) + " |" for row in _cells(outcomes)),
-        "",
-        verdict(setting, outcomes),
-        "",
-        f"![learning curve]({figure.name})",
-        "",
-        f"Evaluations on the way: [{table.name}]({table.name}).",
-        "",
-        ", ".join(f"{name} {value}" for name, value in facts.items()) + ".",
-    ]
-    with files.replacing(page) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return [page, figure, table]
+
+def load(path: pathlib.Path) -> tuple[dict[str, Any], list[Outcome]]:
+    """Returns what `write` wrote: all but the seeds, and the seeds."""
+    written = json.loads(path.read_text(encoding="utf-8"))
+    return written, [Outcome(**seed) for seed in written.pop("seeds")]

@@ -1,26 +1,40 @@
-"""`python -m benchmarks.pages` puts the results of learning into the README and the agents' pages, at their marks."""
+"""`python -m benchmarks.pages` writes the tables and the figures of what was learned from the results."""
 
 import dataclasses
 import pathlib
 import re
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+
+from acme_ext.utils import files
+from benchmarks import outcomes
+from benchmarks.outcomes import Outcome
 from benchmarks.settings import SETTINGS, Setting
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 BEGIN, END = "<!-- learning: begin -->", "<!-- learning: end -->"
+FIGURES = {
+    "gym:CartPole-v1": "cartpole",
+    "bsuite:catch/0": "catch",
+    "bsuite:memory_len/10": "memory",
+    "minatar:breakout": "breakout",
+    "gym:Pendulum-v1": "pendulum",
+    "dmc:cartpole/swingup": "swingup",
+}
+"""The environments that have a figure, and its name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a setting's page says."""
+    """What was measured of a setting."""
 
     name: str
     setting: Setting
-    scores: dict[str, str]  # `median`, `mean`, `least`, `greatest` over the seeds
-    seeds: int
-    seconds: int  # median wall time of a seed
+    machine: dict[str, Any]
+    seeds: list[Outcome]
 
     @property
     def world(self) -> str:
@@ -30,25 +44,42 @@ class Result:
 
     @property
     def bar(self) -> str:
-        if self.setting.bar is None:
+        bars = [f"{n} {b:g}" for n, b in (("mean", self.setting.mean), ("least", self.setting.least)) if b is not None]
+        if not bars:
             return ""
-        reached = float(self.scores[self.setting.statistic].replace(",", "")) >= self.setting.bar
-        return f"{self.setting.statistic} {self.setting.bar:g}: {'reached' if reached else 'MISSED'}"
+        return f"{', '.join(bars)}: {'reached' if outcomes.passed(self.setting, self.seeds) else 'MISSED'}"
+
+    @property
+    def cells(self) -> list[str]:
+        """The figures of a row, from the budget to the version."""
+        found = outcomes.summarise(self.setting, self.seeds)
+        interval = f" ({found.interval[0]:.4g} to {found.interval[1]:.4g})" if len(self.seeds) > 1 else ""
+        seconds = sorted(o.wall_time_s for o in self.seeds)[len(self.seeds) // 2]
+        return [
+            f"{self.setting.steps:,}",
+            f"{len(self.seeds)}",
+            f"{found.mean:.4g}",
+            f"{found.iqm:.4g}{interval}",
+            f"{found.least:.4g}",
+            "" if found.steady is None else f"{found.steady:.0%}",
+            self.bar,
+            f"{seconds:,.0f}",
+            self.machine["acme-ext"],
+        ]
+
+
+_COLUMNS = ("budget", "seeds", "mean", "IQM (95%)", "least", "at the bar", "bar", "seconds a seed", "version")
+_RULES = "--:|--:|--:|--:|--:|--:|---|--:|---|"
 
 
 def read(results: pathlib.Path = RESULTS) -> list[Result]:
     """Returns what has been measured, in the order of the settings."""
     found = []
     for name, setting in SETTINGS.items():
-        path = results / f"{name}.md"
-        if not path.is_file():
-            continue
-        rows = [line.strip("| ").split("|") for line in path.read_text().splitlines() if line.startswith("| ")]
-        cells = [[cell.strip() for cell in row] for row in rows]
-        seeds = [row for row in cells if row[0].isdecimal()]
-        scores = {row[0]: row[1] for row in cells if row[0] in ("median", "mean", "least", "greatest")}
-        times = sorted(int(row[-1].replace(",", "")) for row in seeds)
-        found.append(Result(name, setting, scores, len(seeds), times[len(times) // 2]))
+        path = results / f"{name}.json"
+        if path.is_file():
+            written, seeds = outcomes.load(path)
+            found.append(Result(name, setting, written["machine"], seeds))
     return found
 
 
@@ -57,34 +88,33 @@ def agent_table(agent: str, found: Sequence[Result]) -> list[str]:
     mine = [result for result in found if result.setting.agent == agent]
     if not mine:
         return ["Nothing has been measured yet."]
-    lines = [
-        "| environment | budget | seeds | final greedy return: median | mean | least | bar | command, and its page |",
-        "|---|--:|--:|--:|--:|--:|---|---|",
-    ]
+    lines = [f"| environment | {' | '.join(_COLUMNS)} | results |", f"|---|{_RULES}---|"]
     for r in mine:
         world = f" ({r.world})" if r.setting.actors else ""
-        lines.append(
-            f"| `{r.setting.environment}`{world} | {r.setting.steps:,} | {r.seeds} | {r.scores['median']} | "
-            f"{r.scores['mean']} | {r.scores['least']} | {r.bar} | "
-            f"[`python -m benchmarks.learning {r.name}`](../../benchmarks/results/{r.name}.md) |"
-        )
-    shown = max(mine, key=lambda r: (r.setting.bar is not None, r.seeds))
-    picture = f'<img src="../../benchmarks/results/{shown.name}.png" width="600" alt="Learning curves of {shown.name}">'
-    return [*lines, "", picture]
-
-
-def readme_table(found: Sequence[Result]) -> list[str]:
-    """Returns the lines of the README."""
-    lines = [
-        "| agent | environment | budget | seeds | median | mean | least | bar | page |",
-        "|---|---|--:|--:|--:|--:|--:|---|---|",
+        page = f"[{r.name}](../../benchmarks/results/{r.name}.json)"
+        lines.append(f"| `{r.setting.environment}`{world} | {' | '.join(r.cells)} | {page} |")
+    lines += [
+        "",
+        "Final greedy returns, made by `python -m benchmarks.learning` with the name in the last column; "
+        "[the table of all agents](../../benchmarks/results/learning.md) explains the columns.",
     ]
+    for environment in dict.fromkeys(r.setting.environment for r in mine):
+        if name := FIGURES.get(environment):
+            figure = (
+                f'<img src="../../benchmarks/results/{name}.png" width="600" alt="Learning curves on {environment}">'
+            )
+            return [*lines, "", figure]
+    return lines
+
+
+def whole_table(found: Sequence[Result]) -> list[str]:
+    """Returns the lines of the page of all agents."""
+    lines = [f"| agent | environment | {' | '.join(_COLUMNS)} | results |", f"|---|---|{_RULES}---|"]
     for r in found:
         world = f", {r.world}" if r.setting.actors else ""
+        cells = " | ".join(r.cells)
         lines.append(
-            f"| `{r.setting.agent}` | `{r.setting.environment}`{world} | {r.setting.steps:,} | {r.seeds} | "
-            f"{r.scores['median']} | {r.scores['mean']} | {r.scores['least']} | {r.bar} | "
-            f"[{r.name}](benchmarks/results/{r.name}.md) |"
+            f"| `{r.setting.agent}` | `{r.setting.environment}`{world} | {cells} | [{r.name}]({r.name}.json) |"
         )
     return lines
 
@@ -99,18 +129,49 @@ def between_marks(text: str, lines: Sequence[str]) -> str:
 
 def pages(found: Sequence[Result]) -> dict[pathlib.Path, str]:
     """Returns every page as it should be."""
-    wanted = {ROOT / "README.md": readme_table(found)}
+    wanted = {RESULTS / "learning.md": whole_table(found)}
     for path in sorted((ROOT / "docs" / "agents").glob("*.md")):
         wanted[path] = agent_table(path.stem, found)
     return {path: between_marks(path.read_text(), lines) for path, lines in wanted.items()}
 
 
+def draw(environment: str, found: Sequence[Result], out: pathlib.Path) -> None:
+    """Draws the curves of all that was measured on an environment: the mean of the seeds, from the least to the
+    greatest of them, against environment steps.
+    """
+    from matplotlib.figure import Figure
+
+    mine = [r for r in found if r.setting.environment == environment]
+    columns = min(4, len(mine))
+    rows = -(-len(mine) // columns)
+    figure = Figure(figsize=(2.6 * columns, 2.1 * rows + 0.3), dpi=150, layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
+    for axes in grid.ravel()[len(mine) :]:
+        axes.set_visible(False)
+    for axes, r in zip(grid.ravel(), mine, strict=False):
+        curves = [(o.evaluations["environment_steps"], o.evaluations["episode_return_mean"]) for o in r.seeds]
+        x = np.linspace(max(steps[0] for steps, _ in curves), min(steps[-1] for steps, _ in curves), 100)
+        lines = np.array([np.interp(x, steps, values) for steps, values in curves])
+        axes.fill_between(x / 1_000, lines.min(0), lines.max(0), alpha=0.2, linewidth=0)
+        axes.plot(x / 1_000, lines.mean(0))
+        axes.set_title(f"{r.name}, {len(r.seeds)} seeds", fontsize=7)
+        axes.tick_params(labelsize=7)
+        axes.grid(alpha=0.3)
+    figure.suptitle(f"Evaluation return on {environment}: mean, least and greatest seed", fontsize=9)
+    figure.supxlabel("thousands of environment steps", fontsize=8)
+    with files.replacing(out) as temporary:
+        figure.savefig(temporary, format="png")
+
+
 def main() -> None:
-    """Writes the pages."""
-    for path, text in pages(read()).items():
+    """Writes the pages and draws the figures."""
+    found = read()
+    for path, text in pages(found).items():
         if path.read_text() != text:
             path.write_text(text)
             print("written:", path.relative_to(ROOT))
+    for environment, name in FIGURES.items():
+        draw(environment, found, RESULTS / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def test_what_cannot_be_is_told(arguments, said, tmp_path, capsys):
 
 def test_the_page_and_the_table(tmp_path):
     def run(seed, *returns):
-        return Outcome(seed, 2_000, 10, 3.0, np.array(returns), None)
+        return Outcome(seed, float(np.mean(returns)), min(returns), max(returns), 2_000, 10, 3.0)
 
     setting = Setting(
         "dqn",

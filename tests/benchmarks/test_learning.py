@@ -1,13 +1,11 @@
 """Tests of the learning benchmark, with budgets too small to learn anything."""
 
-import csv
 import dataclasses
 import signal
 import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
 from acme_ext import builders, envs
@@ -21,8 +19,8 @@ TINY = Setting(
     "bsuite:catch/0",
     steps=300,
     num_envs=2,
-    statistic="mean",
-    bar=-1.0,
+    mean=-1.0,
+    least=-1.0,
     eval_every=100,
     eval_episodes=2,
     config={"replay.min_size": "50", "batch_size": "4", "replay.samples_per_insert": "1", "sgd_steps_per_call": "2"},
@@ -41,19 +39,16 @@ def test_seeds_are_run_judged_and_written_and_not_run_again(tiny, tmp_path, capf
     assert learning.main(arguments) == 0
     printed = capfd.readouterr().out
     assert "resuming" in printed  # its second part goes on with the first
-    assert "bar -1: reached" in printed
-    with open(tmp_path / "tiny.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert {row["seed"] for row in rows} == {"3", "5"}
-    assert all(-1 <= float(row["episode_return_mean"]) <= 1 for row in rows)
-    steps = [int(row["environment_steps"]) for row in rows if row["seed"] == "3"]
-    assert steps == sorted(steps)
-    assert 300 <= steps[-1] < 302
-    page = (tmp_path / "tiny.md").read_text()
-    assert "dqn on bsuite:catch/0, 300 environment steps, num_envs=2, replay.min_size=50" in page
-    assert "bar -1: reached" in page
-    assert str(tmp_path) not in page
-    assert (tmp_path / "tiny.png").read_bytes().startswith(b"\x89PNG")
+    assert "Bar: mean -1, least -1: reached." in printed
+    written, seeds = outcomes.load(tmp_path / "tiny.json")
+    assert [o.seed for o in seeds] == [3, 5]
+    for o in seeds:
+        steps, returns = (o.evaluations[name] for name in ("environment_steps", "episode_return_mean"))
+        assert steps == sorted(steps)
+        assert 300 <= steps[-1] == o.environment_steps < 302
+        assert all(-1 <= value <= 1 for value in returns)
+    assert written["setting"].startswith("dqn on bsuite:catch/0, 300 environment steps, num_envs=2, replay.min_size=50")
+    assert str(tmp_path) not in (tmp_path / "tiny.json").read_text()
 
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("evaluation.json")}
     assert len(before) == 2
@@ -87,18 +82,19 @@ def test_a_run_of_another_setting_is_not_counted(tiny, tmp_path, capsys):
     assert "config.learning_rate" in capsys.readouterr().err
 
 
-def of(seed: int, *returns: float, fault: str | None = None) -> Outcome:
-    return Outcome(seed, 100, 10, 1.0, np.array(returns), fault)
+def of(seed: int, score: float, fault: str | None = None, late: float = 0.0) -> Outcome:
+    curve = {"environment_steps": [50, 100], "episode_return_mean": [0.0, late]}
+    return Outcome(seed, score, score - 1, score + 1, 100, 10, 1.0, fault, curve)
 
 
-def test_the_bar_is_for_the_median_or_the_mean_of_the_seeds():
-    found = [of(0, 500.0, 400.0), of(1, 500.0), of(2, 30.0)]
-    setting = Setting("dqn", "gym:CartPole-v1", 100, 1, "median", 450.0)
+def test_the_bar_is_for_the_mean_and_the_least_of_the_seeds():
+    found = [of(0, 450.0), of(1, 500.0), of(2, 400.0)]
+    setting = Setting("dqn", "gym:CartPole-v1", 100, 1, 450.0, 400.0)
     assert outcomes.passed(setting, found)
-    assert outcomes.verdict(setting, found) == "Median 450, bar 450: reached."
-    assert not outcomes.passed(dataclasses.replace(setting, bar=451.0), found)
-    assert not outcomes.passed(dataclasses.replace(setting, statistic="mean"), found)
-    assert outcomes.passed(dataclasses.replace(setting, bar=None), found)
+    assert outcomes.verdict(setting, found) == "Bar: mean 450, least 400: reached."
+    assert not outcomes.passed(dataclasses.replace(setting, mean=451.0), found)
+    assert not outcomes.passed(dataclasses.replace(setting, least=401.0), found)
+    assert outcomes.passed(dataclasses.replace(setting, mean=None, least=None), found)
 
 
 def test_a_fault_is_no_pass_whatever_the_score():
@@ -108,25 +104,31 @@ def test_a_fault_is_no_pass_whatever_the_score():
     assert outcomes.verdict(setting, found) == "MISSED: seed 1: a loss is not finite."
 
 
+def test_what_the_seeds_come_to():
+    found = [of(seed, score, late=score) for seed, score in enumerate([0.0, 10.0, 12.0, 50.0])]
+    summary = outcomes.summarise(Setting("dqn", "gym:CartPole-v1", 100, 1, 11.0), found)
+    assert (summary.mean, summary.iqm, summary.least, summary.steady) == (18.0, 11.0, 0.0, 0.5)
+    low, high = summary.interval
+    assert 0.0 <= low < 11.0 < high <= 50.0
+
+
 def test_the_table_has_a_row_for_each_seed_and_what_they_come_to():
-    header, *rows = outcomes.table([of(0, 1.0, 3.0), of(7, 5.0)])
+    header, *rows = outcomes.table([of(0, 2.0), of(7, 5.0)])
     assert header.split()[:1] == ["seed"]
     assert [row.split()[:2] for row in rows] == [
         ["0", "2"],
         ["7", "5"],
-        ["median", "3.5"],
         ["mean", "3.5"],
+        ["IQM", "3.5"],
         ["least", "2"],
-        ["greatest", "5"],
     ]
 
 
-def test_a_page_of_results_is_of_its_setting_as_it_stands():
-    pages = [path for path in learning.RESULTS.glob("*.md") if path.stem in SETTINGS]
-    assert pages
-    for path in pages:
-        made = f"{SETTINGS[path.stem]}. Made by `python -m benchmarks.learning {path.stem}`."
-        assert made in path.read_text().splitlines(), path.stem
+def test_results_are_of_their_setting_as_it_stands():
+    found = [path for path in learning.RESULTS.glob("*.json") if path.stem in SETTINGS]
+    assert found
+    for path in found:
+        assert outcomes.load(path)[0]["setting"] == str(SETTINGS[path.stem]), path.stem
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -1,35 +1,25 @@
 import pytest
 
-from benchmarks import pages
-
-PAGE = """# some-setting
-
-| seed | final return | least episode | greatest | steps | learner steps | wall time s |
-|--:|--:|--:|--:|--:|--:|--:|
-| 0 | 500 | 500 | 500 | 100,004 | 24,752 | 1,160 |
-| 3 | 185.2 | 112 | 500 | 100,002 | 24,752 | 156 |
-| 4 | 484.2 | 112 | 500 | 100,002 | 24,752 | 158 |
-| median | 484.2 |  |  |  |  |  |
-| mean | 389.8 |  |  |  |  |  |
-| least | 185.2 |  |  |  |  |  |
-| greatest | 500 |  |  |  |  |  |
-"""
+from benchmarks import outcomes, pages
+from benchmarks.outcomes import Outcome
+from benchmarks.settings import SETTINGS
 
 
 @pytest.fixture
 def found(tmp_path):
-    (tmp_path / "dqn-cartpole.md").write_text(PAGE)
-    (tmp_path / "dqn-catch.md").write_text(PAGE.replace("389.8", "0.5"))
+    for name, scores in (("dqn-cartpole", (500.0, 185.25, 484.0)), ("dqn-catch", (0.9, 0.9))):
+        seeds = [Outcome(i, score, 0.0, 1.0, 100, 10, 5.0 + i) for i, score in enumerate(scores)]
+        outcomes.write(tmp_path / name, SETTINGS[name], seeds)
     return pages.read(tmp_path)
 
 
-def test_a_setting_s_page_is_read(found):
-    assert [result.name for result in found] == ["dqn-cartpole", "dqn-catch"]
+def test_results_are_read_and_judged(found):
     cartpole, catch = found
-    assert cartpole.scores == {"median": "484.2", "mean": "389.8", "least": "185.2", "greatest": "500"}
-    assert (cartpole.seeds, cartpole.seconds) == (3, 158)
-    assert cartpole.bar == "median 475: reached"
-    assert catch.bar == "mean 0.9: MISSED"
+    assert cartpole.bar == "mean 475, least 400: MISSED"
+    assert catch.bar == "mean 0.9, least 0.8: reached"
+    budget, seeds, mean, iqm, least, steady, _, seconds, _ = cartpole.cells
+    assert (budget, seeds, mean, least, steady, seconds) == ("100,000", "3", "389.8", "185.2", "", "6")
+    assert iqm.startswith("389.8 (")
 
 
 def test_tables_go_between_the_marks_and_nowhere_else(found):
@@ -38,7 +28,7 @@ def test_tables_go_between_the_marks_and_nowhere_else(found):
     assert new.startswith(f"before\n{pages.BEGIN}\n| environment")
     assert new.endswith(f"{pages.END}\nafter\n")
     assert "old" not in new
-    assert "| `gym:CartPole-v1` | 100,000 | 3 | 484.2 | 389.8 | 185.2 | median 475: reached |" in new
+    assert "| `gym:CartPole-v1` | 100,000 | 3 | 389.8 | " in new
     assert pages.between_marks(new, pages.agent_table("dqn", found)) == new
     with pytest.raises(ValueError, match="once"):
         pages.between_marks("no marks", [])
