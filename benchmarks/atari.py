@@ -1,7 +1,9 @@
 """How well an agent plays Atari games, beside a human: `python -m benchmarks.atari AGENT`.
 
-The protocol of Atari-57: episodes begin with up to 30 no-ops and end after 108,000 frames at most; a game's score is
-the mean return of the evaluation at the run's end, in whole games, and 1 in the human's measure where a human stands.
+Episodes end after 108,000 frames at most, and begin with up to 30 no-ops (Mnih et al. 2015). With `--protocol machado`
+they have sticky actions, all 18 actions and no end at a lost life in place of no-ops (Machado et al. 2018). A game's
+score is the mean return of the evaluation at the run's end, in whole games, and 1 in the human's measure where a human
+stands.
 """
 
 import argparse
@@ -11,10 +13,11 @@ import os
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from acme_ext import builders
+from acme_ext import builders, envs
 from acme_ext.errors import UsageError
 from acme_ext.launch import settings as config_settings
 from acme_ext.utils import files
@@ -22,7 +25,11 @@ from benchmarks import atari57, learning, outcomes, report
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import Setting
 
-_NOOPS = 30
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "nature": {"noop_max": 30},
+    "machado": {"noop_max": 0, "sticky_actions": 0.25, "life_loss": False, "full_action_set": True},
+}
+"""Options of the environment: as in Mnih et al. 2015, and as Machado et al. 2018 recommend."""
 _MAX_FRAMES = 108_000
 
 
@@ -50,6 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--num-envs", type=int, default=8, metavar="B", help="environments of an actor (%(default)s)")
     add("--actors", type=int, default=0, metavar="N", help="as a program of so many actors (in one process)")
     add("--eval-episodes", type=int, default=30, metavar="N", help="of the evaluation at the end (%(default)s)")
+    add("--protocol", choices=PROTOCOLS, default="nature", help="no-ops, or sticky actions and all 18 (%(default)s)")
+    add("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
     add("--max-frames", type=int, default=_MAX_FRAMES, metavar="N", help="of an episode (%(default)s)")
     add("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent's config")
     add("--jobs", type=int, default=1, metavar="N", help="runs at a time (%(default)s)")
@@ -67,11 +76,15 @@ def _main(options: argparse.Namespace) -> int:
             raise UsageError(f"--{name.replace('_', '-')} is {getattr(options, name)}: it must be at least 1.")
     if options.actors < 0:
         raise UsageError(f"--actors is {options.actors}: it must not be negative.")
-    if options.max_frames <= _NOOPS:
-        raise UsageError(f"--max-frames is {options.max_frames}: it must be more than the {_NOOPS} no-ops.")
+    given = {name: config_settings.literal(value) for name, value in config_settings.split(options.env_set).items()}
+    environment_options = {**PROTOCOLS[options.protocol], **given, "max_frames": options.max_frames}
+    envs.check(f"atari:{options.games[0]}", **environment_options)
+    if options.max_frames <= environment_options["noop_max"]:
+        noops = environment_options["noop_max"]
+        raise UsageError(f"--max-frames is {options.max_frames}: it must be more than the {noops} no-ops.")
     if len(set(options.seeds)) < len(options.seeds):
         raise UsageError("--seeds names a seed twice.")
-    name = f"atari-{options.agent}"
+    name = f"atari-{options.agent}" + ("" if options.protocol == "nature" else f"-{options.protocol}")
     runs = options.runs or learning.RUNS / name
     out = options.out or learning.RESULTS
     files.make_writable_folder(out)
@@ -84,7 +97,7 @@ def _main(options: argparse.Namespace) -> int:
         eval_episodes=options.eval_episodes,
         config=config_settings.split(options.set),
         actors=options.actors,
-        environment_options={"noop_max": _NOOPS, "max_frames": options.max_frames},
+        environment_options=environment_options,
     )
     experiments = {
         (game, seed): dataclasses.replace(setting, environment=f"atari:{game}").experiment(
@@ -163,7 +176,7 @@ def write(out: pathlib.Path, setting: Setting, found: Mapping[str, Sequence[Outc
         "",
         f"{setting}. Made by `{_command(setting, found)}`.",
         "",
-        f"{len(found)} of the 57 games. Episodes begin with up to {_NOOPS} no-ops. A score is the mean return of the "
+        f"{len(found)} of the 57 games. A score is the mean return of the "
         f"evaluation at a run's end, {setting.eval_episodes} whole games on seeds of its own; where there are several "
         "seeds, their mean beside the least and the greatest. 0% is the random player and 100% the human of Wang et "
         "al. 2016.",
@@ -191,6 +204,11 @@ def _command(setting: Setting, found: Mapping[str, Sequence[Outcome]]) -> str:
     words += ["--num-envs", setting.num_envs]
     words += ["--actors", setting.actors] if setting.actors else []
     words += ["--eval-episodes", setting.eval_episodes, "--max-frames", setting.environment_options["max_frames"]]
+    protocol = "machado" if setting.environment_options.get("sticky_actions") else "nature"
+    words += ["--protocol", protocol] if protocol != "nature" else []
+    for name, value in setting.environment_options.items():
+        if name != "max_frames" and PROTOCOLS[protocol].get(name) != value:
+            words += ["--env-set", f"{name}={value}"]
     for name, value in setting.config.items():
         words += ["--set", f"{name}={value}"]
     return " ".join(map(str, words))

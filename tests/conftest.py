@@ -28,7 +28,14 @@ def _share_compiled_code() -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
+def _compile_quickly() -> None:
+    """Leaves out what makes compiled code quick and compiling slow: a test runs a program a few times."""
+    quick = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
+    os.environ["XLA_FLAGS"] = f"{quick} {os.environ.get('XLA_FLAGS', '')}"
+
+
 _share_compiled_code()
+_compile_quickly()
 
 # A garbage collection during the first import of jaxlib 0.5.3 can end the process with a segmentation fault. Pytest has
 # made enough garbage by then for one to happen, so no test module is left to be the first.

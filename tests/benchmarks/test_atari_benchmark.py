@@ -73,6 +73,7 @@ def test_games_that_are_none():
         (["dqn", "--steps", "0"], "--steps is 0: it must be at least 1"),
         (["dqn", "--eval-episodes", "0"], "--eval-episodes is 0: it must be at least 1"),
         (["dqn", "--max-frames", "30"], "--max-frames is 30: it must be more than the 30 no-ops"),
+        (["dqn", "--env-set", "stick=2.0"], "has no option 'stick'"),
         (["dqn", "--actors", "-1"], "--actors is -1: it must not be negative"),
         (["dqn", "--seeds", "1", "1"], "--seeds names a seed twice"),
         (["dqn", "--set", "learning_rat=1"], "DQN has no setting 'learning_rat'"),
@@ -82,6 +83,13 @@ def test_what_cannot_be_is_told(arguments, said, tmp_path, capsys):
     assert atari.main([*arguments, "--out", str(tmp_path), "--runs", str(tmp_path)]) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_protocol_is_in_the_command_that_made_a_page():
+    options = {**atari.PROTOCOLS["machado"], "max_frames": 6_000, "noop_max": 5}
+    setting = Setting("dqn", "atari:GAME", 10, 1, environment_options=options)
+    said = atari._command(setting, {"Pong": [Outcome(0, 1.0, 1.0, 1.0, 10, 1, 1.0)]})
+    assert said.endswith("--max-frames 6000 --protocol machado --env-set noop_max=5")
 
 
 def test_the_page_and_the_table(tmp_path):

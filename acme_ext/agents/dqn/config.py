@@ -64,7 +64,7 @@ class DQNConfig(QLearningConfig):
     # Exploration
     epsilon_start: float = 1.0  # probability of a random action; Mnih et al. 2015, table 1
     epsilon_end: float = 0.05
-    epsilon_decay_steps: int = 10_000  # environment steps
+    epsilon_decay_steps: int = 10_000  # environment steps, from the start of learning on
     evaluation_epsilon: float = 0.0  # probability of a random action in evaluation; 0 is greedy
 
     def __post_init__(self):

@@ -11,6 +11,7 @@ from acme_ext.agents.dqn import acting
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
+from acme_ext.replay import TransitionConfig
 
 N = 10_000
 NETWORK = hk.transform(lambda observation: observation)  # the observation is the values
@@ -21,17 +22,19 @@ def context(steps=0, count=N):
     return Context(keys, jnp.int32(steps), jnp.linspace(0, 1, count), jnp.zeros(count))
 
 
-def test_epsilon_falls_linearly_between_its_ends():
-    schedule = acting.epsilon_schedule(DQNConfig(epsilon_start=0.9, epsilon_end=0.1, epsilon_decay_steps=1_000))
-    told = [float(schedule(context(steps, 1))) for steps in (0, 250, 500, 1_000, 1_001, 10**9)]
-    np.testing.assert_allclose(told, [0.9, 0.7, 0.5, 0.1, 0.1, 0.1], rtol=1e-6)
+def test_epsilon_falls_linearly_from_the_start_of_learning():
+    replay = TransitionConfig(min_size=200)
+    config = DQNConfig(epsilon_start=0.9, epsilon_end=0.1, epsilon_decay_steps=1_000, replay=replay)
+    schedule = acting.epsilon_schedule(config)
+    told = [float(schedule(context(steps, 1))) for steps in (0, 200, 450, 700, 1_200, 1_201, 10**9)]
+    np.testing.assert_allclose(told, [0.9, 0.9, 0.7, 0.5, 0.1, 0.1, 0.1], rtol=1e-6)
 
 
 def test_an_end_of_zero_is_greedy_for_good():
     schedule = acting.epsilon_schedule(DQNConfig(epsilon_start=1.0, epsilon_end=0.0, epsilon_decay_steps=10))
     policy = acting.policy_of(acting.without_keys(NETWORK), schedule)
     q = jax.random.normal(jax.random.key(1), (N, 4))
-    action, state, extras = jax.jit(policy.apply)({}, context(10), q, ())
+    action, state, extras = jax.jit(policy.apply)({}, context(10_000), q, ())
     np.testing.assert_array_equal(action, jnp.argmax(q, axis=1))
     assert (state, extras) == ((), ())
     assert policy.init_state(5) == ()
