@@ -49,6 +49,29 @@ class Inference(Protocol):
         """Takes up what `save` returned."""
 
 
+def reset_and_apply(
+    policy: Policy, initial: Tree, params: Params, context: Context, observation: Tree, state: Tree
+) -> tuple[Array, Tree, Tree, Tree, Tree]:
+    """Applies a policy with its recurrent state begun anew where `context.first`.
+
+    Args:
+        policy: how to act.
+        initial: its recurrent state at an episode's start, `[1, ...]`.
+        params: of the policy.
+        context: with the policy's carry.
+        observation: `[B, ...]`.
+        state: `[B, ...]` recurrent, from the step before.
+
+    Returns:
+        The actions `[B, ...]`, the extras, the recurrent state that they were chosen with, that after them, and the
+        carry.
+    """
+    before = jax.tree.map(lambda new, old: jnp.where(_columns(context.first, old), new, old), initial, state)
+    action, after, extras = policy.apply(params, context, observation, before)
+    after, carry = after if isinstance(after, Kept) else (after, context.carry)
+    return action, extras, before, after, carry
+
+
 class InferenceCore:
     """A policy applied to environments that have a slot each, whose recurrent state stays on the device.
 
@@ -87,11 +110,8 @@ class InferenceCore:
         def apply(params, keys, ranks, state, carry, ticks, steps, first, reward, observation):
             keys = jax.random.wrap_key_data(keys, impl=implementation)
             keys = jax.vmap(jax.random.fold_in)(keys, jnp.broadcast_to(ticks, ranks.shape))
-            state = jax.tree.map(lambda new, old: jnp.where(_columns(first, old), new, old), self._initial, state)
             context = Context(keys, steps, ranks, reward, first, carry)
-            action, after, extras = policy.apply(params, context, observation, state)
-            after, carry = after if isinstance(after, Kept) else (after, carry)
-            return action, extras, state, after, carry
+            return reset_and_apply(policy, self._initial, params, context, observation, state)
 
         def apply_all(params, keys, ranks, state, carry, clock, *arguments):
             return apply(params, keys, ranks, state, carry, *clock, *arguments)

@@ -148,6 +148,13 @@ class AtariEnvironment(dm_env.Environment):
         kind = dm_env.StepType.LAST if self._ended else dm_env.StepType.MID
         return dm_env.TimeStep(kind, np.float32(reward), discount, observation)
 
+    render_fps = 60 / _FRAME_SKIP
+    """Pictures per second, at the speed of the console."""
+
+    def render(self) -> np.ndarray:
+        """Returns the screen in colour, uint8 [210, 160, 3] in most games."""
+        return self.ale.getScreenRGB()
+
     def _observe(self, screen: np.ndarray) -> np.ndarray:
         """Pushes a grey screen on the stack; returns the observation, a copy."""
         cv2.resize(screen, (_SIZE, _SIZE), dst=self._picture, interpolation=cv2.INTER_AREA)

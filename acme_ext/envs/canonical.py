@@ -13,6 +13,20 @@ from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.types import Tree
 
 
+class ActionScale:
+    """Brings actions `[B, A]` in [-1, 1] to bounds and their shape `[B, ...]`; what lies beyond is clipped."""
+
+    def __init__(self, minimum: np.ndarray, maximum: np.ndarray):
+        self.minimum, self.maximum = minimum, maximum
+        self.middle = minimum / 2 + maximum / 2
+        self.half = maximum / 2 - minimum / 2
+
+    def __call__(self, actions: Any) -> np.ndarray:
+        # Rounding may step over a bound, so the result is clipped, not what comes in.
+        scaled = self.middle + self.half * np.reshape(actions, (-1, *self.middle.shape))
+        return np.clip(scaled, self.minimum, self.maximum, out=scaled)
+
+
 class CanonicalActions(BatchedEnvironment):
     """An environment that takes actions `[B, A]` in [-1, 1], -1 for the minimum and 1 for the maximum of each value.
 
@@ -25,19 +39,14 @@ class CanonicalActions(BatchedEnvironment):
             raise ValueError(f"only bounded continuous actions can be scaled, not {environment.action_spec()!r}.")
         self.environment, self.num_envs = environment, environment.num_envs
         self.environments = getattr(environment, "environments", (environment,) * self.num_envs)
-        self._minimum, self._maximum = bounds
-        self._middle = self._minimum / 2 + self._maximum / 2
-        self._half = self._maximum / 2 - self._minimum / 2
-        self._spec = specs.BoundedArray((self._middle.size,), np.float32, -1.0, 1.0, "action")
+        self._scale = ActionScale(*bounds)
+        self._spec = specs.BoundedArray((self._scale.middle.size,), np.float32, -1.0, 1.0, "action")
 
     def reset(self) -> dm_env.TimeStep:
         return self.environment.reset()
 
     def step(self, actions: Any) -> dm_env.TimeStep:
-        shaped = np.reshape(actions, (self.num_envs, *self._middle.shape))
-        # Rounding may step over a bound, so the result is clipped, not what comes in.
-        scaled = self._middle + self._half * shaped
-        return self.environment.step(np.clip(scaled, self._minimum, self._maximum, out=scaled))
+        return self.environment.step(self._scale(actions))
 
     def observation_spec(self) -> Tree:
         return self.environment.observation_spec()

@@ -152,6 +152,21 @@ class GymEnvironment(dm_env.Environment):
     def discount_spec(self) -> specs.BoundedArray:
         return DISCOUNT
 
+    @property
+    def render_fps(self) -> float | None:
+        """Pictures per second, as the environment states them."""
+        return self.environment.metadata.get("render_fps")
+
+    def render(self) -> np.ndarray:
+        """Returns a picture of what is there, uint8 `[H, W, 3]`; raises UsageError where the environment draws none."""
+        drawn: Any = self.environment.unwrapped
+        if "rgb_array" not in drawn.metadata.get("render_modes", ()):
+            raise UsageError(f"{type(drawn).__name__} of gymnasium draws no pictures (render mode 'rgb_array').")
+        if drawn.render_mode is None:  # it is made without, since training draws nothing
+            drawn.render_mode = "rgb_array"
+        with _user_errors(type(drawn).__name__):
+            return np.asarray(drawn.render())
+
     def close(self) -> None:
         self.environment.close()
 

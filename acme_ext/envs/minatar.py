@@ -21,6 +21,14 @@ from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+# Of the ground and of each channel; Okabe and Ito's, told apart by every kind of colour sight, and some more.
+_COLOURS = np.array(
+    [
+        *((0, 0, 0), (86, 180, 233), (230, 159, 0), (0, 158, 115), (240, 228, 66), (213, 94, 0), (204, 121, 167)),
+        *((0, 114, 178), (255, 255, 255), (150, 150, 150), (160, 100, 50), (120, 220, 120)),
+    ],
+    np.uint8,
+)
 
 
 class MinAtar(Backend):
@@ -113,6 +121,12 @@ class MinAtarEnvironment(dm_env.Environment):
         self._ended = terminal or self._length == self._limit
         kind = dm_env.StepType.LAST if self._ended else dm_env.StepType.MID
         return dm_env.TimeStep(kind, np.float32(reward), _ZERO if terminal else _ONE, self._observe())
+
+    def render(self) -> np.ndarray:
+        """Returns the picture with a colour for each channel, uint8 [10, 10, 3]; later channels cover earlier ones."""
+        state = self._game.state()
+        topmost = np.where(state.any(axis=-1), state.shape[-1] - np.argmax(state[..., ::-1], axis=-1), 0)
+        return _COLOURS[topmost]
 
     def observation_spec(self) -> specs.BoundedArray:
         return specs.BoundedArray(self._game.state_shape(), np.float32, 0.0, 1.0, "observation")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from acme_ext.launch.local import Result as Result
     from acme_ext.launch.local import run as run
     from acme_ext.launch.program import Topology as Topology
+    from acme_ext.launch.trained import Run as Run
+    from acme_ext.launch.trained import load as load
 
 from acme_ext.launch import interrupt
 
@@ -25,6 +27,8 @@ _WHERE = {
     "Result": "local",
     "evaluate_run": "evaluation",
     "Topology": "program",
+    "Run": "trained",
+    "load": "trained",
     "run_program": "distributed",
 }
 

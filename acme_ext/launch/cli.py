@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import pathlib
 import signal
 import sys
 from collections.abc import Sequence
@@ -158,6 +159,8 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="of a board game: play against all that can be replied, on both sides, and count the outcomes",
     )
+    evaluate.add_argument("--video", metavar="FILE", help="write a film of some more episodes, .mp4 or .gif")
+    evaluate.add_argument("--video-episodes", type=_count, default=3, metavar="N", help="of the film (%(default)s)")
     evaluate.set_defaults(command=_evaluate)
 
     play = commands.add_parser(
@@ -346,17 +349,24 @@ def _run_program(experiment: Any, options: argparse.Namespace) -> Any:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
+    from acme_ext.envs import pictures
     from acme_ext.launch import settings
-    from acme_ext.launch.evaluation import evaluate_run
+    from acme_ext.launch.trained import load
+    from acme_ext.utils import films
 
+    if options.video:
+        films.check(pathlib.Path(options.video))
+        pictures.prepare()
     if options.every_reply:
         from acme_ext.launch import players
 
         print(players.describe(players.against_every_reply(players.RunPlayer(options.run))))
         return 0
     given = {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
-    score = evaluate_run(options.run, options.episodes, environment_options=given)
-    print(f"evaluation  {_say_score(score)}")
+    run = load(options.run, environment_options=given)
+    if options.video:
+        print(f"film        {run.film(options.video, options.video_episodes)}", flush=True)
+    print(f"evaluation  {_say_score(run.evaluate(options.episodes))}")
     return 0
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from acme_ext import envs
 from acme_ext.acting.loop import EnvironmentLoop, Episode
-from acme_ext.acting.variables import VariableClient
+from acme_ext.acting.variables import POLICY, VariableClient
 from acme_ext.builders.base import Builder
+from acme_ext.envs.canonical import CanonicalActions
 from acme_ext.errors import UsageError
 from acme_ext.launch import settings
 from acme_ext.launch.experiment import EnvironmentFactory, Evaluation, Experiment
@@ -112,6 +113,13 @@ class Loaded(NamedTuple):
     source: acme.core.VariableSource
     standing: Any  # what policies carry from episode to episode, as it was saved
     steps: int  # of the run's budget, when it was saved
+    actions: Any  # the environment's own spec of its actions, which `spec` has in [-1, 1] where they are continuous
+
+    @property
+    def params(self) -> Any:
+        """What the agent's policies are applied with."""
+        (params,) = self.source.get_variables([POLICY])
+        return params
 
 
 def load_run(
@@ -152,13 +160,14 @@ def load_run(
     )
     instance = experiment.make_environment(1, evaluation=True)
     spec = envs.make_spec(instance)
+    actions = (instance.environment if isinstance(instance, CanonicalActions) else instance).action_spec()
     instance.close()
     core = builder.make_agent(spec).core
     restored = CheckpointStore(rundir.checkpoints).restore({"learner": core.abstract_state()}, extra=False)
     if restored is None:
         raise UsageError(f"{path} has no checkpoint yet.")
     source = _Saved(core.variables(restored.trees["learner"]))
-    return Loaded(experiment, spec, source, restored.info["state"].get("standing"), restored.steps)
+    return Loaded(experiment, spec, source, restored.info["state"].get("standing"), restored.steps, actions)
 
 
 def evaluate_run(path: str | os.PathLike[str], episodes: int | None = None, **arguments: Any) -> Score:

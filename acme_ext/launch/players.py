@@ -42,7 +42,7 @@ class RunPlayer:
         self.name, self.game = str(path), where.removeprefix("board:")
         self._fields = set(loaded.spec.observations)
         agent = loaded.experiment.builder.make_agent(loaded.spec)
-        (self._params,) = loaded.source.get_variables(["policy"])
+        self._params = loaded.params
         policy, rules = agent.evaluation_policy, rules_of(self.game)
         if jax.tree.leaves(policy.init_state(1)):
             raise UsageError(f"the agent of {path} has a memory: it can't play from positions alone.")

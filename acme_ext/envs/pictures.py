@@ -1,0 +1,122 @@
+"""Pictures of environments: what a film shows.
+
+An environment draws itself by a method `render() -> uint8 [H, W, 3]`, and says by an attribute `render_fps` how many
+steps there are in a second. Those of dm_control are drawn by MuJoCo, in software where there is no display. Of all
+others an observation that is a picture is shown.
+"""
+
+import ctypes.util
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import dm_env
+import numpy as np
+import tree
+from dm_env import specs
+
+from acme_ext.errors import UsageError
+from acme_ext.types import Tree
+
+_HEIGHT, _WIDTH = 240, 320  # of what MuJoCo draws
+_LEAST = 4  # cells of a picture's side: arrays of fewer rows are numbers
+_SHORTEST = 160  # pixels of a film's shorter side
+_FPS = 10.0  # where an environment doesn't say
+
+
+def prepare() -> None:
+    """Lets MuJoCo and pygame draw without a display; has to be called before they are imported."""
+    if os.environ.get("DISPLAY"):
+        return
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame would look for one, and say that there is none
+    if "dm_control" in sys.modules or "MUJOCO_GL" in os.environ:
+        return
+    for name, library in (("egl", "EGL"), ("osmesa", "OSMesa")):
+        if ctypes.util.find_library(library):
+            os.environ["MUJOCO_GL"] = name
+            return
+
+
+def picture(environment: dm_env.Environment, observation: Tree) -> np.ndarray:
+    """Returns a picture of an environment as it is, uint8 `[H, W, 3]`, at least 160 pixels high and wide.
+
+    Args:
+        environment: one, unbatched.
+        observation: its newest.
+
+    Raises:
+        UsageError: it can't be drawn.
+    """
+    for inner in _layers(environment):
+        if callable(render := getattr(inner, "render", None)):
+            return _enlarged(_colour(np.asarray(render()), type(inner).__name__))
+        if hasattr(inner, "physics"):
+            return _enlarged(_by_mujoco(inner))
+    return _enlarged(_seen(environment, observation))
+
+
+def frames_per_second(environment: dm_env.Environment) -> float:
+    """Returns how many steps of an environment there are in a second, 10 where it doesn't say."""
+    for inner in _layers(environment):
+        if fps := getattr(inner, "render_fps", None):
+            return float(fps)
+        if callable(seconds := getattr(inner, "control_timestep", None)):
+            return 1 / float(seconds())  # type: ignore[arg-type]
+    return _FPS
+
+
+def _layers(environment: Any) -> Iterator[Any]:
+    """The environment and those that it wraps, as far as they are dm_envs."""
+    while isinstance(environment, dm_env.Environment):
+        yield environment
+        environment = getattr(environment, "environment", None)
+
+
+def _by_mujoco(environment: Any) -> np.ndarray:
+    try:
+        return environment.physics.render(_HEIGHT, _WIDTH, camera_id=0)
+    except Exception as error:  # MuJoCo's own kinds, and OpenGL's
+        raise UsageError(
+            f"MuJoCo can't draw here ({str(error).splitlines()[0] if str(error) else type(error).__name__}): without a "
+            "display it needs the library EGL or OSMesa, and MUJOCO_GL=egl or MUJOCO_GL=osmesa in the environment when "
+            "Python starts."
+        ) from error
+
+
+def _seen(environment: dm_env.Environment, observation: Tree) -> np.ndarray:
+    """Returns the first field of an observation that is a picture."""
+    stated = environment.observation_spec()
+    for spec, value in zip(tree.flatten(stated), tree.flatten_up_to(stated, observation), strict=True):
+        shape = spec.shape
+        if len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4)):
+            if min(shape[:2]) < _LEAST:
+                continue
+            value = np.asarray(value)
+            if len(shape) == 3 and shape[2] == 4:  # a stack, the newest last
+                value = value[..., -1]
+            if value.dtype == np.uint8:
+                return _colour(value, "the observation")
+            low, high = 0.0, 1.0
+            if isinstance(spec, specs.BoundedArray) and np.all(np.isfinite(spec.maximum)):
+                low, high = float(np.min(spec.minimum)), float(np.max(spec.maximum))
+            return _colour((255 * np.clip((value - low) / (high - low), 0, 1)).astype(np.uint8), "the observation")
+    raise UsageError(
+        "the environment can't be drawn: it has no method render() that returns a picture, uint8 [H, W, 3], and its "
+        "observation is none."
+    )
+
+
+def _colour(picture: np.ndarray, what: str) -> np.ndarray:
+    if picture.ndim == 2 or (picture.ndim == 3 and picture.shape[2] == 1):
+        picture = np.repeat(picture.reshape(*picture.shape[:2], 1), 3, axis=2)
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+        raise UsageError(f"{what} gives pictures {picture.dtype} {list(picture.shape)}: uint8 [H, W, 3] is needed.")
+    return picture
+
+
+def _enlarged(picture: np.ndarray) -> np.ndarray:
+    """Repeats the pixels of a small picture, and cuts off an odd row or column, as MP4 has none."""
+    times = -(-_SHORTEST // min(picture.shape[:2]))
+    picture = picture.repeat(times, axis=0).repeat(times, axis=1)
+    return picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2]

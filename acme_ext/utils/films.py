@@ -1,0 +1,64 @@
+"""Films of pictures, as MP4 or GIF."""
+
+import importlib
+import importlib.util
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acme_ext.errors import UsageError
+from acme_ext.utils import files, install
+
+_GIF_FPS = 50.0  # browsers show faster ones more slowly
+
+
+def check(path: Path) -> None:
+    """Raises UsageError unless a film can be written to a file of this name here."""
+    needs = {".mp4": "imageio_ffmpeg", ".gif": "PIL"}
+    if path.suffix.lower() not in needs:
+        raise UsageError(f"{path} names no kind of film by its ending: .mp4 and .gif are known.")
+    if importlib.util.find_spec(needs[path.suffix.lower()]) is None:
+        raise UsageError(f"a film needs {needs[path.suffix.lower()]}, not installed here: {install.command('video')}")
+
+
+def write(path: Path, pictures: Iterator[np.ndarray], fps: float) -> None:
+    """Writes a film, atomically.
+
+    Args:
+        path: ends in `.mp4` (H.264) or `.gif`.
+        pictures: uint8 `[H, W, 3]`, all of one size, which is even.
+        fps: pictures per second; of a GIF with more than 50, some are left out.
+    """
+    check(path)
+    first = next(pictures)  # before anything is written, as it may be refused
+    files.make_writable_folder(path.parent)
+    with files.replacing(path) as temporary:
+        {".mp4": _mp4, ".gif": _gif}[path.suffix.lower()](temporary, first, pictures, fps)
+
+
+def _mp4(path: Path, first: np.ndarray, rest: Iterator[np.ndarray], fps: float) -> None:
+    ffmpeg = importlib.import_module("imageio_ffmpeg")
+    height, width = first.shape[:2]
+    options: dict[str, Any] = {"fps": fps, "macro_block_size": 2, "output_params": ["-f", "mp4"]}
+    film = ffmpeg.write_frames(str(path), (width, height), **options)
+    with warnings.catch_warnings():
+        # JAX warns of any fork; this one executes another program at once.
+        warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
+        film.send(None)
+        film.send(np.ascontiguousarray(first))  # with the first it begins
+    try:
+        for picture in rest:
+            film.send(np.ascontiguousarray(picture))
+    finally:
+        film.close()
+
+
+def _gif(path: Path, first: np.ndarray, rest: Iterator[np.ndarray], fps: float) -> None:
+    image = importlib.import_module("PIL.Image")
+    every = int(-(-fps // _GIF_FPS))
+    kept = [image.fromarray(first), *(image.fromarray(p) for i, p in enumerate(rest, 1) if i % every == 0)]
+    shown = max(20, round(1000 * every / fps))  # milliseconds
+    kept[0].save(path, format="GIF", save_all=True, append_images=kept[1:], duration=shown, loop=0)

@@ -1,0 +1,28 @@
+"""A trained policy in a plain loop of Gymnasium: `python gymnasium_loop.py runs/x CartPole-v1`."""
+
+import sys
+
+import gymnasium
+
+from acme_ext import launch
+
+
+def play(path, name, episodes=1):
+    """Returns the returns of episodes that the agent of a run plays."""
+    run = launch.load(path)
+    environment = gymnasium.make(name)
+    returns = []
+    for episode in range(episodes):
+        observation, _ = environment.reset(seed=episode)
+        total, ended = 0.0, False
+        while not ended:
+            observation, reward, terminated, truncated, _ = environment.step(run.policy(observation))
+            total += float(reward)
+            ended = terminated or truncated
+        returns.append(total)
+    environment.close()
+    return returns
+
+
+if __name__ == "__main__":
+    print(play(*sys.argv[1:]))

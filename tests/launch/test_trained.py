@@ -1,0 +1,171 @@
+import dataclasses
+import importlib
+
+import gymnasium
+import gymnasium_loop
+import numpy as np
+import pytest
+import saved_runs
+from toys import Walk
+
+from acme_ext import envs, launch
+from acme_ext.builders import DQN, R2D2, SAC
+from acme_ext.envs import pictures
+from acme_ext.errors import UsageError
+from acme_ext.launch import cli
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory):
+    return saved_runs.save(tmp_path_factory.mktemp("cartpole") / "run", DQN(), "gym:CartPole-v1")
+
+
+@pytest.fixture(scope="module")
+def recurrent(tmp_path_factory):
+    return saved_runs.save(tmp_path_factory.mktemp("recurrent") / "run", R2D2(), "bsuite:catch/0")
+
+
+def test_one_observation_or_a_batch_of_any_precision(cartpole):
+    run = launch.load(cartpole)
+    observations = np.random.default_rng(0).normal(size=(16, 4))
+    actions = run.policy(observations)
+    assert actions.shape == (16,)
+    assert len(set(actions.tolist())) == 2
+    assert [int(run.policy(row)) for row in observations] == actions.tolist()
+    assert gymnasium.make("CartPole-v1").action_space.contains(run.policy(list(observations[0])))
+    action, state = run.policy(observations[0], None)  # an agent without a memory may be called as one with
+    assert run.policy(observations[0], state, first=False)[0] == action
+
+
+def test_exploring_is_as_in_training(cartpole):
+    """At step 100 epsilon is near 1, and in evaluation 0."""
+    run = launch.load(cartpole)
+    same = np.zeros((400, 4))
+    assert len(set(run.policy(same).tolist())) == 1
+    assert 100 < run.policy(same, explore=True).sum() < 300
+
+
+def test_the_plain_loop_plays_as_the_run_evaluates(cartpole):
+    run = launch.load(cartpole)
+    score = run.evaluate(episodes=3)
+    np.testing.assert_array_equal(score.returns, launch.evaluate_run(cartpole, 3).returns)
+    returns = gymnasium_loop.play(cartpole, "CartPole-v1", episodes=2)
+    assert all(5 <= total <= 500 for total in returns)
+
+
+def test_continuous_actions_have_the_environments_bounds(tmp_path):
+    run = launch.load(saved_runs.save(tmp_path / "run", SAC(), "gym:Pendulum-v1"))
+    observations = np.random.default_rng(0).normal(size=(64, 3)) * 3
+    actions = run.policy(observations, explore=True)
+    assert actions.shape == (64, 1)
+    assert actions.dtype == np.float32
+    assert 1 < np.abs(actions).max() <= 2
+
+
+def test_the_memory_is_a_state_that_begins_anew_where_it_is_told(recurrent):
+    run = launch.load(recurrent)
+    frames = np.random.default_rng(0).random((6, 3, 10, 5))
+    state, states = None, []
+    for frame in frames:
+        _, state = run.policy(frame, state, reward=np.ones(3))
+        states.append(state)
+    # The second row begins at the fourth frame: it is then as if the first three had not been.
+    _, begun = run.policy(frames[3], states[2], reward=np.ones(3), first=[False, True, False])
+    _, alone = run.policy(frames[3, 1], None)
+    for mixed, new, old in zip(*(map(np.asarray, _leaves(s)) for s in (begun, alone, states[3])), strict=True):
+        np.testing.assert_allclose(mixed[1], new[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(mixed[0], old[0], rtol=1e-5, atol=1e-6)
+    changed = [np.abs(np.asarray(new)[1] - np.asarray(old)[1]).max() for new, old in _pairs(begun, states[3])]
+    assert max(changed) > 1e-4
+
+
+def _pairs(a, b):
+    return zip(_leaves(a), _leaves(b), strict=True)
+
+
+def _leaves(state):
+    import jax
+
+    return jax.tree.leaves(state)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda policy: policy(np.zeros((10, 5))), "has a memory: give it a state"),
+        (lambda policy: policy(np.zeros((10, 5)), policy(np.zeros((10, 5)), None)[1]), "the last reward as an input"),
+        (lambda policy: policy(np.zeros((10, 4)), None), r"\[10, 4\] was given: \[10, 5\] is one .* \[B, 10, 5\]"),
+        (lambda policy: policy(np.zeros((2, 2, 10, 5)), None), r"\[B, 10, 5\] are several"),
+        (lambda policy: policy({"a": "b"}, None), "not of the environment's spec"),
+    ],
+)
+def test_what_a_policy_lacks_is_said(recurrent, call, message):
+    with pytest.raises(UsageError, match=message):
+        call(launch.load(recurrent).policy)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("gym:CartPole-v1", (400, 600)),
+        ("minatar:breakout", (160, 160)),
+        ("minigrid:Empty-5x5", (160, 160)),
+        ("atari:Pong", (210, 160)),
+        ("bsuite:catch/0", (320, 160)),
+    ],
+)
+def test_each_family_that_renders_gives_pictures_that_change(name, shape):
+    environment = envs.make_single(name, seed=0, evaluation=True)
+    timestep, seen = environment.reset(), []
+    for _ in range(40):
+        seen.append(pictures.picture(environment, timestep.observation))
+        timestep = environment.step(0)
+    environment.close()
+    assert {picture.shape for picture in seen} == {(*shape, 3)}
+    assert seen[0].dtype == np.uint8
+    assert seen[0].min() < seen[0].max()
+    assert any((seen[0] != picture).any() for picture in seen[1:])
+    assert pictures.frames_per_second(environment) > 0
+
+
+def test_films_are_written_whole_or_not_at_all(cartpole, tmp_path, capsys):
+    films = [tmp_path / "film.mp4", tmp_path / "film.gif"]
+    for film in films:
+        assert cli.main(["evaluate", str(cartpole), "--episodes", "1", "--video", str(film)]) == 0
+        assert f"film        {film}" in capsys.readouterr().out
+    with importlib.import_module("PIL.Image").open(films[1]) as film:
+        assert film.size == (600, 400)
+        assert film.n_frames > 20
+    frames = importlib.import_module("imageio_ffmpeg").read_frames(str(films[0]))
+    about = next(frames)
+    assert (about["size"], about["codec"], about["fps"]) == ((600, 400), "h264", 50.0)
+    assert sum(1 for _ in frames) > 20
+    assert sorted(tmp_path.iterdir()) == sorted(films)
+
+
+def test_films_that_cant_be_are_refused(cartpole, tmp_path, capsys):
+    assert cli.main(["evaluate", str(cartpole), "--video", str(tmp_path / "film.avi")]) == 2
+    assert ".mp4 and .gif are known" in capsys.readouterr().err
+    blind = saved_runs.save(tmp_path / "run", DQN(), "bsuite:cartpole/0")
+    assert cli.main(["evaluate", str(blind), "--video", str(tmp_path / "film.gif")]) == 2
+    assert "bsuite:cartpole/0: the environment can't be drawn" in capsys.readouterr().err
+    assert not (tmp_path / "film.gif").exists()
+
+
+def test_an_environment_of_ones_own_draws_itself():
+    @dataclasses.dataclass
+    class Drawn(Walk):
+        shape: tuple[int, ...] = (8, 8, 3)
+        render_fps = 25
+
+        def __post_init__(self):
+            super().__init__(0)
+
+        def render(self):
+            return np.full(self.shape, 7, np.uint8)
+
+    environment = Drawn()
+    assert pictures.picture(environment, None).shape == (160, 160, 3)
+    assert pictures.frames_per_second(environment) == 25
+    with pytest.raises(UsageError, match=r"Drawn gives pictures uint8 \[8, 8, 4\]"):
+        pictures.picture(Drawn((8, 8, 4)), None)
