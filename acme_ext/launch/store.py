@@ -21,9 +21,6 @@ class SavesReplay(Protocol):
     def checkpoint(self, folder: pathlib.Path) -> None: ...
 
 
-LABELS = ("actor", "learner", "evaluator")
-"""The logs of a run; the x axis of each is `Experiment.step_key`."""
-
 _WHOLE = {"agent", "environment", "config", "run"}  # of a run's config.json, by whichever version
 _REPLAY = "replay"  # the folder of a checkpoint that holds Reverb's own
 
@@ -115,12 +112,11 @@ class RunStore:
         none.
         """
         restored = self.checkpoints.restore(templates)
-        for label in LABELS:
+        for path in sorted(self.rundir.logs.glob("*.csv")):
             last = restored.steps if restored else -1
-            if label == "evaluator" and last >= self._budget:
+            if path.stem == "evaluator" and last >= self._budget:
                 last -= 1  # the evaluation at the end is made again
-            if loggers.csv_path(self.rundir, label).exists():
-                loggers.truncate(self.rundir, label, self._step_key, last)
+            loggers.truncate(self.rundir, path.stem, self._step_key, last)
         if restored is not None:
             self._elapsed = restored.info["state"]["wall_time_s"]
         return restored

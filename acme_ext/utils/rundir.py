@@ -100,6 +100,15 @@ class RunDirectory:
         # The texts are compared too, since NaN equals nothing.
         return {field: (a, b) for field, (a, b) in pairs.items() if not (a == b or repr(a) == repr(b))}
 
+    def write_starts(self, starts: Mapping[str, int]) -> None:
+        """Writes how often each node of a program was started, which numbers them; from 0."""
+        files.write_json(self.path / "starts.json", dict(starts))
+
+    def read_starts(self) -> dict[str, int]:
+        """Returns what `write_starts` wrote last; nothing for a run that was no program."""
+        path = self.path / "starts.json"
+        return files.read_json(path) if path.is_file() else {}
+
     def write_evaluation(self, results: Any) -> None:
         """Writes evaluation.json, atomically."""
         files.write_json(self.evaluation, results)

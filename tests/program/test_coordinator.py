@@ -4,6 +4,7 @@ import pytest
 from programs import rows
 
 from acme_ext.builders import DQN
+from acme_ext.errors import RunError
 from acme_ext.launch import store
 from acme_ext.launch.experiment import Evaluation, Experiment
 from acme_ext.launch.nodes import coordinator as nodes_coordinator
@@ -27,6 +28,8 @@ def experiment(tmp_path):
 @pytest.fixture
 def coordinator(experiment):
     made = Coordinator(experiment, actors=2)
+    for actor in range(2):
+        made.enter(f"actor {actor}")
     yield made
     made._stack.close()
 
@@ -40,9 +43,9 @@ def steps(count):
 
 
 def test_a_started_again_actor_is_another_one_and_the_dead_one_s_steps_stay(coordinator):
-    assert [coordinator.enter("actor 0"), coordinator.enter("actor 1"), coordinator.enter("actor 0")] == [0, 0, 1]
     coordinator.report("actor 0, start 0", "acting", steps(100))
     coordinator.report("actor 1, start 0", "acting", steps(50))
+    assert coordinator.enter("actor 0") == 1
     assert orders(coordinator.report("actor 0, start 1", "acting", steps(30))).environment_steps == 180
     assert coordinator.snapshot()["counts"] == {"environment_steps": 180, "environment_episodes": 18}
     assert coordinator.snapshot()["starts"] == {"actor 0": 1, "actor 1": 0}
@@ -64,8 +67,6 @@ def test_a_report_and_its_rows_that_come_twice_count_once(coordinator, experimen
 
 
 def test_the_learner_ends_after_the_actors_and_the_evaluator_last(coordinator):
-    for name in ("actor 0", "actor 1"):
-        coordinator.enter(name)
     first, second = node_name("actor 0", 0), node_name("actor 1", 0)
     assert not orders(coordinator.report(first, "acting", steps(600))).stop
     assert orders(coordinator.report(second, "acting", steps(401))) == Orders(True, 1_001, None)
@@ -169,6 +170,7 @@ def test_a_reporter_reports_when_made_then_now_and_then(coordinator):
 
 def test_evaluations_are_made_by_whoever_is_free_and_logged_in_their_order(experiment):
     made = Coordinator(experiment, actors=1, evaluators=2)
+    made.enter("actor 0")
 
     def ask(name):
         return orders(made.report(name, "has nothing to evaluate", {})).evaluate
@@ -205,3 +207,60 @@ def test_the_learner_does_not_wait_for_actors_that_have_died(coordinator, monkey
     assert not orders(coordinator.report("learner", "learning", {"learner_steps": 1})).stop
     coordinator.done("actor 0, start 0", {})
     assert orders(coordinator.report("learner", "learning", {"learner_steps": 1})).stop
+
+
+def test_who_was_replaced_can_not_report_and_what_it_had_reported_stays(coordinator):
+    coordinator.report("actor 1, start 0", "acting", steps(50))
+    assert coordinator.enter("actor 1") == 1
+    with pytest.raises(RunError, match="actor 1, start 0 is not of this part of the run"):
+        coordinator.report("actor 1, start 0", "acting", steps(90))
+    assert coordinator.snapshot()["counts"]["environment_steps"] == 50
+    assert orders(coordinator.report("actor 1, start 1", "acting", steps(5))).environment_steps == 55
+
+
+def test_a_survivor_of_an_earlier_part_is_not_counted_twice(experiment):
+    first = Coordinator(experiment, actors=2)
+    first.enter("actor 1")
+    first.report("actor 1, start 0", "acting", steps(100))
+    # After the checkpoint it is started again once more, which only the run directory knows.
+    snapshot = {**first.snapshot(), "learner_steps": 0}
+    first._store.checkpoints.save(100, {}, snapshot, None)
+    assert first.enter("actor 1") == 1
+    first._stack.close()
+
+    second = Coordinator(experiment, actors=2)
+    try:
+        for survivor in ("actor 1, start 0", "actor 1, start 1"):
+            with pytest.raises(RunError, match="not of this part"):
+                second.report(survivor, "acting", steps(100))
+            with pytest.raises(RunError, match="not of this part"):
+                second.done(survivor, {})
+        assert second.enter("actor 1") == 2
+        with pytest.raises(RunError, match="not of this part"):
+            second.report("actor 1, start 1", "acting", steps(100))
+        assert orders(second.report("actor 1, start 2", "acting", steps(5))).environment_steps == 105
+    finally:
+        second._stack.close()
+
+
+def test_an_actor_that_has_ended_and_is_told_to_be_gone_counts_once(coordinator, monkeypatch):
+    monkeypatch.setattr(nodes_coordinator, "_DRAIN_S", 1e6)
+    coordinator.done("actor 0, start 0", {})
+    coordinator.request_stop(["actor-0", "evaluator"])
+    assert not orders(coordinator.report("learner", "learning", {"learner_steps": 1})).stop
+
+
+def test_every_log_is_cut_back_to_the_checkpoint_that_the_run_goes_on_from(experiment):
+    first = Coordinator(experiment, actors=1)
+    for name in ("actor 0", "inference"):
+        first.enter(name)
+    row = {"inference_steps": 1, "inference_fill": 1.0}
+    first.report("actor 0, start 0", "acting", steps(100))
+    first.report("inference, start 0", "serving", {}, [(1, "inference", row)])
+    first._store.checkpoints.save(100, {}, {**first.snapshot(), "learner_steps": 0}, None)
+    first.report("actor 0, start 0", "acting", steps(200))
+    first.report("inference, start 0", "serving", {}, [(2, "inference", row)])
+    first._stack.close()
+    assert rows(experiment.directory, "inference") == [100, 200]
+    Coordinator(experiment, actors=1)._stack.close()
+    assert rows(experiment.directory, "inference") == [100]

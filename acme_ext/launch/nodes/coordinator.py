@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import launchpad as lp
 
 from acme_ext.acting.carries import added
+from acme_ext.errors import RunError
 from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment
 from acme_ext.launch.nodes.reports import STARTING, Orders, base_name, node_name
 from acme_ext.launch.store import RunStore, draw_curve, hold
@@ -63,6 +64,10 @@ class Coordinator:
         self._base = dict(state.get("counts", {"environment_steps": 0, "environment_episodes": 0}))
         self._learner_steps = state.get("learner_steps", 0)
         self._starts: dict[str, int] = dict(state.get("starts", {}))
+        # A part of the run that left no checkpoint has started nodes too, and one of them may still be there.
+        for name, start in self._store.rundir.read_starts().items():
+            self._starts[name] = max(start, self._starts.get(name, -1))
+        self._entered: set[str] = set()  # the names of those that were started in this part
         # What policies carry, by who has it, and their standings; see `acting.policy.Policy`.
         self._kept: dict[str, str] = dict(state.get("kept", {}))
         self._standings: dict[str, list] = dict(state.get("standings", {}))
@@ -84,11 +89,14 @@ class Coordinator:
     def enter(self, name: str) -> int:
         """Returns how many times a node was started before, in all the parts of the run that this one goes on from.
 
-        What the one before reported stays counted. A call that is delivered twice only leaves a number out.
+        What the one before reported stays counted, and it can report no more. A call that is delivered twice only
+        leaves a number out.
         """
         with self._lock:
             start = self._starts.get(name, -1) + 1
             self._starts[name] = start
+            self._entered.add(name)
+            self._store.rundir.write_starts(self._starts)
             return start
 
     def report(
@@ -101,8 +109,13 @@ class Coordinator:
             state: what it is doing or waiting for, in words.
             counts: totals since it was started.
             rows: of logs, as (number, label, row), numbered from 1 by the node.
+
+        Raises:
+            RunError: another node was started in this one's place, or this one is of an earlier part of the run, whose
+                totals are counted already: a host that was taken for lost may have kept it.
         """
         with self._lock:
+            self._refuse_former(node)
             if self._closed:  # who is still there is about to be stopped, and its log is written
                 return tuple(Orders(True, self._steps))
             self._reports[node] = _Report(time.monotonic(), state, dict(counts))
@@ -127,6 +140,7 @@ class Coordinator:
     def done(self, node: str, result: Mapping[str, Any]) -> None:
         """Takes a node's last word: an evaluator's score for its task, or that it has ended."""
         with self._lock:
+            self._refuse_former(node)
             if not node.startswith("evaluator"):
                 self._done[node] = dict(result)
                 return
@@ -261,11 +275,17 @@ class Coordinator:
     def _drained(self) -> bool:
         """Whether the actors have stopped, so that the last checkpoint holds all they did."""
         gone = {base_name(node) for node in self._done if node.startswith("actor")}
-        gone |= {name for name in self._died if name.startswith("actor")}  # these are the supervisor's names
+        # These are the supervisor's names: `actor-1`, or `actor` where there is one alone.
+        gone |= {f"actor {name.partition('-')[2] or 0}" for name in self._died if name.partition("-")[0] == "actor"}
         return len(gone) >= self._num_actors or time.monotonic() - (self._stopping_since or 0) > _DRAIN_S
 
     def _learner_done(self) -> dict[str, Any] | None:
         return next((result for name, result in self._done.items() if name.startswith("learner")), None)
+
+    def _refuse_former(self, node: str) -> None:
+        name = base_name(node)
+        if node != name and not (name in self._entered and self._is_latest(node)):
+            raise RunError(f"{node} is not of this part of the run any more: another takes its place.")
 
     def _is_latest(self, node: str) -> bool:
         name = base_name(node)
