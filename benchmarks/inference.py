@@ -272,7 +272,8 @@ def _serve(model: Model, actors: int, num_envs: int, callers: int, pipe: Any) ->
 
     experiment = Experiment(model.builder(), model.factory, steps=1, num_envs=num_envs, run_dir=os.devnull)
     world = _World(parameters(model))
-    node = InferenceNode(experiment, actors, [None], world, world, callers=callers, experience=True)
+    spec = experiment.make_spec()
+    node = InferenceNode(experiment, spec, actors, [None], world, world, callers=callers, experience=True)
     compiled = node.compilations()
     pipe.send(node.port())
     pipe.recv()

@@ -127,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="N",
-        help="times that a program's actors, evaluators and inference server are started again",
+        help="times in an hour that a program's actors, evaluators and inference server are started again",
     )
     train.add_argument(
         "--open-ports", action="store_true", help="let the network reach a program's ports: whoever does can run code"

@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import signal
+import site
 import subprocess
 import sys
 import sysconfig
@@ -21,10 +22,11 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import interrupt, processes, threads
 from acme_ext.launch.evaluation import Score
 from acme_ext.launch.experiment import Experiment
-from acme_ext.launch.forks import Options, in_child
+from acme_ext.launch.forks import MAKE_SPEC, Options, in_child
 from acme_ext.launch.local import Result
 from acme_ext.launch.program import SERVERS, Topology, make
 from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import install
 from acme_ext.utils.rundir import RunDirectory
 
@@ -49,9 +51,10 @@ def run_program(
         fresh: starts anew even if the directory holds a part of this run.
         quiet: shows no progress line.
         on: `processes` of this machine, `threads` of this process, or `ray`, the hosts of a Ray cluster.
-        restarts: times that actors, evaluators and the inference server are started again when they die, in all. On Ray
-            the whole program is, too, from its last checkpoint, when what can't be started again by itself is lost; all
-            that is lost with one host counts once.
+        restarts: times in an hour that actors, evaluators and the inference server are started again when they die: at
+            once, and one that dies again within a minute after 1 s, 2 s and so on up to 60 s. On Ray the whole program
+            is, too, from its last checkpoint, when what can't be started again by itself is lost; all that is lost with
+            one host counts once.
         private: keeps the program's ports from the network, where the kernel lets it (processes, and a Ray of its own).
         ray_address: of a cluster that this machine is a part of, `auto` for one that runs here; None starts a Ray on
             this machine for the run alone.
@@ -91,7 +94,7 @@ def _run_processes(
         share = max(1, len(os.sched_getaffinity(0)) // (topology.actors + topology.evaluators))
         options = Options(logs, restarts, topology.accelerated_here, {"actor": share, "evaluator": share})
         # An environment may start threads or a device, which the processes that are forked later must not find.
-        spec = in_child(experiment.make_spec, "make an environment and see what it is like")
+        spec = in_child(experiment.make_spec, MAKE_SPEC)
         return make(experiment, topology, fresh=fresh, quiet=quiet, spec=spec), SERVERS, options
 
     return _under_keeper("supervisor", load, private)
@@ -116,13 +119,14 @@ def _run_on_ray(
     # The nodes' own working directory is another.
     experiment = dataclasses.replace(experiment, run_dir=str(directory))
 
-    def load(first: bool) -> Any:
-        return make(experiment, topology, fresh=fresh and first, quiet=quiet)
+    def load(first: bool, spec: EnvironmentSpec) -> Any:
+        return make(experiment, topology, fresh=fresh and first, quiet=quiet, spec=spec)
 
     run, code = f"acme-ext-{uuid.uuid4().hex[:12]}", _code_folder()
     with tempfile.TemporaryDirectory(prefix="acme-ext-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         plan = Plan(
             run,
+            experiment.make_spec,
             load,
             topology.groups,
             topology.all_resources,
@@ -157,13 +161,15 @@ def _code_folder() -> pathlib.Path:
 
 
 def _module_folders(code: pathlib.Path | None) -> list[str]:
-    """Returns where this process finds modules, but for the interpreter's own folders: what lies in the folder `code`
-    relative to it.
+    """Returns where this process finds modules, but for the interpreter's own folders, which are no good to another
+    one that an environment may start: what lies in the folder `code` relative to it.
     """
-    own = [pathlib.Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    names = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    own = [pathlib.Path(name).resolve() for name in [*names, *site.getsitepackages(), site.getusersitepackages()]]
+    zipped = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
     found = []
     for entry in (pathlib.Path(name).resolve() for name in sys.path):
-        if not entry.is_dir() or any(entry.is_relative_to(folder) for folder in own):
+        if not entry.exists() or entry.name == zipped or any(entry.is_relative_to(folder) for folder in own):
             continue
         inside = code is not None and entry.is_relative_to(code)
         found.append(str(entry.relative_to(code) if code is not None and inside else entry))
@@ -178,7 +184,7 @@ def _under_keeper(entry: str, payload: Any, private: bool) -> int:
         cloudpickle.dump((private, cloudpickle.dumps(payload)), file)
         file.seek(0)
         line = [sys.executable, "-m", "acme_ext.launch.keeper", entry, str(file.fileno()), str(os.getpid())]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_module_folders(None))}
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*processes.WISHES, *processes.WISHES.values()])
         try:
             process = subprocess.Popen(line, env=environment, pass_fds=[file.fileno()])

@@ -21,10 +21,13 @@ Result = TypeVar("Result")
 
 RESUMABLE = ("inference",)
 """Groups of nodes that others dial, and that may be started again in their place."""
+MAKE_SPEC = "make an environment and see what it is like"
+"""A purpose of `in_child`."""
 GRACE_S = 1.0
 """That a group of nodes gets to end by itself; when the program ends they have been told before."""
 
-_ANSWER_S = 3.0  # that the coordinator gets to take the wish to stop
+_TRY_S = 3.0  # of asking the coordinator to stop, after which it is said that it does not answer
+_ANSWER_S = 60.0  # that it gets in all: its disk may be slow
 _FAILED = "acme-ext: this node failed."  # before a node's traceback in its log
 _LAST_LINES = 40
 _TELLING_S = 0.5  # until a node knows of a SIGTERM that went to the supervisor too
@@ -36,7 +39,7 @@ class Options:
 
     Attributes:
         logs: folder for the nodes' output.
-        restarts: times that nodes which nobody dials are started again, in all, when they die.
+        restarts: times in an hour that nodes are started again when they die; see `launch.director.Restarts`.
         accelerated: groups of nodes that see accelerators; all others compute on the CPU.
         threads: group -> threads that each of its nodes may compute with on the CPU; others take what there is.
     """
@@ -153,10 +156,14 @@ def ask_to_stop(address: str, died: list[str]) -> int:
         pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        code = 1
-        with contextlib.suppress(Exception):
-            courier.Client(address, call_timeout=_ANSWER_S).request_stop(died)
-            code = 0
+        code, end, silent = 1, time.monotonic() + _ANSWER_S, True
+        while code and time.monotonic() < end:
+            with contextlib.suppress(Exception):
+                courier.Client(address, call_timeout=_TRY_S).request_stop(died)
+                code = 0
+            if code and silent:
+                silent = False
+                os.write(2, b"acme-ext: the coordinator does not answer yet; Ctrl-C again stops at once.\n")
         os._exit(code)
     return pid
 

@@ -24,7 +24,7 @@ from acme_ext.launch.nodes.learner import LearnerNode
 from acme_ext.launch.nodes.replay import ReplayNode, shard_folder
 from acme_ext.launch.store import RunCheckpoints, prepare, replay_folder
 from acme_ext.types import EnvironmentSpec
-from acme_ext.utils import checks
+from acme_ext.utils import checks, proxies
 
 SERVERS = ("inference", "learner", "replay", "coordinator")
 """Groups of nodes that others dial, in the order in which they are stopped, after all others."""
@@ -132,6 +132,7 @@ def make(
     """
     if experiment.data is not None:
         raise UsageError("a run on recorded data is of a single process: leave --actors and --on away.")
+    proxies.bypass()
     spec = experiment.make_spec() if spec is None else spec
     check(experiment, spec)
     if warning := foresee(experiment, spec):
@@ -159,10 +160,10 @@ def make(
             lp.CourierNode(Coordinator, experiment, topology.actors, topology.evaluators, quiet)
         )
     with program.group("learner"):
-        learner = program.add_node(lp.CourierNode(LearnerNode, experiment, replays, coordinator))
+        learner = program.add_node(lp.CourierNode(LearnerNode, experiment, spec, replays, coordinator))
     with program.group("evaluator"):
         for index in range(topology.evaluators):
-            program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, index, learner, coordinator))
+            program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, spec, index, learner, coordinator))
     inference: Any = None
     options: dict[str, Any] = {}
     if topology.inference == "server":
@@ -171,7 +172,7 @@ def make(
         with program.group("inference"):
             inference = program.add_node(
                 lp.CourierNode(
-                    functools.partial(InferenceNode, experiment, topology.actors, **options),
+                    functools.partial(InferenceNode, experiment, spec, topology.actors, **options),
                     replays,
                     learner,
                     coordinator,

@@ -18,7 +18,8 @@ from typing import Any
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import isolation, processes
-from acme_ext.launch.forks import GRACE_S, RESUMABLE, Options, ask_to_stop, bind, how, last_words, run_node
+from acme_ext.launch.director import Director, Next, Restarts
+from acme_ext.launch.forks import GRACE_S, Options, ask_to_stop, bind, how, last_words, run_node
 
 
 @dataclasses.dataclass
@@ -41,16 +42,13 @@ class Supervisor:
 
     def __init__(self, program: Any, servers: tuple[str, ...], options: Options):
         self._program, self._servers, self._options = program, servers, options
-        self._processes: list[_Process] = []
-        self._restarts = 0
-        self._interrupted = 0  # the signal
+        self._director = Director(servers, Restarts(options.restarts), _say)
+        self._all: list[_Process] = []
+        self._processes: list[_Process] = []  # those that run
+        self._pending: list[tuple[float, _Process]] = []  # to be started again, and when
         self._shared = mmap.mmap(-1, 1)  # not 0: interrupted, for the nodes to know
         self._wishes = dict.fromkeys((*processes.WISHES, *processes.WISHES.values()), 0)
-        self._at_once = False
-        self._died: list[str] = []  # nodes that are not started again
-        self._asked_to_end = False
         self._asking = 0  # the process that asks the coordinator to stop
-        self._failed = False
 
     def run(self) -> int:
         """Runs the program to its end; returns the exit code (0, 1, or 128 + a signal that stopped it)."""
@@ -64,17 +62,15 @@ class Supervisor:
         try:
             for group, nodes in self._program.groups.items():
                 for index, node in enumerate(nodes):
-                    process = _Process(group, group if len(nodes) == 1 else f"{group}-{index}", node)
-                    self._processes.append(process)
-                    self._start(process)
+                    self._all.append(_Process(group, group if len(nodes) == 1 else f"{group}-{index}", node))
+            for process in self._all:
+                self._processes.append(process)
+                self._start(process)
             self._watch()
         finally:
             self._stop()
-        if self._restarts:
-            print(f"acme-ext: restarts of nodes that had died: {self._restarts}.", file=sys.stderr)
-        if self._failed:
-            return 1
-        return 128 + self._interrupted if self._interrupted else 0
+        self._director.sum_up()
+        return self._director.exit_code
 
     def _start(self, process: _Process) -> None:
         sys.stdout.flush()
@@ -97,13 +93,14 @@ class Supervisor:
 
     def _watch(self) -> None:
         """Waits until the program ends, by itself or because somebody interrupts it or a node fails."""
-        asked = False
-        while self._processes and not self._asked_to_end and not self._at_once:
-            if self._interrupted and not asked:
-                print("acme-ext: stopping after a last save; Ctrl-C again stops at once.", file=sys.stderr)
-            if (self._interrupted or self._failed) and not asked:
+        asked, director = False, self._director
+        while (self._processes or self._pending) and not director.ended and not director.at_once:
+            if director.interrupted and not asked:
+                _say("stopping after a last save; Ctrl-C again stops at once.")
+            if director.stopping and not asked:
                 asked = True
                 self._ask_coordinator()
+            self._start_pending()
             ended = self._reap()
             if ended is None:
                 time.sleep(0.02)
@@ -111,27 +108,25 @@ class Supervisor:
             self._look_at(*ended)
 
     def _look_at(self, process: _Process, code: int) -> None:
-        """Decides what follows from a node's end."""
-        dialled = process.group in self._servers
-        if not dialled and (code == 0 or self._interrupted or self._failed):
-            return
-        if code == 0:
+        """Does what follows from a node's end."""
+        if code == 0 and process.group in self._servers:
             time.sleep(0.05)  # for the coordinator's word that this is the end, if it is
-            if self._asked_to_end:
-                return
-        lasting = dialled and process.group not in RESUMABLE
-        if lasting or self._restarts >= self._options.restarts:
-            self._failed = True
-            self._died.append(process.name)
-            log = self._options.log_of(process.name)
-            print(f"acme-ext: {process.name} {how(code)}{last_words(log, process.log_start)}", file=sys.stderr)
-            # What was learned is good, and is saved, where all that takes part in it is still there.
-            self._asked_to_end = lasting
-            return
-        self._restarts += 1
-        print(f"acme-ext: {process.name} {how(code)} and is started again.", file=sys.stderr)
-        self._processes.append(process)
-        self._start(process)
+        log = self._options.log_of(process.name)
+        what, pause = self._director.look_at(
+            process.group, process.name, how(code), lambda: last_words(log, process.log_start), code=code
+        )
+        if what is Next.RESTART:
+            self._pending.append((time.monotonic() + pause, process))
+
+    def _start_pending(self) -> None:
+        """Starts the nodes again whose time has come; once the program is to stop, only those that others dial."""
+        for entry in list(self._pending):
+            due, process = entry
+            if self._director.stopping or due <= time.monotonic():
+                self._pending.remove(entry)
+                if process.group in self._servers or not self._director.stopping:
+                    self._processes.append(process)
+                    self._start(process)
 
     def _stop(self) -> None:
         """Ends what still runs: those that nobody dials first, then the servers, each with some grace; then what they
@@ -143,7 +138,7 @@ class Supervisor:
             self._signal(stage, processes.STOP_NODE)
             start = time.monotonic()
             while any(process in self._processes for process in stage):
-                if self._at_once or time.monotonic() - start > GRACE_S:
+                if self._director.at_once or time.monotonic() - start > GRACE_S:
                     self._signal(stage, signal.SIGKILL)
                 if self._reap() is None:
                     time.sleep(0.01)
@@ -164,7 +159,7 @@ class Supervisor:
         if pid == 0:
             return None
         if pid == self._asking and status:
-            self._asked_to_end = True  # there is no coordinator to save anything
+            self._director.no_answer()
         process = next((p for p in self._processes if p.pid == pid), None)
         if process is None:
             return self._reap()
@@ -175,25 +170,31 @@ class Supervisor:
         """Has the program stop itself, with a last save; without a coordinator the nodes are stopped as they are."""
         node = next((p.node for p in self._processes if p.group == "coordinator"), None)
         if node is None:
-            self._asked_to_end = True
+            self._director.ended = True
             return
-        self._asking = ask_to_stop(node.courier_address.resolve(), self._died)
+        running = {process.name for process in self._processes}
+        names = [process.name for process in self._all]
+        self._asking = ask_to_stop(node.courier_address.resolve(), [name for name in names if name not in running])
 
     def _on_wish(self, number: int, frame: Any) -> None:
         self._wishes[number] += 1
-        if not self._interrupted:
-            passed_on = {wish: stop for stop, wish in processes.WISHES.items()}
-            self._interrupted = passed_on.get(number, number)
+        director = self._director
+        if not director.interrupted:
+            director.wish({wish: stop for stop, wish in processes.WISHES.items()}.get(number, number))
             self._shared[0] = 1
             return
         # A terminal's Ctrl-C comes from the terminal and from the launcher; what that alone is sent, from it.
         interrupts = max(self._wishes[signal.SIGINT], self._wishes[processes.WISHES[signal.SIGINT]])
-        if interrupts > (self._interrupted == signal.SIGINT):
-            self._at_once = True
+        if interrupts > (director.interrupted == signal.SIGINT):
+            director.at_once = True
             self._signal(self._processes, signal.SIGKILL)
 
     def _on_program_end(self, number: int, frame: Any) -> None:
-        self._asked_to_end = True
+        self._director.ended = True
+
+
+def _say(text: str) -> None:
+    print(f"acme-ext: {text}", file=sys.stderr)
 
 
 def _refuse_devices() -> None:

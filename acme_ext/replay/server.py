@@ -6,6 +6,7 @@ import tempfile
 from typing import Any
 
 from acme_ext.errors import RunError
+from acme_ext.utils import proxies
 
 _CHECKPOINT = ("DONE", "tables.tfrecord", "chunks.tfrecord")
 
@@ -39,6 +40,7 @@ class ReplayServer:
     ):
         import reverb
 
+        proxies.bypass()
         if restore is not None and not all((restore / name).is_file() for name in _CHECKPOINT):
             # Reverb would start with empty tables.
             raise RunError(f"the replay server did not start: {restore} is not a whole checkpoint of one.")

@@ -112,7 +112,8 @@ def start(experiment, request):
     def start(world=None, *, replays=(None,), experience=True, builder=experiment.builder):
         world = world or World()
         described = dataclasses.replace(experiment, builder=builder)
-        node = InferenceNode(described, ACTORS, replays, world, world, callers=2, experience=experience)
+        spec = described.make_spec()
+        node = InferenceNode(described, spec, ACTORS, replays, world, world, callers=2, experience=experience)
 
         def end():
             world.stop = True

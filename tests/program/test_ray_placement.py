@@ -1,6 +1,10 @@
 """What the nodes of a program ask of a cluster, and what is said where it can't be given. Nothing of Ray runs."""
 
+import os
+import re
 import sys
+import sysconfig
+import types
 
 import pytest
 
@@ -105,3 +109,43 @@ def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
     with pytest.raises(UsageError, match="needs the extra `ray`"):
         launch.run_program(experiment, Topology(), on="ray")
     assert not (tmp_path / "run").exists()
+
+
+_ASKED = [{"CPU": 1.0}, {"CPU": 2.0}, {"CPU": 8.0}]
+_GROUPS = ["replay", "learner", "actor"]
+
+
+@pytest.mark.parametrize(
+    ("shared", "cpus", "pinned", "words"),
+    [
+        (True, 4.0, False, None),
+        (False, 4.0, True, "is not shared by all hosts: replay, learner run on this one"),
+        (None, 4.0, True, "no other host has joined yet that could share the run directory: replay, learner run on"),
+        (None, 2.0, False, None),  # too small for them: wherever they come to, it is tried
+        (False, 2.0, True, "is not shared by all hosts"),  # and refused, since nothing else is of any use
+    ],
+)
+def test_writers_stay_on_this_host_unless_all_are_known_to_share_the_run_directory(shared, cpus, pinned, words):
+    made, said = placement.bundles(_GROUPS, _ASKED, ("replay", "learner"), "10.0.0.1", shared, {"CPU": cpus})
+    assert [made[0], made[1]] == [placement.bundle(asked, "10.0.0.1" if pinned else None) for asked in _ASKED[:2]]
+    assert made[2] == {"CPU": 8.0}
+    assert (said is None) if words is None else (words in said)
+
+
+def test_the_interpreter_s_own_folders_are_not_handed_to_what_an_environment_starts(tmp_path, monkeypatch):
+    """Another Python would find this one's `re` in them."""
+    given = {}
+
+    def start(line, env, pass_fds):
+        given.update(env)
+
+    (tmp_path / "parts.zip").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "parts.zip"), *sys.path])
+    monkeypatch.setattr(distributed, "_wait", lambda process: 0)
+    monkeypatch.setattr(distributed, "subprocess", types.SimpleNamespace(Popen=start))
+    assert distributed._under_keeper("supervisor", None, False) == 0
+    folders = given["PYTHONPATH"].split(os.pathsep)
+    assert folders[:2] == [str(tmp_path), str(tmp_path / "parts.zip")]
+    own = {os.path.dirname(re.__file__), sysconfig.get_config_var("DESTSHARED"), sysconfig.get_path("purelib")}
+    assert own & set(sys.path)
+    assert not {os.path.realpath(folder) for folder in own} & {os.path.realpath(folder) for folder in folders}

@@ -133,7 +133,11 @@ class Stuck(dm_env.Environment):
         return specs.DiscreteArray(2)
 
 
+_MADE = []
+
+
 def make_stuck(seed, evaluation):
+    _MADE.append(evaluation)
     return Stuck()
 
 
@@ -152,10 +156,11 @@ def test_a_program_that_stands_still_says_what_each_node_waits_for(tmp_path, mon
     assert _RELEASED.is_set()
     said = next(text for text in told if "start 0: acting" in text and "waiting for a batch" in text)
     assert re.search(
-        r"learner: waiting for a batch: table 'transitions' holds \d+ of \d+ items, .*waits for 100 ", said
+        r"learner, start 0: waiting for a batch: table 'transitions' holds \d+ of \d+ items, .*waits for 100 ", said
     )
     assert re.search(r"actor 0, start 0: acting \(last heard of \d+ s ago\)", said)
-    assert "evaluator 0: has nothing to evaluate" in said
+    assert "evaluator 0, start 0: has nothing to evaluate" in said
+    assert _MADE.count(False) == 2  # the actor's, and one whose specs all nodes are given
 
 
 def test_other_worlds_are_refused(tmp_path):

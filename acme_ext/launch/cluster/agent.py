@@ -5,7 +5,6 @@ import dataclasses
 import os
 import pathlib
 import socket
-import string
 import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
@@ -13,6 +12,7 @@ from typing import Any
 
 from acme_ext.launch.cluster import nursery
 from acme_ext.launch.cluster.nursery import Order
+from acme_ext.utils import proxies
 
 _IDLE_S = 5.0  # after which a question for events is answered though there are none
 
@@ -142,10 +142,7 @@ def _environment(visit: Visit) -> dict[str, str]:
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     environment: dict[str, str | None] = {**os.environ, **visit.environment}
     environment["PYTHONPATH"] = os.pathsep.join([*path, *given])
-    # gRPC, inside Courier and Reverb, takes these as endings of a host's name: a proxy is for no address in numbers.
-    direct = [*string.digits, "localhost", environment.get("no_grpc_proxy") or environment.get("no_proxy")]
-    environment["no_grpc_proxy"] = ",".join(filter(None, direct))
-    return {name: value for name, value in environment.items() if value is not None}
+    return proxies.bypassed({name: value for name, value in environment.items() if value is not None})
 
 
 def exists(file: str) -> bool:

@@ -20,7 +20,9 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import isolation, processes
 from acme_ext.launch.cluster import connection, placement
 from acme_ext.launch.cluster.fleet import ANSWER_S, Fleet, Member
-from acme_ext.launch.forks import GRACE_S, RESUMABLE, how
+from acme_ext.launch.director import Director, Next, Restarts
+from acme_ext.launch.forks import GRACE_S, MAKE_SPEC, how, in_child
+from acme_ext.types import EnvironmentSpec
 
 _SILENCE_S = 10.0  # of waiting, after which it is said what for
 _START_S = 180.0  # for a node's process to begin: libraries are imported on its host first
@@ -35,7 +37,8 @@ class Plan:
 
     Attributes:
         run: names this start of the program.
-        load: makes the program; called with whether it is the first time.
+        make_spec: makes an environment, to ask it for its specs.
+        load: makes the program; called with whether it is the first time, and the specs.
         groups: of the program, with their numbers of nodes.
         resources: that each node of a group asks for.
         servers: groups of nodes that others dial, in the order in which they are stopped, after all others.
@@ -44,12 +47,13 @@ class Plan:
         folder: for such a Ray's files.
         code: the folder that travels to a cluster's hosts.
         path: see `launch.cluster.agent.Visit`.
-        restarts: times, in all, that nodes which have died are started again, or the program as a whole.
+        restarts: times in an hour that nodes which have died are started again, or the program as a whole.
         wait_s: see `launch.cluster.placement.reserve`.
     """
 
     run: str
-    load: Callable[[bool], Any]
+    make_spec: Callable[[], EnvironmentSpec]
+    load: Callable[[bool, EnvironmentSpec], Any]
     groups: Mapping[str, int]
     resources: Mapping[str, Mapping[str, float]]
     servers: tuple[str, ...]
@@ -71,18 +75,18 @@ class Driver:
 
     Args:
         plan: see there.
+        spec: of the environment.
     """
 
-    def __init__(self, plan: Plan):
-        self._plan = plan
-        self._fleet = Fleet(plan.run, plan.groups, plan.resources, plan.directory, plan.path, _say)
+    def __init__(self, plan: Plan, spec: EnvironmentSpec):
+        self._plan, self._spec = plan, spec
+        alone = plan.address is None
+        self._fleet = Fleet(plan.run, plan.groups, plan.resources, plan.directory, plan.path, _say, alone=alone)
         self._members = self._fleet.members
         self._lost_at: dict[str, float] = {}  # of hosts
-        self._restarts = self._relaunches = 0
-        self._interrupted = 0  # the signal
-        self._at_once = False
-        self._asked_to_end = self._failed = self._to_relaunch = False
-        self._died: list[str] = []
+        self._restarts = Restarts(plan.restarts)
+        self._director = Director(plan.servers, self._restarts, _say, relaunches=True)
+        self._relaunch_at = 0.0
 
     def run(self) -> int:
         """Runs the program to its end; returns the exit code (0, 1, or 128 + a signal that stopped it)."""
@@ -93,27 +97,22 @@ class Driver:
                 self._clear()
                 self._launch(first=False)
         self._stop()
-        if self._restarts > self._relaunches:
-            _say(f"restarts of nodes that had died: {self._restarts - self._relaunches}.")
-        if self._relaunches:
-            _say(f"restarts of the whole program: {self._relaunches}.")
-        if self._failed:
-            return 1
-        return 128 + self._interrupted if self._interrupted else 0
+        self._director.sum_up()
+        return self._director.exit_code
 
     def _launch(self, *, first: bool) -> None:
         """Starts the program, once every node has an agent in its place and an address."""
         for member in self._members:
             if member.agent is None:
                 self._fleet.send(member)
-        program = self._plan.load(True) if first else None
+        program = self._plan.load(True, self._spec) if first else None
         if first:
             # From here on a wish to stop is granted in good order.
             for number in (*processes.WISHES, *processes.WISHES.values()):
                 signal.signal(number, self._on_wish)
         self._settle(lambda member: member.place is not None, ANSWER_S, "to be placed", self._send_again)
         if program is None:
-            program = self._plan.load(False)  # by now nobody holds the run directory
+            program = self._plan.load(False, self._spec)  # by now nobody holds the run directory
         self._fleet.bind(program)
         for member in self._members:
             self._fleet.start(member)
@@ -124,17 +123,18 @@ class Driver:
         """Waits until the program ends, by itself or because somebody interrupts it or a node fails; returns whether
         it is to be started again.
         """
-        said = asked = False
-        while not self._asked_to_end and not self._at_once and not self._to_relaunch:
-            if self._interrupted and not said:
+        said, asked, director = False, False, self._director
+        while not director.ended and not director.at_once and not director.relaunching:
+            if director.interrupted and not said:
                 said = True
                 _say("stopping after a last save; Ctrl-C again stops at once.")
-            if (self._interrupted or self._failed) and not asked:
+            if director.stopping and not asked:
                 asked = True
                 self._ask_coordinator()
+            self._start_pending()
             self._take_events(self._look_at_loss)
             self._look_at_orders()
-        return self._to_relaunch and not self._interrupted
+        return director.relaunching and not director.interrupted
 
     def _take_events(self, lost: Callable[[Member, str], None]) -> None:
         """Takes what agents have to tell, within a moment; `lost` is called for those that can't tell any more."""
@@ -143,12 +143,14 @@ class Driver:
                 with contextlib.suppress(OSError):
                     os.write(2, details[0])
             elif what == "arrived":
-                if member.node is not None and not self._to_relaunch and not self._asked_to_end:
+                if member.node is not None and not self._director.relaunching and not self._director.ended:
                     self._fleet.start(member)  # it was placed anew
             elif what == "started":
                 member.started = True
-            elif what in ("stop", "unanswered"):  # there is no coordinator to save anything
-                self._asked_to_end = True
+            elif what == "stop":
+                self._director.ended = True
+            elif what == "unanswered":
+                self._director.no_answer()
             elif what == "ended":
                 member.runs = False
                 code, words = details
@@ -161,51 +163,47 @@ class Driver:
         self._look_at(member, "was lost, with its host or what stood for it there", words, gone=True)
 
     def _look_at(self, member: Member, why: str, words: str, *, code: int = 1, gone: bool = False) -> None:
-        """Decides what follows from a node's end."""
-        dialled = member.group in self._plan.servers
-        if self._asked_to_end or self._to_relaunch or (not dialled and not gone and code == 0):
-            return
-        if self._interrupted or self._failed:
-            self._died.append(member.name)
-            self._asked_to_end = dialled and code != 0  # nobody is there to save anything
-            return
-        lasting = dialled and (gone or member.group not in RESUMABLE)
-        name = member.name if member.place is None else f"{member.name} on {member.place.ip}"
-        if not self._may_restart(member, gone):
-            self._failed = True
-            self._died.append(member.name)
-            _say(f"{name} {why}{words}")
-            self._asked_to_end = lasting
-        elif lasting:
-            self._relaunches += 1
-            self._to_relaunch = True
-            _say(f"{name} {why}{words}")
-            _say("the program is started again from its last checkpoint.")
-        elif gone:
-            _say(f"{name} {why}, and is placed anew.")
-            self._fleet.send(member)
-        else:
-            _say(f"{name} {why} and is started again.")
-            self._fleet.start(member)
+        """Does what follows from a node's end."""
+        what, pause = self._director.look_at(
+            member.group,
+            member.name,
+            why,
+            lambda: words,
+            code=code,
+            gone=gone,
+            place="" if member.place is None else f" on {member.place.ip}",
+            free=gone and self._was_lost_with_its_host(member),
+        )
+        if what is Next.RELAUNCH:
+            self._relaunch_at = time.monotonic() + pause
+        elif what is Next.RESTART:
+            member.again, member.anew = time.monotonic() + pause, gone
+
+    def _start_pending(self) -> None:
+        """Starts the nodes again whose time has come; once the program is to stop, only those that others dial."""
+        stopping = self._director.stopping
+        for member in self._members:
+            if member.again is None or not (stopping or member.again <= time.monotonic()):
+                continue
+            member.again = None
+            if stopping and member.group not in self._plan.servers:
+                continue
+            self._fleet.send(member) if member.anew else self._fleet.start(member)
 
     def _send_again(self, member: Member, words: str) -> None:
         """Sends an agent for a node whose agent was lost before anything was started."""
-        if not self._may_restart(member, gone=True):
+        if not self._was_lost_with_its_host(member) and self._restarts.take(member.name) is None:
             raise RunError(f"{member.name} could not be placed{words}")
         _say(f"{member.name} was lost before it started, and is placed anew.")
         self._fleet.send(member)
 
-    def _may_restart(self, member: Member, gone: bool) -> bool:
-        """Whether one more start is allowed; all that was lost with one host counts once."""
+    def _was_lost_with_its_host(self, member: Member) -> bool:
+        """Whether another agent was lost with this one's host just now: all that are lost with one count once."""
         now, host = time.monotonic(), member.place.host if member.place is not None else ""
-        if gone and now - self._lost_at.get(host, -math.inf) < _SAME_LOSS_S:
+        if now - self._lost_at.get(host, -math.inf) < _SAME_LOSS_S:
             return True
-        if self._restarts >= self._plan.restarts:
-            return False
-        self._restarts += 1
-        if gone:
-            self._lost_at[host] = now
-        return True
+        self._lost_at[host] = now
+        return False
 
     def _look_at_orders(self) -> None:
         """Speaks of a node that waits for its place, and gives up one whose host doesn't start it."""
@@ -222,10 +220,10 @@ class Driver:
         """Has the program stop itself, with a last save; without a coordinator the nodes are stopped as they are."""
         member = next((member for member in self._members if member.group == "coordinator" and member.runs), None)
         if member is None:
-            self._asked_to_end = True
+            self._director.ended = True
             return
         gone = [other.name for other in self._members if not other.runs]
-        member.agent.ask.remote(member.node.courier_address.resolve(), sorted({*self._died, *gone}))
+        member.agent.ask.remote(member.node.courier_address.resolve(), gone)
 
     # Stopping ----------------------------------------------------------------------------------------------------
 
@@ -234,8 +232,11 @@ class Driver:
         self._fleet.signal(self._members, signal.SIGKILL)
         self._settle(lambda member: not member.runs, _NOTICE_S, "to end", lambda member, words: None)
         for member in self._members:
-            member.node = None
-        self._to_relaunch = False
+            member.node = member.again = None
+        self._settle(
+            lambda member: time.monotonic() >= self._relaunch_at, math.inf, "to go on", lambda member, words: None
+        )
+        self._director.relaunching = False
 
     def _settle(
         self, settled: Callable[[Member], bool], limit_s: float, what: str, lost: Callable[[Member, str], None]
@@ -243,7 +244,7 @@ class Driver:
         """Waits until something is so for all nodes."""
         start, silent = time.monotonic(), True
         while left := [member for member in self._members if not settled(member)]:
-            if self._interrupted:
+            if self._director.interrupted:
                 raise _InterruptedError
             waited = time.monotonic() - start
             names = ", ".join(member.name for member in left)
@@ -256,29 +257,26 @@ class Driver:
 
     def _stop(self) -> None:
         """Ends what still runs: those that nobody dials first, then the servers, each with some grace."""
-        self._asked_to_end = True
+        self._director.ended = True
         stages = [[member for member in self._members if member.group not in self._plan.servers]]
         stages += [[member for member in self._members if member.group == group] for group in self._plan.servers]
-        if self._at_once:
+        director = self._director
+        if director.at_once:
             stages = [self._members]
         for stage in stages:
-            self._fleet.signal(stage, signal.SIGKILL if self._at_once else processes.STOP_NODE)
-            start, killed = time.monotonic(), self._at_once
+            self._fleet.signal(stage, signal.SIGKILL if director.at_once else processes.STOP_NODE)
+            start, killed = time.monotonic(), director.at_once
             while any(member.runs for member in stage):
                 waited = time.monotonic() - start
-                if not killed and (self._at_once or waited > GRACE_S):
+                if not killed and (director.at_once or waited > GRACE_S):
                     killed = True
                     self._fleet.signal(stage, signal.SIGKILL)
-                if waited > (0 if self._at_once else GRACE_S) + _REFUSE_S:
+                if waited > (0 if director.at_once else GRACE_S) + _REFUSE_S:
                     break  # they end when their agents do
                 self._take_events(lambda member, words: None)
 
     def _on_wish(self, number: int, frame: Any) -> None:
-        stop = {wish: stop for stop, wish in processes.WISHES.items()}.get(number, number)
-        if not self._interrupted:
-            self._interrupted = stop
-        elif stop == signal.SIGINT:
-            self._at_once = True
+        self._director.wish({wish: stop for stop, wish in processes.WISHES.items()}.get(number, number))
 
 
 def _say(text: str) -> None:
@@ -302,6 +300,7 @@ def main(descriptor: int, keeper: int) -> int:
             return 1
         processes.take_in_orphans()
         plan = cloudpickle.loads(plan)
+        spec = in_child(plan.make_spec, MAKE_SPEC)  # before Ray's threads, which would be missing in what it forks
         if plan.address is None:
             names = [group for group, count in plan.groups.items() for _ in range(count)]
             connection.start(plan.folder, placement.total(plan.resources[name] for name in names), private=private)
@@ -312,7 +311,7 @@ def main(descriptor: int, keeper: int) -> int:
         from ray.exceptions import RayError
 
         try:
-            code = Driver(plan).run()
+            code = Driver(plan, spec).run()
         except RayError as error:
             raise RunError(f"Ray failed: {error}") from error
         if plan.address is not None:

@@ -39,6 +39,8 @@ class Member:
     runs: bool = False  # has been ordered, and has not ended
     started: bool = False  # has a process
     since: float = 0.0  # of the latest order
+    again: float | None = None  # when it is to be started again
+    anew: bool = False  # whether in another place
 
 
 class Fleet:
@@ -51,6 +53,7 @@ class Fleet:
         directory: the run's.
         path: see `launch.cluster.agent.Visit`.
         say: tells the user something.
+        alone: whether no other host than this one can join the cluster.
     """
 
     def __init__(
@@ -61,7 +64,10 @@ class Fleet:
         directory: pathlib.Path,
         path: Sequence[str],
         say: Callable[[str], None],
+        *,
+        alone: bool,
     ):
+        self._alone = alone
         self._run, self._resources, self._directory, self._path = run, resources, directory, path
         self._say = say
         names = [
@@ -80,13 +86,11 @@ class Fleet:
         import ray
 
         asked = [self._resources[member.group] for member in self.members]
-        pin = None if self._is_shared() else ray.util.get_node_ip_address()
-        if pin is not None:
-            self._say(f"the run directory is not shared by all hosts: {', '.join(WRITERS)} run on this one.")
-        bundles = [
-            placement.bundle(resources, pin if member.group in WRITERS else None)
-            for member, resources in zip(self.members, asked, strict=True)
-        ]
+        here = ray.util.get_node_ip_address()
+        groups = [member.group for member in self.members]
+        bundles, why = placement.bundles(groups, asked, WRITERS, here, self._is_shared(), placement.resources_of(here))
+        if why is not None:
+            self._say(why)
         self._group = placement.reserve([member.name for member in self.members], bundles, wait_s, self._say)
         if (there := ray.cluster_resources().get("GPU", 0)) and not any("GPU" in resources for resources in asked):
             self._say(f"the cluster has {there:g} GPUs, and no node asks for one (as --resources learner=GPU:1 would).")
@@ -132,8 +136,10 @@ class Fleet:
             )
         member.place = place
 
-    def _is_shared(self) -> bool:
-        """Whether every host sees the run directory of this one."""
+    def _is_shared(self) -> bool | None:
+        """Whether every host sees the run directory of this one; None where there is no other yet, though one may
+        come.
+        """
         import ray
         from ray.exceptions import RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -141,7 +147,7 @@ class Fleet:
         here = ray.get_runtime_context().get_node_id()
         others = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != here]
         if not others:
-            return True
+            return True if self._alone else None
         token = self._make_token("driver")
         look = ray.remote(num_cpus=0, max_retries=0)(exists)
         answers = [

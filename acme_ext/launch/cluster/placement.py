@@ -22,6 +22,48 @@ def bundle(asked: Resources, ip: str | None) -> dict[str, float]:
     return {**asked, **({f"node:{ip}": _PIN} if ip is not None else {})}
 
 
+def bundles(
+    groups: Sequence[str],
+    asked: Sequence[Resources],
+    writers: Sequence[str],
+    here: str,
+    shared: bool | None,
+    there: Resources,
+) -> tuple[list[dict[str, float]], str | None]:
+    """Returns what each node asks of a host, and what the user is to be told of it, if anything.
+
+    Those that write to the run directory are asked for on this host, unless all hosts share it. Where that can't be
+    known, since no other host has joined yet, they are as long as there is room; otherwise each is tried where it comes
+    to.
+
+    Args:
+        groups: of each node.
+        asked: what each asks for.
+        writers: the groups that write to the run directory.
+        here: this host's address.
+        shared: whether all hosts share the run directory, if that is known.
+        there: all the resources of this host.
+    """
+    wanted = total(resources for group, resources in zip(groups, asked, strict=True) if group in writers)
+    fits = all(there.get(kind, 0) >= amount for kind, amount in wanted.items())
+    pinned = shared is False or (shared is None and fits)
+    made = [
+        bundle(resources, here if pinned and group in writers else None)
+        for group, resources in zip(groups, asked, strict=True)
+    ]
+    names = ", ".join(writers)
+    if shared is False:
+        return made, f"the run directory is not shared by all hosts: {names} run on this one."
+    if pinned:
+        return made, f"no other host has joined yet that could share the run directory: {names} run on this one."
+    return made, None
+
+
+def resources_of(host: str) -> dict[str, float]:
+    """Returns all the resources of the living host at an address."""
+    return dict(_hosts()).get(host, {})
+
+
 def actor_options(asked: Resources) -> dict[str, Any]:
     """Returns the resources of an agent as Ray's actors take them."""
     others = {name: amount for name, amount in asked.items() if name not in _HEADINGS}

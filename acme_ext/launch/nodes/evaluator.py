@@ -4,11 +4,11 @@ from typing import Any
 
 import launchpad as lp
 
-from acme_ext import envs
 from acme_ext.acting.remote import RemoteVariables
 from acme_ext.launch.evaluation import Evaluator
 from acme_ext.launch.experiment import Experiment
-from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, waiting
+from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, node_name, waiting
+from acme_ext.types import EnvironmentSpec
 
 _LOOK_S = 0.05
 
@@ -18,19 +18,18 @@ class EvaluatorNode:
 
     Args:
         experiment: what is run.
+        spec: of its environment.
         index: which of the evaluators it is.
         learner: the learner's client.
         coordinator: the coordinator's.
     """
 
-    def __init__(self, experiment: Experiment, index: int, learner: Any, coordinator: Any):
-        self._reporter = Reporter(coordinator, f"evaluator {index}", period_s=_LOOK_S)
+    def __init__(self, experiment: Experiment, spec: EnvironmentSpec, index: int, learner: Any, coordinator: Any):
+        name = f"evaluator {index}"
+        self._reporter = Reporter(coordinator, node_name(name, coordinator.enter(name)), period_s=_LOOK_S)
         self._variables = RemoteVariables(
             learner.variables, on_wait=waiting(self._reporter, lambda: "waiting for the learner's parameters")
         )
-        environment = experiment.make_environment(1, evaluation=True)
-        spec = envs.make_spec(environment)
-        environment.close()
         self._evaluator = Evaluator(experiment, spec, self._variables)
 
     def run(self) -> None:

@@ -20,8 +20,8 @@ from acme_ext.acting.inference import FIRST, Acted, InferenceCore, bucket_sizes,
 from acme_ext.acting.remote import RemoteVariables, Reply
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.nodes.replay import describe
-from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, waiting
-from acme_ext.types import Array, Tree
+from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, node_name, waiting
+from acme_ext.types import Array, EnvironmentSpec, Tree
 from acme_ext.utils.calls import Call, CallServer
 
 _PENDING = 16  # rows, beside a step of all its environments, that the replay may not have taken when a caller goes on
@@ -92,6 +92,7 @@ class InferenceNode:
 
     Args:
         experiment: what is run.
+        spec: of its environment.
         actors: how many there are.
         replays: Reverb clients, one for each shard; actors are spread over them in turn.
         learner: the learner's client.
@@ -103,6 +104,7 @@ class InferenceNode:
     def __init__(
         self,
         experiment: Experiment,
+        spec: EnvironmentSpec,
         actors: int,
         replays: Sequence[Any],
         learner: Any,
@@ -112,9 +114,8 @@ class InferenceNode:
         experience: bool,
     ):
         start = coordinator.enter("inference")
-        self._reporter = Reporter(coordinator, f"inference, start {start}")
+        self._reporter = Reporter(coordinator, node_name("inference", start))
         self._experiment = experiment
-        spec = experiment.make_spec()
         example = specs.zeros(spec.observations, 1)
         self._expected = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(example)]
         agent, num_envs = experiment.make_agent(spec), experiment.num_envs

@@ -10,9 +10,10 @@ import launchpad as lp
 from acme_ext.acting.remote import Publisher
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.nodes.replay import RemoteReplay
-from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, waiting
+from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, node_name, waiting
 from acme_ext.launch.store import RunCheckpoints
 from acme_ext.replay.shards import Shards
+from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.rundir import RunDirectory
 
 _LOG_EVERY_S = 1.0
@@ -23,15 +24,16 @@ class LearnerNode:
 
     Args:
         experiment: what is run.
+        spec: of its environment.
         replays: Reverb clients, one for each shard.
         coordinator: its client.
     """
 
-    def __init__(self, experiment: Experiment, replays: Sequence[Any], coordinator: Any):
+    def __init__(self, experiment: Experiment, spec: EnvironmentSpec, replays: Sequence[Any], coordinator: Any):
         self._experiment, self._clients = experiment, list(replays)
-        self._reporter = Reporter(coordinator, "learner")
+        self._reporter = Reporter(coordinator, node_name("learner", coordinator.enter("learner")))
         self._coordinator = coordinator
-        agent = experiment.make_agent(experiment.make_spec())
+        agent = experiment.make_agent(spec)
         replay = agent.replay
         self._remote = RemoteReplay(self._clients, replay.table)
         part, calls = replay.split(len(self._clients)), agent.sgd_steps_per_call

@@ -1,0 +1,147 @@
+"""What follows from the ends of nodes, without nodes."""
+
+import signal
+
+import pytest
+
+from acme_ext.launch.director import Director, Next, Restarts
+from acme_ext.launch.program import SERVERS
+
+NOTHING = (Next.NOTHING, 0.0)
+
+
+class World:
+    """A director, what it has said, and the time."""
+
+    def __init__(self, restarts=0, *, relaunches=False):
+        self.now, self.said = 0.0, []
+        made = Restarts(restarts, lambda: self.now)
+        self.director = Director(SERVERS, made, self.said.append, relaunches=relaunches)
+
+    def kill(self, name, **options):
+        return self.director.look_at(name.partition("-")[0], name, "was killed", lambda: ".", **options)
+
+
+@pytest.fixture(params=[False, True], ids=["processes", "ray"])
+def relaunches(request):
+    return request.param
+
+
+@pytest.mark.parametrize("name", ["learner", "replay", "coordinator"])
+def test_a_last_save_that_can_not_be_made_is_a_failure_after_an_interrupt_too(name, relaunches):
+    world = World(5, relaunches=relaunches)
+    world.director.wish(signal.SIGINT)
+    assert world.kill(name) == NOTHING
+    assert world.director.ended
+    assert world.director.exit_code == 1
+    assert world.said == [f"{name} was killed.", "so there is no last save, and the last checkpoint stands."]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_inference_server_that_dies_leaves_the_last_save_to_be_made(gone, relaunches):
+    world = World(0, relaunches=relaunches)
+    world.director.wish(signal.SIGTERM)
+    assert world.kill("inference", gone=gone) == NOTHING
+    assert not world.director.ended
+    assert world.director.exit_code == 1
+
+
+def test_an_inference_server_is_started_again_for_the_last_save(relaunches):
+    world = World(1, relaunches=relaunches)
+    world.director.wish(signal.SIGINT)
+    assert world.kill("inference") == (Next.RESTART, 0.0)
+    assert world.director.exit_code == 128 + signal.SIGINT
+
+
+def test_an_actor_that_dies_when_the_program_stops_is_not_missed(relaunches):
+    world = World(1, relaunches=relaunches)
+    world.director.wish(signal.SIGINT)
+    assert world.kill("actor-1") == NOTHING
+    assert world.kill("actor-0", code=0) == NOTHING
+    assert not world.director.ended
+    assert world.director.exit_code == 128 + signal.SIGINT
+    assert world.said == []
+
+
+def test_a_death_beyond_the_restarts_fails_the_program_after_a_last_save(relaunches):
+    world = World(1, relaunches=relaunches)
+    assert world.kill("actor-1") == (Next.RESTART, 0.0)
+    assert world.kill("actor-0", place=" on 10.0.0.1") == NOTHING
+    assert (world.director.failed, world.director.ended) == (True, False)
+    assert world.said == ["actor-1 was killed and is started again.", "actor-0 on 10.0.0.1 was killed."]
+    world.director.sum_up()
+    assert world.said[2:] == ["restarts of nodes that had died: 1."]
+
+
+def test_the_learner_s_death_ends_a_program_or_has_it_started_again_as_a_whole():
+    world = World(1)
+    assert world.kill("learner") == NOTHING
+    assert world.director.ended
+    assert world.director.exit_code == 1
+    world = World(1, relaunches=True)
+    assert world.kill("learner") == (Next.RELAUNCH, 0.0)
+    assert world.kill("replay") == NOTHING  # it ends everything anyway
+    world.director.relaunching = False
+    assert world.kill("learner") == NOTHING
+    assert world.director.exit_code == 1
+
+
+def test_a_server_whose_place_is_lost_can_not_be_started_again_by_itself():
+    world = World(2, relaunches=True)
+    assert world.kill("inference", gone=True) == (Next.RELAUNCH, 0.0)
+    world.director.relaunching = False
+    assert world.kill("actor-0", gone=True, free=True) == (Next.RESTART, 0.0)
+    assert world.said[-1] == "actor-0 was killed, and is placed anew."
+
+
+def test_a_coordinator_that_does_not_answer_is_a_failure():
+    world = World()
+    world.director.wish(signal.SIGINT)
+    world.director.no_answer()
+    assert world.director.ended
+    assert world.director.exit_code == 1
+    world = World()
+    world.director.wish(signal.SIGINT)
+    world.director.ended = True  # it has ended the program meanwhile
+    world.director.no_answer()
+    assert world.director.exit_code == 128 + signal.SIGINT
+
+
+def test_the_second_interrupt_ends_at_once_and_a_second_sigterm_does_not():
+    director = World().director
+    director.wish(signal.SIGINT)
+    director.wish(signal.SIGTERM)
+    assert not director.at_once
+    director.wish(signal.SIGINT)
+    assert director.at_once
+
+
+def test_what_dies_at_its_start_waits_longer_each_time_and_uses_up_its_hour():
+    world = World(5)
+    pauses = []
+    for _ in range(5):
+        what, pause = world.kill("actor-0")
+        assert what is Next.RESTART
+        pauses.append(pause)
+        world.now += pause + 0.5  # it fails half a second after its start
+    assert pauses == [0, 1, 2, 4, 8]
+    assert "started again in 8 s." in world.said[-1]
+    assert world.kill("actor-0") == NOTHING
+    assert world.director.failed
+
+
+def test_restarts_are_counted_by_the_hour_and_a_node_that_ran_for_long_does_not_wait():
+    now = 0.0
+    restarts = Restarts(2, lambda: now)
+    assert restarts.take("actor-0") == 0
+    now = 1_000.0
+    assert restarts.take("actor-0") == 0
+    assert restarts.take("actor-1") is None
+    now = 3_600.0  # the first is an hour ago
+    assert restarts.take("actor-1") == 0
+    assert restarts.take("actor-1") is None
+
+
+def test_the_longest_wait_is_a_minute():
+    restarts = Restarts(1_000, lambda: 0.0)
+    assert [restarts.take("actor-0") for _ in range(9)] == [0, 1, 2, 4, 8, 16, 32, 60, 60]

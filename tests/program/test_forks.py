@@ -1,0 +1,43 @@
+"""What the supervisor does in processes of its own."""
+
+import os
+import threading
+
+import courier
+import portpicker
+
+from acme_ext.launch import forks
+
+
+def test_a_coordinator_that_takes_its_time_is_asked_until_it_answers(monkeypatch):
+    monkeypatch.setattr(forks, "_TRY_S", 0.2)
+    asked, awake = [], threading.Event()
+
+    def request_stop(died):
+        awake.wait(30)
+        asked.append(died)
+
+    server = courier.Server("slow", port=portpicker.pick_unused_port())
+    server.Bind("request_stop", request_stop)
+    server.Start()
+    try:
+        said, words = os.pipe()
+        terminal = os.dup(2)
+        os.dup2(words, 2)
+        pid = forks.ask_to_stop(f"localhost:{server.port}", ["actor-1"])
+        os.dup2(terminal, 2)
+        assert b"the coordinator does not answer yet" in os.read(said, 1000)
+        awake.set()
+        assert os.waitpid(pid, 0)[1] == 0
+        assert asked[0] == ["actor-1"]
+    finally:
+        awake.set()
+        server.Stop()
+        server.Join()
+
+
+def test_a_coordinator_that_never_answers_is_given_up(monkeypatch):
+    monkeypatch.setattr(forks, "_TRY_S", 0.1)
+    monkeypatch.setattr(forks, "_ANSWER_S", 0.3)
+    pid = forks.ask_to_stop(f"localhost:{portpicker.pick_unused_port()}", [])
+    assert os.waitpid(pid, 0)[1] != 0
