@@ -31,6 +31,7 @@ from benchmarks import report
 _RESULTS = pathlib.Path(__file__).parent / "results"
 _WAIT_S = 120  # for the processes of a measurement
 _VERSION = 1  # of the parameters, which don't change
+_TOKEN = bytes(32)  # of the server
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,7 +274,7 @@ def _serve(model: Model, actors: int, num_envs: int, callers: int, pipe: Any) ->
     experiment = Experiment(model.builder(), model.factory, steps=1, num_envs=num_envs, run_dir=os.devnull)
     world = _World(parameters(model))
     spec = experiment.make_spec()
-    node = InferenceNode(experiment, spec, actors, [None], world, world, callers=callers, experience=True)
+    node = InferenceNode(experiment, spec, actors, [None], world, world, callers=callers, experience=True, token=_TOKEN)
     compiled = node.compilations()
     pipe.send(node.port())
     pipe.recv()
@@ -323,7 +324,7 @@ def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None
             policy, key = model.builder().make_agent(spec_of(model)).policy, jax.random.key(index)
             inference: Any = LocalInference(policy, VariableClient(source), key, len(mine))  # type: ignore[arg-type]
         else:
-            call = RemoteCall(lambda: ("localhost", port), _end_with_parent, first=(index, caller, 0))
+            call = RemoteCall(lambda: ("localhost", port), _end_with_parent, token=_TOKEN, first=(index, caller, 0))
             inference = RemoteInference(call, with_state=False)
         environment = model.make(len(mine), seed=1 + index * callers + caller)
         actors.append(Actor(Timed(inference), num_envs=len(mine)))  # type: ignore[arg-type]

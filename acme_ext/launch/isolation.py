@@ -1,7 +1,7 @@
 """A program's ports out of everybody else's reach.
 
-Courier, Reverb and the inference server listen on every interface without authentication, and all but Reverb unpickle
-what they are sent: whoever reaches a port can run code. A network namespace of its own gives a program a loopback that
+Courier and Reverb listen on every interface without authentication, and Courier unpickles what it is sent: whoever
+reaches a port can run code. A network namespace of its own gives a program a loopback that
 nothing outside it can reach.
 """
 

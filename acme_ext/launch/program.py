@@ -8,6 +8,7 @@ actors --rows--> replay shards --batches--> learner --parameters--> actors, eval
 import dataclasses
 import functools
 import math
+import secrets
 import sys
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from acme_ext.launch.nodes.replay import ReplayNode, shard_folder
 from acme_ext.launch.store import RunCheckpoints, prepare, replay_folder
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import checks, proxies
+from acme_ext.utils.calls import TOKEN_BYTES
 
 SERVERS = ("inference", "learner", "replay", "coordinator")
 """Groups of nodes that others dial, in the order in which they are stopped, after all others."""
@@ -168,16 +170,15 @@ def make(
     options: dict[str, Any] = {}
     if topology.inference == "server":
         # Two parts of an actor's environments take turns: one waits for its actions while the other steps.
-        options = {"callers": min(2, experiment.num_envs), "experience": topology.experience == "actor"}
+        options = {
+            "callers": min(2, experiment.num_envs),
+            "experience": topology.experience == "actor",
+            "token": secrets.token_bytes(TOKEN_BYTES),
+        }
         with program.group("inference"):
-            inference = program.add_node(
-                lp.CourierNode(
-                    functools.partial(InferenceNode, experiment, spec, topology.actors, **options),
-                    replays,
-                    learner,
-                    coordinator,
-                )
-            )
+            node = lp.CourierNode(functools.partial(InferenceNode, experiment, spec, topology.actors, **options))
+            node.configure(replays, learner, coordinator, address=node.courier_address)
+            inference = program.add_node(node)
     with program.group("actor"):
         for index in range(topology.actors):
             make_actor = functools.partial(ActorNode, experiment, index, topology.actors, **options)

@@ -28,10 +28,11 @@ from acme_ext.learning.core import LearnerCore
 from acme_ext.replay.config import UnrollConfig
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.server import ReplayServer
-from acme_ext.utils.calls import RemoteCall
+from acme_ext.utils.calls import TOKEN_BYTES, RemoteCall
 
 ACTORS, NUM_ENVS, UNITS, LENGTH = 2, 4, 3, 5
 PATIENCE_S = 30
+TOKEN = b"t" * TOKEN_BYTES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +114,8 @@ def start(experiment, request):
         world = world or World()
         described = dataclasses.replace(experiment, builder=builder)
         spec = described.make_spec()
-        node = InferenceNode(described, spec, ACTORS, replays, world, world, callers=2, experience=experience)
+        options = {"callers": 2, "experience": experience, "token": TOKEN}
+        node = InferenceNode(described, spec, ACTORS, replays, world, world, **options)
 
         def end():
             world.stop = True
@@ -154,7 +156,7 @@ def caller(request):
             if over is not None and over.is_set():
                 raise OverError
 
-        made = RemoteCall(lambda: ("localhost", node.port()), on_wait, first=(actor, part, start))
+        made = RemoteCall(lambda: ("localhost", node.port()), on_wait, token=TOKEN, first=(actor, part, start))
         request.addfinalizer(made.close)
         return made
 

@@ -1,16 +1,21 @@
 """Calls from the test's threads to a server in another."""
 
+import contextlib
+import os
 import pickle
+import resource
 import socket
 import threading
+import time
 
 import numpy as np
 import pytest
 
 from acme_ext.utils import calls
-from acme_ext.utils.calls import CallServer, RemoteCall
+from acme_ext.utils.calls import TOKEN_BYTES, CallServer, RemoteCall
 
 WAIT_S = 10
+TOKEN = bytes(range(TOKEN_BYTES))
 
 
 class StoppedError(Exception):
@@ -21,7 +26,7 @@ class Serving:
     """A server in a thread of its own, that answers with `function`."""
 
     def __init__(self, function):
-        self.server, self.function, self.heard = CallServer(), function, []
+        self.server, self.function, self.heard = CallServer(TOKEN), function, []
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
@@ -54,7 +59,7 @@ def serve(request):
 
 
 def call(serving, **options):
-    return RemoteCall(lambda: ("localhost", serving.server.port), **options)
+    return RemoteCall(lambda: ("localhost", serving.server.port), token=TOKEN, **options)
 
 
 def asked(remote, *arguments):
@@ -146,7 +151,7 @@ def test_many_callers_are_each_answered_what_they_asked(serve):
 
 def test_a_server_that_comes_back_elsewhere_is_called_anew():
     there = [Serving(lambda x: ("first", x))]
-    remote = RemoteCall(lambda: ("localhost", there[-1].server.port))
+    remote = RemoteCall(lambda: ("localhost", there[-1].server.port), token=TOKEN)
     assert asked(remote, 1) == ("first", 1)
     there[0].end()
     there.append(Serving(lambda x: ("second", x)))
@@ -200,7 +205,7 @@ def test_a_server_that_is_not_there_is_looked_for_until_it_is_or_the_wait_ends()
             if len(waits) == 3:
                 raise StoppedError
 
-        remote = RemoteCall(lambda: address, on_wait)
+        remote = RemoteCall(lambda: address, on_wait, token=TOKEN)
         with pytest.raises(StoppedError):
             asked(remote, 1)
 
@@ -211,6 +216,8 @@ def test_strangers_and_half_a_message_hurt_nobody(serve):
     with socket.create_connection(address) as stranger, socket.create_connection(address) as slow:
         stranger.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
         data = pickle.dumps(("half of it",))
+        slow.sendall(TOKEN[:5])
+        slow.sendall(TOKEN[5:])
         slow.sendall((1).to_bytes(8, "little") + len(data).to_bytes(8, "little") + data[:5])
         remote = call(serving)
         assert asked(remote, 1) == 1
@@ -223,7 +230,7 @@ def test_strangers_and_half_a_message_hurt_nobody(serve):
 
 
 def test_taking_ends_when_it_is_woken_or_in_time():
-    server = CallServer()
+    server = CallServer(TOKEN)
     assert server.take(0.05) == []
     waking = threading.Thread(target=server.wake)
     waking.start()
@@ -232,3 +239,143 @@ def test_taking_ends_when_it_is_woken_or_in_time():
     server.wake()
     assert server.take(None) == []
     server.close()
+
+
+class Mine:
+    """What tells that somebody has unpickled it."""
+
+    def __reduce__(self):
+        return os.mkdir, (Mine.folder,)
+
+
+def test_nothing_is_unpickled_before_the_token_has_come(serve, tmp_path):
+    serving = serve(lambda x: x)
+    Mine.folder = str(tmp_path / "made")
+    data = pickle.dumps((Mine(),))
+    message = (1).to_bytes(8, "little") + len(data).to_bytes(8, "little") + data
+    for shown in (b"", bytes(TOKEN_BYTES), TOKEN[:-1] + b"!"):
+        with socket.create_connection(("localhost", serving.server.port)) as stranger:
+            stranger.sendall(shown + message)
+            stranger.settimeout(WAIT_S)
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(1) == b""  # it is cut off
+    wrong = RemoteCall(lambda: ("localhost", serving.server.port), _stop, token=bytes(TOKEN_BYTES))
+    with pytest.raises(StoppedError):
+        asked(wrong, 1)
+    assert not os.path.exists(Mine.folder)
+    assert serving.heard == []
+
+
+def _stop():
+    raise StoppedError
+
+
+def test_a_token_of_another_length_is_refused():
+    with pytest.raises(ValueError, match="32 bytes, not 3"):
+        CallServer(b"abc")
+
+
+def test_a_server_listens_at_one_address_alone():
+    server = CallServer(TOKEN, "127.0.0.1")
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", server.port), timeout=WAIT_S)
+        socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S).close()
+    finally:
+        server.close()
+
+
+LARGE = np.zeros(16 * 2**20, np.uint8)
+
+
+def test_a_caller_that_does_not_read_holds_up_nobody(serve):
+    serving = serve(lambda x: LARGE if x == "large" else x)
+    sleeping, other = call(serving), call(serving)
+    sleeping.begin("large")
+    for n in range(20):
+        assert asked(other, n) == n
+    np.testing.assert_array_equal(sleeping.end(), LARGE)
+    assert asked(sleeping, 1) == 1
+    sleeping.close()
+    other.close()
+
+
+def test_a_caller_that_takes_nothing_is_cut_off_and_asks_again(serve, monkeypatch):
+    monkeypatch.setattr(calls, "_AWAITED_S", 0.5)
+    serving = serve(lambda x: LARGE)
+    sleeping = call(serving)
+    sleeping.begin("large")
+    deadline = time.monotonic() + WAIT_S
+    while len(serving.server._selector.get_map()) > 2 or not serving.heard:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    np.testing.assert_array_equal(sleeping.end(), LARGE)
+    assert len(serving.heard) == 2
+    sleeping.close()
+
+
+def test_who_shows_no_token_is_cut_off_in_time(serve, monkeypatch):
+    monkeypatch.setattr(calls, "_AWAITED_S", 0.5)
+    serving = serve(lambda x: x)
+    with socket.create_connection(("localhost", serving.server.port)) as stranger:
+        stranger.sendall(TOKEN[:3])
+        stranger.settimeout(WAIT_S)
+        assert stranger.recv(1) == b""
+
+
+@contextlib.contextmanager
+def open_files(most):
+    """Allows this process no descriptor of a number from `most` on."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_server_without_descriptors_rests_says_so_and_accepts_again(serve, monkeypatch, capfd):
+    looks, selected = [], calls._select
+    serving = serve(lambda x: x)
+    remote = call(serving)
+    assert asked(remote, 1) == 1
+    with socket.socket() as late:
+        lowest = os.dup(0)
+        os.close(lowest)
+        with open_files(lowest):  # none that is free may be used
+            late.connect(("127.0.0.1", serving.server.port))
+            deadline = time.monotonic() + WAIT_S
+            while serving.server.problem is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            monkeypatch.setattr(calls, "_select", lambda *given: looks.append(given) or selected(*given))
+            looks.clear()
+            time.sleep(0.5)
+            assert len(looks) < 10  # it doesn't ask again and again
+            assert asked(remote, 2) == 2  # those who are there are served
+        late.sendall(TOKEN)
+        other = call(serving)
+        assert asked(other, 3) == 3
+    assert serving.server.problem is None
+    assert "acme-ext: the server can't accept more callers: Too many open files" in capfd.readouterr().err
+    remote.close()
+    other.close()
+
+
+def test_descriptors_of_any_number_are_good(serve):
+    """`select.select` takes none from 1,024 on."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 1_200:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 1_200), hard))
+    held = []
+    try:
+        while not held or held[-1] < 1_030:
+            held.append(os.dup(0))
+        serving = serve(lambda x: LARGE)
+        remote = call(serving)
+        assert asked(remote, LARGE).nbytes == LARGE.nbytes
+        remote.close()
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -41,6 +41,7 @@ class ActorNode:
         coordinator: the coordinator's.
         callers: parts of the environments, each of which asks the inference server for itself.
         experience: whether it keeps the experience; otherwise the inference server does.
+        token: the inference server's.
     """
 
     def __init__(
@@ -56,12 +57,13 @@ class ActorNode:
         *,
         callers: int = 1,
         experience: bool = True,
+        token: bytes = b"",
     ):
         name = f"actor {index}"
         self._start = coordinator.enter(name)
         self._reporter = Reporter(coordinator, node_name(name, self._start))
         self._reporter.counts |= {"environment_steps": 0, "environment_episodes": 0, "parameter_version": -1}
-        self._experiment, self._index, self._actors = experiment, index, actors
+        self._experiment, self._index, self._actors, self._token = experiment, index, actors, token
         self._stack = contextlib.ExitStack()
         self._parts: list[_Part] = []
         for caller, mine in enumerate(np.array_split(np.arange(experiment.num_envs), callers)):
@@ -152,7 +154,7 @@ class ActorNode:
         """
         on_wait = self._waiting(lambda: "waiting for the inference server's actions")
         who = (self._index, caller, self._start)
-        call = RemoteCall(functools.partial(_find, inference, on_wait), on_wait, first=who)
+        call = RemoteCall(functools.partial(_find, inference, on_wait), on_wait, token=self._token, first=who)
         self._stack.callback(call.close)
         remote = RemoteInference(call, with_state=getattr(writer, "keeps_state", False), on_wait=on_wait)
         writer = writer or RemoteExperience(remote)

@@ -99,6 +99,8 @@ class InferenceNode:
         coordinator: the coordinator's.
         callers: of an actor, each with an equal part of its environments.
         experience: whether the actors keep the experience; otherwise this node does.
+        token: that actors show, see `utils.calls.CallServer`.
+        address: Launchpad's of this node, at whose host it listens; None for this machine alone.
     """
 
     def __init__(
@@ -112,6 +114,8 @@ class InferenceNode:
         *,
         callers: int,
         experience: bool,
+        token: bytes,
+        address: Any = None,
     ):
         start = coordinator.enter("inference")
         self._reporter = Reporter(coordinator, node_name("inference", start))
@@ -144,7 +148,7 @@ class InferenceNode:
         self._held: dict[int, _Held] = {}  # by the seat's id
         accelerated = jax.default_backend() != "cpu"
         self._batcher: Batcher[_Request] = Batcher(most=slots, wait_s=_WAIT_S if accelerated else 0.0)
-        self._calls = CallServer()
+        self._calls = CallServer(token, "localhost" if address is None else address.resolve().rpartition(":")[0])
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._serve, name="inference", daemon=True)
         self._thread.start()
@@ -168,7 +172,7 @@ class InferenceNode:
             while not lp.wait_for_stop(_REPORT_S):
                 if self._error is not None:
                     raise self._error
-                self._reporter.report("serving")
+                self._reporter.report(self._calls.problem or "serving")
                 rows, padded = self.fill()
                 if time.monotonic() - logged > _LOG_EVERY_S and rows:
                     logged = time.monotonic()
