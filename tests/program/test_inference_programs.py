@@ -1,5 +1,7 @@
 """Programs whose actors ask a server for their actions."""
 
+import signal
+
 import programs
 import pytest
 
@@ -63,14 +65,15 @@ def test_recurrent_state_stays_on_the_server(tmp_path):
 @pytest.mark.slow
 def test_an_inference_server_that_dies_comes_back_and_the_actors_go_on(tmp_path, train):
     run = tmp_path / "run"
-    program = train(run, 2_000, "--restart", "1", "--inference", "server", "--experience", "server", "--num-envs", "2")
+    program = train(run, 10**7, "--restart", "1", "--inference", "server", "--experience", "server", "--num-envs", "2")
     program.wait_for(lambda: program.steps() > 300)
     actors = [program.node(f"actor-{index}").pid for index in range(2)]
     program.node("inference").kill()
     program.wait_for(lambda: program.steps() > 900)
     assert [program.node(f"actor-{index}").pid for index in range(2)] == actors
+    program.interrupt()
     code, _, err = program.end()
-    assert code == 0
+    assert code == 128 + signal.SIGINT
     assert "acme-ext: inference was killed by SIGKILL and is started again.\n" in err
     assert "acme-ext: restarts of nodes that had died: 1.\n" in err
 
