@@ -163,6 +163,15 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--video-episodes", type=_count, default=3, metavar="N", help="of the film (%(default)s)")
     evaluate.set_defaults(command=_evaluate)
 
+    export = commands.add_parser(
+        "export",
+        help="write the policy of a run for use elsewhere",
+        description="Write a run's evaluation policy to a folder: for NumPy alone, and as jax.export.",
+    )
+    export.add_argument("run", metavar="RUN", help="a run directory")
+    export.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder")
+    export.set_defaults(command=_export)
+
     play = commands.add_parser(
         "play", help="play a board game against the agent of a run", description="Play against a run's agent."
     )
@@ -367,6 +376,13 @@ def _evaluate(options: argparse.Namespace) -> int:
     if options.video:
         print(f"film        {run.film(options.video, options.video_episodes)}", flush=True)
     print(f"evaluation  {_say_score(run.evaluate(options.episodes))}")
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from acme_ext.launch.exporting.export import export_run
+
+    print(export_run(options.run, options.output))
     return 0
 
 

@@ -9,7 +9,7 @@ import saved_runs
 from toys import Walk
 
 from acme_ext import envs, launch
-from acme_ext.builders import DQN, R2D2, SAC
+from acme_ext.builders import DQN, R2D2, TD3
 from acme_ext.envs import pictures
 from acme_ext.errors import UsageError
 from acme_ext.launch import cli
@@ -54,7 +54,7 @@ def test_the_plain_loop_plays_as_the_run_evaluates(cartpole):
 
 
 def test_continuous_actions_have_the_environments_bounds(tmp_path):
-    run = launch.load(saved_runs.save(tmp_path / "run", SAC(), "gym:Pendulum-v1"))
+    run = launch.load(saved_runs.save(tmp_path / "run", TD3(), "gym:Pendulum-v1"))
     observations = np.random.default_rng(0).normal(size=(64, 3)) * 3
     actions = run.policy(observations, explore=True)
     assert actions.shape == (64, 1)

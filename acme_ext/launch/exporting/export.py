@@ -1,0 +1,148 @@
+"""Writing the policy of a run for use elsewhere."""
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tree
+from jax import export as jax_export
+
+import acme_ext
+from acme_ext.data.format import spec_to_json
+from acme_ext.envs.canonical import bounds_of
+from acme_ext.errors import UsageError
+from acme_ext.launch.exporting import policy as standalone
+from acme_ext.launch.exporting.program import Program, trace
+from acme_ext.launch.trained import PolicyFunction, Run, load
+from acme_ext.utils import files
+
+_FILES = ("policy.json", "policy.npz", "policy.py", "policy.jaxexport")
+
+
+class Traced(NamedTuple):
+    """The evaluation policy of a run on flat lists of arrays, for one environment: every shape begins with 1."""
+
+    function: Any  # (*observation, *state, reward, first, key) -> [action, *state]; the key as two uint32
+    arguments: list[jax.ShapeDtypeStruct]
+    program: Program
+    observations: int  # how many arrays an observation has
+    initial: list[np.ndarray]  # state
+
+
+def trace_run(run: Run) -> Traced:
+    """Returns the evaluation policy of a run, with the parameters as constants.
+
+    Raises:
+        UsageError: it has an operation that can't be exported.
+    """
+    loaded = run.loaded
+    function: PolicyFunction = run.policy.functions[False]
+    params = loaded.params
+    fields = tree.flatten(loaded.spec.observations)
+    initial, structure = jax.tree.flatten(jax.device_get(function.init(1)))
+    count = len(fields)
+
+    def act(*arrays: Any) -> list[Any]:
+        observation = tree.unflatten_as(loaded.spec.observations, arrays[:count])
+        state = jax.tree.unflatten(structure, arrays[count : count + len(initial)])
+        reward, first, key = arrays[-3:]
+        keys = jax.random.split(jax.random.wrap_key_data(key), 1)
+        action, after = function(params, keys, observation, state, reward, first)
+        return [action, *jax.tree.leaves(after)]
+
+    def struct(shape: Any, dtype: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((1, *shape), dtype)
+
+    arguments = [
+        *(struct(spec.shape, spec.dtype) for spec in fields),
+        *(struct(leaf.shape[1:], leaf.dtype) for leaf in initial),
+        *(struct((), jnp.float32), struct((), jnp.bool_), jax.ShapeDtypeStruct((2,), jnp.uint32)),
+    ]
+    return Traced(act, arguments, trace(act, *arguments), count, [np.asarray(leaf) for leaf in initial])
+
+
+def export_run(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Path:
+    """Writes the evaluation policy of a run's latest good checkpoint to a folder, and returns it.
+
+    Args:
+        path: the run directory.
+        out: the folder; one that an export has left is written anew.
+
+    Raises:
+        UsageError: see `launch.load`; the policy has an operation that can't be exported, which is named; or the folder
+            holds something else.
+    """
+    out = Path(out)
+    if out.is_dir() and (others := sorted(p.name for p in out.iterdir() if p.name not in (*_FILES, "__pycache__"))):
+        raise UsageError(f"{out} holds something else, such as {others[0]}: choose another folder.")
+    run = load(path)
+    traced = trace_run(run)
+    made: dict[str, bytes] = {}
+    made["policy.npz"] = _arrays(run, traced)
+    made["policy.json"] = files.json_text(_described(run, traced, made["policy.npz"])).encode()
+    made["policy.py"] = Path(standalone.__file__).read_bytes()
+    exported = jax_export.export(jax.jit(traced.function), platforms=("cpu", "cuda"))(*traced.arguments)
+    made["policy.jaxexport"] = bytes(exported.serialize())
+    files.make_writable_folder(out)
+    for name, content in made.items():
+        with files.replacing(out / name) as temporary:
+            temporary.write_bytes(content)
+    return out
+
+
+def _arrays(run: Run, traced: Traced) -> bytes:
+    arrays = {f"c{name}": value for name, value in traced.program.constants.items()}
+    arrays |= {f"s{i}": leaf for i, leaf in enumerate(traced.initial)}
+    if (bounds := bounds_of(run.loaded.actions)) is not None:
+        arrays["minimum"], arrays["maximum"] = bounds
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def _described(run: Run, traced: Traced, arrays: bytes) -> dict[str, Any]:
+    program, count, states = traced.program, traced.observations, len(traced.initial)
+    config = json.loads((run.path / "config.json").read_text(encoding="utf-8"))
+    used = {name for equation in program.equations for name in equation.inputs} | set(program.outputs)
+    specs = spec_to_json(run.loaded.spec)
+    return {
+        "format": 1,
+        "about": {
+            **{name: config[name] for name in ("agent", "environment", "environment_options", "seed")},
+            "steps": run.loaded.steps,
+            "version": acme_ext.__version__,
+            "sha256": {
+                "policy.npz": hashlib.sha256(arrays).hexdigest(),
+                "config.json": files.sha256(run.path / "config.json"),
+            },
+        },
+        "observations": _shapes(specs["observations"]),
+        "actions": {"shape": list(run.loaded.actions.shape), "dtype": np.dtype(run.loaded.actions.dtype).name},
+        "reads_reward": program.inputs[-3] in used,
+        "inputs": {
+            "observation": program.inputs[:count],
+            "state": program.inputs[count : count + states],
+            "reward": program.inputs[-3],
+            "first": program.inputs[-2],
+        },
+        "outputs": {"action": program.outputs[0], "state": program.outputs[1:]},
+        "equations": [
+            {"op": each.op, "in": each.inputs, "out": each.outputs, **each.attributes} for each in program.equations
+        ],
+    }
+
+
+def _shapes(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a described spec without its bounds."""
+    if "fields" in described:
+        return {"fields": {name: _shapes(value) for name, value in described["fields"].items()}}
+    if "parts" in described:
+        return {"parts": [_shapes(value) for value in described["parts"]]}
+    return {name: value for name, value in described.items() if name not in ("minimum", "maximum")}

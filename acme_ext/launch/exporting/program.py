@@ -1,0 +1,285 @@
+"""A traced function as a flat list of simple operations: what depends on constants alone is computed beforehand."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from acme_ext.errors import UsageError
+
+_LONGEST_LOOP = 16  # steps of a loop that is written out
+
+
+class Equation(NamedTuple):
+    """One operation of the table in `exporting.policy`."""
+
+    op: str
+    inputs: list[int]
+    outputs: list[int]
+    attributes: dict[str, Any]  # in JSON's types
+
+
+class Program(NamedTuple):
+    """Operations on numbered values."""
+
+    inputs: list[int]
+    outputs: list[int]
+    constants: dict[int, np.ndarray]
+    equations: list[Equation]
+
+
+class _Value(int):
+    """A value that is computed."""
+
+
+class _Key:
+    """A random key: what is random is drawn by a generator of whoever runs the program."""
+
+
+_KEY = _Key()
+
+
+def trace(function: Callable[..., Sequence[Any]], *arguments: jax.ShapeDtypeStruct) -> Program:
+    """Returns what a function does to arrays, whose constants it closes over.
+
+    Args:
+        function: `(*arrays) -> list of arrays`; it may make random keys, but takes and gives none.
+        arguments: the arrays' shapes and types.
+
+    Raises:
+        UsageError: it does something that has no operation; it is named.
+    """
+    closed = jax.make_jaxpr(function)(*arguments)
+    writer = _Writer()
+    inputs = [writer.new() for _ in arguments]
+    found = writer.run(closed.jaxpr, closed.consts, list(inputs))
+    outputs = [writer.number(value) for value in found]
+    used, kept = set(outputs), []
+    for equation in reversed(writer.equations):
+        if used & set(equation.outputs):
+            used |= set(equation.inputs)
+            kept.append(equation)
+    constants = {name: value for name, value in writer.constants.items() if name in used}
+    return Program([int(name) for name in inputs], outputs, constants, kept[::-1])
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.count = 0
+        self.constants: dict[int, np.ndarray] = {}
+        self._numbers: dict[int, tuple[Any, int]] = {}  # by the identity of a constant, which is kept alive
+        self.equations: list[Equation] = []
+
+    def new(self) -> _Value:
+        self.count += 1
+        return _Value(self.count - 1)
+
+    def number(self, value: Any) -> int:
+        """Returns the number of a value; a constant gets one."""
+        if isinstance(value, _Key):
+            raise UsageError("the policy computes with the bits of a random key, which can't be exported.")
+        if isinstance(value, _Value):
+            return int(value)
+        if id(value) not in self._numbers:
+            name = int(self.new())
+            self.constants[name] = np.asarray(value)
+            self._numbers[id(value)] = (value, name)
+        return self._numbers[id(value)][1]
+
+    def run(self, jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+        known: dict[Any, Any] = {
+            **dict(zip(jaxpr.constvars, constants, strict=True)),
+            **dict(zip(jaxpr.invars, arguments, strict=True)),
+        }
+
+        def read(atom: Any) -> Any:
+            return (
+                np.asarray(atom.val, getattr(atom.aval, "dtype", None))
+                if isinstance(atom, core.Literal)
+                else known[atom]
+            )
+
+        for equation in jaxpr.eqns:
+            results = self.apply(equation, [read(atom) for atom in equation.invars])
+            known.update(zip(equation.outvars, results, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def apply(self, equation: Any, values: list[Any]) -> list[Any]:
+        name, params = equation.primitive.name, equation.params
+        out = [var.aval for var in equation.outvars]
+        keyed = any(isinstance(value, _Key) for value in values) or name in ("random_seed", "random_wrap")
+        if name == "pjit" and params["name"] == "_uniform" and keyed and out[0].dtype == jnp.float32:
+            return [self.write("random_uniform", values[1:], 1, shape=list(out[0].shape))]
+        inner = params.get("jaxpr") or params.get("call_jaxpr") or params.get("fun_jaxpr")
+        if name == "scan":
+            return self.unrolled(params, values)
+        if inner is not None and name not in ("while", "cond"):
+            jaxpr, constants = (inner.jaxpr, inner.consts) if hasattr(inner, "jaxpr") else (inner, ())
+            return self.run(jaxpr, constants, values)
+        if keyed:
+            if name == "random_bits":
+                return [self.write(name, [], 1, shape=list(out[0].shape), width=params["bit_width"])]
+            return [_KEY] * len(out)
+        if not any(isinstance(value, _Value) for value in values):
+            bound = equation.primitive.bind(*map(jnp.asarray, values), **params)
+            return [np.asarray(value) for value in (bound if equation.primitive.multiple_results else [bound])]
+        if name in ("stop_gradient", "copy", "copy_p", "optimization_barrier"):
+            return values
+        written = _written(name, params, [var.aval for var in equation.invars], out)
+        made = self.write(written[0], values, len(out), **written[1])
+        return [made] if len(out) == 1 else made
+
+    def unrolled(self, params: Any, values: list[Any]) -> list[Any]:
+        """Writes out a loop of a few steps."""
+        length, consts, carried = params["length"], params["num_consts"], params["num_carry"]
+        if length > _LONGEST_LOOP:
+            raise UsageError(f"the policy has a loop of {length} steps (scan), which can't be exported.")
+        fixed, carry, over = values[:consts], values[consts : consts + carried], values[consts + carried :]
+        steps = []
+        for i in range(length)[:: -1 if params["reverse"] else 1]:
+            rows = [
+                self.row(value, i, var.aval)
+                for value, var in zip(over, params["jaxpr"].jaxpr.invars[consts + carried :], strict=True)
+            ]
+            results = self.run(params["jaxpr"].jaxpr, params["jaxpr"].consts, [*fixed, *carry, *rows])
+            carry = results[:carried]
+            steps.append(results[carried:])
+        if params["reverse"]:
+            steps.reverse()
+        stacked = []
+        for parts, var in zip(zip(*steps, strict=True), params["jaxpr"].jaxpr.outvars[carried:], strict=True):
+            shape = [1, *var.aval.shape]
+            rows = [self.reshaped(part, shape) for part in parts]
+            stacked.append(rows[0] if length == 1 else self.write("concatenate", rows, 1, axis=0))
+        return [*carry, *stacked]
+
+    def row(self, value: Any, index: int, aval: Any) -> Any:
+        if isinstance(value, _Key):
+            return value
+        if not isinstance(value, _Value):
+            return np.asarray(value)[index]
+        shape = list(aval.shape)
+        start, limit = [index, *[0] * len(shape)], [index + 1, *shape]
+        return self.reshaped(self.write("slice", [value], 1, start=start, limit=limit, strides=None), shape)
+
+    def reshaped(self, value: Any, shape: list[int]) -> Any:
+        if not isinstance(value, _Value):
+            return value if isinstance(value, _Key) else np.reshape(value, shape)
+        return self.write("reshape", [value], 1, shape=shape)
+
+    def write(self, op: str, values: Sequence[Any], count: int, **attributes: Any) -> Any:
+        outputs = [self.new() for _ in range(count)]
+        numbers = [self.number(value) for value in values]
+        self.equations.append(Equation(op, numbers, [int(name) for name in outputs], attributes))
+        return outputs[0] if count == 1 else outputs
+
+
+_SAME = {
+    *("add", "sub", "mul", "div", "rem", "max", "min", "pow", "neg", "abs", "sign", "exp", "expm1", "log", "log1p"),
+    *(
+        "sqrt",
+        "rsqrt",
+        "square",
+        "sin",
+        "cos",
+        "tanh",
+        "logistic",
+        "erf",
+        "erfc",
+        "floor",
+        "ceil",
+        "is_finite",
+        "eq",
+        "ne",
+    ),
+    *("lt", "le", "gt", "ge", "and", "or", "xor", "not", "clamp"),
+}
+_REDUCTIONS = {"reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or"}
+
+
+def _written(name: str, params: Any, avals: Sequence[Any], out: Sequence[Any]) -> tuple[str, dict[str, Any]]:
+    """Returns the operation that a primitive becomes, and its attributes."""
+    shape = [int(size) for size in out[0].shape]
+    if name in _SAME:
+        return name, {}
+    if name in ("reshape", "squeeze", "expand_dims"):
+        return "reshape", {"shape": shape}
+    if name == "select_n":
+        return "select", {}
+    if name == "integer_pow":
+        return name, {"y": params["y"]}
+    if name == "round" and params["rounding_method"].name == "TO_NEAREST_EVEN":
+        return name, {}
+    if name == "convert_element_type":
+        return "convert", {"dtype": str(out[0].dtype)}
+    if name == "broadcast_in_dim":
+        return "broadcast", {"shape": shape, "dims": list(params["broadcast_dimensions"])}
+    if name == "transpose":
+        return name, {"axes": list(params["permutation"])}
+    if name == "rev":
+        return "reverse", {"axes": list(params["dimensions"])}
+    if name == "slice":
+        strides = params["strides"]
+        start, limit = list(params["start_indices"]), list(params["limit_indices"])
+        return name, {"start": start, "limit": limit, "strides": None if strides is None else list(strides)}
+    if name == "dynamic_slice":
+        return name, {"sizes": list(params["slice_sizes"])}
+    if name == "concatenate":
+        return name, {"axis": params["dimension"]}
+    if name == "split":
+        return name, {"sizes": list(params["sizes"]), "axis": params["axis"]}
+    if name == "pad":
+        return name, {"config": [list(part) for part in params["padding_config"]]}
+    if name == "dot_general":
+        contract, batch = params["dimension_numbers"]
+        return "dot", {"contract": [list(part) for part in contract], "batch": [list(part) for part in batch]}
+    if name == "conv_general_dilated":
+        plain = params["feature_group_count"] == params["batch_group_count"] == 1 and set(params["lhs_dilation"]) == {1}
+        if plain and all(least >= 0 for pair in params["padding"] for least in pair):
+            lhs, rhs, of_out = params["dimension_numbers"]
+            return "conv", {
+                "strides": list(params["window_strides"]),
+                "padding": [list(pair) for pair in params["padding"]],
+                "dilation": list(params["rhs_dilation"]),
+                "lhs": list(lhs),
+                "rhs": list(rhs),
+                "into": list(of_out),
+            }
+    pools = {"reduce_window_max": "max_pool", "reduce_window_sum": "sum_pool"}
+    if name in pools and set(params["base_dilation"]) == set(params["window_dilation"]) == {1}:
+        return pools[name], {
+            "size": list(params["window_dimensions"]),
+            "strides": list(params["window_strides"]),
+            "padding": [list(pair) for pair in params["padding"]],
+        }
+    if name == "gather":
+        numbers, fill = params["dimension_numbers"], None
+        if params["mode"] == jax.lax.GatherScatterMode.FILL_OR_DROP:
+            fill = params["fill_value"]
+            if fill is None:
+                kind = out[0].dtype.kind
+                fill = float("nan") if kind == "f" else True if kind == "b" else int(np.iinfo(out[0].dtype).max)
+                fill = int(np.iinfo(out[0].dtype).min) if kind == "i" else fill
+        return name, {
+            "offset": list(numbers.offset_dims),
+            "collapsed": list(numbers.collapsed_slice_dims),
+            "index_map": list(numbers.start_index_map),
+            "batching": list(numbers.operand_batching_dims),
+            "index_batching": list(numbers.start_indices_batching_dims),
+            "sizes": list(params["slice_sizes"]),
+            "fill": fill,
+            "shape": shape,
+        }
+    if name in ("argmax", "argmin"):
+        return name, {"axis": params["axes"][0], "dtype": str(out[0].dtype)}
+    if name == "top_k" and out[0].dtype.kind == "f":
+        return name, {"k": params["k"]}
+    if name in _REDUCTIONS:
+        return name, {"axes": list(params["axes"])}
+    if name in ("cumsum", "cummax"):
+        op = {"cumsum": "cumulative_sum", "cummax": "cumulative_max"}[name]
+        return op, {"axis": params["axis"], "reverse": params["reverse"]}
+    raise UsageError(f"the policy has an operation that can't be exported: {name}, of {avals[0].str_short()}.")
