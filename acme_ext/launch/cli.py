@@ -221,12 +221,17 @@ def _parser() -> argparse.ArgumentParser:
     plot = commands.add_parser(
         "plot",
         help="plot the learning curves of runs",
-        description="Plot learning curves; runs that differ in their seed alone become one mean with a band.",
+        description="Plot learning curves; runs that differ in their seed alone become one line with a band.",
     )
     plot.add_argument("runs", nargs="+", metavar="RUN", help="run directories, or folders with such in them")
     plot.add_argument("-o", "--output", default="curves.png", metavar="FILE", help="(%(default)s)")
     plot.add_argument(
-        "--x", default="environment_steps", metavar="COLUMN", help="environment_steps, learner_steps or wall_time_s"
+        "--x",
+        metavar="COLUMN",
+        help="environment_steps, learner_steps or wall_time_s (the first; the second if a run has no environment)",
+    )
+    plot.add_argument(
+        "--aggregate", choices=("iqm", "mean"), default="iqm", help="of seeds: the interquartile mean, or the mean"
     )
     plot.set_defaults(command=_plot)
 
@@ -437,7 +442,7 @@ def _data(options: argparse.Namespace) -> int:
 def _plot(options: argparse.Namespace) -> int:
     from acme_ext.utils import plots
 
-    print(plots.learning_curves(plots.group_runs(options.runs), options.output, options.x))
+    print(plots.learning_curves(plots.group_runs(options.runs), options.output, options.x, options.aggregate))
     return 0
 
 

@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -36,15 +36,19 @@ _X_NAMES = {
 
 
 def learning_curves(
-    runs: Mapping[str, Sequence[Run]], out: str | os.PathLike[str], x: str = "environment_steps"
+    runs: Mapping[str, Sequence[Run]],
+    out: str | os.PathLike[str],
+    x: str | None = None,
+    aggregate: Literal["mean", "iqm"] = "mean",
 ) -> Path:
     """Draws one line for each label from its runs, and returns the path of the figure, whose suffix is its format.
 
-    A line is the mean over the label's runs of the evaluation return (logs/evaluator.csv, `episode_return_mean`),
-    interpolated on the range of `x` that all of them cover; if one has no evaluations, of the training returns. Several
-    runs have a band: the 95% bootstrap interval of the mean if every label of several runs has at least five, else from
-    the least to the greatest run; the figure says which. The training returns (logs/actor.csv, `episode_return`) lie
-    smoothed behind, unless there are many lines.
+    A line is the mean, or the interquartile mean, over the label's runs of the evaluation return (logs/evaluator.csv,
+    `episode_return_mean`), interpolated on the range of `x` that all of them cover; if one has no evaluations, of the
+    training returns. `x` is a column; by default environment steps, or learner steps if a run has no environment.
+    Several runs have a band: the 95% bootstrap interval of the aggregate if every label of several runs has at least
+    five, else from the least to the greatest run; the figure says which. The training returns (logs/actor.csv,
+    `episode_return`) lie smoothed behind, unless there are many lines.
 
     Raises UsageError for a run without logs, an unknown `x` or format, and where `out` can't be written.
     """
@@ -62,15 +66,20 @@ def learning_curves(
     if out.suffix.lower().removeprefix(".") not in known:
         raise UsageError(f"{out} names no format of a figure by its ending; {', '.join(sorted(known))} are known.")
 
+    if x is None:
+        x = _usual_x([run for members in opened.values() for run in members])
     several = [len(members) for members in opened.values() if len(members) > 1]
     bootstrap = bool(several) and min(several) >= _BOOTSTRAP_SEEDS
     axes = figure.add_subplot()
     notes = []
     for i, (label, members) in enumerate(opened.items()):
         style = {"color": _COLOURS[i % len(_COLOURS)], "linestyle": _DASHES[i // len(_COLOURS) % len(_DASHES)]}
-        notes += _draw(axes, label, members, x, style, bootstrap=bootstrap, behind=not crowded)
+        notes += _draw(axes, label, members, x, style, aggregate, bootstrap=bootstrap, behind=not crowded)
     if several:
-        notes.append("band: 95% bootstrap interval of the mean" if bootstrap else "band: least to greatest seed")
+        notes += ["interquartile mean of the seeds"] if aggregate == "iqm" else []
+        notes.append(
+            f"band: 95% bootstrap interval of the {aggregate}" if bootstrap else "band: least to greatest seed"
+        )
     _dress(axes, opened, x, "; ".join(dict.fromkeys(notes)))
     # Outside the axes, where no curve is.
     columns = 2 if max(map(len, opened)) <= _SHORT else 1
@@ -181,6 +190,7 @@ def _draw(
     members: Sequence[RunDirectory],
     x: str,
     style: dict[str, Any],
+    aggregate: str,
     *,
     bootstrap: bool,
     behind: bool,
@@ -199,7 +209,14 @@ def _draw(
         curves, notes = evaluated, ["lines: evaluation"]
         if behind and len(training) == len(members):
             grid, values = _on_one_grid(training, label, x)
-            axes.plot(grid, values.mean(0), **style, alpha=0.35, linewidth=1.0, zorder=2)
+            axes.plot(
+                grid,
+                _weights(values, aggregate) @ np.sort(values, axis=0),
+                **style,
+                alpha=0.35,
+                linewidth=1.0,
+                zorder=2,
+            )
             notes.append("thin: training, smoothed")
     elif len(training) == len(members):
         curves, notes = training, [f"{label}: training, smoothed"]
@@ -211,9 +228,18 @@ def _draw(
     what = "seeds" if len(seeds) == len(members) else "runs"
     name = f"{label} ({len(members)} {what})" if len(members) > 1 else label
     marker = "o" if len(grid) <= _MARKED else None
-    axes.plot(grid, values.mean(0), **style, linewidth=2.0, marker=marker, markersize=3.5, label=name, zorder=4)
+    axes.plot(
+        grid,
+        _weights(values, aggregate) @ np.sort(values, axis=0),
+        **style,
+        linewidth=2.0,
+        marker=marker,
+        markersize=3.5,
+        label=name,
+        zorder=4,
+    )
     if len(members) > 1:
-        low, high = _interval(values) if bootstrap else (values.min(0), values.max(0))
+        low, high = _interval(values, aggregate) if bootstrap else (values.min(0), values.max(0))
         axes.fill_between(grid, low, high, color=style["color"], alpha=0.18, linewidth=0, zorder=3)
     return notes
 
@@ -274,9 +300,28 @@ def _on_one_grid(curves: Sequence[Curve], label: str, x: str) -> tuple[np.ndarra
     return grid, np.stack([np.interp(grid, xs, ys) for xs, ys in curves])
 
 
-def _interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ends of the 95% bootstrap interval of the mean over the first axis; the same for the same values."""
+def _weights(values: np.ndarray, aggregate: str) -> np.ndarray:
+    """Returns what each of the values `[runs, ...]` counts in their aggregate `[runs]`, from the least to the greatest.
+
+    The interquartile mean is that of the middle half (Agarwal et al. 2021, https://arxiv.org/abs/2108.13264).
+    """
+    count = len(values)
+    if aggregate == "mean":
+        return np.full(count, 1 / count)
+    edges = np.clip(np.arange(count + 1), count / 4, 3 * count / 4)
+    return np.diff(edges) / (count / 2)
+
+
+def _interval(values: np.ndarray, aggregate: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the ends of the 95% bootstrap interval of the aggregate over the runs, the same for the same values."""
     drawn = np.random.default_rng(0).integers(len(values), size=(2000, len(values)))
-    weights = np.apply_along_axis(np.bincount, 1, drawn, minlength=len(values)) / len(values)
-    low, high = np.percentile(weights @ values, [2.5, 97.5], axis=0)
+    weights = _weights(values, aggregate)
+    aggregates = [weights @ np.sort(values[rows], axis=0) for rows in drawn]
+    low, high = np.percentile(aggregates, [2.5, 97.5], axis=0)
     return low, high
+
+
+def _usual_x(runs: Sequence[RunDirectory]) -> str:
+    """Returns what runs are drawn by: environment steps, or learner steps if one has learned from recorded data."""
+    of_data = any("data" in run.read_config() for run in runs if run.exists_run())
+    return "learner_steps" if of_data else "environment_steps"

@@ -90,6 +90,28 @@ def test_five_seeds_have_a_bootstrap_interval_that_repeats(tmp_path, figure):
     assert "95% bootstrap" in _texts(figure[0].axes[0])
 
 
+def test_the_interquartile_mean_leaves_out_the_ends(tmp_path, figure):
+    """Of eight seeds the middle four count; of five, three, two of them by three quarters; of two, both."""
+    ends = [-900.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 900.0]
+    runs = [_run(tmp_path / str(i), [(0, end), (10, end)]) for i, end in enumerate(ends)]
+    for members in (runs, runs[:5], runs[2:4]):
+        plots.learning_curves({"dqn": members}, tmp_path / "x.png", aggregate="iqm")
+    means = [float(made.axes[0].lines[0].get_ydata()[-1]) for made in figure]
+    np.testing.assert_allclose(means, [3.5, (0.75 * 1 + 2 + 0.75 * 3) / 2.5, 2.5])
+    band = _bands(figure[0].axes[0])[0][:, 1]
+    assert band.min() <= 3.5 <= band.max()
+    assert "95% bootstrap interval of the iqm" in _texts(figure[0].axes[0])
+
+
+def test_runs_on_recorded_data_are_drawn_by_learner_steps(tmp_path, figure):
+    run = _run(tmp_path / "a", [(0, 1.0)], data={"sha256": "x", "best": 1.0})
+    (run.logs / "evaluator.csv").write_text("learner_steps,episode_return_mean\n5,1.0\n9,2.0\n")
+    plots.learning_curves({"bc": [run]}, tmp_path / "x.png")
+    (axes,) = figure[0].axes
+    np.testing.assert_allclose(axes.lines[0].get_xydata(), [(5, 1), (9, 2)])
+    assert axes.get_xlabel() == "learner steps"
+
+
 def test_runs_without_evaluations_show_their_training(tmp_path, figure):
     run = _run(tmp_path / "a", None, [(x, 3.0) for x in range(50)])
     plots.learning_curves({"dqn": [run]}, tmp_path / "x.png")
