@@ -5,7 +5,7 @@ ARGS ?=
 EXTRAS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test test-slow test-all coverage lint types format bench peers lock clean
+.PHONY: help venv dev demo test test-slow test-all coverage lint types format bench docs peers lock clean
 
 # Two processes that share the tests: when one has none left, it takes some of the other's.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
@@ -46,6 +46,9 @@ format: dev  ## Rewrite the code in ruff's format.
 
 bench: dev  ## Measure each part beside its limit.
 	$(BIN)/python -m benchmarks.speed $(ARGS)
+
+docs: dev  ## Build the documentation as a site, in build/site; any broken link fails it.
+	NO_MKDOCS_2_WARNING=1 COLUMNS=100 $(BIN)/python -m mkdocs build --strict --quiet $(ARGS)
 
 PEERS = benchmarks/peers
 peers: dev  ## Make the environments of the libraries that `python -m benchmarks.speed --peers` compares with.

@@ -6,6 +6,8 @@ import json
 import pathlib
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,11 +15,12 @@ import pytest
 
 from acme_ext import builders, envs
 from acme_ext.launch import cli
-from benchmarks import speed
+from benchmarks import learning, speed
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = ROOT / "README.md"
-ARCHITECTURE = ROOT / "docs/architecture.md"
+DOCS = ROOT / "docs"
+ARCHITECTURE = DOCS / "architecture.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -80,6 +83,8 @@ def test_every_shell_command_is_one_that_exists(page, tmp_path):
                 pass
             case ["python", "-m", "benchmarks.speed", *arguments]:
                 speed._parser().parse_args(arguments)
+            case ["python", "-m", "benchmarks.learning", *arguments]:
+                learning._parser().parse_args(arguments)
             case ["python", "-m", module]:
                 assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file(), module
             case ["acme-ext", *arguments]:
@@ -119,17 +124,13 @@ def test_every_file_and_folder_that_is_named_exists(page):
     assert not missing, f"{page.name} names {missing}"
 
 
-RUN_FILES = {"config.json", "profile.txt", "policy.json", "policy.py", "runs/"}
-
-
-def python_blocks() -> list[str]:
-    return blocks(README, "python")
+RUN_FILES = {"config.json", "profile.txt", "policy.json", "policy.py", "runs/", "logs/", "tensorboard/"}
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """What is left where the README's first block of Python was run, with a small budget, and its names."""
-    first = python_blocks()[0]
+    (first,) = blocks(README, "python")
     assert "steps=50_000" in first
     folder = tmp_path_factory.mktemp("readme")
     names: dict[str, Any] = {}
@@ -141,7 +142,8 @@ def trained(tmp_path_factory):
 
 def test_the_readme_trains_an_agent_in_ten_lines(trained):
     folder, names = trained
-    assert len([line for line in python_blocks()[0].splitlines() if line]) <= 10
+    (block,) = blocks(README, "python")
+    assert len([line for line in block.splitlines() if line]) <= 10
     result = names["result"]
     assert result.environment_steps >= 1_200
     assert result.learner_steps > 0
@@ -149,13 +151,13 @@ def test_the_readme_trains_an_agent_in_ten_lines(trained):
     promised = blocks(README, "text")[0]
     assert f"learning curve: {result.curve}" in promised
     assert (folder / result.curve).is_file()
-    assert len(result.score.returns) == int(search(r"# of (\d+) greedy episodes", python_blocks()[0])[1])
+    assert len(result.score.returns) == int(search(r"# of (\d+) greedy episodes", block)[1])
 
 
-def test_a_run_leaves_what_the_readme_says(trained):
+def test_a_run_leaves_what_its_page_says(trained):
     folder, names = trained
     run = folder / names["result"].run_dir
-    (listing,) = (text for text in blocks(README, "text") if text.startswith("config.json"))
+    (listing,) = (text for text in blocks(DOCS / "runs.md", "text") if text.startswith("config.json"))
     listed = [line.split()[0] for line in listing.splitlines()]
     for name in listed:
         assert (run / name).exists(), name
@@ -166,8 +168,8 @@ def test_a_run_leaves_what_the_readme_says(trained):
     }
 
 
-def test_the_agent_that_the_readme_shows_is_the_one_that_is_tested(tmp_path, monkeypatch):
-    _, shown, use = python_blocks()
+def test_the_agent_that_is_shown_is_the_one_that_is_tested(tmp_path, monkeypatch):
+    shown, use = blocks(DOCS / "compose.md", "python")
     example = ROOT / "examples/my_agents.py"
     assert shown == read(example)
 
@@ -175,20 +177,27 @@ def test_the_agent_that_the_readme_shows_is_the_one_that_is_tested(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     assert "steps=12_000" in use
     names: dict[str, Any] = {}
-    exec(compile(use.replace("steps=12_000", "steps=200"), "README.md", "exec"), names)
+    exec(compile(use.replace("steps=12_000", "steps=200"), "compose.md", "exec"), names)
     assert names["result"].environment_steps >= 200
 
 
-def test_what_the_readme_says_of_the_agents_test_is_what_it_asks():
-    claim = search(r"mean\s+return\s+of\s+([\d.]+)\s+on\s+catch\s+after\s+([\d,]+)\s+steps", read(README))
+def test_what_is_said_of_the_agents_test_is_what_it_asks():
+    claim = search(r"mean\s+return\s+of\s+([\d.]+)\s+on\s+catch\s+after\s+([\d,]+)\s+steps", read(DOCS / "compose.md"))
     test = read(ROOT / "tests/examples/test_my_agents.py")
     assert f".mean() >= {claim[1]}" in test
     assert f"steps={claim[2].replace(',', '_')}," in test
 
 
-def test_the_readme_lists_every_agent_and_environment():
-    listed = {code(row[0]): row for row in rows(prose(README))}
-    assert [name for name in listed if name in builders.AGENTS] == list(builders.AGENTS)
+def test_every_agent_is_listed_and_has_a_page():
+    for page, folder in ((README, "docs/agents/"), (DOCS / "agents.md", "agents/")):
+        listed = {code(row[0]): row for row in rows(prose(page))}
+        assert [name for name in listed if name in builders.AGENTS] == list(builders.AGENTS)
+        for name, (cls, _) in builders.AGENTS.items():
+            assert f"[{cls}]({folder}{name}.md)" in listed[name][1]
+
+
+def test_every_family_of_environments_is_listed():
+    listed = {code(row[0]): row for row in rows(prose(DOCS / "environments.md"))}
     families = {family.pattern: family for family in envs.families()}
     assert [name for name in listed if ":" in name] == list(families)
     for name, family in families.items():
@@ -196,11 +205,23 @@ def test_the_readme_lists_every_agent_and_environment():
         assert code(example) == family.example
         assert summary.replace("`", "") == family.summary
         assert (code(extra) if extra else None) == family.extra
+        assert f"`{name.partition(':')[0]}:`" in read(README)
 
 
-def test_every_agent_has_a_page_that_the_readme_links_to():
-    for name, (cls, _) in builders.AGENTS.items():
-        assert f"[{cls}](docs/agents/{name}.md)" in read(README)
+def test_the_readme_is_short():
+    assert len(read(README).encode()) <= 9_000
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_broken_link(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    pages = {page.relative_to(tmp_path).with_suffix(".md") for page in tmp_path.rglob("*.html")}
+    assert {page.relative_to(DOCS) for page in DOCS.rglob("*.md") if page.name != "package.md"} <= pages
+    assert "acme-ext train" in (tmp_path / "reference/command-line.html").read_text(encoding="utf-8")
+    index = (tmp_path / "search/search_index.json").read_text(encoding="utf-8")
+    assert "prioritized" in index
 
 
 def leaves(config: object, prefix: str = "") -> dict[str, object]:
@@ -298,9 +319,10 @@ def test_the_count_of_what_a_reader_opens_is_honest():
         assert int(lines.replace(",", "")) == pytest.approx(actual, rel=0.1)
 
 
-def test_every_file_that_the_readmes_ring_names_is_of_the_ring():
-    part = prose(README).partition("## One way round")[2].partition("\n## ")[0]
-    links = [row for row in part.splitlines() if row.startswith("| ") and "`acme_ext/" in row]
-    ring = search(r"^    (environment -> .*)$", read(README))[1].split(" -> ")
+def test_every_link_of_the_ring_has_its_file():
+    page = DOCS / "concepts.md"
+    links = [row for row in prose(page).splitlines() if row.startswith("| ") and "`acme_ext/" in row]
+    ring = search(r"^    (environment -> .*)$", read(page))[1].split(" -> ")
+    assert search(r"^    (environment -> .*)$", read(README))[1].split(" -> ") == ring
     assert [row.split("|")[1].strip() for row in links] == ring[:-1]
     assert ring[-1] == "actor"

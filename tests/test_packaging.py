@@ -123,7 +123,7 @@ def test_the_page_on_a_package_index_needs_nothing_beside_it(wheel):
     targets = re.findall(r"\]\(([^)]+)\)|(?:src|href)=\"([^\"]+)\"", text)
     assert all((a or b).startswith("https://") for a, b in targets)
     extras = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
-    assert extras == set(metadata.get_all("Provides-Extra")) - {"bench", "notebook", "test", "dev"}
+    assert extras == set(metadata.get_all("Provides-Extra")) - {"bench", "docs", "notebook", "test", "dev"}
 
 
 def test_one_version_is_said_everywhere():
