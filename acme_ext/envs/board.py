@@ -118,6 +118,7 @@ def _compiled(game: str, packs: bool) -> tuple[Callable, Callable]:
     import jax.numpy as jnp
 
     from acme_ext.utils import compiling
+    from acme_ext.utils.trees import select
 
     rules = rules_of(game)
 
@@ -125,9 +126,6 @@ def _compiled(game: str, packs: bool) -> tuple[Callable, Callable]:
         packed = jax.vmap(rules.pack)(states) if packs else jnp.zeros((len(states.terminated), 0), jnp.uint8)
         over = states.terminated | states.truncated
         return states.observation, states.legal_action_mask, states.current_player, states.rewards, over, packed
-
-    def select(rows: Array, new: Any, old: Any) -> Any:
-        return jax.tree.map(lambda a, b: jnp.where(rows.reshape(-1, *(1,) * (a.ndim - 1)), a, b), new, old)
 
     def begin(states: Any, rows: Array, keys: Array) -> tuple:
         fresh = jax.vmap(rules.init)(jax.vmap(jax.random.PRNGKey)(keys))

@@ -6,7 +6,7 @@ from typing import Any
 
 _KINDS = (
     (r"atari:.*|gym:ALE/.*|envpool:\w+-v5", "atari"),
-    (r"minatar:.*|gym:MinAtar/.*", "minatar"),
+    (r"minatar:.*|gym:MinAtar/.*|jax:minatar-.*", "minatar"),
     (r"board:.*", "board"),
     # EnvPool has the control suite's tasks as version 1, and Gymnasium's MuJoCo tasks as later ones.
     (

@@ -118,6 +118,15 @@ _FAMILIES = (
         ("pgx",),
         "board",
     ),
+    Family(
+        "jax",
+        "jax:NAME",
+        "jax:CartPole-v1",
+        "Environments written in JAX, stepped together by one compiled call",
+        "acme_ext.envs.jax_games:Jax",
+        ("gymnax", "pgx"),
+        "compiled",
+    ),
 )
 
 

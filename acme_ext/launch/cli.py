@@ -84,8 +84,12 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--actors", type=_count, metavar="N", help="run as a program with so many actors")
     train.add_argument(
         "--on",
-        choices=("processes", "threads", "ray"),
-        help="where the nodes of a program run (processes); implies --actors 1",
+        choices=("processes", "threads", "ray", "compiled"),
+        help="where the nodes of a program run (processes), implies --actors 1; or compiled: environments of jax:, "
+        "acting, replay and learning as one compiled program",
+    )
+    train.add_argument(
+        "--seeds", type=_count, metavar="N", help="of a compiled run: so many seeds at once, from --seed on"
     )
     train.add_argument(
         "--ray-address",
@@ -297,6 +301,10 @@ def experiment_from(options: argparse.Namespace) -> Any:
 
 
 def _train(options: argparse.Namespace) -> int:
+    if options.on == "compiled":
+        return _train_compiled(options)
+    if options.seeds is not None:
+        raise UsageError("--seeds is of a compiled run: add --on compiled, or run one seed after the other (--seed).")
     for_ray = options.ray_address is not None or options.ray_wait is not None or options.resources
     program = bool(options.actors or options.on or for_ray)
     if program and options.profile:
@@ -333,6 +341,52 @@ def _train(options: argparse.Namespace) -> int:
     print(f"evaluation  {_say_score(result.score)}")
     print(f"curve       {result.curve}")
     print(f"everything  {result.run_dir}")
+    return 0
+
+
+def _train_compiled(options: argparse.Namespace) -> int:
+    without = {
+        "actors": None,
+        "replay_shards": 1,
+        "evaluators": 1,
+        "accelerated": "learner,inference",
+        "inference": "actor",
+        "experience": "actor",
+        "restart": 0,
+        "open_ports": False,
+        "ray_address": None,
+        "ray_wait": None,
+        "resources": [],
+        "record": None,
+        "profile": False,
+        "skip_damaged": False,
+    }
+    for name, default in without.items():
+        if getattr(options, name) != default:
+            raise UsageError(
+                f"--{name.replace('_', '-')} and --on compiled exclude each other: a compiled run is one program "
+                "on the device, without nodes and without a replay outside; leave one of them away."
+            )
+    if not options.quiet:
+        print("acme-ext: loading JAX ...", file=sys.stderr, flush=True)
+    experiment = experiment_from(options)
+    from acme_ext.launch.compiled import runner
+
+    results = runner.run(experiment, seeds=options.seeds or 1, fresh=options.fresh, quiet=options.quiet)
+    first = results[0]
+    if first.stopped_by is not None:
+        print(f"stopped at step {first.environment_steps:,}; the same command goes on. {first.run_dir}")
+        return 128 + first.stopped_by
+    for result in results:
+        assert result.score is not None
+        print(f"evaluation  {_say_score(result.score)}  {result.run_dir}")
+    if len(results) == 1:
+        print(f"steps       {first.environment_steps:,} of the environment, {first.learner_steps:,} of the learner")
+        print(f"curve       {first.curve}")
+        return 0
+    means = [float(result.score.returns.mean()) for result in results if result.score is not None]
+    print(f"seeds       {len(means)}: mean {sum(means) / len(means):.4g}, least {min(means):.4g}")
+    print(f"curve       {first.run_dir.parent / 'curve.png'}")
     return 0
 
 

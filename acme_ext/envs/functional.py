@@ -1,0 +1,191 @@
+"""Environments that are pure functions in JAX: of one environment, of a batch, and behind the batched interface."""
+
+import abc
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from acme_ext.envs.base import FIRST, LAST, MID, BatchedEnvironment
+from acme_ext.envs.canonical import bounds_of
+from acme_ext.types import Array, Tree
+
+
+class Moved(NamedTuple):
+    """What a step of `FunctionalEnvironment.move` gives."""
+
+    state: Tree
+    observation: Tree
+    reward: Array  # []
+    terminated: Array  # [] bool
+    truncated: Array  # [] bool: cut short by a time limit; means nothing where `terminated`
+
+
+class FunctionalState(NamedTuple):
+    """Where an environment stands: what `FunctionalEnvironment.reset` and `step` pass on."""
+
+    inner: Tree  # the environment's own
+    key: Array  # [] of all randomness to come
+    last: Array  # [] bool: the newest timestep was LAST, so that the next step is a reset
+
+
+class FunctionalEnvironment(abc.ABC):
+    """One environment as pure functions, for `jax.vmap` and `jax.jit`.
+
+    A subclass writes `begin`, `move` and the specs. `reset` and `step` follow the rule of
+    `envs.base.BatchedEnvironment`: the step after a LAST timestep ignores its action and is the next episode's FIRST,
+    with reward 0 and discount 1; a termination has discount 0, and a truncation discount 1.
+    """
+
+    @abc.abstractmethod
+    def begin(self, key: Array) -> tuple[Tree, Tree]:
+        """Returns `(state, observation)` at an episode's start."""
+
+    @abc.abstractmethod
+    def move(self, key: Array, state: Tree, action: Array) -> Moved:
+        """Returns what an action comes to, in an episode that has not ended."""
+
+    @abc.abstractmethod
+    def observation_spec(self) -> Tree:
+        """Specs of an observation."""
+
+    @abc.abstractmethod
+    def action_spec(self) -> specs.Array:
+        """Spec of an action."""
+
+    def reset(self, key: Array) -> tuple[FunctionalState, dm_env.TimeStep]:
+        """Returns `(state, timestep)` at the first episode's start; all that is random comes from the key."""
+        import jax
+        import jax.numpy as jnp
+
+        key, begin_key = jax.random.split(key)
+        inner, observation = self.begin(begin_key)
+        timestep = dm_env.TimeStep(jnp.uint8(FIRST), jnp.float32(0.0), jnp.float32(1.0), self._of_spec(observation))
+        return FunctionalState(inner, key, jnp.bool_(False)), timestep
+
+    def step(self, state: FunctionalState, action: Array) -> tuple[FunctionalState, dm_env.TimeStep]:
+        """Returns `(state, timestep)` after an action, or of the next episode's start where the last one had ended."""
+        import jax
+        import jax.numpy as jnp
+
+        from acme_ext.utils import trees
+
+        key, use = jax.random.split(state.key)
+        moved = self.move(use, state.inner, action)
+        inner, first = self.begin(use)
+        reset = state.last
+        ended = ~reset & (moved.terminated | moved.truncated)
+        inner, observation = trees.select(
+            reset, (inner, self._of_spec(first)), (moved.state, self._of_spec(moved.observation))
+        )
+        timestep = dm_env.TimeStep(
+            step_type=trees.select(reset, FIRST, trees.select(ended, LAST, MID)).astype(jnp.uint8),
+            reward=trees.select(reset, 0.0, moved.reward).astype(jnp.float32),
+            discount=trees.select(~reset & moved.terminated, 0.0, 1.0).astype(jnp.float32),
+            observation=observation,
+        )
+        return FunctionalState(inner, key, ended), timestep
+
+    def _of_spec(self, observation: Tree) -> Tree:
+        import jax
+        import jax.numpy as jnp
+
+        return jax.tree.map(lambda spec, x: jnp.asarray(x, spec.dtype), self.observation_spec(), observation)
+
+
+class CanonicalFunctional(FunctionalEnvironment):
+    """An environment that takes actions `[A]` in [-1, 1]: `envs.canonical.CanonicalActions` as a pure function."""
+
+    def __init__(self, environment: FunctionalEnvironment):
+        bounds = bounds_of(environment.action_spec())
+        if bounds is None:
+            raise ValueError(f"only bounded continuous actions can be scaled, not {environment.action_spec()!r}.")
+        self._environment, (self._minimum, self._maximum) = environment, bounds
+        self._middle = self._minimum / 2 + self._maximum / 2
+        self._half = self._maximum / 2 - self._minimum / 2
+
+    def begin(self, key: Array) -> tuple[Tree, Tree]:
+        return self._environment.begin(key)
+
+    def move(self, key: Array, state: Tree, action: Array) -> Moved:
+        scaled = self._middle + self._half * action.reshape(self._middle.shape)
+        return self._environment.move(key, state, scaled.clip(self._minimum, self._maximum))
+
+    def observation_spec(self) -> Tree:
+        return self._environment.observation_spec()
+
+    def action_spec(self) -> specs.Array:
+        return specs.BoundedArray((self._middle.size,), np.float32, -1.0, 1.0, "action")
+
+
+def canonical_functional(environment: FunctionalEnvironment) -> FunctionalEnvironment:
+    """Returns the environment with continuous actions in [-1, 1]; one with other actions as it is."""
+    return environment if bounds_of(environment.action_spec()) is None else CanonicalFunctional(environment)
+
+
+def row_keys(seed: int, num_envs: int) -> Array:
+    """Returns the random keys `[B]` of a batch's environments, for `FunctionalEnvironment.reset`."""
+    import jax
+    import jax.numpy as jnp
+
+    key = jax.random.key(seed)
+    return jax.vmap(lambda row: jax.random.fold_in(key, row))(jnp.arange(num_envs))
+
+
+class FunctionalBatch(BatchedEnvironment):
+    """A batch of a functional environment, stepped by one compiled call on the CPU.
+
+    Args:
+        environment: what is stepped.
+        num_envs: B.
+        seed: of all randomness, see `row_keys`.
+    """
+
+    def __init__(self, environment: FunctionalEnvironment, num_envs: int, seed: int):
+        import jax
+
+        self.num_envs, self._environment, self._seed = num_envs, environment, seed
+        self._device = jax.devices("cpu")[0]
+        self._reset, self._step = _compiled(environment)
+        self._state: Any = None
+
+    def reset(self) -> dm_env.TimeStep:
+        import jax
+
+        with jax.default_device(self._device):
+            return self._keep(self._reset(row_keys(self._seed, self.num_envs)))
+
+    def step(self, actions: Any) -> dm_env.TimeStep:
+        import jax
+
+        actions = np.asarray(actions, self.action_spec().dtype)
+        with jax.default_device(self._device):
+            return self._keep(self._step(self._state, actions))
+
+    def _keep(self, stepped: tuple[FunctionalState, dm_env.TimeStep]) -> dm_env.TimeStep:
+        import jax
+
+        self._state, timestep = stepped
+        return self.checked(jax.tree.map(np.asarray, timestep))
+
+    def observation_spec(self) -> Tree:
+        return self._environment.observation_spec()
+
+    def action_spec(self) -> specs.Array:
+        return self._environment.action_spec()
+
+    def close(self) -> None:
+        self._state = None
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(environment: FunctionalEnvironment) -> tuple[Callable, Callable]:
+    """Returns the compiled functions that reset and step a batch of an environment."""
+    import jax
+
+    from acme_ext.utils import compiling
+
+    return compiling.jit(jax.vmap(environment.reset)), compiling.jit(jax.vmap(environment.step))

@@ -1,0 +1,1 @@
+"""Runs that are one compiled program: environments, acting, replay and learning (Hessel et al. 2021, Anakin)."""

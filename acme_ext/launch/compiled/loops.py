@@ -1,0 +1,392 @@
+"""The loops of a compiled run, as pure functions: of one seed's world, and `jax.vmap` makes them those of many."""
+
+from typing import Any, NamedTuple
+
+import dm_env
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from acme_ext.acting.inference import reset_and_apply, slot_keys
+from acme_ext.acting.policy import Context, Policy
+from acme_ext.acting.variables import POLICY
+from acme_ext.builders.base import Agent
+from acme_ext.envs.functional import FunctionalEnvironment
+from acme_ext.errors import UsageError
+from acme_ext.learning.prioritized import importance_weights
+from acme_ext.replay.device import DeviceReplay
+from acme_ext.replay.sequences import SequenceReplay
+from acme_ext.replay.transitions import TransitionReplay
+from acme_ext.types import Array, Params, Sample, Sequence, Tree
+from acme_ext.utils.trees import select
+
+_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
+
+
+class Place(NamedTuple):
+    """Where N environments and those who act in them stand."""
+
+    environment: Tree  # [N] FunctionalState
+    timestep: dm_env.TimeStep  # [N, ...] the newest
+    policy: Tree  # [N, ...] recurrent state
+    keys: Array  # [N] of the actions
+    ticks: Array  # [] int32 steps of all environments together, resets too
+    steps: Array  # [] int32 environment steps
+    returns: Array  # [N] float32 of the episodes under way
+    lengths: Array  # [N] int32
+
+
+class Ended(NamedTuple):
+    """Sums over the episodes that have ended."""
+
+    episodes: Array  # [] int32
+    returns: Array  # [] float32
+    lengths: Array  # [] int32
+
+
+NONE_ENDED = Ended(np.int32(0), np.float32(0), np.int32(0))
+
+
+class Learning(NamedTuple):
+    """The learner."""
+
+    state: Any  # the core's
+    steps: Array  # [] int32 learner steps
+    bad_step: Array  # [] int32 the first whose loss or gradient was not finite; -1: none
+    metrics: dict[str, Array]  # [] each, of the newest step
+
+
+class World(NamedTuple):
+    """Everything of one seed's run."""
+
+    learning: Learning
+    place: Place
+    ended: Ended  # since the last row of the log
+    replay: Any  # DeviceReplayState; nothing for agents that learn from unrolls
+    key: Array  # [] of what is drawn from the replay
+
+
+class Scores(NamedTuple):
+    """An evaluation under way."""
+
+    place: Place
+    finished: Array  # [N] int32 episodes
+    returns: Array  # [N, Q] float32, those of the episodes finished
+    lengths: Array  # [N, Q] int32
+
+
+class _Happened(NamedTuple):
+    """What a step of all environments gave."""
+
+    timestep: dm_env.TimeStep  # [N, ...] before it
+    action: Array  # [N, ...]
+    extras: Tree  # [N, ...]
+
+
+def _start(environment: FunctionalEnvironment, policy: Policy, environment_keys: Array, keys: Array) -> Place:
+    state, timestep = jax.vmap(environment.reset)(environment_keys)
+    count, zero = len(keys), jnp.int32(0)
+    return Place(
+        environment=state,
+        timestep=timestep,
+        policy=jax.tree.map(jnp.asarray, policy.init_state(count)),
+        keys=keys,
+        ticks=zero,
+        steps=zero,
+        returns=jnp.zeros(count, jnp.float32),
+        lengths=jnp.zeros(count, jnp.int32),
+    )
+
+
+def _step(
+    environment: FunctionalEnvironment, policy: Policy, params: Params, place: Place
+) -> tuple[Place, _Happened, Array]:
+    """Acts once in all environments. Returns also which `[N]` episodes ended; their returns and lengths are still in
+    the place, and the next step begins them anew.
+    """
+    before = place.timestep
+    first, count = before.step_type == _FIRST, len(place.lengths)
+    ranks = jnp.linspace(0, 1, count, dtype=jnp.float32)
+    keys = jax.vmap(jax.random.fold_in)(place.keys, jnp.broadcast_to(place.ticks, ranks.shape))
+    context = Context(keys, place.steps, ranks, before.reward, first)
+    action, extras, _, after, _ = reset_and_apply(
+        policy, _initial(policy), params, context, before.observation, place.policy
+    )
+    state, timestep = jax.vmap(environment.step)(place.environment, action)
+    moved = timestep.step_type != _FIRST
+    place = place._replace(
+        environment=state,
+        timestep=timestep,
+        policy=after,
+        ticks=place.ticks + 1,
+        steps=place.steps + jnp.sum(moved, dtype=jnp.int32),
+        returns=select(moved, place.returns + timestep.reward, 0.0),
+        lengths=select(moved, place.lengths + 1, 0),
+    )
+    return place, _Happened(before, action, extras), timestep.step_type == _LAST
+
+
+def _initial(policy: Policy) -> Tree:
+    return jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
+
+
+class Loop:
+    """A training run's loop.
+
+    An iteration of an agent that learns from unrolls is `length` steps of all environments, or as many times that as
+    make a batch, and then a learner step for each batch; of one with a replay it is one step of all environments, and
+    as many learner steps as the rate limit allows then. Both are what a single process does.
+
+    Args:
+        agent: its parts.
+        environment: what it acts in.
+        num_envs: N.
+        name: the agent's, for messages.
+
+    Raises:
+        UsageError: the agent can't run in this way, with these settings; the message says why.
+    """
+
+    def __init__(self, agent: Agent, environment: FunctionalEnvironment, num_envs: int, name: str):
+        self.agent, self._environment, self._num_envs = agent, environment, num_envs
+        replay = agent.replay
+        self._rounds = self._batches = 1
+        self._replay: DeviceReplay | None = None
+        if jax.tree.leaves(agent.policy.init_carry(1)):
+            raise UsageError(f"{name} can't run compiled: its policy keeps more than a recurrent state; {_ELSEWHERE}")
+        if isinstance(replay, TransitionReplay) and not replay.fifo:
+            self._replay = DeviceReplay(replay, num_envs)
+        elif not isinstance(replay, SequenceReplay) or not replay.fifo:
+            raise UsageError(
+                f"{name} can't run compiled: its replay is of overlapping sequences, and the device keeps transitions "
+                f"and unrolls alone; {_ELSEWHERE}"
+            )
+        elif num_envs % replay.batch_size == 0:
+            self._batches = num_envs // replay.batch_size
+        elif replay.batch_size % num_envs == 0:
+            self._rounds = replay.batch_size // num_envs
+        else:
+            raise UsageError(
+                f"num_envs is {num_envs}, and batch_size {replay.batch_size}: in a compiled run one must divide the "
+                "other, since every environment gives one unroll at a time."
+            )
+
+    def init(self, learner_key: Array, environment_keys: Array, actor_key: Array, replay_key: Array) -> World:
+        """Returns the world at the start; the keys of the environments are `[N]`."""
+        place = _start(self._environment, self.agent.policy, environment_keys, slot_keys(actor_key, self._num_envs))
+        state = jax.tree.map(jnp.asarray, self.agent.core.init(learner_key))
+        replay: Any = ()
+        params = self.agent.core.variables(state)[POLICY]
+        if self._replay is not None:
+            _, happened, _ = jax.eval_shape(self._act, params, place)
+            replay = self._replay.init(*happened)
+        learning = Learning(state, jnp.int32(0), jnp.int32(-1), {})
+        metrics = jax.eval_shape(self._metrics_of, learning, place, replay)
+        learning = learning._replace(metrics={name: jnp.zeros(m.shape, m.dtype) for name, m in metrics.items()})
+        return World(learning, place, jax.tree.map(jnp.asarray, NONE_ENDED), replay, replay_key)
+
+    def advance(self, world: World, target: Array, most: Array) -> tuple[World, Array]:
+        """Returns the world after iterations until it has taken `target` `[]` environment steps, or `most` `[]`
+        iterations; and the iterations made.
+        """
+
+        def going(carry: tuple[World, Array]) -> Array:
+            return (carry[0].place.steps < target) & (carry[1] < most)
+
+        return jax.lax.while_loop(going, lambda c: (self._iterate(c[0], True), c[1] + 1), (world, jnp.int32(0)))
+
+    def advance_all(self, worlds: World, targets: Array, most: Array) -> tuple[World, Array]:
+        """Does as `advance` for worlds `[S]` with targets `[S]` of their own; one that has reached its target waits for
+        the others.
+        """
+
+        def active(worlds: World) -> Array:
+            return worlds.place.steps < targets
+
+        def going(carry: tuple[World, Array]) -> Array:
+            return jnp.any(active(carry[0])) & (carry[1] < most)
+
+        def body(carry: tuple[World, Array]) -> tuple[World, Array]:
+            return jax.vmap(self._waiting)(carry[0], active(carry[0])), carry[1] + 1
+
+        return jax.lax.while_loop(going, body, (worlds, jnp.int32(0)))
+
+    def _waiting(self, world: World, active: Array) -> World:
+        after = self._iterate(world, active)
+        # The replay, which is large, heeds `active` itself.
+        rest = select(active, after._replace(replay=()), world._replace(replay=()))
+        return rest._replace(replay=after.replay)
+
+    def _iterate(self, world: World, active: Array | bool) -> World:
+        return self._with_unrolls(world) if self._replay is None else self._with_replay(world, active)
+
+    def _act(self, params: Params, place: Place) -> tuple[Place, _Happened, Array]:
+        return _step(self._environment, self.agent.policy, params, place)
+
+    def _params(self, learning: Learning) -> Params:
+        return self.agent.core.variables(learning.state)[POLICY]
+
+    def _learn(self, learning: Learning, data: Any, weight: Array) -> tuple[Learning, Array | None]:
+        state, metrics, errors = self.agent.core.step(learning.state, Sample(data, weight))
+        finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics.get("gradient_norm", 0.0))
+        steps = learning.steps + 1
+        bad_step = select((learning.bad_step < 0) & ~finite, steps, learning.bad_step)
+        return Learning(state, steps, bad_step, metrics), errors
+
+    def _metrics_of(self, learning: Learning, place: Place, replay: Any) -> dict[str, Array]:
+        """Returns a learner step's metrics, for their shapes."""
+        if self._replay is None:
+            unrolls = self._roll_out(self._params(learning), place, NONE_ENDED)[2]
+            data: Any = self._batches_of(unrolls)[0]
+        else:
+            data = self._replay.draw(replay, jax.random.key(0))[1].items
+        return self._learn(learning, data, jnp.ones(self.agent.replay.batch_size))[0].metrics
+
+    def _with_replay(self, world: World, active: Array | bool) -> World:
+        assert self._replay is not None
+        device, replay = self._replay, self.agent.replay
+        place, happened, last = self._act(self._params(world.learning), world.place)
+        held = device.add(world.replay, happened.timestep, happened.action, happened.extras, active)
+
+        # What a draw doesn't change is no part of the loop's carry, which `vmap` copies for every learner step.
+        fixed = {"items": held.items, "pending": held.pending}
+        none = dict.fromkeys(fixed, ())
+
+        def due(carry: tuple[Learning, Any]) -> Array:
+            return device.due(carry[1]) & active
+
+        def learn(carry: tuple[Learning, Any]) -> tuple[Learning, Any]:
+            learning, held = carry
+            key = jax.random.fold_in(world.key, learning.steps)
+            held, drawn = device.draw(held._replace(**fixed), key)
+            weight = jnp.ones_like(drawn.probability)
+            if replay.prioritized:
+                weight = importance_weights(drawn.probability, replay.importance_exponent_at(learning.steps))
+            learning, errors = self._learn(learning, drawn.items, weight)
+            return learning, device.reprioritized(held, drawn.index, errors)._replace(**none)
+
+        learning, held = jax.lax.while_loop(due, learn, (world.learning, held._replace(**none)))
+        held = held._replace(**fixed)
+        return world._replace(learning=learning, place=place, ended=_count(world.ended, place, last), replay=held)
+
+    def _with_unrolls(self, world: World) -> World:
+        params = self._params(world.learning)
+
+        def a_round(carry: tuple[Place, Ended], _: None) -> tuple[tuple[Place, Ended], Sequence]:
+            place, ended, unrolls = self._roll_out(params, *carry)
+            return (place, ended), unrolls
+
+        if self._rounds == 1:
+            (place, ended), unrolls = a_round((world.place, world.ended), None)
+        else:
+            (place, ended), rounds = jax.lax.scan(a_round, (world.place, world.ended), length=self._rounds)
+            state = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rounds.state)
+            timed = jax.tree.map(
+                lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:]), rounds._replace(state=())
+            )
+            unrolls = timed._replace(state=state)
+        batches, weight = self._batches_of(unrolls), jnp.ones(self.agent.replay.batch_size)
+        learning = world.learning
+        if len(batches) == 1:
+            learning, _ = self._learn(learning, batches[0], weight)
+        else:
+            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+            learning, _ = jax.lax.scan(
+                lambda learning, batch: (self._learn(learning, batch, weight)[0], None), learning, stacked
+            )
+        return world._replace(learning=learning, place=place, ended=ended)
+
+    def _batches_of(self, unrolls: Sequence) -> list[Sequence]:
+        """Returns the learner's batches, in the order in which the environments' unrolls would leave a queue."""
+        size = self.agent.replay.batch_size
+        batches = []
+        for start in range(0, size * self._batches, size):
+            timed = jax.tree.map(lambda x, start=start: x[:, start : start + size], unrolls._replace(state=()))
+            state = jax.tree.map(lambda x, start=start: x[start : start + size], unrolls.state)
+            batches.append(timed._replace(state=state))
+        return batches
+
+    def _roll_out(self, params: Params, place: Place, ended: Ended) -> tuple[Place, Ended, Sequence]:
+        """Acts for an unroll's steps; returns also the unrolls of all environments, as `SequenceReplay` has them."""
+        replay: Any = self.agent.replay
+        before = select(place.timestep.step_type == _FIRST, _initial(self.agent.policy), place.policy)
+
+        def tick(carry: tuple[Place, Ended], _: None) -> tuple[tuple[Place, Ended], _Happened]:
+            place, happened, last = self._act(params, carry[0])
+            return (place, _count(carry[1], place, last)), happened
+
+        (place, ended), happened = jax.lax.scan(tick, (place, ended), length=replay.length)
+        steps = jax.tree.map(lambda xs, x: jnp.concatenate([xs, x[None]]), happened.timestep, place.timestep)
+        mask = steps.step_type[:-1] != _LAST
+        return (
+            place,
+            ended,
+            Sequence(
+                observation=steps.observation,
+                reward=steps.reward,
+                first=steps.step_type == _FIRST,
+                action=happened.action,
+                discount=select(mask, replay.discount * steps.discount[1:], 0.0),
+                mask=mask.astype(jnp.float32),
+                extras=happened.extras,
+                state=before if jax.tree.leaves(replay.state) else (),
+            ),
+        )
+
+
+class EvaluationLoop:
+    """An evaluation's loop: episodes of environments of its own, as `launch.evaluation.Evaluator` makes them.
+
+    Args:
+        policy: the evaluation's.
+        environment: what it acts in.
+        episodes: how many, as many in each environment.
+        num_envs: environments at most.
+    """
+
+    def __init__(self, policy: Policy, environment: FunctionalEnvironment, episodes: int, num_envs: int):
+        self._policy, self._environment = policy, environment
+        self.num_envs = min(episodes, num_envs)
+        """N."""
+        self.quota = np.array([len(part) for part in np.array_split(np.arange(episodes), self.num_envs)], np.int32)
+        """`[N]` episodes of each environment."""
+
+    def init(self, environment_keys: Array, actor_key: Array) -> Scores:
+        """Returns the evaluation at its start; the keys of the environments are `[N]`."""
+        place = _start(self._environment, self._policy, environment_keys, slot_keys(actor_key, self.num_envs))
+        shape = (self.num_envs, int(self.quota.max()))
+        return Scores(place, jnp.zeros(self.num_envs, jnp.int32), jnp.zeros(shape), jnp.zeros(shape, jnp.int32))
+
+    def advance(self, params: Params, scores: Scores, most: Array) -> Scores:
+        """Returns the evaluation after `most` `[]` steps of all environments, or when it is finished."""
+        rows = jnp.arange(self.num_envs)
+
+        def going(carry: tuple[Scores, Array]) -> Array:
+            return jnp.any(carry[0].finished < self.quota) & (carry[1] < most)
+
+        def tick(carry: tuple[Scores, Array]) -> tuple[Scores, Array]:
+            scores, count = carry
+            place, _, last = _step(self._environment, self._policy, params, scores.place)
+            at = select(last, scores.finished, scores.returns.shape[1])
+            return (
+                Scores(
+                    place,
+                    scores.finished + last,
+                    scores.returns.at[rows, at].set(place.returns, mode="drop"),
+                    scores.lengths.at[rows, at].set(place.lengths, mode="drop"),
+                ),
+                count + 1,
+            )
+
+        return jax.lax.while_loop(going, tick, (scores, jnp.int32(0)))[0]
+
+
+def _count(ended: Ended, place: Place, last: Array) -> Ended:
+    return Ended(
+        ended.episodes + jnp.sum(last, dtype=jnp.int32),
+        ended.returns + jnp.sum(select(last, place.returns, 0.0)),
+        ended.lengths + jnp.sum(select(last, place.lengths, 0), dtype=jnp.int32),
+    )
+
+
+_ELSEWHERE = "leave --on compiled away."

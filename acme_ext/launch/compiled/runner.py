@@ -1,0 +1,418 @@
+"""A compiled run: what surrounds the loop on the device, one seed or several together."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from acme_ext.acting.variables import POLICY
+from acme_ext.envs.backend import environment_seed
+from acme_ext.envs.functional import FunctionalEnvironment, canonical_functional, row_keys
+from acme_ext.envs.jax_games import Jax, functional
+from acme_ext.errors import NotFiniteError, UsageError, nearest
+from acme_ext.launch.compiled.loops import NONE_ENDED, EvaluationLoop, Loop, World
+from acme_ext.launch.evaluation import Score
+from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment, check, foresee
+from acme_ext.launch.interrupt import Interrupt, graceful
+from acme_ext.launch.local import Result
+from acme_ext.launch.store import RunStore, draw_curve, hold, prepare
+from acme_ext.types import Array, Tree
+from acme_ext.utils import compiling
+from acme_ext.utils.progress import ProgressLine
+
+_CALL_S = 0.5  # that a compiled call takes, about: a signal is heard between two
+_EVALUATION_CALL = 1_000  # steps of an evaluation's environments in a call
+_ROWS = 200  # of the actor's and learner's logs, at least, where the run is long enough
+
+
+def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: bool = False) -> list[Result]:
+    """Runs an experiment as one compiled program, from where its run directory stands to its budget.
+
+    Args:
+        experiment: what to run; its environment is `jax:NAME`.
+        seeds: so many experiments at once, whose seeds follow the given one. Each has a run directory of its own, `sN`
+            for its seed N, under that of the experiment; one curve of all is drawn beside them.
+        fresh: starts anew even if the directory holds a part of this run.
+        quiet: shows no progress line.
+
+    Signals stop it as they stop `launch.run`.
+
+    Returns:
+        What each seed came to.
+
+    Raises:
+        UsageError: nothing was started or written; the message says why.
+        RunError: the run had to stop; the last good checkpoints stand.
+    """
+    environment = environment_of(experiment)
+    if seeds < 1 or experiment.seed + seeds > 2**31:
+        raise UsageError(f"seeds is {seeds}: it must be at least 1, and seeds lie in [0, 2**31).")
+    if experiment.num_devices != 1:
+        raise UsageError(f"num_devices is {experiment.num_devices}: a compiled run is on one device; leave it out.")
+    spec = experiment.make_spec()
+    check(experiment, spec)
+    agent = dataclasses.replace(experiment.make_agent(spec), sgd_steps_per_call=1)
+    loop = Loop(agent, environment, experiment.num_envs, type(experiment.builder).__name__)
+    several = _experiments(experiment, seeds)
+    _check_memory(jax.eval_shape(loop.init, *keys_of(several[0])), loop, seeds)
+    with contextlib.ExitStack() as stack:
+        progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps))
+        report = progress.print if progress else print
+        interrupt = stack.enter_context(graceful(report))
+        if warning := foresee(experiment, spec):
+            report(warning)
+        rundirs = [prepare(each, fresh=fresh, arrangement={"world": "compiled"}) for each in several]
+        stores = [
+            stack.enter_context(hold(rundir, each, report)) for rundir, each in zip(rundirs, several, strict=True)
+        ]
+        if progress:
+            report(f"the run directory is {_root(experiment, seeds)}")
+        results = _Run(several, environment, loop, stores, progress, report).run(interrupt)
+    if interrupt.requested:
+        return [dataclasses.replace(result, stopped_by=interrupt.signal) for result in results]
+    if seeds > 1:
+        from acme_ext.utils import plots
+
+        label = f"{experiment.builder.name} on {experiment.environment_name}"
+        plots.learning_curves({label: rundirs}, _root(experiment, seeds) / "curve.png", experiment.step_key)
+    return [
+        dataclasses.replace(result, curve=draw_curve(each, rundir))
+        for result, each, rundir in zip(results, several, rundirs, strict=True)
+    ]
+
+
+def environment_of(experiment: Experiment) -> FunctionalEnvironment:
+    """Returns an experiment's environment as pure functions; raises UsageError if it is none that is written in JAX."""
+    if experiment.data is not None:
+        raise UsageError("a run on recorded data has no environment to compile: leave --on compiled away.")
+    family, _, name = experiment.environment_name.partition(":")
+    if family != "jax":
+        names = [f"jax:{each}" for each in Jax().names()]
+        raise UsageError(
+            f"{experiment.environment_name} is not written in JAX, so that it can't run compiled: leave --on compiled "
+            f"away, or take one that is: {nearest(f'jax:{name}', names)}"
+        )
+    return canonical_functional(functional(name))
+
+
+def _root(experiment: Experiment, seeds: int) -> pathlib.Path:
+    """Returns the directory of the run, or that above those of its seeds."""
+    if seeds == 1 or experiment.run_dir is not None:
+        return experiment.directory
+    return experiment.directory.with_name(f"{experiment.directory.name}-to-s{experiment.seed + seeds - 1}")
+
+
+def _experiments(experiment: Experiment, seeds: int) -> list[Experiment]:
+    if seeds == 1:
+        return [experiment]
+    root = _root(experiment, seeds)
+    return [
+        dataclasses.replace(experiment, seed=seed, run_dir=os.fspath(root / f"s{seed}"))
+        for seed in range(experiment.seed, experiment.seed + seeds)
+    ]
+
+
+def keys_of(experiment: Experiment) -> tuple[Array, Array, Array, Array]:
+    """Returns the keys of `Loop.init`: those of a single process, for learner, environments and actions."""
+    environments = row_keys(environment_seed(experiment.seed, evaluation=False), experiment.num_envs)
+    learner = experiment.key("learner")
+    return learner, environments, experiment.key("actor"), jax.random.fold_in(learner, 1)
+
+
+def _check_memory(world: World, loop: Loop, seeds: int) -> None:
+    """Raises UsageError if a run's arrays don't fit into the device's memory."""
+    held = _nbytes(world) * seeds
+    if not world.replay:
+        replay: Any = loop.agent.replay
+        held += 3 * replay.length * max(replay.batch_size, len(world.place.lengths)) * seeds * _row_nbytes(world)
+    free = _free_memory()
+    if held > free:
+        large = "replay.max_size, " if world.replay else "replay.length, "
+        raise UsageError(
+            f"the run needs about {held / 1e9:.1f} GB on the device, and {free / 1e9:.1f} GB are free: give a smaller "
+            f"{large}--num-envs or --seeds."
+        )
+
+
+def _nbytes(tree: Tree) -> int:
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def _row_nbytes(world: World) -> int:
+    return _nbytes(world.place.timestep) // len(world.place.lengths)
+
+
+def _free_memory() -> int:
+    """Returns the bytes that can be had on the device."""
+    statistics = jax.local_devices()[0].memory_stats()
+    if statistics and "bytes_limit" in statistics:
+        return statistics["bytes_limit"] - statistics["bytes_in_use"]
+    for line in pathlib.Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 2**62
+
+
+def _part(tree: Tree, seed: int) -> Tree:
+    return jax.tree.map(lambda leaf: leaf[seed], tree)
+
+
+class _Seed:
+    """What the host knows of one seed's run."""
+
+    def __init__(self, experiment: Experiment, store: RunStore):
+        self.experiment, self.store = experiment, store
+        every = experiment.evaluation.every
+        self.rows_every = max(1, min(every or experiment.steps, experiment.steps // _ROWS))
+        self.next_evaluation, self.next_row, self.episodes = every, self.rows_every, 0
+        self.steps = self.learner_steps = self.logged = 0
+
+    @property
+    def target(self) -> int:
+        """Environment steps at which something is next to be done."""
+        budget = self.experiment.steps
+        return min(budget, self.next_row, self.next_evaluation or budget)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {"environment_steps": self.steps, "learner_steps": self.learner_steps}
+
+    def pass_rows(self) -> bool:
+        """Moves the schedule of rows past the present step; returns whether one was due."""
+        due = self.steps >= self.next_row
+        self.next_row += -(-(self.steps + 1 - self.next_row) // self.rows_every) * self.rows_every if due else 0
+        return due
+
+    def pass_evaluations(self) -> bool:
+        """Does as `pass_rows` for evaluations."""
+        every = self.experiment.evaluation.every
+        due = bool(every) and self.steps >= self.next_evaluation
+        self.next_evaluation += -(-(self.steps + 1 - self.next_evaluation) // every) * every if due else 0
+        return due
+
+
+class _Run:
+    """The parts of a run, and the loop over its compiled calls."""
+
+    def __init__(
+        self,
+        experiments: Sequence[Experiment],
+        environment: FunctionalEnvironment,
+        loop: Loop,
+        stores: Sequence[RunStore],
+        progress: ProgressLine | None,
+        report: Callable[[str], None],
+    ):
+        self.environment, self.loop, self.progress, self.report = environment, loop, progress, report
+        self.experiment = experiments[0]
+        self.seeds = [_Seed(*each) for each in zip(experiments, stores, strict=True)]
+        self.many = len(self.seeds) > 1
+        self.keeps_replay = self.experiment.checkpoints.replay
+        self.world = self._begin()
+        advance = loop.advance_all if self.many else loop.advance
+        self.advance = compiling.jit(advance, donate_argnums=0)
+        self.most, self.evaluations = 1, {}
+        self._look()
+
+    def _begin(self) -> World:
+        keys = [keys_of(seed.experiment) for seed in self.seeds]
+        if self.many:
+            world = compiling.jit(jax.vmap(self.loop.init))(*jax.tree.map(lambda *each: jnp.stack(each), *keys))
+        else:
+            world = compiling.jit(self.loop.init)(*keys[0])
+        template = jax.eval_shape(self.loop.init, *keys[0])
+        parts, resumed = [], False
+        for number, seed in enumerate(self.seeds):
+            learner, rest = _split(template, self.keeps_replay)
+            restored = seed.store.restore({"learner": learner, "world": rest})
+            part = _part(world, number) if self.many else world
+            if restored is not None:
+                resumed, state = True, restored.info["state"]
+                part = _joined(restored.trees["learner"], restored.trees["world"], part)
+                seed.episodes = state["counts"]["counts"]["environment_episodes"]
+                seed.next_evaluation, seed.next_row = state["next_evaluation"], state["next_row"]
+                seed.logged = state["logged"]
+                steps = state["counts"]["counts"]["environment_steps"]
+                self.report(f"resuming {seed.store.rundir.path} at step {steps:,}.")
+            parts.append(part)
+        if not resumed:
+            return world
+        return jax.tree.map(lambda *each: jnp.stack(each), *parts) if self.many else parts[0]
+
+    def run(self, interrupt: Interrupt) -> list[Result]:
+        with contextlib.ExitStack() as stack:
+            for seed in self.seeds:
+                stack.enter_context(seed.store.checkpoints.explaining())
+            while any(seed.steps < seed.experiment.steps for seed in self.seeds) and not interrupt.requested:
+                self._call()
+                if all(seed.steps >= seed.target for seed in self.seeds):
+                    self._events(interrupt)
+                if self.seeds[0].store.checkpoints.due():
+                    self._save()
+            self._log([seed.steps > seed.logged for seed in self.seeds])
+            for seed in self.seeds:
+                if seed.steps >= seed.experiment.steps:
+                    seed.pass_evaluations()  # the one at the end stands for what was due with it
+            self._save()
+            if not interrupt.requested and not any(seed.learner_steps for seed in self.seeds):
+                self.report(NOTHING_LEARNED)
+            scores = self._evaluate(self.experiment.evaluation.final_episodes, interrupt)
+            if scores is not None:
+                for seed, score in zip(self.seeds, scores, strict=True):
+                    self._log_score(seed, score)
+                    seed.store.rundir.write_evaluation({"environment_steps": seed.steps, **score.to_json()})
+        return [
+            Result(seed.store.rundir.path, seed.steps, seed.learner_steps, scores[i] if scores else None, None)
+            for i, seed in enumerate(self.seeds)
+        ]
+
+    def _call(self) -> None:
+        """Makes one compiled call, about as long as a signal may wait."""
+        targets = np.array([seed.target for seed in self.seeds], np.int32)
+        began = time.monotonic()
+        self.world, made = self.advance(self.world, targets if self.many else targets[0], np.int32(self.most))
+        made = int(made)  # waits for the device
+        took = max(time.monotonic() - began, 1e-6)
+        if made == self.most:
+            self.most = int(min(2 * self.most if took < _CALL_S else max(1, made * _CALL_S / took), 2**30))
+        self._look()
+        if self.progress:
+            self.progress.update(
+                environment_steps=float(np.mean([seed.steps for seed in self.seeds])),
+                learner_steps=float(np.mean([seed.learner_steps for seed in self.seeds])),
+            )
+
+    def _look(self) -> None:
+        """Fetches how far the seeds are."""
+        counts = self.world.place.steps, self.world.learning.steps
+        steps, learner_steps = (np.atleast_1d(x).tolist() for x in jax.device_get(counts))
+        for seed, *counted in zip(self.seeds, steps, learner_steps, strict=True):
+            seed.steps, seed.learner_steps = counted
+
+    def _events(self, interrupt: Interrupt) -> None:
+        """Does what is due at the step that every seed has reached: logs, and evaluates."""
+        due = [seed.pass_rows() for seed in self.seeds]
+        self._log(due)
+        schedules = [seed.next_evaluation for seed in self.seeds]
+        due = [seed.pass_evaluations() and seed.steps < seed.experiment.steps for seed in self.seeds]
+        if not any(due):
+            return
+        scores = self._evaluate(self.experiment.evaluation.episodes, interrupt)
+        if scores is None:
+            for seed, schedule in zip(self.seeds, schedules, strict=True):
+                seed.next_evaluation = schedule  # the run that goes on from here makes it
+            return
+        for seed, score, ready in zip(self.seeds, scores, due, strict=True):
+            if ready:
+                self._log_score(seed, score)
+
+    def _log(self, due: Sequence[bool]) -> None:
+        """Writes a row of those seeds that are due."""
+        if not any(due):
+            return
+        self._check()
+        ended, metrics = jax.device_get((self.world.ended, self.world.learning.metrics))
+        for number, (seed, ready) in enumerate(zip(self.seeds, due, strict=True)):
+            if not ready:
+                continue
+            seed.logged = seed.steps
+            of_seed, row = _part((ended, metrics), number) if self.many else (ended, metrics)
+            if count := int(of_seed.episodes):
+                means = {
+                    "episode_return": float(of_seed.returns) / count,
+                    "episode_length": float(of_seed.lengths) / count,
+                }
+                seed.store.log("actor", {"environment_steps": seed.steps, **means, "episodes": count})
+                seed.episodes += count
+                if self.progress:
+                    self.progress.update(episode_return=means["episode_return"])
+            if seed.learner_steps:
+                seed.store.log("learner", {**seed.counts, **{name: float(value) for name, value in row.items()}})
+        if self.many:
+            keep = ~np.array(due)
+            self.world = self.world._replace(ended=jax.tree.map(lambda x: jnp.array(x * keep), ended))
+        else:
+            self.world = self.world._replace(ended=jax.tree.map(jnp.array, NONE_ENDED))
+
+    def _log_score(self, seed: _Seed, score: Score) -> None:
+        seed.store.log("evaluator", {**seed.counts, **score.row()})
+        if self.progress:
+            self.progress.update(evaluation=float(score.returns.mean()))
+
+    def _check(self) -> None:
+        for seed, bad in zip(self.seeds, np.atleast_1d(self.world.learning.bad_step).tolist(), strict=True):
+            if bad >= 0:
+                which = f" with the seed {seed.experiment.seed}" if self.many else ""
+                raise NotFiniteError(
+                    f"the loss or its gradient was not finite at learner step {bad}{which}: the run stops."
+                )
+
+    def _save(self) -> None:
+        """Saves everything that the run goes on from; refuses (NotFiniteError) if learning has gone wrong."""
+        self._check()
+        for number, seed in enumerate(self.seeds):
+            learner, rest = _split(_part(self.world, number) if self.many else self.world, self.keeps_replay)
+            counts = {"environment_steps": seed.steps, "environment_episodes": seed.episodes}
+            state = {
+                "counts": {"counts": counts},
+                "learner_steps": seed.learner_steps,
+                "next_evaluation": seed.next_evaluation,
+                "next_row": seed.next_row,
+                "logged": seed.logged,
+                "wall_time_s": seed.store.wall_time_s,
+            }
+            seed.store.checkpoints.save(seed.steps, {"learner": learner, "world": rest}, state, None)
+
+    def _evaluate(self, episodes: int, interrupt: Interrupt) -> list[Score] | None:
+        """Returns the scores of the present parameters; None if the run was asked to stop meanwhile."""
+        if episodes not in self.evaluations:
+            policy = self.loop.agent.evaluation_policy
+            evaluation = EvaluationLoop(policy, self.environment, episodes, self.experiment.evaluation.num_envs)
+            many = jax.vmap if self.many else lambda function, **_: function
+            keys = [
+                (
+                    row_keys(environment_seed(each.experiment.seed, evaluation=True), evaluation.num_envs),
+                    each.experiment.key("evaluator"),
+                )
+                for each in self.seeds
+            ]
+            stacked = jax.tree.map(lambda *each: jnp.stack(each), *keys) if self.many else keys[0]
+            start = compiling.jit(many(evaluation.init))(*stacked)
+            advance = compiling.jit(many(evaluation.advance, in_axes=(0, 0, None)))
+            self.evaluations[episodes] = evaluation, start, advance
+        evaluation, scores, advance = self.evaluations[episodes]
+        variables = self.loop.agent.core.variables
+        params = (jax.vmap(variables) if self.many else variables)(self.world.learning.state)[POLICY]
+        while (np.asarray(scores.finished) < evaluation.quota).any():
+            if interrupt.requested:
+                return None
+            scores = advance(params, scores, np.int32(_EVALUATION_CALL))
+        returns, lengths = (np.asarray(x).reshape(len(self.seeds), *x.shape[-2:]) for x in scores[2:])
+        made = np.arange(returns.shape[-1]) < evaluation.quota[:, None]  # [N, Q], those of the quota
+        return [Score(r[made].astype(np.float64), n[made]) for r, n in zip(returns, lengths, strict=True)]
+
+
+def _split(world: World, with_replay: bool) -> tuple[Any, World]:
+    """Returns the state of a world's learner, which is what an evaluation reads, and the rest."""
+    rest = world._replace(learning=world.learning._replace(state=()))
+    return world.learning.state, rest if with_replay else rest._replace(replay=())
+
+
+def _joined(learner: Any, rest: World, fresh: World) -> World:
+    """Returns the world that `_split` took apart, with the replay of a fresh one where it has none."""
+    world = rest._replace(learning=rest.learning._replace(state=learner), replay=rest.replay or fresh.replay)
+    return jax.tree.map(_copied, world)
+
+
+def _copied(leaf: Any) -> Array:
+    """Returns an array of JAX's own: one that shares NumPy's memory must not be donated."""
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(jnp.array(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+    return jnp.array(leaf)

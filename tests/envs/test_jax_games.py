@@ -1,0 +1,129 @@
+"""Environments in JAX: their rules beside the originals', the rules of a batch, and what is refused."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bsuite.environments.catch import Catch
+
+from acme_ext import envs
+from acme_ext.envs.functional import canonical_functional, row_keys
+from acme_ext.envs.jax_games import functional
+from acme_ext.errors import UsageError
+
+FIRST, LAST = 0, 2
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "catch", "MountainCarContinuous-v0", "minatar-breakout"])
+def test_a_batch_keeps_the_contract(name, rollout):
+    with envs.make(f"jax:{name}", num_envs=3, seed=2) as environment:
+        rollout(environment, 30)
+
+
+def to_gymnasium(name, inner):
+    """The state of Gymnax's environment as Gymnasium's has it."""
+    names = {
+        "CartPole-v1": ("x", "x_dot", "theta", "theta_dot"),
+        "Acrobot-v1": ("joint_angle1", "joint_angle2", "velocity_1", "velocity_2"),
+        "MountainCar-v0": ("position", "velocity"),
+        "MountainCarContinuous-v0": ("position", "velocity"),
+        "Pendulum-v1": ("theta", "theta_dot"),
+    }
+    return np.array([float(getattr(inner, field)) for field in names[name]])
+
+
+@pytest.mark.parametrize(
+    "name", ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"]
+)
+def test_every_step_is_gymnasiums(name):
+    environment, original = functional(name), gymnasium.make(name).unwrapped
+    limit = gymnasium.spec(name).max_episode_steps
+    step, spec = jax.jit(environment.step), environment.action_spec()
+    state, timestep = jax.jit(environment.reset)(jax.random.key(1))
+    rng, time, ends = np.random.default_rng(0), 0, []
+    original.reset()
+    for _ in range(250):
+        discrete = hasattr(spec, "num_values")
+        action = rng.integers(spec.num_values) if discrete else rng.uniform(spec.minimum, spec.maximum, spec.shape)
+        if not discrete:
+            action = action.astype(np.float32)
+        original.state, before = to_gymnasium(name, state.inner.inner), state.last
+        state, timestep = step(state, action)
+        if before:
+            assert (int(timestep.step_type), float(timestep.reward), float(timestep.discount)) == (FIRST, 0.0, 1.0)
+            original.reset()
+            time = 0
+            continue
+        observation, reward, terminated, _, _ = original.step(action)
+        time += 1
+        np.testing.assert_allclose(timestep.observation, observation, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(timestep.reward, reward, rtol=1e-4, atol=1e-5)
+        assert float(timestep.discount) == float(not terminated)
+        assert (int(timestep.step_type) == LAST) == (terminated or time == limit)
+        ends += [time] * int(state.last)
+    assert name in ("Acrobot-v1", "MountainCarContinuous-v0") or ends, "an episode's end was never compared"
+
+
+def test_a_time_limit_is_a_truncation():
+    environment = functional("Pendulum-v1")
+    state, _ = environment.reset(jax.random.key(0))
+
+    def step(state, _):
+        state, timestep = environment.step(state, jnp.zeros(1))
+        return state, (timestep.step_type, timestep.discount)
+
+    _, (kinds, discounts) = jax.jit(lambda state: jax.lax.scan(step, state, length=402))(state)
+    assert np.flatnonzero(np.asarray(kinds) == LAST).tolist() == [199, 400]
+    assert (np.asarray(discounts) == 1).all()
+
+
+def test_every_step_of_catch_is_bsuites():
+    original = Catch()
+    with envs.make("jax:catch", num_envs=1, seed=3) as environment:
+        timestep, rng, ends = environment.reset(), np.random.default_rng(0), 0
+        for _ in range(60):
+            if timestep.step_type[0] == FIRST:
+                original.reset()
+                original._ball_x = int(timestep.observation[0, 0].argmax())
+            action, was_last = int(rng.integers(3)), timestep.step_type[0] == LAST
+            timestep = environment.step(np.array([action]))
+            if was_last:
+                continue
+            expected = original.step(action)
+            np.testing.assert_array_equal(timestep.observation[0], expected.observation)
+            got = (timestep.step_type[0], timestep.reward[0], timestep.discount[0])
+            assert got == (expected.step_type, expected.reward, expected.discount)
+            ends += expected.last()
+    assert ends > 4
+
+
+def test_actions_in_one_unit_are_those_of_the_batched_interface():
+    environment = canonical_functional(functional("Pendulum-v1"))
+    state, _ = jax.vmap(environment.reset)(row_keys(11, 2))
+    with envs.canonical_actions(envs.make("jax:Pendulum-v1", num_envs=2)) as batch:
+        batch.environment._seed = 11
+        batch.reset()
+        for action in np.float32([[[0.3], [-2.0]], [[1.0], [0.1]]]):
+            expected = batch.step(action)
+            state, timestep = jax.vmap(environment.step)(state, action)
+            np.testing.assert_allclose(timestep.observation, expected.observation, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(timestep.reward, expected.reward, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_are_the_same_whoever_shares_the_batch():
+    rows = [roll(num_envs)[:, 1] for num_envs in (2, 5)]
+    np.testing.assert_array_equal(rows[0], rows[1])
+
+
+def roll(num_envs):
+    with envs.make("jax:catch", num_envs=num_envs, seed=7) as environment:
+        seen = [environment.reset().observation.copy()]
+        return np.stack([*seen, *(environment.step(np.ones(num_envs, int)).observation.copy() for _ in range(12))])
+
+
+def test_what_is_no_environment_is_refused_with_the_nearest():
+    with pytest.raises(UsageError, match="did you mean 'jax:CartPole-v1'"):
+        envs.check("jax:CartPole")
+    with pytest.raises(UsageError, match="has no option 'fast'"):
+        envs.check("jax:catch", fast=True)

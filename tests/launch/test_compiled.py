@@ -1,0 +1,159 @@
+"""Compiled runs: what they learn beside a single process, seeds, resuming, and what is refused."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from acme_ext import builders
+from acme_ext.errors import NotFiniteError, RunError
+from acme_ext.launch import Checkpoints, Evaluation, Experiment, cli, evaluate_run, local
+from acme_ext.launch.compiled import runner
+from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.replay import TransitionConfig, UnrollConfig
+from acme_ext.utils import loggers
+
+pytestmark = pytest.mark.usefixtures("no_figures")
+
+_UNROLLS = UnrollConfig(max_size=4, length=9)
+# An episode of catch has 9 steps and a reset, so that after 3 unrolls of 9 an environment has taken 25 steps.
+_THREE_UNROLLS = 4 * 25
+
+
+def ppo(**fields: Any) -> builders.PPO:
+    config = builders.PPO().config
+    config = dataclasses.replace(config, hidden_sizes=(8,), batch_size=4, num_minibatches=2, num_epochs=2, **fields)
+    return builders.PPO(dataclasses.replace(config, replay=_UNROLLS))
+
+
+def dqn(**replay: Any) -> builders.DQN:
+    config = TransitionConfig(**{"n_step": 2, "min_size": 20, "samples_per_insert": 4.0, "max_size": 64, **replay})
+    return builders.DQN(dataclasses.replace(builders.DQN().config, hidden_sizes=(8,), batch_size=8, replay=config))
+
+
+def experiment(folder: Path, builder: Any, steps: int = _THREE_UNROLLS, **fields: Any) -> Experiment:
+    fields = {
+        "environment": "jax:catch",
+        "num_envs": 4,
+        "evaluation": Evaluation(every=0, final_episodes=3, num_envs=2),
+        "checkpoints": Checkpoints(every_s=0),
+        **fields,
+    }
+    return Experiment(builder, steps=steps, run_dir=str(folder), **fields)
+
+
+def learned(each: Experiment) -> Any:
+    """The state of the learner that a run left."""
+    core = each.builder.make_agent(each.make_spec()).core
+    restored = CheckpointStore(each.directory / "checkpoints").restore({"learner": core.abstract_state()})
+    assert restored is not None
+    state = restored.trees["learner"]
+    return jax.tree.map(
+        lambda x: jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x, state
+    )
+
+
+def assert_close(a: Any, b: Any, **tolerance: float) -> None:
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **tolerance), a, b)
+
+
+def test_ppo_learns_what_it_learns_in_one_process(tmp_path):
+    compiled, single = (experiment(tmp_path / name, ppo()) for name in ("compiled", "single"))
+    (result,) = runner.run(compiled, quiet=True)
+    expected = local.run(single, quiet=True)
+    assert (result.environment_steps, result.learner_steps) == (_THREE_UNROLLS, 3)
+    assert (expected.environment_steps, expected.learner_steps) == (_THREE_UNROLLS, 3)
+    assert_close(learned(compiled), learned(single), rtol=1e-3, atol=1e-4)
+    assert result.score.returns.tolist() == expected.score.returns.tolist()
+    for pattern in ("*.json", "logs/*.csv", "tensorboard/*/*"):
+        there, here = (len(list((tmp_path / name).glob(pattern))) for name in ("single", "compiled"))
+        assert there == here > 0, pattern
+    # The run directory is one like any other.
+    assert evaluate_run(tmp_path / "compiled").returns.tolist() == result.score.returns.tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_envs", "batches"), [(2, 1), (8, 2)])
+def test_unrolls_of_fewer_or_more_environments_than_a_batch_has(tmp_path, num_envs, batches):
+    builder = builders.IMPALA(
+        dataclasses.replace(builders.IMPALA().config, hidden_sizes=(8,), core_size=4, batch_size=4, replay=_UNROLLS),
+        core="lstm",
+    )
+    steps = num_envs * {2: 33, 8: 17}[num_envs]  # in 36 ticks, 3 of them resets, or in 18
+    compiled, single = (
+        experiment(tmp_path / name, builder, steps, num_envs=num_envs) for name in ("compiled", "single")
+    )
+    (result,) = runner.run(compiled, quiet=True)
+    expected = local.run(single, quiet=True)
+    assert result.learner_steps == expected.learner_steps == 2 * batches
+    assert_close(learned(compiled), learned(single), rtol=1e-3, atol=1e-4)
+
+
+def test_a_replay_run_that_was_stopped_goes_on_to_what_it_would_have_been(tmp_path):
+    whole, parts = (experiment(tmp_path / name, dqn(prioritized=True), 160) for name in ("whole", "parts"))
+    (result,) = runner.run(whole, quiet=True)
+    runner.run(dataclasses.replace(parts, steps=80), quiet=True)
+    (resumed,) = runner.run(parts, quiet=True)
+    assert resumed.learner_steps == result.learner_steps > 50
+    assert_close(learned(parts), learned(whole), rtol=0, atol=0)
+    rows = loggers.read_csv(tmp_path / "parts/logs/learner.csv")
+    assert rows["environment_steps"].tolist() == sorted(set(rows["environment_steps"].tolist()))
+    assert {"loss", "gradient_norm", "learner_steps"} <= set(rows)
+
+
+@pytest.mark.slow
+def test_a_seed_of_several_is_that_seed_alone(tmp_path):
+    together = experiment(tmp_path / "together", dqn(), 120, seed=5, evaluation=Evaluation(60, 2, 3, 2))
+    results = runner.run(together, seeds=2, quiet=True)
+    assert [result.run_dir.name for result in results] == ["s5", "s6"]
+    alone = experiment(tmp_path / "alone", dqn(), 120, seed=6, evaluation=Evaluation(60, 2, 3, 2))
+    (result,) = runner.run(alone, quiet=True)
+    assert results[1].learner_steps == result.learner_steps
+    of_six = dataclasses.replace(together, seed=6, run_dir=str(results[1].run_dir))
+    assert_close(learned(of_six), learned(alone), rtol=1e-3, atol=1e-4)
+    assert len(loggers.read_csv(results[0].run_dir / "logs/evaluator.csv")["episodes"]) == 2
+
+
+@pytest.mark.slow
+def test_a_continuous_agent_acts_and_learns(tmp_path):
+    config = dataclasses.replace(
+        builders.SAC().config,
+        batch_size=8,
+        replay=TransitionConfig(min_size=10, samples_per_insert=8.0, max_size=100),
+    )
+    sac = experiment(tmp_path / "sac", builders.SAC(config), 60, environment="jax:Pendulum-v1", num_envs=2)
+    (result,) = runner.run(sac, quiet=True)
+    assert result.environment_steps == 60
+    assert result.learner_steps > 40
+    assert (result.score.lengths == 200).all()
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
+    builder = dqn().replace(config=dataclasses.replace(dqn().config, learning_rate=1e38, max_gradient_norm=None))
+    with pytest.raises((NotFiniteError, RunError), match="not finite at learner step"):
+        runner.run(experiment(tmp_path / "run", builder, 200), quiet=True)
+
+
+def refused(capsys: Any, *arguments: str) -> str:
+    assert cli.main(["train", *arguments, "--quiet"]) == 2
+    return capsys.readouterr().err
+
+
+def test_what_cannot_run_compiled_is_refused_and_nothing_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    compiled = ("--on", "compiled")
+    assert "did you mean 'jax:CartPole-v1'" in refused(capsys, "ppo", "gym:CartPole-v1", *compiled)
+    assert "--actors and --on compiled exclude" in refused(capsys, "ppo", "jax:catch", *compiled, "--actors", "2")
+    assert "--evaluators and --on compiled" in refused(capsys, "ppo", "jax:catch", *compiled, "--evaluators", "2")
+    assert "num_devices is 2" in refused(capsys, "ppo", "jax:catch", *compiled, "--devices", "2")
+    assert "R2D2 can't run compiled" in refused(capsys, "r2d2", "jax:catch", *compiled)
+    assert "one must divide the other" in refused(capsys, "ppo", "jax:catch", *compiled, "--num-envs", "5")
+    assert "rows_per_item is 4" in refused(capsys, "dqn", "jax:catch", *compiled, "--set", "replay.rows_per_item=4")
+    assert "GB are free: give a smaller replay.max_size" in refused(
+        capsys, "dqn", "jax:catch", *compiled, "--set", "replay.max_size=2000000000"
+    )
+    assert "--seeds is of a compiled run" in refused(capsys, "ppo", "jax:catch", "--seeds", "2")
+    assert not list(tmp_path.iterdir())
