@@ -157,7 +157,7 @@ class Director:
             self._say(f"{name}{place} {why}{words()}")
             self._say(f"the program is started again from its last checkpoint{later}.")
             return Next.RELAUNCH, pause
-        self.restarted += 1
+        self.restarted += not free
         follows = ", and is placed anew" if gone else " and is started again"
         self._say(f"{name}{place} {why}{follows}{later}.")
         return Next.RESTART, pause

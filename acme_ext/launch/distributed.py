@@ -24,7 +24,7 @@ from acme_ext.launch.evaluation import Score
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.forks import MAKE_SPEC, Options, in_child
 from acme_ext.launch.local import Result
-from acme_ext.launch.program import SERVERS, Topology, make
+from acme_ext.launch.program import SERVERS, Extend, Topology, added_groups, make
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import install
@@ -42,6 +42,7 @@ def run_program(
     private: bool = True,
     ray_address: str | None = None,
     ray_wait_s: float | None = None,
+    extend: Extend | None = None,
 ) -> Result:
     """Runs an experiment as a program, from where its run directory stands to its budget.
 
@@ -60,6 +61,12 @@ def run_program(
             this machine for the run alone.
         ray_wait_s: seconds that a cluster has to make room for all nodes, before nothing is started. None: 30 s where
             others hold what is missing, and no time where the cluster hasn't as much.
+        extend: adds nodes of one's own: `extend(program, handles)` calls `program.add_node` in groups of their own,
+            with the program's parts that it wants to use, see `launch.program.Handles`. It may be called more than
+            once. The nodes are looked after like actors: what raises ends the program after a last save, or is started
+            again (`restarts`), and all are told to end (`lp.wait_for_stop`) before what they dial is. `lp.stop()` in
+            one, or what `lp.make_program_stopper` returns there, ends the program after a last save, as SIGTERM does.
+            On Ray each asks for one CPU.
 
     Raises:
         UsageError: nothing was started or written; the message says why.
@@ -68,11 +75,11 @@ def run_program(
     if on != "ray" and (ray_address is not None or ray_wait_s is not None or topology.resources):
         raise UsageError(f"a Ray address, a wait for its hosts and resources are for programs on 'ray', not on {on!r}.")
     if on == "threads":
-        code = threads.run(make(experiment, topology, fresh=fresh, quiet=quiet))
+        code = threads.run(make(experiment, topology, fresh=fresh, quiet=quiet, extend=extend))
     elif on == "processes":
-        code = _run_processes(experiment, topology, fresh, quiet, restarts, private)
+        code = _run_processes(experiment, topology, fresh, quiet, restarts, private, extend)
     elif on == "ray":
-        code = _run_on_ray(experiment, topology, fresh, quiet, restarts, private, ray_address, ray_wait_s)
+        code = _run_on_ray(experiment, topology, fresh, quiet, restarts, private, ray_address, ray_wait_s, extend)
     else:
         raise UsageError(f"a program runs on 'processes', 'threads' or 'ray', not on {on!r}.")
     if code < 0:
@@ -85,7 +92,13 @@ def run_program(
 
 
 def _run_processes(
-    experiment: Experiment, topology: Topology, fresh: bool, quiet: bool, restarts: int, private: bool
+    experiment: Experiment,
+    topology: Topology,
+    fresh: bool,
+    quiet: bool,
+    restarts: int,
+    private: bool,
+    extend: Extend | None,
 ) -> int:
     logs = pathlib.Path(experiment.directory).absolute() / "logs" / "nodes"
 
@@ -95,7 +108,7 @@ def _run_processes(
         options = Options(logs, restarts, topology.accelerated_here, {"actor": share, "evaluator": share})
         # An environment may start threads or a device, which the processes that are forked later must not find.
         spec = in_child(experiment.make_spec, MAKE_SPEC)
-        return make(experiment, topology, fresh=fresh, quiet=quiet, spec=spec), SERVERS, options
+        return make(experiment, topology, fresh=fresh, quiet=quiet, spec=spec, extend=extend), SERVERS, options
 
     return _under_keeper("supervisor", load, private)
 
@@ -109,6 +122,7 @@ def _run_on_ray(
     private: bool,
     address: str | None,
     wait_s: float | None,
+    extend: Extend | None,
 ) -> int:
     if importlib.util.find_spec("ray") is None:
         raise UsageError(f"a program on Ray needs the extra `ray`, not installed here: {install.command('ray')}")
@@ -120,16 +134,17 @@ def _run_on_ray(
     experiment = dataclasses.replace(experiment, run_dir=str(directory))
 
     def load(first: bool, spec: EnvironmentSpec) -> Any:
-        return make(experiment, topology, fresh=fresh and first, quiet=quiet, spec=spec)
+        return make(experiment, topology, fresh=fresh and first, quiet=quiet, spec=spec, extend=extend)
 
+    added = added_groups(topology, extend) if extend is not None else {}
     run, code = f"acme-ext-{uuid.uuid4().hex[:12]}", _code_folder()
     with tempfile.TemporaryDirectory(prefix="acme-ext-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         plan = Plan(
             run,
             experiment.make_spec,
             load,
-            topology.groups,
-            topology.all_resources,
+            {**topology.groups, **added},
+            {**topology.all_resources, **{group: {"CPU": 1.0} for group in added}},
             SERVERS,
             directory,
             address,

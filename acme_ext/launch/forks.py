@@ -54,21 +54,35 @@ class Options:
         return self.logs / f"{name}.log"
 
 
+def ask_for_the_end(mark_as_completed: bool = False) -> None:
+    """Has the process that forked this one stop the program after a last save."""
+    del mark_as_completed
+    os.kill(os.getppid(), processes.WISHES[signal.SIGTERM])
+
+
 def bind(
     program: Any,
     stopper: Callable[..., None],
+    wish: Callable[..., None] = ask_for_the_end,
     launch_type: str = "LOCAL_MULTI_PROCESSING",
     bind_addresses: Callable[[Any], None] = lambda node: node.bind_addresses(),
 ) -> None:
     """Gives a program's nodes what `lp.stop()` calls, and their addresses, of this machine or by
     `bind_addresses(node)`, as Launchpad's launchers do.
+
+    Args:
+        program: the program.
+        stopper: what the coordinator calls, when all is done.
+        wish: what the others call, who so ask for a last save and the end.
+        launch_type: Launchpad's name of it.
+        bind_addresses: gives a node's addresses their places.
     """
     from launchpad import context
 
-    for node in program.get_all_nodes():
-        node.launch_context.initialize(context.LaunchType[launch_type], None, stopper)
     for label, nodes in program.groups.items():
         for node in nodes:
+            stop = stopper if label == "coordinator" else wish
+            node.launch_context.initialize(context.LaunchType[launch_type], None, stop)
             for handle in node.input_handles:
                 handle.connect(node, label)
     for node in program.get_all_nodes():
@@ -97,6 +111,12 @@ def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mma
     from launchpad.launch import worker_manager
 
     worker_manager.WorkerManager(register_in_thread=True)
+    # What `lp.make_program_stopper` returns in a node would send it a SIGTERM: a killed node.
+    from launchpad.program_stopper import program_stopper
+
+    program_stopper._ask_launcher_for_termination = lambda pid, mark_as_completed=False: (
+        ask_for_the_end() if pid == os.getpid() else os.kill(pid, signal.SIGTERM)
+    )
     # Launchpad's word for a node to end is SIGTERM. Ours is another, so that this one can be told from a stray one.
     stop: Any = signal.getsignal(signal.SIGTERM)
     signal.signal(processes.STOP_NODE, lambda number, frame: stop(signal.SIGTERM, frame))

@@ -8,10 +8,11 @@ actors --rows--> replay shards --batches--> learner --parameters--> actors, eval
 import dataclasses
 import functools
 import math
+import pathlib
 import secrets
 import sys
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import launchpad as lp
 
@@ -28,10 +29,28 @@ from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import checks, proxies
 from acme_ext.utils.calls import TOKEN_BYTES
 
+
+class Handles(NamedTuple):
+    """What nodes of one's own use of a program: Launchpad's handles, which become clients in the node that is given
+    them.
+    """
+
+    learner: Any
+    """`get_variables(["policy"]) -> [parameters]`, as Acme's `VariableSource` has it: what the agent acts with."""
+    coordinator: Any
+    """`snapshot() -> dict`, with the totals so far in its `counts`; and `request_stop()`, after a last save."""
+    replays: Sequence[Any]
+    """A `reverb.Client` for each shard."""
+
+
+Extend = Callable[[lp.Program, Handles], None]
+"""Adds nodes of one's own to a program, in groups of their own."""
+
 SERVERS = ("inference", "learner", "replay", "coordinator")
 """Groups of nodes that others dial, in the order in which they are stopped, after all others."""
 
 
+_GROUPS = (*SERVERS, "evaluator", "actor")
 _COMPUTING = ("learner", "inference", "evaluator", "actor")
 _RESOURCES = {"coordinator": {"CPU": 0.1}}  # of a node on Ray where nothing is said; of all others one CPU
 
@@ -116,6 +135,7 @@ def make(
     fresh: bool = False,
     quiet: bool = False,
     spec: EnvironmentSpec | None = None,
+    extend: Extend | None = None,
 ) -> lp.Program:
     """Returns an experiment's program, from where its run directory stands to its budget.
 
@@ -128,6 +148,7 @@ def make(
         fresh: starts anew even if the directory holds a part of this run.
         quiet: shows no progress line.
         spec: of the environment; None makes one here, to ask it.
+        extend: adds nodes of one's own.
 
     Raises:
         UsageError: nothing was written; the message says why.
@@ -135,6 +156,8 @@ def make(
     if experiment.data is not None:
         raise UsageError("a run on recorded data is of a single process: leave --actors and --on away.")
     proxies.bypass()
+    if extend is not None:
+        added_groups(topology, extend)
     spec = experiment.make_spec() if spec is None else spec
     check(experiment, spec)
     if warning := foresee(experiment, spec):
@@ -185,7 +208,28 @@ def make(
             program.add_node(
                 lp.PyNode(_run, make_actor, replays[index % shards], shards, learner, inference, coordinator)
             )
+    if extend is not None:
+        extend(program, Handles(learner, coordinator, replays))
     return program
+
+
+def added_groups(topology: Topology, extend: Extend) -> dict[str, int]:
+    """Returns the groups that `extend` adds to a program of this topology, with their numbers of nodes.
+
+    Raises:
+        UsageError: it adds to a group of the program's own.
+    """
+    program = lp.Program("acme-ext")
+    learner, coordinator = (lp.CourierNode(object).create_handle() for _ in range(2))
+    replays = [ReplayNode(list, pathlib.Path(), None).create_handle() for _ in range(topology.replay_shards)]
+    extend(program, Handles(learner, coordinator, replays))
+    groups = {label: len(nodes) for label, nodes in program.groups.items()}
+    for label in groups:
+        if label in _GROUPS:
+            raise UsageError(
+                f"nodes of your own can't be in the group {label!r}, which is the program's: name another."
+            )
+    return groups
 
 
 def _run(make_worker, *arguments) -> None:

@@ -6,6 +6,7 @@ not stop in time; this one gives the handlers back, and is done when the program
 
 import contextlib
 import math
+import os
 import queue
 import signal
 import sys
@@ -37,7 +38,12 @@ def run(program: Any) -> int:
     if threading.current_thread() is not threading.main_thread():
         raise UsageError("a program on threads must be started from the main thread.")
     manager = _make_manager()
-    bind(program, lambda mark_as_completed=False: manager.stop_event().set(), "LOCAL_MULTI_THREADING")
+    bind(
+        program,
+        lambda mark_as_completed=False: manager.stop_event().set(),
+        lambda mark_as_completed=False: os.kill(os.getpid(), signal.SIGTERM),
+        "LOCAL_MULTI_THREADING",
+    )
     ended: queue.Queue[BaseException | None] = queue.Queue()
     nodes = [(group, node) for group, nodes in program.groups.items() for node in nodes]
     with _graceful(program, manager.stop_event()) as stopped_by:

@@ -149,6 +149,8 @@ class Driver:
                 member.started = True
             elif what == "stop":
                 self._director.ended = True
+            elif what == "wish":
+                self._director.wish(signal.SIGTERM)
             elif what == "unanswered":
                 self._director.no_answer()
             elif what == "ended":
