@@ -29,18 +29,21 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     folder = (there if there.is_file() else ROOT / uri).parent
 
     def moved(match: re.Match[str]) -> str:
-        path = _outside(match[2], folder)
-        if path is None:
+        path = _target(match[2], folder)
+        if path is None or (there.is_file() and path.is_relative_to(ROOT / "docs")):
             return match[0]
-        return match[1] + os.path.relpath(path.relative_to(ROOT), pathlib.PurePosixPath(uri).parent)
+        inside = path.relative_to(ROOT / "docs" if path.is_relative_to(ROOT / "docs") else ROOT)
+        return match[1] + os.path.relpath(inside, pathlib.PurePosixPath(uri).parent)
 
     return _LINK.sub(moved, markdown)
 
 
 def _add_linked(text: str, folder: pathlib.Path, files: Files, config: Any) -> None:
     for _, target in _LINK.findall(text):
-        path = _outside(target, folder)
-        if path is None or not path.is_file() or files.get_file_from_path(str(path.relative_to(ROOT))):
+        path = _target(target, folder)
+        if path is None or path.is_relative_to(ROOT / "docs") or not path.is_file():
+            continue
+        if files.get_file_from_path(str(path.relative_to(ROOT))):
             continue
         uri = str(path.relative_to(ROOT))
         files.append(File.generated(config, uri, abs_src_path=str(path)))
@@ -48,13 +51,12 @@ def _add_linked(text: str, folder: pathlib.Path, files: Files, config: Any) -> N
             _add_linked(path.read_text(encoding="utf-8"), path.parent, files, config)
 
 
-def _outside(target: str, folder: pathlib.Path) -> pathlib.Path | None:
-    """Returns the file of the repository that a link means, if it isn't of docs/."""
-    if re.match(r"[a-z]+:", target):
+def _target(link: str, folder: pathlib.Path) -> pathlib.Path | None:
+    """Returns the file of the repository that a link means, or None for one to elsewhere."""
+    if re.match(r"[a-z]+:", link):
         return None
-    path = pathlib.Path(os.path.normpath(folder / target))
-    inside = path.is_relative_to(ROOT / "docs")
-    return path if path.is_relative_to(ROOT) and not inside else None
+    path = pathlib.Path(os.path.normpath(folder / link))
+    return path if path.is_relative_to(ROOT) else None
 
 
 def _command_line() -> str:

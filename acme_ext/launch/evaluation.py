@@ -129,9 +129,9 @@ def load_run(
     environment: str | EnvironmentFactory | None = None,
     environment_options: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """Returns the agent of a run's latest good checkpoint; writes nothing. Arguments and errors are those of
-    `evaluate_run`.
+    """Returns the agent of a run's latest good checkpoint; writes nothing.
 
+    Arguments and errors are those of `evaluate_run`.
     """
     rundir = RunDirectory.open(path)
     described = rundir.read_config()
@@ -170,7 +170,14 @@ def load_run(
     return Loaded(experiment, spec, source, restored.info["state"].get("standing"), restored.steps, actions)
 
 
-def evaluate_run(path: str | os.PathLike[str], episodes: int | None = None, **arguments: Any) -> Score:
+def evaluate_run(
+    path: str | os.PathLike[str],
+    episodes: int | None = None,
+    *,
+    builder: Builder | None = None,
+    environment: str | EnvironmentFactory | None = None,
+    environment_options: Mapping[str, Any] | None = None,
+) -> Score:
     """Evaluates the agent of a run's latest good checkpoint, on the seeds of the run's own evaluations; writes nothing.
 
     Args:
@@ -184,7 +191,7 @@ def evaluate_run(path: str | os.PathLike[str], episodes: int | None = None, **ar
         UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own
             script knows.
     """
-    loaded = load_run(path, **arguments)
+    loaded = load_run(path, builder=builder, environment=environment, environment_options=environment_options)
     evaluator = Evaluator(loaded.experiment, loaded.spec, loaded.source)
     return evaluator.evaluate(episodes or loaded.experiment.evaluation.final_episodes, standing=loaded.standing)
 
