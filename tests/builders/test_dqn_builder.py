@@ -60,9 +60,10 @@ def test_an_evaluation_explores_by_its_own_epsilon_alone():
     np.testing.assert_allclose(shares(actions(builder, evaluation=True)), [0.1, 0.1, 0.1, 0.7], atol=0.03)
 
 
-@pytest.mark.parametrize(("steps", "epsilon"), [(0, 0.8), (50, 0.5), (100, 0.2), (10_000, 0.2)])
+@pytest.mark.parametrize(("steps", "epsilon"), [(0, 0.8), (150, 0.5), (200, 0.2), (10_000, 0.2)])
 def test_training_explores_by_the_runs_steps(steps, epsilon):
-    config = DQNConfig(epsilon_start=0.8, epsilon_end=0.2, epsilon_decay_steps=100)
+    replay = TransitionConfig(min_size=100)
+    config = DQNConfig(epsilon_start=0.8, epsilon_end=0.2, epsilon_decay_steps=100, replay=replay)
     taken = shares(actions(DQN(config, network=constant_network), evaluation=False, steps=steps))
     np.testing.assert_allclose(taken, [epsilon / 4] * 3 + [1 - 0.75 * epsilon], atol=0.03)
 

@@ -77,7 +77,7 @@ def test_without_noise_exploration_is_dqns_epsilon():
     fields = {"noisy": False, "epsilon_start": 0.8, "epsilon_end": 0.2, "epsilon_decay_steps": 100}
     policy, params, network = build(**fields)
     best = int(jnp.argmax(network.apply(params, None, OBSERVATION[:1]).q))
-    for steps, epsilon in ((0, 0.8), (100, 0.2)):
+    for steps, epsilon in ((0, 0.8), (1_000, 0.8), (1_100, 0.2)):  # learning starts at 1,000
         share = np.mean(act(policy, params, context(steps))[0] == best)
         np.testing.assert_allclose(share, 1 - 0.75 * epsilon, atol=0.07)
 
