@@ -16,13 +16,17 @@ from acme_ext.launch.program import Topology, make
 class Watcher:
     """Asks the learner for its parameters, as Acme's variable clients do, and writes down what it saw."""
 
-    def __init__(self, file: str, learner):
-        self._file, self._learner = pathlib.Path(file), learner
+    def __init__(self, folder: str, learner):
+        self._folder, self._learner = pathlib.Path(folder), learner
 
     def run(self) -> None:
+        # A call to a learner that isn't there yet is tried again later and later, here for longer than the run takes.
+        while not (self._folder / "run/logs/learner.csv").exists():
+            if lp.wait_for_stop(0.1):
+                return
         (params,) = self._learner.get_variables(["policy"])
         lp.wait_for_stop()
-        self._file.write_text(f"{len(params)} layers; it ended")
+        (self._folder / "watched").write_text(f"{len(params)} layers; it ended")
 
 
 def main(arguments: list[str]) -> None:
@@ -31,14 +35,14 @@ def main(arguments: list[str]) -> None:
     experiment = Experiment(
         DQN(config),
         "gym:lab_walk:LabWalk-v0",
-        steps=1_000,  # for long enough that the watcher, which starts beside the learner, has asked it
+        steps=1_000,
         evaluation=Evaluation(every=0, final_episodes=2),
         run_dir=f"{run_dir}/run",
     )
     program = make(experiment, Topology(actors=1))
     with program.group("watcher"):
         (learner,) = program.groups["learner"]
-        program.add_node(lp.PyClassNode(Watcher, f"{run_dir}/watched", learner.create_handle()))
+        program.add_node(lp.PyClassNode(Watcher, run_dir, learner.create_handle()))
     lp.launch(program, launch_type=launch_type, terminal="output_to_files").wait()
 
 
