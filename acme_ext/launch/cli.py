@@ -344,25 +344,17 @@ def _train(options: argparse.Namespace) -> int:
     return 0
 
 
+_NOT_COMPILED = (
+    *("actors", "replay_shards", "evaluators", "accelerated", "inference", "experience", "restart", "open_ports"),
+    *("ray_address", "ray_wait", "resources", "record", "profile", "skip_damaged"),
+)
+"""Options that mean nothing in a compiled run."""
+
+
 def _train_compiled(options: argparse.Namespace) -> int:
-    without = {
-        "actors": None,
-        "replay_shards": 1,
-        "evaluators": 1,
-        "accelerated": "learner,inference",
-        "inference": "actor",
-        "experience": "actor",
-        "restart": 0,
-        "open_ports": False,
-        "ray_address": None,
-        "ray_wait": None,
-        "resources": [],
-        "record": None,
-        "profile": False,
-        "skip_damaged": False,
-    }
-    for name, default in without.items():
-        if getattr(options, name) != default:
+    usual = _parser().parse_args(["train", options.agent, options.environment])
+    for name in _NOT_COMPILED:
+        if getattr(options, name) != getattr(usual, name):
             raise UsageError(
                 f"--{name.replace('_', '-')} and --on compiled exclude each other: a compiled run is one program "
                 "on the device, without nodes and without a replay outside; leave one of them away."

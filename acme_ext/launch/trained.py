@@ -1,5 +1,6 @@
 """A trained policy, to be used in code of one's own."""
 
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,9 +199,12 @@ class Run:
     def __init__(self, path: str | os.PathLike[str], loaded: Loaded):
         self.path = Path(path)
         self.loaded = loaded
-        self.policy = TrainedPolicy(loaded)
-        """How its agent acts; see `TrainedPolicy`."""
         self._evaluator: Evaluator | None = None
+
+    @functools.cached_property
+    def policy(self) -> TrainedPolicy:
+        """How its agent acts."""
+        return TrainedPolicy(self.loaded)
 
     def evaluate(self, episodes: int | None = None) -> Score:
         """Evaluates the agent, on the seeds of the run's own evaluations.

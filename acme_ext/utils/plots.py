@@ -209,14 +209,7 @@ def _draw(
         curves, notes = evaluated, ["lines: evaluation"]
         if behind and len(training) == len(members):
             grid, values = _on_one_grid(training, label, x)
-            axes.plot(
-                grid,
-                _weights(values, aggregate) @ np.sort(values, axis=0),
-                **style,
-                alpha=0.35,
-                linewidth=1.0,
-                zorder=2,
-            )
+            axes.plot(grid, _aggregated(values, aggregate), **style, alpha=0.35, linewidth=1.0, zorder=2)
             notes.append("thin: training, smoothed")
     elif len(training) == len(members):
         curves, notes = training, [f"{label}: training, smoothed"]
@@ -228,16 +221,8 @@ def _draw(
     what = "seeds" if len(seeds) == len(members) else "runs"
     name = f"{label} ({len(members)} {what})" if len(members) > 1 else label
     marker = "o" if len(grid) <= _MARKED else None
-    axes.plot(
-        grid,
-        _weights(values, aggregate) @ np.sort(values, axis=0),
-        **style,
-        linewidth=2.0,
-        marker=marker,
-        markersize=3.5,
-        label=name,
-        zorder=4,
-    )
+    line = _aggregated(values, aggregate)
+    axes.plot(grid, line, **style, linewidth=2.0, marker=marker, markersize=3.5, label=name, zorder=4)
     if len(members) > 1:
         low, high = _interval(values, aggregate) if bootstrap else (values.min(0), values.max(0))
         axes.fill_between(grid, low, high, color=style["color"], alpha=0.18, linewidth=0, zorder=3)
@@ -300,23 +285,22 @@ def _on_one_grid(curves: Sequence[Curve], label: str, x: str) -> tuple[np.ndarra
     return grid, np.stack([np.interp(grid, xs, ys) for xs, ys in curves])
 
 
-def _weights(values: np.ndarray, aggregate: str) -> np.ndarray:
-    """Returns what each of the values `[runs, ...]` counts in their aggregate `[runs]`, from the least to the greatest.
+def _aggregated(values: np.ndarray, aggregate: str) -> np.ndarray:
+    """Returns the aggregate `[...]` of the runs' values `[runs, ...]`.
 
     The interquartile mean is that of the middle half (Agarwal et al. 2021, https://arxiv.org/abs/2108.13264).
     """
-    count = len(values)
     if aggregate == "mean":
-        return np.full(count, 1 / count)
+        return values.mean(0)
+    count = len(values)
     edges = np.clip(np.arange(count + 1), count / 4, 3 * count / 4)
-    return np.diff(edges) / (count / 2)
+    return np.diff(edges) / (count / 2) @ np.sort(values, axis=0)
 
 
 def _interval(values: np.ndarray, aggregate: str) -> tuple[np.ndarray, np.ndarray]:
     """Returns the ends of the 95% bootstrap interval of the aggregate over the runs, the same for the same values."""
     drawn = np.random.default_rng(0).integers(len(values), size=(2000, len(values)))
-    weights = _weights(values, aggregate)
-    aggregates = [weights @ np.sort(values[rows], axis=0) for rows in drawn]
+    aggregates = [_aggregated(values[rows], aggregate) for rows in drawn]
     low, high = np.percentile(aggregates, [2.5, 97.5], axis=0)
     return low, high
 

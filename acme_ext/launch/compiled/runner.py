@@ -186,16 +186,18 @@ class _Seed:
 
     def pass_rows(self) -> bool:
         """Moves the schedule of rows past the present step; returns whether one was due."""
-        due = self.steps >= self.next_row
-        self.next_row += -(-(self.steps + 1 - self.next_row) // self.rows_every) * self.rows_every if due else 0
-        return due
+        before, self.next_row = self.next_row, self._passed(self.next_row, self.rows_every)
+        return self.next_row > before
 
     def pass_evaluations(self) -> bool:
         """Does as `pass_rows` for evaluations."""
-        every = self.experiment.evaluation.every
-        due = bool(every) and self.steps >= self.next_evaluation
-        self.next_evaluation += -(-(self.steps + 1 - self.next_evaluation) // every) * every if due else 0
-        return due
+        before, every = self.next_evaluation, self.experiment.evaluation.every
+        self.next_evaluation = self._passed(before, every) if every else before
+        return self.next_evaluation > before
+
+    def _passed(self, scheduled: int, every: int) -> int:
+        """Returns the first step of a schedule that is after the present one, and not before `scheduled`."""
+        return scheduled + max(0, (self.steps - scheduled) // every + 1) * every
 
 
 class _Run:
