@@ -1,6 +1,7 @@
 """The command line, `acme-ext`. What is heavy is imported by the command that needs it."""
 
 import argparse
+import importlib.util
 import os
 import pathlib
 import signal
@@ -11,6 +12,7 @@ from typing import Any
 import acme_ext
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import interrupt
+from acme_ext.utils import install
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -239,9 +241,53 @@ def _parser() -> argparse.ArgumentParser:
     )
     plot.set_defaults(command=_plot)
 
+    _add_tune(commands)
     commands.add_parser("list", help="agents, and environments by family").set_defaults(command=_list)
     commands.add_parser("doctor", help="check this installation, and say how to mend it").set_defaults(command=_doctor)
     return parser
+
+
+def _add_tune(commands: Any) -> None:
+    tune = commands.add_parser(
+        "tune",
+        help="search for an agent's best settings",
+        description="Search a space of settings by trials, each a run of its own; trials that do worse than others did "
+        "are ended early. The best are trained again on other seeds. The same command goes on with a study, also when "
+        "another process works on it.",
+    )
+    tune.add_argument("agent", metavar="AGENT", help="as of `acme-ext train`")
+    tune.add_argument("environment", metavar="ENVIRONMENT", help="likewise; data:FOLDER too")
+    tune.add_argument("--trials", type=_count, default=30, metavar="N", help="of the study in all (%(default)s)")
+    tune.add_argument("--jobs", type=_count, default=1, metavar="N", help="trials at a time (%(default)s)")
+    tune.add_argument("--steps", type=_count, default=50_000, metavar="N", help="of each run (%(default)s)")
+    tune.add_argument(
+        "--space",
+        action="append",
+        default=[],
+        metavar="NAME=RANGE",
+        help="float:LOW:HIGH, log:LOW:HIGH, int:LOW:HIGH, logint:LOW:HIGH, choice:A:B:..., or fixed to leave the field "
+        "alone; in place of the agent's own range of it, or beside them",
+    )
+    tune.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a setting of all trials")
+    tune.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
+    tune.add_argument("--num-envs", type=_count, default=1, metavar="N", help="stepped together (%(default)s)")
+    tune.add_argument("--eval-every", type=int, metavar="N", help="steps between evaluations (a tenth of the steps)")
+    tune.add_argument("--eval-episodes", type=_count, metavar="N", help="of the evaluation at the end")
+    tune.add_argument(
+        "--seed", type=int, default=100, metavar="N", help="of the first trial; the others' follow (%(default)s)"
+    )
+    tune.add_argument("--best", type=_count, default=3, metavar="N", help="settings trained again (%(default)s)")
+    tune.add_argument("--seeds", type=_count, default=5, metavar="N", help="that they are trained on (%(default)s)")
+    tune.add_argument(
+        "--beside",
+        nargs="*",
+        choices=("defaults", "middle"),
+        default=["defaults"],
+        help="trained beside the best: the agent's defaults, the middle of the space (defaults)",
+    )
+    tune.add_argument("--study", metavar="DIR", help="(runs/tune-AGENT-ENVIRONMENT)")
+    tune.add_argument("--quiet", action="store_true", help="print the results alone")
+    tune.set_defaults(command=_tune, if_stopped="; nothing is lost, and the same command goes on")
 
 
 def _count(text: str) -> int:
@@ -490,6 +536,18 @@ def _plot(options: argparse.Namespace) -> int:
 
     print(plots.learning_curves(plots.group_runs(options.runs), options.output, options.x, options.aggregate))
     return 0
+
+
+def _tune(options: argparse.Namespace) -> int:
+    if importlib.util.find_spec("optuna") is None:
+        raise UsageError(f"a search needs optuna, not installed here: {install.command('tune')}")
+    run = ["train", options.agent, options.environment, "--steps", str(options.steps), "--num-envs"]
+    run += [str(options.num_envs), *(x for text in options.set for x in ("--set", text))]
+    run += [x for text in options.env_set for x in ("--env-set", text)]
+    experiment = experiment_from(_parser().parse_args(run))
+    from acme_ext.launch.tuning import tune
+
+    return tune.tune(tune.tuned_by(options, experiment), options)
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -95,10 +95,7 @@ class RunDirectory:
 
     def compare(self, config: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Returns the fields, by dotted name, in which the run's config and `config` differ, as (there, here)."""
-        there, here = flatten(self.read_config()), flatten(json.loads(files.json_text(dict(config))))
-        pairs = {field: (there.get(field, ABSENT), here.get(field, ABSENT)) for field in {**there, **here}}
-        # The texts are compared too, since NaN equals nothing.
-        return {field: (a, b) for field, (a, b) in pairs.items() if not (a == b or repr(a) == repr(b))}
+        return differences(self.read_config(), json.loads(files.json_text(dict(config))))
 
     def write_starts(self, starts: Mapping[str, int]) -> None:
         """Writes how often each node of a program was started, which numbers them; from 0."""
@@ -160,6 +157,14 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             fields[f"{prefix}{name}"] = value
     return fields
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Returns the fields, by dotted name, in which two mappings from JSON differ, as (there, here)."""
+    flat, others = flatten(there), flatten(here)
+    pairs = {field: (flat.get(field, ABSENT), others.get(field, ABSENT)) for field in {**flat, **others}}
+    # The texts are compared too, since NaN equals nothing.
+    return {field: (a, b) for field, (a, b) in pairs.items() if not (a == b or repr(a) == repr(b))}
 
 
 def _forget_locks_in_child() -> None:
