@@ -124,7 +124,7 @@ def test_every_file_and_folder_that_is_named_exists(page):
     assert not missing, f"{page.name} names {missing}"
 
 
-RUN_FILES = {"config.json", "profile.txt", "policy.json", "policy.py", "runs/", "logs/", "tensorboard/"}
+RUN_FILES = {"config.json", "status.json", "profile.txt", "policy.json", "policy.py", "runs/", "logs/", "tensorboard/"}
 
 
 @pytest.fixture(scope="module")

@@ -241,6 +241,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     plot.set_defaults(command=_plot)
 
+    watch = commands.add_parser(
+        "watch",
+        help="show how a run is doing",
+        description="Show a run's progress, speed, replay and curve from its files; anew every second while it runs.",
+    )
+    watch.add_argument("run", metavar="RUN", help="a run directory, also of a run on another host that shares the disk")
+    watch.add_argument("--once", action="store_true", help="print it once, as where the output is no terminal")
+    watch.set_defaults(command=_watch)
+
+    report = commands.add_parser(
+        "report",
+        help="write a page about runs",
+        description="Write one HTML file about runs: scores, curves, what differs, configs, versions and films.",
+    )
+    report.add_argument("runs", nargs="+", metavar="RUN", help="run directories, or folders with such in them")
+    report.add_argument("-o", "--output", default="report.html", metavar="FILE", help="(%(default)s)")
+    report.set_defaults(command=_report)
+
     _add_tune(commands)
     commands.add_parser("list", help="agents, and environments by family").set_defaults(command=_list)
     commands.add_parser("doctor", help="check this installation, and say how to mend it").set_defaults(command=_doctor)
@@ -535,6 +553,20 @@ def _plot(options: argparse.Namespace) -> int:
     from acme_ext.utils import plots
 
     print(plots.learning_curves(plots.group_runs(options.runs), options.output, options.x, options.aggregate))
+    return 0
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from acme_ext.launch.watch import watch
+
+    watch(options.run, once=options.once)
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from acme_ext.launch import page
+
+    print(page.write_report(options.runs, options.output))
     return 0
 
 

@@ -239,6 +239,9 @@ class _Run(Upkeep):
         if calls and self.on_policy:
             self.actor.update(wait=True)  # otherwise the next action would still be the old policy's
 
+    def _doing(self) -> tuple[dict[str, str], str]:
+        return {"the run": "acting and learning in turn"}, self.replay.describe()
+
     def _standing(self) -> list | None:
         return self.actor.core.standing() if self.actor.core else None
 

@@ -1,6 +1,7 @@
 """A run's directory at work: refused, resumed, logged to and saved to. The same for every way of running."""
 
 import contextlib
+import math
 import pathlib
 import shutil
 import time
@@ -22,6 +23,7 @@ class SavesReplay(Protocol):
 
 
 _WHOLE = {"agent", "environment", "config", "run"}  # of a run's config.json, by whichever version
+_TELL_EVERY_S = 1.0  # what the run is doing
 _REPLAY = "replay"  # the folder of a checkpoint that holds Reverb's own
 
 
@@ -95,6 +97,7 @@ class RunStore:
         self._loggers: dict[str, Any] = {}
         loggers.describe(rundir, rundir.read_config())
         self._elapsed, self._started = 0.0, time.monotonic()
+        self._told_at = -math.inf
 
     @property
     def wall_time_s(self) -> float:
@@ -106,6 +109,17 @@ class RunStore:
         if label not in self._loggers:
             self._loggers[label] = loggers.make_logger(self.rundir, label, step_key=self._step_key)
         self._loggers[label].write({**row, "wall_time_s": round(self.wall_time_s, 3)})
+
+    def tell(self, nodes: Mapping[str, str], replay: str = "") -> None:
+        """Writes down for `acme-ext watch` what the run is doing now; a second apart at most.
+
+        Args:
+            nodes: what each is doing or waiting for, in words.
+            replay: its state, in words.
+        """
+        if time.monotonic() - self._told_at >= _TELL_EVERY_S:
+            self._told_at = time.monotonic()
+            self.rundir.write_status({"time": time.time(), "nodes": dict(nodes), "replay": replay})
 
     def restore(self, templates: Mapping[str, Any]) -> Restored | None:
         """Returns the latest good checkpoint, and makes the logs end where it was saved; None for a run that has
@@ -123,6 +137,7 @@ class RunStore:
 
     def close(self) -> None:
         """Closes the logs."""
+        self.rundir.status.unlink(missing_ok=True)
         for logger in self._loggers.values():
             logger.close()
 

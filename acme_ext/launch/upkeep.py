@@ -43,6 +43,10 @@ class Upkeep(abc.ABC):
     def _save(self) -> None:
         """Saves everything that the run goes on from."""
 
+    def _doing(self) -> tuple[Mapping[str, str], str]:
+        """Returns what the run is doing, and the state of its replay, in words."""
+        return {"the run": "learning"}, ""
+
     def _standing(self) -> list | None:
         """Returns what policies carry from episode to episode; None for nothing."""
         return None
@@ -59,6 +63,7 @@ class Upkeep(abc.ABC):
                 self.next_evaluation = scheduled  # the run that goes on from here makes it
         if time.monotonic() - self.logged_at >= _LOG_EVERY_S:
             self._log_learner()
+            self.store.tell(*self._doing())
         if self.store.checkpoints.due():
             self._save()
 
@@ -86,6 +91,7 @@ class Upkeep(abc.ABC):
                 raise _InterruptedEvaluationError
 
         on_step()
+        self.store.tell({"the run": "evaluating"}, self._doing()[1])
         score = self.evaluator.evaluate(episodes, on_step, standing=self._standing())
         self.store.log("evaluator", {**self._counts, **score.row()})
         if self.progress:

@@ -101,7 +101,14 @@ def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     path = Path(path)
     if not path.is_file():
         raise UsageError(f"{path} doesn't exist: no rows were logged there.")
-    lines = _whole_lines(path)
+    return parse_csv(path.read_bytes().splitlines(keepends=True))
+
+
+def parse_csv(lines: Sequence[bytes]) -> dict[str, np.ndarray]:
+    """Returns the rows of a logger's lines, of which the first has the names, as `read_csv` does; nothing after a line
+    that isn't whole.
+    """
+    lines = _whole(lines)
     if not lines:
         return {}
     header = _header(lines[0])
@@ -243,12 +250,15 @@ class _TensorBoard(base.Logger):
 
 def _whole_lines(path: Path) -> list[bytes]:
     """Returns the file's lines up to the first that is torn: without its end, or without all of its fields."""
-    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+    return _whole(path.read_bytes().splitlines(keepends=True) if path.is_file() else [])
+
+
+def _whole(lines: Sequence[bytes]) -> list[bytes]:
     commas = lines[0].count(b",") if lines else 0
     for i, line in enumerate(lines):
         if not line.endswith(b"\n") or line.count(b",") != commas:
-            return lines[:i]
-    return lines
+            return [*lines[:i]]
+    return [*lines]
 
 
 def _mend(path: Path, step_key: str) -> tuple[list[str] | None, float | None]:

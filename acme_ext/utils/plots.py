@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,16 +19,16 @@ Run = RunDirectory | str | os.PathLike[str]
 Curve = tuple[np.ndarray, np.ndarray]  # x and y, [points]
 
 # Okabe and Ito's colours, told apart by every kind of colour sight; their yellow is too light for a line.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", "-.", ":")  # of the first, second, ... seven lines
 _NAMED = ("agent", "environment")  # fields of a config that need no name beside their value
 _CROWDED = 4  # with more lines the legend stands beside the axes, and no training returns lie behind
 _SHORT = 30  # characters of a label, of which two fit side by side
 _GRID = 256  # the most points of a mean
 _MARKED = 30  # a line with no more points than this shows where they are
-_BOOTSTRAP_SEEDS = 5  # below, an interval of the mean would promise more than it knows
+BOOTSTRAP_SEEDS = 5  # below, an interval of the mean would promise more than it knows
 
-_X_NAMES = {
+X_NAMES = {
     "environment_steps": "environment steps",
     "learner_steps": "learner steps",
     "wall_time_s": "wall time (s)",
@@ -67,13 +67,13 @@ def learning_curves(
         raise UsageError(f"{out} names no format of a figure by its ending; {', '.join(sorted(known))} are known.")
 
     if x is None:
-        x = _usual_x([run for members in opened.values() for run in members])
+        x = usual_x([run for members in opened.values() for run in members])
     several = [len(members) for members in opened.values() if len(members) > 1]
-    bootstrap = bool(several) and min(several) >= _BOOTSTRAP_SEEDS
+    bootstrap = bool(several) and min(several) >= BOOTSTRAP_SEEDS
     axes = figure.add_subplot()
     notes = []
     for i, (label, members) in enumerate(opened.items()):
-        style = {"color": _COLOURS[i % len(_COLOURS)], "linestyle": _DASHES[i // len(_COLOURS) % len(_DASHES)]}
+        style = {"color": COLOURS[i % len(COLOURS)], "linestyle": _DASHES[i // len(COLOURS) % len(_DASHES)]}
         notes += _draw(axes, label, members, x, style, aggregate, bootstrap=bootstrap, behind=not crowded)
     if several:
         notes += ["interquartile mean of the seeds"] if aggregate == "iqm" else []
@@ -90,6 +90,30 @@ def learning_curves(
     with files.replacing(out) as temporary:
         figure.savefig(temporary, format=out.suffix.lower().removeprefix("."))
     return out
+
+
+class Line(NamedTuple):
+    """What a figure shows of the runs of a label."""
+
+    x: np.ndarray  # [points]
+    y: np.ndarray  # [points] the aggregate over the runs
+    low: np.ndarray  # [points] the band's ends, equal to y for a single run
+    high: np.ndarray  # [points]
+
+
+def line_of(
+    members: Sequence[Run], label: str, x: str, aggregate: Literal["mean", "iqm"] = "iqm", *, bootstrap: bool = False
+) -> Line | None:
+    """Returns the line of the evaluation returns of runs, as `learning_curves` draws it; None where one has none.
+
+    The band is the 95% bootstrap interval of the aggregate, or without `bootstrap` from the least to the greatest run.
+    """
+    curves = [_curve(_opened(run), "evaluator", x, "episode_return_mean") for run in members]
+    if any(curve is None for curve in curves):
+        return None
+    grid, values = _on_one_grid([curve for curve in curves if curve is not None], label, x)
+    low, high = _interval(values, aggregate) if bootstrap else (values.min(0), values.max(0))
+    return Line(grid, _aggregated(values, aggregate), low, high)
 
 
 def group_runs(paths: Iterable[Run]) -> dict[str, list[RunDirectory]]:
@@ -130,7 +154,7 @@ def _below(path: Run) -> list[RunDirectory]:
 
 def _sorted(groups: list[tuple[dict[str, Any], list[RunDirectory]]]) -> list[tuple[dict[str, Any], list[RunDirectory]]]:
     """Returns groups in the order of what they differ in: numbers by value, all else as it came."""
-    fields = _differing([config for config, _ in groups])
+    fields = differing_fields([config for config, _ in groups])
     seen: dict[str, list[Any]] = {field: [] for field in fields}
 
     def rank(config: Mapping[str, Any]) -> list[tuple[int, float]]:
@@ -147,8 +171,8 @@ def _sorted(groups: list[tuple[dict[str, Any], list[RunDirectory]]]) -> list[tup
     return [groups[i] for _, i in sorted((rank(config), i) for i, (config, _) in enumerate(groups))]
 
 
-def _differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the fields in which configs differ."""
+def differing_fields(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the fields in which flat configs differ."""
     fields = dict.fromkeys(field for config in configs for field in config)
     return [f for f in fields if any(c.get(f, ABSENT) != configs[0].get(f, ABSENT) for c in configs)]
 
@@ -157,7 +181,7 @@ def _labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns a label for each config: agent and environment if they are enough, else what differs, or enough of it."""
     if len(configs) == 1:
         return [", ".join(str(configs[0][name]) for name in _NAMED if name in configs[0]) or "run"]
-    differing = _differing(configs)
+    differing = differing_fields(configs)
     ends = Counter(field.rpartition(".")[2] for field in differing)
 
     def text(config: Mapping[str, Any], field: str) -> str:
@@ -236,7 +260,7 @@ def _dress(axes: "Axes", opened: Mapping[str, Sequence[RunDirectory]], x: str, n
     environments = {str(config["environment"]) for config in configs if "environment" in config}
     if len(environments) == 1:
         axes.set_title(environments.pop(), fontsize=11)
-    axes.set_xlabel(_X_NAMES.get(x, x.replace("_", " ")))
+    axes.set_xlabel(X_NAMES.get(x, x.replace("_", " ")))
     axes.set_ylabel("episode return")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.margins(x=0.02)
@@ -305,7 +329,7 @@ def _interval(values: np.ndarray, aggregate: str) -> tuple[np.ndarray, np.ndarra
     return low, high
 
 
-def _usual_x(runs: Sequence[RunDirectory]) -> str:
+def usual_x(runs: Sequence[RunDirectory]) -> str:
     """Returns what runs are drawn by: environment steps, or learner steps if one has learned from recorded data."""
     of_data = any("data" in run.read_config() for run in runs if run.exists_run())
     return "learner_steps" if of_data else "environment_steps"

@@ -116,7 +116,7 @@ class ProgressLine:
             if rate is not None:
                 parts.append(f"{_number(rate)}/s")
                 if rate > 0 and steps < self._total:
-                    parts.append(f"{_duration((self._total - steps) / rate)} left")
+                    parts.append(f"{duration((self._total - steps) / rate)} left")
         for name, value in self._fields.items():
             if name == "episode_return":
                 parts.append(f"return {_number(sum(self._returns) / len(self._returns))}")
@@ -161,7 +161,8 @@ def _number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Returns seconds as 1:02:03 or 2:03."""
     minutes, seconds = divmod(round(min(seconds, 359_999_999)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

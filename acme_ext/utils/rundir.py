@@ -75,6 +75,10 @@ class RunDirectory:
     def evaluation(self) -> Path:
         return self.path / "evaluation.json"
 
+    @property
+    def status(self) -> Path:
+        return self.path / "status.json"
+
     def exists_run(self) -> bool:
         """Whether a run has been started here."""
         return self.config.is_file()
@@ -105,6 +109,33 @@ class RunDirectory:
         """Returns what `write_starts` wrote last; nothing for a run that was no program."""
         path = self.path / "starts.json"
         return files.read_json(path) if path.is_file() else {}
+
+    def write_status(self, status: Mapping[str, Any]) -> None:
+        """Writes what the run is doing now, atomically; nobody waits until it is on the disk."""
+        temporary = self.path / f".status.{os.getpid()}.tmp"
+        with files.disk_errors(self.status):
+            temporary.write_text(files.json_text(dict(status)), encoding="utf-8")
+            os.replace(temporary, self.status)
+
+    def read_status(self) -> dict[str, Any] | None:
+        """Returns what `write_status` wrote last; None for a run that has ended, or has not begun."""
+        try:
+            return json.loads(self.status.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    @property
+    def holder(self) -> str | None:
+        """Who holds the directory, `process N on HOST`; None if nobody does, as far as this host can tell."""
+        # Trying the lock would hold it for a moment, in which a run that begins would be refused.
+        try:
+            inode = str((self.path / "lock").stat().st_ino)
+            locks = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
+            if not any("FLOCK" in lock and any(part.endswith(f":{inode}") for part in lock) for lock in locks):
+                return None
+            return (self.path / "lock").read_text(encoding="utf-8").strip() or "another process"
+        except OSError:
+            return None
 
     def write_evaluation(self, results: Any) -> None:
         """Writes evaluation.json, atomically."""

@@ -20,7 +20,7 @@ _HEAVY = {"jax", "tensorflow", "reverb", "launchpad", "acme", "numpy", "haiku", 
 _LIGHT_LINES = """
 import sys
 from acme_ext.launch import cli
-commands = ("train", "evaluate", "plot", "list", "doctor", "tune")
+commands = ("train", "evaluate", "plot", "list", "doctor", "tune", "watch", "report")
 for arguments in (["--help"], *([c, "--help"] for c in commands), ["list"]):
     try:
         cli.main(arguments)
@@ -34,7 +34,7 @@ def test_help_and_list_import_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", _LIGHT_LINES, *_HEAVY], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     assert lines[-1] == "[]"
-    assert sum(line.startswith("usage: acme-ext") for line in lines) == 7
+    assert sum(line.startswith("usage: acme-ext") for line in lines) == 9
 
 
 def test_list_names_every_agent_and_family(capsys):

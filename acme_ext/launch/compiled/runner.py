@@ -302,6 +302,8 @@ class _Run:
         """Does what is due at the step that every seed has reached: logs, and evaluates."""
         due = [seed.pass_rows() for seed in self.seeds]
         self._log(due)
+        for seed in self.seeds:
+            seed.store.tell({"the run": "acting and learning on the device"})
         schedules = [seed.next_evaluation for seed in self.seeds]
         due = [seed.pass_evaluations() and seed.steps < seed.experiment.steps for seed in self.seeds]
         if not any(due):

@@ -209,22 +209,29 @@ class Coordinator:
     def explain(self) -> str:
         """Returns what each node waits for."""
         with self._lock:
-            now = time.monotonic()
-            lines = [
-                f"  {name}: {report.state} (last heard of {now - report.time:.0f} s ago)"
-                for name, report in sorted(self._reports.items())
-                if name not in self._done and self._is_latest(name)
-            ]
+            lines = [f"  {name}: {doing}" for name, doing in self._doing().items()]
         return "nothing has moved for a while:\n" + ("\n".join(lines) or "  no node has reported yet")
+
+    def _doing(self) -> dict[str, str]:
+        """Returns what each node is doing or waiting for; called with the lock held."""
+        now = time.monotonic()
+        return {
+            name: f"{report.state} (last heard of {now - report.time:.0f} s ago)"
+            for name, report in sorted(self._reports.items())
+            if name not in self._done and self._is_latest(name)
+        }
 
     def _look(self) -> None:
         """Does what is due; called with the lock held."""
         steps, experiment = self._steps, self._experiment
         fields = {"environment_steps": steps, "learner_steps": self._learner_steps}
+        of_replay: dict[str, float] = {}
         if learner := next((r for name, r in self._reports.items() if name.startswith("learner")), None):
             self._begun |= learner.state != STARTING
-            fields |= {k: v for k, v in learner.counts.items() if k in ("samples_per_insert", "replay_size")}
+            of_replay = {k: v for k, v in learner.counts.items() if k in ("samples_per_insert", "replay_size")}
+            fields |= of_replay
         self._progress.update(**fields)
+        self._store.tell(self._doing(), ", ".join(f"{k.replace('_', ' ')} {v:,.4g}" for k, v in of_replay.items()))
         if self._stopping_since is None:
             free = len(self._tasks) < self._num_evaluators
             if experiment.evaluation.every and steps >= self._next_evaluation and free:

@@ -1,0 +1,159 @@
+"""The screen of a run, from the files that it leaves: `acme-ext watch`."""
+
+import io
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acme_ext.utils import charts, loggers, progress
+from acme_ext.utils.rundir import RunDirectory
+
+_REFRESH_S = 1.0
+_FRESH_S = 20.0  # after which a run that nobody here holds is taken to have ended
+_RATE_S = 10.0  # that rates are of
+_TAIL_BYTES = 1 << 16  # of a log, which are enough for what is recent
+_EPISODES = 20  # how many of the latest returns are averaged
+_CURVE_LINES = 8
+_NOT_SHOWN = ("environment_steps", "learner_steps", "wall_time_s")
+
+
+def watch(path: str | os.PathLike[str], *, once: bool = False) -> None:
+    """Prints a run's screen, and on a terminal prints it anew every second until the run ends.
+
+    Args:
+        path: the run directory, which may be of a run on another host that shares the disk.
+        once: prints one screen also on a terminal.
+
+    Raises:
+        UsageError: it is no run directory.
+    """
+    rundir = RunDirectory.open(path)
+    live = not once and sys.stdout.isatty()
+    while True:
+        going = is_live(rundir)
+        size = shutil.get_terminal_size()
+        lines = screen(rundir, size.columns, braille="utf" in (sys.stdout.encoding or "").lower())
+        if not live:
+            print("\n".join(lines))
+            return
+        shown = [line[: size.columns - 1] for line in lines[: size.lines - 1]]
+        print("\x1b[H\x1b[J" + "\n".join(shown), flush=True)
+        if not going:
+            return
+        time.sleep(_REFRESH_S)
+
+
+def is_live(rundir: RunDirectory) -> bool:
+    """Whether a run goes on: somebody holds its directory, or has written to it a moment ago."""
+    status = rundir.read_status()
+    return rundir.holder is not None or (status is not None and time.time() - status["time"] < _FRESH_S)
+
+
+def screen(rundir: RunDirectory, width: int = 80, *, braille: bool = True) -> list[str]:
+    """Returns what is known of a run, in lines."""
+    config, status = rundir.read_config(), rundir.read_status()
+    step_key = "learner_steps" if "data" in config else "environment_steps"
+    learner, actor = (_tail(loggers.csv_path(rundir, label)) for label in ("learner", "actor"))
+    path = loggers.csv_path(rundir, "evaluator")
+    evaluator = loggers.read_csv(path) if path.is_file() else {}
+
+    lines = [f"{rundir.path}: {config['agent']} on {config['environment']}, seed {config['seed']}"]
+    lines.append(_state(rundir, status))
+    budget = config["run"]["steps"]
+    taken = max(
+        (int(log[step_key][-1]) for log in (learner, actor, evaluator) if len(log.get(step_key, ()))), default=0
+    )
+    parts = [f"{taken:,} of {budget:,} ({100 * taken / budget:.0f}%)"]
+    if is_live(rundir) and (rate := _rate(learner or actor, step_key)):
+        parts += [f"{rate:,.0f}/s", f"{progress.duration((budget - taken) / rate)} left"] if taken < budget else []
+    lines += ["", f"steps       {', '.join(parts)}"]
+    if len(learner.get("learner_steps", ())):
+        rate = _rate(learner, "learner_steps") if is_live(rundir) else None
+        metrics = [f"{name} {_last(values)}" for name, values in learner.items() if name not in _NOT_SHOWN]
+        said = f"{int(learner['learner_steps'][-1]):,} steps" + (f", {rate:,.0f}/s" if rate else "")
+        lines += _wrapped("learner     ", [said, *metrics], width)
+    if len(actor.get("episode_return", ())):
+        returns = actor["episode_return"][-_EPISODES:]
+        lines.append(f"training    return {returns.mean():.4g}, the mean of the last {len(returns)} episodes")
+    if len(evaluator.get("episode_return_mean", ())):
+        values, steps = evaluator["episode_return_mean"], evaluator[step_key]
+        best = int(values.argmax())
+        lines.append(
+            f"evaluation  return {values[-1]:.4g} at step {steps[-1]:,.0f}; the best {values[best]:.4g} at "
+            f"{steps[best]:,.0f}"
+        )
+    if status is not None and status["replay"]:
+        lines += _wrapped("replay      ", status["replay"].split(", "), width)
+    if status is not None and is_live(rundir):
+        names = max(map(len, status["nodes"]), default=0)
+        lines += ["", *(f"{name:<{max(names, 10)}}  {doing}" for name, doing in status["nodes"].items())]
+    lines += _curve(evaluator, actor, step_key, width, braille)
+    return lines
+
+
+def _state(rundir: RunDirectory, status: Mapping[str, Any] | None) -> str:
+    if (holder := rundir.holder) is not None:
+        return f"running, by {holder}"
+    if status is not None:
+        age = time.time() - status["time"]
+        return f"running, heard of {age:.0f} s ago" if age < _FRESH_S else "killed: it can be gone on with"
+    return "finished" if rundir.evaluation.is_file() else "stopped: it can be gone on with"
+
+
+def _curve(
+    evaluator: Mapping[str, np.ndarray], actor: Mapping[str, np.ndarray], step_key: str, width: int, braille: bool
+) -> list[str]:
+    for what, log, column in (("evaluation", evaluator, "episode_return_mean"), ("training", actor, "episode_return")):
+        if len(log.get(column, ())) and log[step_key][-1] > log[step_key][0]:
+            good = np.isfinite(log[column])
+            if not good.any():
+                continue
+            drawn = charts.curve(log[step_key][good], log[column][good], min(width, 100), _CURVE_LINES, braille=braille)
+            return ["", f"return in {what}, by {step_key.replace('_', ' ')}", *drawn]
+    return []
+
+
+def _tail(path: Path) -> dict[str, np.ndarray]:
+    """Returns the last rows of a log by column; nothing where there is none."""
+    if not path.is_file():
+        return {}
+    with open(path, "rb") as file:
+        header = file.readline()
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(len(header), size - _TAIL_BYTES))
+        lines = file.read().splitlines(keepends=True)
+    if size - _TAIL_BYTES > len(header):
+        lines = lines[1:]  # it may begin in its middle
+    return loggers.parse_csv([header, *lines])
+
+
+def _rate(log: Mapping[str, np.ndarray], column: str) -> float | None:
+    """Returns the steps per second of the last ten seconds of a log; None where they can't be told."""
+    if len(log.get(column, ())) < 2:
+        return None
+    seconds, steps = log["wall_time_s"], log[column]
+    first = int(np.searchsorted(seconds, seconds[-1] - _RATE_S))
+    first = min(first, len(seconds) - 2)
+    elapsed = float(seconds[-1] - seconds[first])
+    return float(steps[-1] - steps[first]) / elapsed if elapsed > 0 and steps[-1] > steps[first] else None
+
+
+def _last(values: np.ndarray) -> str:
+    return f"{values[-1]:.4g}"
+
+
+def _wrapped(head: str, parts: list[str], width: int) -> list[str]:
+    """Returns a line that begins with `head`, gone on with below where it is full."""
+    lines = [head + parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + 2 + len(part) < width:
+            lines[-1] += f", {part}"
+        else:
+            lines.append(" " * len(head) + part)
+    return lines
