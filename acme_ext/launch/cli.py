@@ -165,6 +165,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="of a board game: play against all that can be replied, on both sides, and count the outcomes",
     )
+    evaluate.add_argument(
+        "--best",
+        action="store_true",
+        help="the parameters of the run's best evaluation, on other seeds than those that chose them",
+    )
     evaluate.add_argument("--video", metavar="FILE", help="write a film of some more episodes, .mp4 or .gif")
     evaluate.add_argument("--video-episodes", type=_count, default=3, metavar="N", help="of the film (%(default)s)")
     evaluate.set_defaults(command=_evaluate)
@@ -487,7 +492,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         print(players.describe(players.against_every_reply(players.RunPlayer(options.run))))
         return 0
     given = {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
-    run = load(options.run, environment_options=given)
+    run = load(options.run, environment_options=given, best=options.best)
     if options.video:
         print(f"film        {run.film(options.video, options.video_episodes)}", flush=True)
     print(f"evaluation  {_say_score(run.evaluate(options.episodes))}")

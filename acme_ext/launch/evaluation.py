@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import acme.core
+import jax
 import numpy as np
 
 from acme_ext import envs
@@ -15,11 +16,13 @@ from acme_ext.envs.canonical import CanonicalActions
 from acme_ext.errors import UsageError
 from acme_ext.launch import settings
 from acme_ext.launch.experiment import EnvironmentFactory, Evaluation, Experiment
-from acme_ext.launch.store import by_another_version
+from acme_ext.launch.store import BestParams, by_another_version
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import naming
 from acme_ext.utils.rundir import RunDirectory
+
+_OTHER = 2**30
 
 
 class Score(NamedTuple):
@@ -58,6 +61,11 @@ class Evaluator:
         self.steps = 0
         """Steps taken in all evaluations so far, which shows that one is alive."""
         self._actors: dict[int, Any] = {}  # by number of environments, so that each is compiled once
+
+    @property
+    def params(self) -> Any:
+        """The parameters of the last evaluation."""
+        return self._variables.params
 
     def evaluate(
         self, episodes: int, on_step: Callable[[], None] = lambda: None, *, standing: list[list] | None = None
@@ -128,6 +136,7 @@ def load_run(
     builder: Builder | None = None,
     environment: str | EnvironmentFactory | None = None,
     environment_options: Mapping[str, Any] | None = None,
+    best: bool = False,
 ) -> Loaded:
     """Returns the agent of a run's latest good checkpoint; writes nothing.
 
@@ -154,7 +163,8 @@ def load_run(
     experiment = Experiment(
         builder,
         where,
-        seed=described["seed"],
+        # The best was chosen on the run's own seeds, and is judged on others.
+        seed=(described["seed"] + _OTHER) % 2**31 if best else described["seed"],
         environment_options=options,
         evaluation=evaluation,
     )
@@ -163,6 +173,13 @@ def load_run(
     actions = (instance.environment if isinstance(instance, CanonicalActions) else instance).action_spec()
     instance.close()
     core = builder.make_agent(spec).core
+    if best:
+        template = jax.eval_shape(lambda: core.variables(core.abstract_state())[POLICY])
+        kept = BestParams(rundir).restore(template)
+        if kept is None:
+            raise UsageError(f"{path} has no best parameters yet: they are those of its best evaluation.")
+        source = _Saved({POLICY: kept.trees[POLICY]})
+        return Loaded(experiment, spec, source, kept.info["best"]["standing"], kept.steps, actions)
     restored = CheckpointStore(rundir.checkpoints).restore({"learner": core.abstract_state()}, extra=False)
     if restored is None:
         raise UsageError(f"{path} has no checkpoint yet.")
@@ -177,6 +194,7 @@ def evaluate_run(
     builder: Builder | None = None,
     environment: str | EnvironmentFactory | None = None,
     environment_options: Mapping[str, Any] | None = None,
+    best: bool = False,
 ) -> Score:
     """Evaluates the agent of a run's latest good checkpoint, on the seeds of the run's own evaluations; writes nothing.
 
@@ -186,12 +204,16 @@ def evaluate_run(
         builder: the run's agent, where its config can't name it.
         environment: the run's environment, likewise.
         environment_options: in place of the run's own, by name.
+        best: take the parameters of the run's best evaluation in place of the last ones, and evaluate them on other
+            seeds than those that chose them.
 
     Raises:
         UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own
             script knows.
     """
-    loaded = load_run(path, builder=builder, environment=environment, environment_options=environment_options)
+    loaded = load_run(
+        path, builder=builder, environment=environment, environment_options=environment_options, best=best
+    )
     evaluator = Evaluator(loaded.experiment, loaded.spec, loaded.source)
     return evaluator.evaluate(episodes or loaded.experiment.evaluation.final_episodes, standing=loaded.standing)
 

@@ -4,11 +4,13 @@ import contextlib
 import math
 import pathlib
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from acme_ext import __version__
+from acme_ext.acting.variables import POLICY
 from acme_ext.errors import NotFiniteError, RunError, UsageError
 from acme_ext.launch.experiment import Checkpoints, Experiment
 from acme_ext.learning.checkpoints import CheckpointStore, Restored
@@ -81,6 +83,49 @@ def replay_folder(restored: Restored | None) -> pathlib.Path | None:
     return restored.path / _REPLAY
 
 
+class BestParams:
+    """The parameters of a run's best evaluation, beside its checkpoints.
+
+    Args:
+        rundir: the run's directory.
+        report: told of damage.
+    """
+
+    def __init__(self, rundir: RunDirectory, report: Callable[[str], None] = print):
+        self._store = CheckpointStore(rundir.best, keep=1, report=report)
+        self._lock = threading.Lock()
+        self._mean: float | None = None  # not looked for yet
+
+    @property
+    def mean(self) -> float:
+        """The mean return of the best evaluation; -inf before the first."""
+        if self._mean is None:
+            try:
+                restored = self._store.restore({})
+            except RunError:  # damaged: the next is the best
+                restored = None
+            self._mean = restored.info["best"]["mean"] if restored else -math.inf
+        return self._mean
+
+    def offer(self, mean: float, steps: int, params: Callable[[], Any], standing: list | None) -> None:
+        """Keeps the parameters of an evaluation if none was better.
+
+        Args:
+            mean: the evaluation's mean return.
+            steps: of the budget.
+            params: returns what the policy is applied with.
+            standing: what policies carried from episode to episode, see `acting.policy.Policy`.
+        """
+        with self._lock:
+            if mean > self.mean:
+                self._store.save(steps, {POLICY: params()}, {"best": {"mean": mean, "standing": standing}})
+                self._mean = mean
+
+    def restore(self, template: Any) -> Restored | None:
+        """Returns what was kept, under `POLICY`, with its `info["best"]`; None where no evaluation was made."""
+        return self._store.restore({POLICY: template})
+
+
 class RunStore:
     """What a run keeps, in its directory.
 
@@ -93,6 +138,7 @@ class RunStore:
     def __init__(self, rundir: RunDirectory, experiment: Experiment, report: Callable[[str], None]):
         self.rundir = rundir
         self.checkpoints = RunCheckpoints(rundir, experiment.checkpoints, report)
+        self.best = BestParams(rundir, report)
         self._budget, self._step_key = experiment.steps, experiment.step_key
         self._loggers: dict[str, Any] = {}
         loggers.describe(rundir, rundir.read_config())

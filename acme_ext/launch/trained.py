@@ -261,7 +261,7 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Run:
 
     Args:
         path: the run directory.
-        **arguments: `builder`, `environment` and `environment_options` of `evaluate_run`.
+        **arguments: `builder`, `environment`, `environment_options` and `best` of `evaluate_run`.
 
     Raises:
         UsageError: see `evaluate_run`.

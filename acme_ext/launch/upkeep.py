@@ -94,6 +94,7 @@ class Upkeep(abc.ABC):
         self.store.tell({"the run": "evaluating"}, self._doing()[1])
         score = self.evaluator.evaluate(episodes, on_step, standing=self._standing())
         self.store.log("evaluator", {**self._counts, **score.row()})
+        self.store.best.offer(float(score.returns.mean()), self.steps, lambda: self.evaluator.params, self._standing())
         if self.progress:
             self.progress.update(evaluation=float(score.returns.mean()))
         return score

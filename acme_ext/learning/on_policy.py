@@ -25,3 +25,14 @@ def lag(learner_steps: Array, unrolls: Sequence) -> dict[str, Array]:
 def masked_mean(x: Array, mask: Array) -> Array:
     """Returns the mean `[]` of the elements that count; 0 if none does."""
     return jnp.sum(x * mask) / jnp.maximum(jnp.sum(mask), 1.0)
+
+
+def normalized_advantages(adv_t: Array, mask: Array) -> Array:
+    """Returns advantages `[...]` of mean 0 and variance 1 among those that count, with 0 for the others.
+
+    Args:
+        adv_t: `[...]`.
+        mask: `[...]` 1 for a step, 0 for what is none.
+    """
+    centred = mask * (adv_t - masked_mean(adv_t, mask))
+    return centred / (jnp.sqrt(masked_mean(jnp.square(centred), mask)) + 1e-8)

@@ -60,6 +60,10 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     @property
+    def best(self) -> Path:
+        return self.path / "best"
+
+    @property
     def replay(self) -> Path:
         return self.path / "replay"
 

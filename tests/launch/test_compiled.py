@@ -12,9 +12,11 @@ from acme_ext import builders
 from acme_ext.errors import NotFiniteError, RunError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, cli, evaluate_run, local
 from acme_ext.launch.compiled import runner
+from acme_ext.launch.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay import TransitionConfig, UnrollConfig
 from acme_ext.utils import loggers
+from acme_ext.utils.rundir import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
@@ -115,7 +117,9 @@ def test_a_seed_of_several_is_that_seed_alone(tmp_path):
     assert results[1].learner_steps == result.learner_steps
     of_six = dataclasses.replace(together, seed=6, run_dir=str(results[1].run_dir))
     assert_close(learned(of_six), learned(alone), rtol=1e-3, atol=1e-4)
-    assert len(loggers.read_csv(results[0].run_dir / "logs/evaluator.csv")["episodes"]) == 2
+    scores = loggers.read_csv(results[0].run_dir / "logs/evaluator.csv")["episode_return_mean"]
+    assert len(scores) == 2
+    assert BestParams(RunDirectory.open(results[0].run_dir)).mean == pytest.approx(max(scores))
 
 
 @pytest.mark.slow

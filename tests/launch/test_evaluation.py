@@ -15,7 +15,8 @@ from acme_ext import envs
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment
-from acme_ext.launch.evaluation import Evaluator, Score, evaluate_run
+from acme_ext.launch.evaluation import Evaluator, Score, evaluate_run, load_run
+from acme_ext.launch.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils.rundir import RunDirectory
 
@@ -259,3 +260,34 @@ def test_it_can_be_ended_at_any_step_and_is_then_as_good_as_never_begun():
     again = evaluator.evaluate(4)
     whole = Evaluator(experiment(evaluation=Evaluation(num_envs=2)), _SPEC, Source(0.5)).evaluate(4)
     np.testing.assert_array_equal(again.returns, whole.returns)
+
+
+def test_the_best_parameters_are_kept_and_judged_on_other_seeds(saved):
+    _, rundir, variables = saved
+    with pytest.raises(UsageError, match="has no best parameters yet"):
+        evaluate_run(rundir.path, best=True)
+    worse = jax.tree.map(np.zeros_like, variables["policy"])
+    kept = BestParams(rundir)
+    for mean, steps, params in ((10.0, 100, worse), (30.0, 200, variables["policy"]), (20.0, 300, worse)):
+        kept.offer(mean, steps, lambda params=params: params, None)
+    again = BestParams(rundir)  # of the part of the run that goes on
+    assert again.mean == 30
+    again.offer(25.0, 400, lambda: worse, None)
+    found = load_run(rundir.path, best=True)
+    assert found.steps == 200
+    jax.tree.map(np.testing.assert_array_equal, found.params, variables["policy"])
+    # The last checkpoint has the same parameters: it is the seeds that are others.
+    best, last = evaluate_run(rundir.path, best=True), evaluate_run(rundir.path)
+    assert best.returns.tolist() != last.returns.tolist()
+    assert best.returns.tolist() == evaluate_run(rundir.path, best=True).returns.tolist()
+
+
+def test_damaged_best_parameters_give_way_to_the_next(saved):
+    _, rundir, variables = saved
+    BestParams(rundir).offer(30.0, 200, lambda: variables["policy"], None)
+    (path,) = rundir.best.rglob("policy.npz")
+    path.write_bytes(b"")
+    again = BestParams(rundir, report=lambda _: None)
+    again.offer(5.0, 300, lambda: variables["policy"], None)
+    assert BestParams(rundir).mean == 5
+    assert load_run(rundir.path, best=True).steps == 300

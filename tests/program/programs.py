@@ -16,9 +16,11 @@ import psutil
 from acme_ext import envs
 from acme_ext.builders import DQN
 from acme_ext.launch import settings
+from acme_ext.launch.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import loggers
+from acme_ext.utils.rundir import RunDirectory
 
 PATIENCE_S = 90
 MARK = "ACME_EXT_TEST_PROGRAM"  # a variable by which a program's processes are known, whoever their parent is
@@ -173,6 +175,8 @@ def check_finished(run: Path, out: str, steps: int, more: int) -> None:
     assert steps <= saved(run)[-1] <= steps + more
     assert re.search(r"^evaluation  return \d", out, re.MULTILINE)
     assert (run / "curve.png").is_file()
+    # It may be of an evaluation that a kill has cut out of the log.
+    assert BestParams(RunDirectory.open(run)).mean >= max(rows(run, "evaluator", "episode_return_mean")) - 1e-4
     for label in ("actor", "learner"):
         logged = rows(run, label)
         assert logged == sorted(logged)

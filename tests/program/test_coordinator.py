@@ -1,5 +1,9 @@
 """What the coordinator counts, orders and says, without nodes."""
 
+import math
+import pickle
+
+import numpy as np
 import pytest
 from programs import rows
 
@@ -10,6 +14,8 @@ from acme_ext.launch.experiment import Evaluation, Experiment
 from acme_ext.launch.nodes import coordinator as nodes_coordinator
 from acme_ext.launch.nodes.coordinator import Coordinator
 from acme_ext.launch.nodes.reports import Orders, Reporter, node_name
+from acme_ext.launch.store import BestParams
+from acme_ext.utils.rundir import RunDirectory
 
 
 @pytest.fixture
@@ -66,7 +72,7 @@ def test_a_report_and_its_rows_that_come_twice_count_once(coordinator, experimen
     assert rows(run, "actor", "parameter_lag") == [6]
 
 
-def test_the_learner_ends_after_the_actors_and_the_evaluator_last(coordinator):
+def test_the_learner_ends_after_the_actors_and_the_evaluator_last(coordinator, experiment):
     first, second = node_name("actor 0", 0), node_name("actor 1", 0)
     assert not orders(coordinator.report(first, "acting", steps(600))).stop
     assert orders(coordinator.report(second, "acting", steps(401))) == Orders(True, 1_001, None)
@@ -86,9 +92,12 @@ def test_the_learner_ends_after_the_actors_and_the_evaluator_last(coordinator):
         "learner_steps": 9,
         "episodes": 5,
         "final": True,
+        "best": -math.inf,
     }
     result = {"task": "1001-True", "version": 9, "row": {"episode_return_mean": 3.0}, "score": {"returns": [3.0]}}
-    coordinator.done("evaluator 0", result)
+    better = {"params": pickle.dumps({"w": np.ones(2)}), "steps": 1_001, "standing": None}
+    coordinator.done("evaluator 0", {**result, **better})
+    assert BestParams(RunDirectory.open(experiment.directory)).mean == 3
     assert orders(coordinator.report("evaluator 0", "has nothing to evaluate", {})).stop
 
 

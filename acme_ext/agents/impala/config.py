@@ -32,6 +32,7 @@ class IMPALAConfig:
     # that standard deviation; Hessel et al. 2019, section 3.1.
     normalize_values: bool = True
     value_horizon: float = 100_000.0  # steps over which the values' statistics forget
+    normalize_advantages: bool = False  # of a batch, to mean 0 and variance 1
 
     # Learning
     batch_size: int = 8  # unrolls; 32 in Espeholt et al. 2018, table G.1

@@ -63,6 +63,7 @@ def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree
             max_rho=config.max_rho,
             max_c=config.max_c,
             horizon=config.value_horizon,
+            normalize_advantages=config.normalize_advantages,
         )
         steps = jnp.maximum(jnp.sum(batch.mask), 1.0)
         metrics = {

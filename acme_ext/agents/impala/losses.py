@@ -7,6 +7,7 @@ from jax import lax
 
 from acme_ext.learning import normalize
 from acme_ext.learning.normalize import Moments
+from acme_ext.learning.on_policy import normalized_advantages
 from acme_ext.ops import policy
 from acme_ext.ops.policy import Categorical
 from acme_ext.types import Array
@@ -33,6 +34,7 @@ def impala_costs(
     max_rho: float,
     max_c: float,
     horizon: float = 1e8,
+    normalize_advantages: bool = False,
 ) -> tuple[Costs, Moments | None]:
     """Returns what IMPALA descends along (Espeholt et al. 2018, section 4.2), with V-trace's v_s and q_s, and `moments`
     with the v_s of these steps in them.
@@ -58,6 +60,7 @@ def impala_costs(
         max_rho: rho-bar.
         max_c: c-bar.
         horizon: steps over which the moments forget.
+        normalize_advantages: the weights of log pi(a_s) are brought to mean 0 and variance 1 over the batch.
     """
     log_prob = actions.log_prob(a_tm1)
     rho = mask * policy.importance_ratios(log_prob, behaviour_log_prob_tm1)
@@ -70,6 +73,8 @@ def impala_costs(
     if moments is not None:
         moments = normalize.update(moments, target, mask, horizon)
         target, advantage = normalize.normalize(moments, target), advantage / normalize.stddev(moments)
+    if normalize_advantages:
+        advantage = normalized_advantages(advantage, mask)
     costs = Costs(
         policy_gradient=-jnp.sum(log_prob * advantage),
         value=jnp.sum(0.5 * mask * jnp.square(target - v_tm1)),

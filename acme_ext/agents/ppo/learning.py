@@ -14,7 +14,7 @@ from acme_ext.errors import UsageError
 from acme_ext.learning import normalize, optimizers
 from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
 from acme_ext.learning.normalize import Moments
-from acme_ext.learning.on_policy import VersionedParams, lag, masked_mean
+from acme_ext.learning.on_policy import VersionedParams, lag, masked_mean, normalized_advantages
 from acme_ext.networks.recurrent import Inputs, RecurrentNetwork
 from acme_ext.ops.policy import importance_ratios, truncated_generalized_advantage_estimation
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
@@ -150,7 +150,7 @@ def core_of_policy_loss(
         log_prob, entropy = policy.log_prob(steps.action), policy.entropy()
         advantage = steps.advantage
         if config.normalize_advantages:
-            advantage = losses.normalized_advantages(advantage, steps.mask)
+            advantage = normalized_advantages(advantage, steps.mask)
         of_policy = masked_mean(policy_loss(log_prob, steps.log_prob, advantage, learner_steps), steps.mask)
         of_values = losses.value_loss(output.value, steps.target, steps.value, value_clip)
         of_value = masked_mean(of_values if num_values is None else jnp.sum(of_values, axis=-1), steps.mask)

@@ -46,18 +46,6 @@ def kl_divergence(log_prob: Array, behaviour_log_prob: Array) -> Array:
     return jnp.expm1(log_ratio) - log_ratio
 
 
-def normalized_advantages(adv_t: Array, mask: Array) -> Array:
-    """Returns advantages `[B]` of mean 0 and variance 1 among those that count, with 0 for the others.
-
-    Args:
-        adv_t: `[B]`.
-        mask: `[B]` 1 for a step, 0 for what is none.
-    """
-    count = jnp.maximum(jnp.sum(mask), 1.0)
-    centred = mask * (adv_t - jnp.sum(mask * adv_t) / count)
-    return centred / (jnp.sqrt(jnp.sum(jnp.square(centred)) / count) + 1e-8)
-
-
 def clip_rewards(rewards: Array, max_abs: float | None) -> Array:
     """Returns rewards as they are learned from: clipped to [-max_abs, max_abs], or as they are."""
     return rewards if max_abs is None else jnp.clip(rewards, -max_abs, max_abs)

@@ -267,8 +267,8 @@ class _Run:
                 self.report(NOTHING_LEARNED)
             scores = self._evaluate(self.experiment.evaluation.final_episodes, interrupt)
             if scores is not None:
-                for seed, score in zip(self.seeds, scores, strict=True):
-                    self._log_score(seed, score)
+                for number, (seed, score) in enumerate(zip(self.seeds, scores, strict=True)):
+                    self._log_score(number, score)
                     seed.store.rundir.write_evaluation({"environment_steps": seed.steps, **score.to_json()})
         return [
             Result(seed.store.rundir.path, seed.steps, seed.learner_steps, scores[i] if scores else None, None)
@@ -313,9 +313,9 @@ class _Run:
             for seed, schedule in zip(self.seeds, schedules, strict=True):
                 seed.next_evaluation = schedule  # the run that goes on from here makes it
             return
-        for seed, score, ready in zip(self.seeds, scores, due, strict=True):
+        for number, (score, ready) in enumerate(zip(scores, due, strict=True)):
             if ready:
-                self._log_score(seed, score)
+                self._log_score(number, score)
 
     def _log(self, due: Sequence[bool]) -> None:
         """Writes a row of those seeds that are due."""
@@ -345,8 +345,15 @@ class _Run:
         else:
             self.world = self.world._replace(ended=jax.tree.map(jnp.array, NONE_ENDED))
 
-    def _log_score(self, seed: _Seed, score: Score) -> None:
+    def _log_score(self, number: int, score: Score) -> None:
+        seed = self.seeds[number]
         seed.store.log("evaluator", {**seed.counts, **score.row()})
+
+        def params() -> Tree:
+            state = self.world.learning.state
+            return self.loop.agent.core.variables(_part(state, number) if self.many else state)[POLICY]
+
+        seed.store.best.offer(float(score.returns.mean()), seed.steps, params, None)
         if self.progress:
             self.progress.update(evaluation=float(score.returns.mean()))
 

@@ -6,6 +6,7 @@ so that one which Courier delivers twice counts once.
 
 import contextlib
 import dataclasses
+import pickle
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -144,6 +145,12 @@ class Coordinator:
             if not node.startswith("evaluator"):
                 self._done[node] = dict(result)
                 return
+        if result.get("params"):  # before the result counts: after the last, everything ends
+            best = pickle.loads(result["params"])
+            self._store.best.offer(
+                result["row"]["episode_return_mean"], result["steps"], lambda: best, result["standing"]
+            )
+        with self._lock:
             task = next((task for task in self._tasks if task.orders["task"] == result["task"]), None)
             if task is None or task.result is not None:
                 return  # delivered twice
@@ -256,6 +263,7 @@ class Coordinator:
             "learner_steps": self._learner_steps,
             "episodes": episodes,
             "final": final,
+            "best": self._store.best.mean,
         }
         if self._standings:
             orders["standing"] = added(list(self._standings.values()))

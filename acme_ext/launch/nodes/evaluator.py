@@ -1,7 +1,9 @@
 """The evaluator's node."""
 
+import pickle
 from typing import Any
 
+import jax
 import launchpad as lp
 
 from acme_ext.acting.remote import RemoteVariables
@@ -45,7 +47,16 @@ class EvaluatorNode:
                     continue
                 version = self._variables.wait_for(task["learner_steps"])
                 score = self._evaluator.evaluate(task["episodes"], on_step=self._on_step, standing=task.get("standing"))
-                self._reporter.done(task=task["task"], version=version, row=score.row(), score=score.to_json())
+                better = score.returns.mean() > task["best"]
+                self._reporter.done(
+                    task=task["task"],
+                    version=version,
+                    row=score.row(),
+                    score=score.to_json(),
+                    params=pickle.dumps(jax.device_get(self._evaluator.params)) if better else None,
+                    steps=task["environment_steps"],
+                    standing=task.get("standing"),
+                )
                 done = task["task"]
         except StopWaitingError:
             pass

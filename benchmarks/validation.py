@@ -1,0 +1,212 @@
+"""Every agent with its defaults on environments that no default was chosen on: `python -m benchmarks.validation`."""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from acme_ext import envs
+from acme_ext.errors import UsageError, nearest
+from acme_ext.utils import files
+from benchmarks import learning, outcomes, report
+from benchmarks.outcomes import Outcome
+from benchmarks.settings import Setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """Agents that can be compared with one another."""
+
+    agents: tuple[str, ...]
+    environments: Mapping[str, int]  # to environment steps
+    num_envs: int
+
+
+SUITES = {
+    # Defaults were chosen on gym:CartPole-v1, bsuite:catch/0, bsuite:memory_len/10 and minatar:breakout.
+    "discrete": Suite(
+        ("dqn", "rainbow", "apex", "r2d2", "impala", "ppo", "a2c"),
+        {
+            "gym:Acrobot-v1": 50_000,  # a reward of -1 for each of up to 500 steps
+            "gym:MountainCar-v0": 50_000,  # the same for 200 steps, whose goal has to be found
+            "bsuite:cartpole_swingup/0": 50_000,  # up to 1,000 steps; a cost of moving, and a reward far from the start
+            "bsuite:deep_sea/0": 50_000,  # one rewarded path among 2**10
+            "bsuite:discounting_chain/0": 20_000,  # returns of 1; the better reward comes after 100 steps
+            "bsuite:umbrella_length/10": 20_000,  # a choice at the start decides the return at the end
+            "bsuite:catch_scale/0": 20_000,  # returns of 0.001
+            "bsuite:catch_scale/16": 20_000,  # returns of 1,000
+            "minatar:freeway": 100_000,  # pictures, episodes of 2,500 steps, sparse rewards
+            "minatar:space_invaders": 100_000,  # pictures, dense rewards
+        },
+        8,
+    ),
+    # Defaults were chosen on gym:Pendulum-v1 and dmc:cartpole/swingup.
+    "continuous": Suite(
+        ("sac", "td3", "d4pg", "apex_dpg", "mpo", "dmpo", "ppo"),
+        {
+            "gym:MountainCarContinuous-v0": 30_000,  # a cost of acting, and a goal that has to be found
+            "dmc:cartpole/balance": 30_000,  # dense
+            "dmc:cartpole/balance_sparse": 30_000,
+            "dmc:ball_in_cup/catch": 30_000,  # sparse
+            "dmc:reacher/easy": 30_000,
+            "dmc:finger/spin": 30_000,
+        },
+        4,
+    ),
+}
+"""What is run, by name."""
+
+BAR = 0.5
+"""Share of the way from the random policy's return to the best agent's that every agent should come."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code: 0, 2 for what can't be asked for, or that of a run that failed."""
+    options = _parser().parse_args(arguments)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
+    try:
+        return _main(options)
+    except UsageError as error:
+        print(f"benchmarks.validation: {error}", file=sys.stderr)
+        return 2
+
+
+def settings(name: str) -> dict[tuple[str, str], Setting]:
+    """Returns the settings of a suite by environment and agent."""
+    suite = SUITES[name]
+    return {
+        (environment, agent): Setting(
+            agent, environment, steps, suite.num_envs, eval_every=steps // 5, eval_episodes=_episodes(environment)
+        )
+        for environment, steps in suite.environments.items()
+        for agent in suite.agents
+    }
+
+
+def _episodes(environment: str) -> int:
+    """Returns the episodes of an evaluation: fewer where they are long."""
+    return 10 if environment.startswith(("minatar:", "dmc:")) else 20
+
+
+def random_return(environment: str, *, episodes: int = 100) -> float:
+    """Returns the mean return of actions drawn uniformly, over so many episodes of the evaluation's kind."""
+    rng, num_envs = np.random.default_rng(0), min(10, episodes)
+    with envs.make(environment, num_envs=num_envs, evaluation=True) as batch:
+        spec = batch.action_spec()
+        lowest, highest = np.asarray(spec.minimum), np.asarray(spec.maximum)  # type: ignore[attr-defined]
+        running, returns = np.zeros(num_envs), [[] for _ in range(num_envs)]
+        batch.reset()
+        # Each environment plays as many: the short episodes are not preferred.
+        while min(map(len, returns)) * num_envs < episodes:
+            if np.issubdtype(spec.dtype, np.integer):
+                actions = rng.integers(lowest, highest + 1, (num_envs, *spec.shape)).astype(spec.dtype)
+            else:
+                actions = rng.uniform(lowest, highest, (num_envs, *spec.shape)).astype(spec.dtype)
+            timestep = batch.step(actions)
+            running += timestep.reward
+            for row in np.flatnonzero(timestep.step_type == envs.base.LAST):
+                returns[row].append(running[row])
+                running[row] = 0.0
+    return float(np.mean([each[: -(-episodes // num_envs)] for each in returns]))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.validation",
+        description=f"{__doc__} What is finished is not run again, what was stopped goes on.",
+    )
+    parser.add_argument("suite", choices=list(SUITES), help="of agents and environments")
+    parser.add_argument("--agents", nargs="+", metavar="NAME", help="only these")
+    parser.add_argument("--environments", nargs="+", metavar="NAME", help="only these")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="(0 1 2)")
+    parser.add_argument("--steps", type=int, metavar="N", help="another budget: results beside the runs")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (%(default)s)")
+    parser.add_argument("--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="(%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="of the results (benchmarks/results)")
+    return parser
+
+
+def _main(options: argparse.Namespace) -> int:
+    suite = SUITES[options.suite]
+    chosen = {"agents": options.agents or suite.agents, "environments": options.environments or suite.environments}
+    for kind, names in chosen.items():
+        for name in names:
+            if name not in getattr(suite, kind):
+                raise UsageError(f"the suite {options.suite} has no {name!r}: {nearest(name, getattr(suite, kind))}")
+    if options.jobs < 1 or (options.steps is not None and options.steps < 1):
+        raise UsageError("--jobs and --steps must be at least 1.")
+    if len(set(options.seeds)) < len(options.seeds):
+        raise UsageError("--seeds names a seed twice.")
+    out = options.out or (learning.RESULTS if options.steps is None else options.runs)
+    files.make_writable_folder(out)
+    wanted = {
+        cell: setting if options.steps is None else dataclasses.replace(setting, steps=options.steps)
+        for cell, setting in settings(options.suite).items()
+        if cell[0] in chosen["environments"] and cell[1] in chosen["agents"]
+    }
+    found: dict[tuple[str, str], list[Outcome]] = {}
+    for (environment, agent), setting in wanted.items():
+        folder = options.runs / f"validation-{agent}-{environment.replace(':', '-').replace('/', '-')}"
+        experiments = {
+            f"{agent}, {environment}, seed {seed}": setting.experiment(seed, setting.steps, folder / f"seed-{seed}")
+            for seed in options.seeds
+        }
+        if code := learning.run_all(setting, experiments, options.jobs, fresh=False):
+            return code
+        found[environment, agent] = [outcomes.read(experiment, 1) for experiment in experiments.values()]
+    path = out / f"validation-{options.suite}.json"
+    write(path, wanted, found)
+    print("\n".join(table(path)))
+    print("written:", path)
+    return 0
+
+
+def write(
+    path: pathlib.Path, wanted: Mapping[tuple[str, str], Setting], found: Mapping[tuple[str, str], Sequence[Outcome]]
+) -> None:
+    """Writes what was found beside what `path` has of other agents and environments."""
+    written = files.read_json(path) if path.is_file() else {}
+    for (environment, agent), seeds in found.items():
+        entry = written.setdefault(
+            environment, {"steps": wanted[environment, agent].steps, "random": random_return(environment), "agents": {}}
+        )
+        machine = report.machine()
+        entry["agents"][agent] = {
+            "version": machine["acme-ext"],
+            "date": machine["date"],
+            "seeds": {str(o.seed): round(o.score, 4) for o in seeds},
+            "faults": [o.fault for o in seeds if o.fault],
+        }
+    files.write_json(path, written)
+
+
+def table(path: pathlib.Path) -> list[str]:
+    """Returns the lines of the table of what was found: the mean of the seeds and the least, a row for each
+    environment. What stays below the bar is in bold.
+    """
+    written = files.read_json(path)
+    agents = list(dict.fromkeys(agent for entry in written.values() for agent in entry["agents"]))
+    lines = [f"| environment | steps | random | {' | '.join(agents)} |", f"|---|--:|--:|{'--:|' * len(agents)}"]
+    for environment, entry in written.items():
+        scores = {agent: list(each["seeds"].values()) for agent, each in entry["agents"].items()}
+        best = max(float(np.mean(of_seeds)) for of_seeds in scores.values())
+        bar = entry["random"] + BAR * (best - entry["random"])
+        cells = [_cell(scores.get(agent), bar) for agent in agents]
+        lines.append(f"| `{environment}` | {entry['steps']:,} | {entry['random']:.3g} | {' | '.join(cells)} |")
+    return lines
+
+
+def _cell(scores: Sequence[float] | None, bar: float) -> str:
+    if not scores:
+        return ""
+    mean = float(np.mean(scores))
+    text = f"{mean:.4g} ({min(scores):.4g})"
+    return text if mean >= bar else f"**{text}**"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
