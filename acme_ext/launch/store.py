@@ -99,13 +99,14 @@ class BestParams:
     @property
     def mean(self) -> float:
         """The mean return of the best evaluation; -inf before the first."""
-        if self._mean is None:
+        mean = self._mean
+        if mean is None:
             try:
                 restored = self._store.restore({})
             except RunError:  # damaged: the next is the best
                 restored = None
-            self._mean = restored.info["best"]["mean"] if restored else -math.inf
-        return self._mean
+            self._mean = mean = float(restored.info["best"]["mean"]) if restored else -math.inf
+        return mean
 
     def offer(self, mean: float, steps: int, params: Callable[[], Any], standing: list | None) -> None:
         """Keeps the parameters of an evaluation if none was better.
