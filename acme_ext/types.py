@@ -87,3 +87,9 @@ class Sample(NamedTuple):
 
     data: Any  # Transition [B, ...] or Sequence [T, B, ...]
     weight: Array  # [B] importance weights in (0, 1]; 1 where the replay is not prioritized
+    source: Array | None = None  # [B] 0 for own experience, above for recorded data (`replay.Mixed`); None: all is own
+
+    @property
+    def is_demo(self) -> Array:
+        """`[B]` float32, 1 where an item is recorded data."""
+        return 0 * self.weight if self.source is None else (self.source > 0).astype(self.weight.dtype)

@@ -53,6 +53,7 @@ PARENTS: dict[str, set[str]] = {
     "agent57": {"ngu", "r2d2"},
     "alphazero": {"muzero"},
     "bcq": {"dqn"},
+    "r2d3": {"r2d2"},
     "cql": {"sac"},
     "discrete_cql": {"dqn"},
     "td3_bc": {"td3"},

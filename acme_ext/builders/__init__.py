@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from acme_ext.builders.ngu import NGU as NGU
     from acme_ext.builders.ppo import PPO as PPO
     from acme_ext.builders.r2d2 import R2D2 as R2D2
+    from acme_ext.builders.r2d3 import R2D3 as R2D3
     from acme_ext.builders.rainbow import Rainbow as Rainbow
     from acme_ext.builders.rnd import RND as RND
     from acme_ext.builders.sac import SAC as SAC
@@ -42,6 +43,7 @@ AGENTS: dict[str, tuple[str, str]] = {
     "rainbow": ("Rainbow", "DQN with six improvements, each of which can be switched off; discrete actions"),
     "apex": ("ApexDQN", "Ape-X DQN: many actors, a ladder of epsilons, prioritized replay; discrete actions"),
     "r2d2": ("R2D2", "recurrent Q-learning from a replay of sequences with stored state; discrete actions"),
+    "r2d3": ("R2D3", "R2D2 that learns from demonstrations too; discrete actions"),
     "ngu": ("NGU", "R2D2 with a family of policies, from exploring by a bonus to exploiting; discrete actions"),
     "agent57": (
         "Agent57",

@@ -25,6 +25,7 @@ from acme_ext.networks.recurrent import CORES
 from acme_ext.networks.torsos import TORSOS
 from acme_ext.replay.base import Replay
 from acme_ext.replay.config import SequenceConfig, TransitionConfig
+from acme_ext.replay.mixed import Mixed
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.types import Array, EnvironmentSpec, Tree
@@ -42,6 +43,8 @@ class Agent:
     evaluation_policy: Policy
     sgd_steps_per_call: int = 1  # SGD steps that the learner makes in one compiled call
     variable_period: int = 1  # steps that an actor takes before it renews its parameters
+    pretrain_steps: int = 0  # SGD steps on demonstrations alone, before anything else
+    demo_offset: float = 0.0  # added to a demonstration's |TD error| in its priority
 
     def make_learner(
         self,
@@ -59,7 +62,10 @@ class Agent:
             key: starts the core.
             devices: see `Learner`.
         """
-        replay, prioritized = self.replay, self.replay.prioritized
+        replay, updater = self.replay, None
+        if replay.prioritized:
+            fixed = dataset.fixed if isinstance(dataset, Mixed) else None
+            updater = PriorityUpdater(clients, replay.table, replay.priority_offset, fixed)
         return Learner(
             self.core,
             dataset,
@@ -67,8 +73,8 @@ class Agent:
             key,
             batch_size=replay.batch_size,
             steps_per_call=self.sgd_steps_per_call,
-            priorities=PriorityUpdater(clients, replay.table, replay.priority_offset) if prioritized else None,
-            importance_exponent=replay.importance_exponent_at if prioritized else None,
+            priorities=updater,
+            importance_exponent=replay.importance_exponent_at if replay.prioritized else None,
             devices=devices,
         )
 
@@ -107,13 +113,15 @@ class Builder(abc.ABC):
 
     A new agent writes `make_networks`, `make_policy` and `make_core`. Of the config, this class reads `replay`,
     `batch_size`, `discount` and, where there are such fields, `max_abs_reward`, `normalize_observations`,
-    `max_abs_observation`, `sgd_steps_per_call` and `variable_period`. Builders are frozen, and picklable where their
-    fields are, so that the parts can be made in any process.
+    `max_abs_observation`, `sgd_steps_per_call`, `variable_period`, `pretrain_steps` and `demo_priority_offset`.
+    Builders are frozen, and picklable where their fields are, so that the parts can be made in any process.
     """
 
     name: ClassVar[str]
     actions: ClassVar[Literal["discrete", "continuous", "any"]] = "any"
     """Which actions the agent can take; `any` leaves it to the networks to say."""
+    wants_demos: ClassVar[bool] = False
+    """Whether it is nothing of its own without demonstrations."""
     presets: ClassVar[Mapping[str, Preset]] = {}
     """By the kind of an environment, see `envs.kind`."""
 
@@ -222,7 +230,16 @@ class Builder(abc.ABC):
         fused = getattr(self.config, "sgd_steps_per_call", 1)
         if fused < 1:
             raise UsageError(f"sgd_steps_per_call is {fused}: it must be at least 1.")
-        return Agent(replay, core, policy, evaluation_policy, fused, getattr(self.config, "variable_period", 1))
+        return Agent(
+            replay,
+            core,
+            policy,
+            evaluation_policy,
+            fused,
+            getattr(self.config, "variable_period", 1),
+            getattr(self.config, "pretrain_steps", 0),
+            getattr(self.config, "demo_priority_offset", replay.priority_offset),
+        )
 
 
 @dataclasses.dataclass(frozen=True)

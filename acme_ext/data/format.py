@@ -124,6 +124,21 @@ class Folder:
                     yield episode
                 index += 1
 
+    def check_spec(self, spec: EnvironmentSpec) -> None:
+        """Raises UsageError if observations or actions aren't those of an environment's specs."""
+        there, here = self.manifest["spec"], spec_to_json(spec)
+        for part in ("observations", "actions"):
+            if there[part] != here[part]:
+                raise UsageError(
+                    f"the {part} of {self.path} aren't the environment's: {there[part]} there, {here[part]} here."
+                )
+
+    def check_shards(self) -> None:
+        """Raises UsageError if a shard is damaged, and not to be left out."""
+        for shard in self.shards:
+            self._is_good(shard)
+        self.damaged = []
+
     def _is_good(self, shard: Mapping[str, Any]) -> bool:
         path = self.path / shard["file"]
         wrong = None

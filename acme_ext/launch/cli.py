@@ -144,6 +144,11 @@ def _parser() -> argparse.ArgumentParser:
         help="say where the time of a run in one process goes; writes profile.txt and trace.json to its directory",
     )
     train.add_argument("--record", metavar="DIR", help="record all whole episodes to a folder, beside the training")
+    train.add_argument(
+        "--demos",
+        metavar="DIR",
+        help="learn from recorded data too, which is DIR's, or of DIR?best=SHARE the best of it",
+    )
     train.add_argument("--skip-damaged", action="store_true", help="leave out damaged parts of recorded data")
     train.add_argument("--quiet", action="store_true", help="no progress line")
     train.set_defaults(command=_train, if_stopped="; nothing is lost, and the same command starts again")
@@ -366,6 +371,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
         checkpoints=Checkpoints(**given(every_s=options.checkpoint_every)),
         run_dir=options.run_dir,
         data=data,
+        demos=options.demos,
     )
 
 
@@ -415,7 +421,7 @@ def _train(options: argparse.Namespace) -> int:
 
 _NOT_COMPILED = (
     *("actors", "replay_shards", "evaluators", "accelerated", "inference", "experience", "restart", "open_ports"),
-    *("ray_address", "ray_wait", "resources", "record", "profile", "skip_damaged"),
+    *("ray_address", "ray_wait", "resources", "record", "profile", "skip_damaged", "demos"),
 )
 """Options that mean nothing in a compiled run."""
 

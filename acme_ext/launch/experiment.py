@@ -76,6 +76,7 @@ class Experiment:
         evaluation, checkpoints: see there.
         data: a folder of recorded experience (see `data.format`), or with `?best=SHARE` its episodes of the greatest
             returns, to learn from in place of acting. `steps`, and `every` of `evaluation`, then count learner steps.
+        demos: likewise a folder, to learn from beside the run's own experience, with the agent's `replay.demo_ratio`.
         run_dir: where everything is left; by default `runs/AGENT-ENVIRONMENT-sSEED` under the current folder, with what
             of the config and of the environment's options is not their default, as in
             `runs/dqn-gym-CartPole-v1-learning_rate=0.0003-s0`.
@@ -92,6 +93,7 @@ class Experiment:
     checkpoints: Checkpoints = Checkpoints()
     run_dir: str | os.PathLike[str] | None = None
     data: str | None = None
+    demos: str | None = None
 
     def __post_init__(self):
         if isinstance(self.builder, type):
@@ -108,6 +110,8 @@ class Experiment:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be at least 1.")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed is {self.seed}: it must lie in [0, 2**31).")
+        if self.data is not None and self.demos is not None:
+            raise UsageError("a run on recorded data has no experience of its own beside demonstrations: give one.")
         object.__setattr__(self, "builder", self.builder.for_environment(self.environment))
 
     @property
@@ -133,7 +137,8 @@ class Experiment:
         if self.run_dir is not None:
             return pathlib.Path(self.run_dir)
         where = self.environment_name if self.data is None else f"data-{pathlib.Path(self.data).name}"
-        parts = [self.builder.name, where, *self._choices(), f"s{self.seed}"]
+        demos = [] if self.demos is None else [f"demos-{pathlib.Path(self.demos).name}"]
+        parts = [self.builder.name, where, *self._choices(), *demos, f"s{self.seed}"]
         return pathlib.Path("runs") / re.sub(r"[^\w.=+-]+", "-", "-".join(parts))
 
     def _choices(self) -> list[str]:
@@ -160,7 +165,7 @@ class Experiment:
         """Returns the description as plain JSON; a resumed run must match it in everything but `run`."""
         builder = naming.describe(self.builder, "the agent")
         return {
-            **self._describe_data(),
+            **self._describe_recorded(),
             "agent": builders.name_of(type(self.builder)),
             "environment": self._describe_environment(),
             "environment_options": dict(self.options),
@@ -176,11 +181,13 @@ class Experiment:
             },
         }
 
-    def _describe_data(self) -> dict[str, Any]:
-        if self.data is None:
-            return {}
-        folder, best = split_data(self.data)
-        return {"data": {"sha256": Folder(folder).digest, "best": best}}
+    def _describe_recorded(self) -> dict[str, Any]:
+        described = {}
+        for name, given in (("data", self.data), ("demos", self.demos)):
+            if given is not None:
+                folder, best = split_data(given)
+                described[name] = {"sha256": Folder(folder).digest, "best": best}
+        return described
 
     def _describe_environment(self) -> Any:
         """Returns the environment in JSON's types: its name, or `py:module:name` of its function."""

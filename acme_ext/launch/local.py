@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from acme.utils.observers import EnvLoopObserver
 
 from acme_ext import envs
@@ -17,6 +18,7 @@ from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.errors import UsageError
+from acme_ext.launch import demonstrations
 from acme_ext.launch.evaluation import Evaluator, Score
 from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment, about, check, foresee
 from acme_ext.launch.interrupt import Interrupt, graceful
@@ -83,7 +85,7 @@ def run(
         if record is not None or observers is not None or profile:
             raise UsageError("a run on recorded data does not act: there is nothing to record, observe or profile.")
         return offline.run(experiment, fresh=fresh, quiet=quiet, skip_damaged=skip_damaged)
-    if skip_damaged:
+    if skip_damaged and experiment.demos is None:
         raise UsageError("there is no recorded data in this run, of which damaged parts could be left out.")
     with contextlib.ExitStack() as stack:
         stack.enter_context(native_stderr())
@@ -95,13 +97,15 @@ def run(
         environment = experiment.make_environment(experiment.num_envs)
         stack.callback(environment.close)
         check(experiment, envs.make_spec(environment))
+        spec = envs.make_spec(environment)
+        demos = demonstrations.rows_of(experiment, experiment.make_agent(spec), spec, skip_damaged=skip_damaged)
         if warning := foresee(experiment, envs.make_spec(environment)):
             report(warning)
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
         if progress:
             report(f"the run directory is {store.rundir.path}")
         profiler = Profiler() if profile else None
-        parts = _Run(experiment, environment, store, progress, report, observers, record, stack, profiler)
+        parts = _Run(experiment, environment, store, progress, report, observers, record, stack, profiler, demos)
         result = parts.run(interrupt)
     if interrupt.requested:
         return dataclasses.replace(result, stopped_by=interrupt.signal)
@@ -122,6 +126,7 @@ class _Run(Upkeep):
         record: str | os.PathLike[str] | None,
         stack: contextlib.ExitStack,
         profiler: Profiler | None,
+        demos: np.ndarray | None,
     ):
         self.experiment, self.store, self.progress, self.report = experiment, store, progress, report
         spec = envs.make_spec(environment)
@@ -144,6 +149,9 @@ class _Run(Upkeep):
         stack.callback(dataset.close, wake=True)
         self.profiler, self.profiled_from = profiler, 0
         batches = profiler.iterator("waiting for replay", dataset) if profiler else dataset
+        if demos is not None:
+            batches = self.mixed = demonstrations.mixed(experiment, agent, demos, batches)
+        self.pretrain_steps = agent.pretrain_steps if demos is not None else 0
         self.learner = agent.make_learner(
             batches, [self.replay.client], experiment.key("learner"), devices=experiment.devices()
         )
@@ -179,6 +187,8 @@ class _Run(Upkeep):
             self.actor.restore(state["actor"])
             self.learner.restore(restored.trees["learner"])
             self.learner.steps = state["learner_steps"]
+            if self.mixed:
+                self.mixed.restore(state["demos"])
             report(f"resuming {store.rundir.path} at step {self.steps:,}.")
         self.logged_at = time.monotonic()
         if profiler:
@@ -205,6 +215,9 @@ class _Run(Upkeep):
         )
         with self.store.checkpoints.explaining(), watchdog:
             try:
+                while self.learner.steps < self.pretrain_steps and not interrupt.requested:
+                    self.learner.step()
+                    self._housekeeping(interrupt)
                 while self.steps < self.experiment.steps and not interrupt.requested:
                     self.loop.step()
                     self._learn()
@@ -276,5 +289,6 @@ class _Run(Upkeep):
             "next_evaluation": self.next_evaluation,
             "part": self.part,
             "wall_time_s": self.store.wall_time_s,
+            **({"demos": self.mixed.save()} if self.mixed else {}),
         }
         self.store.checkpoints.save(self.steps, {"learner": self.learner.save()}, state, self.replay)

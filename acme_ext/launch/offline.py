@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 from acme_ext import envs
-from acme_ext.data.format import Folder, spec_to_json
+from acme_ext.data.format import Folder
 from acme_ext.errors import UsageError
+from acme_ext.launch import demonstrations
 from acme_ext.launch.evaluation import Evaluator
 from acme_ext.launch.experiment import Experiment, check, split_data
 from acme_ext.launch.interrupt import Interrupt, graceful
@@ -36,9 +37,12 @@ def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, ski
         environment = experiment.make_environment(1, evaluation=True)
         spec = envs.make_spec(environment)
         environment.close()
-        _check_specs(folder, spec)
+        folder.check_spec(spec)
         check(experiment, spec)
         agent = experiment.builder.make_agent(spec)
+        demonstrations.check(experiment, agent, spec)
+        if agent.replay.prioritized:
+            raise UsageError("this agent has a prioritized replay: it can't learn from fixed data alone.")
         rows = rows_of(agent.replay, folder.episodes(best), agent.policy.init_state(1))
         for said in folder.damaged:
             report(f"left out: {said}")
@@ -50,15 +54,6 @@ def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, ski
     if interrupt.requested:
         return dataclasses.replace(result, stopped_by=interrupt.signal)
     return dataclasses.replace(result, curve=draw_curve(experiment, store.rundir))
-
-
-def _check_specs(folder: Folder, spec: Any) -> None:
-    there, here = folder.manifest["spec"], spec_to_json(spec)
-    for part in ("observations", "actions"):
-        if there[part] != here[part]:
-            raise UsageError(
-                f"the {part} of {folder.path} aren't the environment's: {there[part]} there, {here[part]} here."
-            )
 
 
 class _OfflineRun(Upkeep):

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import launchpad as lp
 
 from acme_ext.errors import UsageError, nearest
+from acme_ext.launch import demonstrations
 from acme_ext.launch.experiment import Experiment, check, foresee
 from acme_ext.launch.nodes.actor import ActorNode
 from acme_ext.launch.nodes.coordinator import Coordinator
@@ -160,6 +161,7 @@ def make(
         added_groups(topology, extend)
     spec = experiment.make_spec() if spec is None else spec
     check(experiment, spec)
+    demonstrations.check(experiment, experiment.make_agent(spec), spec)
     if warning := foresee(experiment, spec):
         print(f"acme-ext: {warning}", file=sys.stderr)
     shards = topology.replay_shards

@@ -10,6 +10,7 @@ from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.interrupt import Interrupt
 from acme_ext.launch.store import RunStore
 from acme_ext.learning.learner import Learner
+from acme_ext.replay.mixed import Mixed
 from acme_ext.utils.progress import ProgressLine
 
 _LOG_EVERY_S = 1.0  # between rows of learner metrics, for which the device is waited for
@@ -28,6 +29,7 @@ class Upkeep(abc.ABC):
     evaluator: Evaluator
     next_evaluation: int  # step of the budget
     logged_at: float
+    mixed: Mixed | None = None  # the batches, where there are demonstrations
 
     @property
     @abc.abstractmethod
@@ -101,7 +103,8 @@ class Upkeep(abc.ABC):
 
     def _log_learner(self) -> None:
         if self.learner.calls:
-            self.store.log("learner", {**self._counts, **self.learner.metrics()})
+            drawn = {f"samples_{name}": count for name, count in (self.mixed.drawn if self.mixed else {}).items()}
+            self.store.log("learner", {**self._counts, **self.learner.metrics(), **drawn})
         self.logged_at = time.monotonic()
 
 

@@ -82,15 +82,16 @@ class Learner(acme.core.Learner):
         lead = (self._steps_per_call, self._batch_size)
         rows = raw.rows.reshape(lead + raw.rows.shape[1:])
         probability = raw.probability.reshape(lead)
+        source = None if raw.source is None else raw.source.reshape(lead)
         if self._sharded is not None:
-            rows, probability = jax.device_put((rows, probability), self._sharded)
+            rows, probability, source = jax.device_put((rows, probability, source), self._sharded)
         self._state, self._bad_step, self._metrics, errors = self._update(
-            self._state, self._bad_step, np.int32(self.steps), rows, probability
+            self._state, self._bad_step, np.int32(self.steps), rows, probability, source
         )
         self.steps += self._steps_per_call
         self.calls += 1
         if self._priorities is not None:
-            self._priorities.put(raw.keys, errors)
+            self._priorities.put(raw.keys, errors, raw.source)
 
     def metrics(self) -> dict[str, float]:
         """Returns the newest call's metrics, means over its steps, as numbers; waits for the device.
@@ -128,24 +129,24 @@ class Learner(acme.core.Learner):
 
         def sgd(carry, packed):
             state, bad_step, steps = carry
-            rows, probability = packed
+            rows, probability, source = packed
             weight = jnp.ones_like(probability)
             if self._importance_exponent is not None:
                 weight = importance_weights(probability, self._importance_exponent(steps))
-            state, metrics, errors = core.step(state, Sample(decode(rows), weight))
+            state, metrics, errors = core.step(state, Sample(decode(rows), weight, source))
             finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics.get("gradient_norm", 0.0))
             steps = steps + 1
             bad_step = jnp.where((bad_step < 0) & ~finite, steps, bad_step)
             return (state, bad_step, steps), (metrics, errors if self._priorities is not None else None)
 
-        def update(state, bad_step, steps, rows, probability):
-            carry = (state, bad_step, steps)
+        def update(state, bad_step, steps, rows, probability, source):
+            carry, packed = (state, bad_step, steps), (rows, probability, source)
             if self._scan and count > 1:
-                carry, out = jax.lax.scan(sgd, carry, (rows, probability))
+                carry, out = jax.lax.scan(sgd, carry, packed)
             else:
                 outs = []
                 for i in range(count):
-                    carry, one = sgd(carry, (rows[i], probability[i]))
+                    carry, one = sgd(carry, jax.tree.map(lambda x, i=i: x[i], packed))
                     outs.append(one)
                 out = jax.tree.map(lambda *leaves: jnp.stack(leaves), *outs)
             metrics, errors = out

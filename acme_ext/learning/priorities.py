@@ -2,12 +2,15 @@
 
 import queue
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from acme_ext.types import Array
+
+if TYPE_CHECKING:
+    from acme_ext.replay.fixed import FixedRows
 
 
 class PriorityUpdater:
@@ -20,19 +23,28 @@ class PriorityUpdater:
         clients: Reverb clients; of several, each is a shard that gave an equal part of every batch, in this order.
         table: the table that the items came from.
         offset: added to every error.
+        fixed: recorded sources of a `Mixed`, by number, which take the errors of their own items.
     """
 
-    def __init__(self, clients: Sequence[Any], table: str, offset: float = 0.0):
-        self._clients, self._table, self._offset = clients, table, offset
-        self._queue: queue.Queue[tuple[np.ndarray, Array] | None] = queue.Queue(maxsize=4)
+    def __init__(
+        self,
+        clients: Sequence[Any],
+        table: str,
+        offset: float = 0.0,
+        fixed: "Mapping[int, FixedRows] | None" = None,
+    ):
+        self._clients, self._table, self._offset, self._fixed = clients, table, offset, fixed or {}
+        self._queue: queue.Queue[tuple[np.ndarray, Array, np.ndarray | None] | None] = queue.Queue(maxsize=4)
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="priorities", daemon=True)
         self._thread.start()
 
-    def put(self, keys: np.ndarray, errors: Array) -> None:
-        """Queues the |TD errors| `[N]` (they may still be under computation) of the items `keys` `[N]`."""
+    def put(self, keys: np.ndarray, errors: Array, source: np.ndarray | None = None) -> None:
+        """Queues the |TD errors| `[N]` (they may still be under computation) of the items `keys` `[N]`; `source` `[N]`
+        is 0 for items of the table, and a recorded source's number for its own.
+        """
         self._raise()
-        self._queue.put((keys, errors))
+        self._queue.put((keys, errors, source))
 
     def close(self) -> None:
         """Sends what is queued and ends the thread."""
@@ -49,15 +61,19 @@ class PriorityUpdater:
             if self._error is not None:
                 continue  # keep the queue moving, so that `put` gets to raise
             try:
-                keys, values = job
-                values = np.asarray(values) + np.float32(self._offset)
+                keys, errors, source = job
+                errors = np.asarray(errors)
+                source = np.zeros(len(keys), np.uint8) if source is None else source
+                for number, rows in self._fixed.items():
+                    chosen = source == number
+                    rows.update(keys[chosen].astype(np.int64), errors.ravel()[chosen])
                 # Of the B items of a batch each shard gave B / shards, side by side.
-                parts = (*values.shape[:-1], len(self._clients), -1)
-                keys, values = keys.reshape(parts), values.reshape(parts)
+                parts = (*errors.shape[:-1], len(self._clients), -1)
+                keys, own = keys.reshape(parts), source.reshape(parts) == 0
+                values = errors.reshape(parts) + np.float32(self._offset)
                 for shard, client in enumerate(self._clients):
-                    pairs = zip(
-                        keys[..., shard, :].ravel().tolist(), values[..., shard, :].ravel().tolist(), strict=True
-                    )
+                    mine = own[..., shard, :]
+                    pairs = zip(keys[..., shard, :][mine].tolist(), values[..., shard, :][mine].tolist(), strict=True)
                     client.mutate_priorities(self._table, dict(pairs))
             except Exception as error:
                 self._error = error

@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from acme_ext.replay.base import Replay
     from acme_ext.replay.config import ReplayConfig, SequenceConfig, TransitionConfig, UnrollConfig
+    from acme_ext.replay.fixed import FixedRows
     from acme_ext.replay.limits import RateLimit
+    from acme_ext.replay.mixed import Mixed, Source
     from acme_ext.replay.sequences import SequenceReplay
     from acme_ext.replay.transitions import TransitionReplay
 
 _WHERE = {
+    "FixedRows": "fixed",
+    "Mixed": "mixed",
+    "Source": "mixed",
     "Replay": "base",
     "ReplayConfig": "config",
     "SequenceConfig": "config",
@@ -22,11 +27,14 @@ _WHERE = {
 }
 
 __all__ = [
+    "FixedRows",
+    "Mixed",
     "RateLimit",
     "Replay",
     "ReplayConfig",
     "SequenceConfig",
     "SequenceReplay",
+    "Source",
     "TransitionConfig",
     "TransitionReplay",
     "UnrollConfig",

@@ -38,6 +38,7 @@ class Replay(abc.ABC):
         importance_exponent: beta of the importance weights at first (Schaul et al. 2016, section 3.4).
         importance_exponent_end: beta in the end.
         importance_anneal_steps: learner steps over which beta goes linearly from the first to the last.
+        demo_ratio: the probability that an item of a batch is a demonstration, in a run that has some (see `Mixed`).
         priority: gives the |TD errors| that new items are first given priorities by. None takes the largest that the
             learner has seen so far (Schaul et al. 2016, algorithm 1, line 6).
         extras: specs of the policy's extras, to store them with the items; nothing to store none.
@@ -57,12 +58,14 @@ class Replay(abc.ABC):
     importance_exponent: float = 0.4
     importance_exponent_end: float = 1.0
     importance_anneal_steps: int = 10_000
+    demo_ratio: float = 0.25
     priority: Any = None
     extras: Tree = ()
     table: str = "items"
 
     def __post_init__(self):
         checks.at_least_one(self, "batch_size", "max_size")
+        checks.share(self, "demo_ratio")
         if self.priority is not None and not self.prioritized:
             raise UsageError(f"only a prioritized replay takes first priorities of new {self.item}s.")
         if self.fifo and self.limit is not None:
@@ -220,4 +223,5 @@ def arguments_of(config: ReplayConfig) -> dict[str, Any]:
         "importance_exponent": config.importance_exponent,
         "importance_exponent_end": config.importance_exponent_end,
         "importance_anneal_steps": config.importance_anneal_steps,
+        "demo_ratio": config.demo_ratio,
     }

@@ -22,11 +22,12 @@ class ReplayConfig:
     importance_exponent: float = 0.4  # beta at first; Schaul et al. 2016, table 3
     importance_exponent_end: float = 1.0  # beta in the end; Schaul et al. 2016, section 3.4
     importance_anneal_steps: int = 10_000  # learner steps over which beta goes from the first to the last value
+    demo_ratio: float = 0.25  # probability that an item of a batch is a demonstration, in a run that has some
 
     def __post_init__(self):
         checks.positive(self, "priority_offset", "importance_anneal_steps")
         checks.not_negative(self, "priority_exponent")
-        checks.share(self, "importance_exponent", "importance_exponent_end")
+        checks.share(self, "importance_exponent", "importance_exponent_end", "demo_ratio")
 
 
 @dataclasses.dataclass(frozen=True)

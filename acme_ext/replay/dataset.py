@@ -13,6 +13,7 @@ import numpy as np
 _WAIT_S = 0.2
 _WAITS_A_LOOK = 50  # between looks whether the server is there, while no batch comes
 _MAX_WAKE_BYTES = 2**25  # more would take as long as the reader does to look up by itself
+_FIELDS = ("data", "key", "probability", "table_size")  # of a sample, that a batch is made of
 _ANSWER_S = 60  # that the server may take to answer; saving a large table keeps it busy
 
 
@@ -22,6 +23,8 @@ class RawBatch(NamedTuple):
     rows: np.ndarray  # uint8 [N, nbytes], or [N, T, nbytes]
     keys: np.ndarray  # uint64 [N] Reverb's names for the items; all rows of a block have the same
     probability: np.ndarray  # float32 [N] with which each row was drawn
+    size: np.ndarray | None = None  # int64 [N] items that were in the table then
+    source: np.ndarray | None = None  # uint8 [N] where each row is from, in the order of a `Mixed`'s sources
 
 
 class Dataset:
@@ -115,12 +118,13 @@ class Dataset:
             writer.create_item(self._table, 1.0, writer.history[-1])
         return writer
 
-    def _batch(self, data: np.ndarray, keys: np.ndarray, probability: np.ndarray) -> RawBatch:
+    def _batch(self, data: np.ndarray, keys: np.ndarray, probability: np.ndarray, size: np.ndarray) -> RawBatch:
         probability = probability.astype(np.float32)
         if len(self._shape) == 1:
-            return RawBatch(data, keys, probability)
+            return RawBatch(data, keys, probability, size)
         block, nbytes = self._shape
-        return RawBatch(data.reshape(-1, nbytes), keys.repeat(block), (probability / block).repeat(block))
+        repeated = (array.repeat(block) for array in (keys, probability / block, size * block))
+        return RawBatch(data.reshape(-1, nbytes), *repeated)
 
     def _fetch(self) -> None:
         import reverb
@@ -163,9 +167,7 @@ class Dataset:
                     cancellation_manager=self._cancellation,
                 )
                 sample = dict(zip(fields, leaves, strict=True))
-                self._queue.put(
-                    self._batch(*(np.asarray(memoryview(sample[name])) for name in ("data", "key", "probability")))
-                )
+                self._queue.put(self._batch(*(np.asarray(memoryview(sample[name])) for name in _FIELDS)))
         except Exception as error:
             if not self._closed:
                 self._queue.put(error)

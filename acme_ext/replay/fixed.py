@@ -1,6 +1,7 @@
 """Recorded data in place of a replay that actors fill: the same rows, from memory."""
 
 import dataclasses
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ from acme_ext.replay.base import Replay
 from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.sinks import OnWait
 from acme_ext.types import Tree
+
+_GROUP = 256
 
 
 class MemorySink:
@@ -34,27 +37,32 @@ class MemorySink:
         pass
 
 
+def check(replay: Replay) -> None:
+    """Raises UsageError if a replay's items can't be made of recorded episodes."""
+    if replay.fifo:
+        raise UsageError("this agent learns from its own newest data: it can't learn from fixed data.")
+    if tree.flatten(replay.extras):
+        raise UsageError(
+            "this agent learns from what its policy gave with each action, which recorded data hasn't got."
+        )
+
+
 def rows_of(replay: Replay, episodes: Iterable[Any], initial_state: Tree = ()) -> np.ndarray:
     """Returns the rows, uint8 `[N, nbytes]`, that a replay's own writer makes of episodes.
 
     n-step returns, discounts, clipped rewards and sequences are so what they are in Reverb.
 
     Args:
-        replay: sampled at random, without priorities or extras.
+        replay: sampled at random, without extras.
         episodes: see `data.format.Episode`.
         initial_state: `[1, ...]` the policy's, stored with every sequence, since recorded data has none.
 
     Raises:
         UsageError: the replay can't be filled so, or there is nothing in the data.
     """
-    if replay.fifo or replay.prioritized:
-        what = "learns from its own newest data" if replay.fifo else "has a prioritized replay"
-        raise UsageError(f"this agent {what}: it can't learn from fixed data.")
-    if tree.flatten(replay.extras):
-        raise UsageError(
-            "this agent learns from what its policy gave with each action, which recorded data hasn't got."
-        )
-    if getattr(replay, "rows_per_item", None):
+    check(replay)
+    replay = dataclasses.replace(replay, order="uniform", priority=None)  # nothing here makes first priorities
+    if hasattr(replay, "rows_per_item"):
         replay = dataclasses.replace(replay, rows_per_item=1)
     sink = MemorySink()
     writer = replay.writer(sink, 1)
@@ -78,6 +86,68 @@ def rows_of(replay: Replay, episodes: Iterable[Any], initial_state: Tree = ()) -
     return np.concatenate(sink.rows)
 
 
+class FixedRows:
+    """Rows that stay, each drawn with the same probability, or in proportion to (|TD error| + offset)**exponent, where
+    the error of a row that has none yet is 1. Errors may come from another thread than draws.
+
+    Args:
+        rows: uint8 `[N, nbytes]`.
+        exponent: of priorities; None draws uniformly.
+        offset: added to every error.
+    """
+
+    def __init__(self, rows: np.ndarray, *, exponent: float | None = None, offset: float = 0.0):
+        self.rows = rows
+        self._exponent, self._offset = exponent, offset
+        self._lock = threading.Lock()
+        self._errors = np.ones(len(rows), np.float32)
+        # Rows are drawn by their group first, so that not every weight is summed for every batch.
+        self._weights = np.zeros((-(-len(rows) // _GROUP), _GROUP))
+        self._sums = np.zeros(len(self._weights))
+        self._weigh(np.arange(len(rows)))
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the numbers of `count` rows, drawn with replacement, and N times the probability of each."""
+        size = len(self.rows)
+        if self._exponent is None:
+            return rng.integers(0, size, count), np.ones(count, np.float32)
+        with self._lock:
+            groups = np.cumsum(self._sums)
+            point = rng.random(count) * groups[-1]
+            group = np.minimum(np.searchsorted(groups, point, side="right"), len(groups) - 1)
+            weights = self._weights[group]
+            within = np.cumsum(weights, axis=1)
+            rest = point - (groups[group] - self._sums[group])
+            # Rounding may step over the last row that has a weight.
+            last = (within < within[:, -1:]).sum(axis=1)
+            place = np.minimum((within <= rest[:, None]).sum(axis=1), last)
+            share = weights[np.arange(count), place] / groups[-1]
+        return group * _GROUP + place, (size * share).astype(np.float32)
+
+    def update(self, index: np.ndarray, errors: np.ndarray) -> None:
+        """Takes the |TD errors| `[M]` of rows `[M]`; of one that comes twice, the later."""
+        with self._lock:
+            self._errors[index] = errors
+            self._weigh(index)
+
+    def save(self) -> list[float] | None:
+        """Returns every row's error, plain JSON; None of rows without priorities."""
+        with self._lock:
+            return None if self._exponent is None else self._errors.tolist()
+
+    def restore(self, saved: list[float] | None) -> None:
+        """Takes up what `save` returned."""
+        if saved is not None:
+            self.update(np.arange(len(self.rows)), np.array(saved, np.float32))
+
+    def _weigh(self, index: np.ndarray) -> None:
+        if self._exponent is None:
+            return
+        self._weights.reshape(-1)[index] = (self._errors[index] + self._offset) ** self._exponent
+        changed = np.unique(index // _GROUP)
+        self._sums[changed] = self._weights[changed].sum(axis=1)
+
+
 class FixedBatches(Iterator[RawBatch]):
     """Batches of rows drawn at random with replacement, each row equally likely; the same ones for the same seed.
 
@@ -98,12 +168,19 @@ class FixedBatches(Iterator[RawBatch]):
 
     def save(self) -> dict[str, Any]:
         """Returns the generator's state, plain JSON."""
-        state = self._rng.bit_generator.state
-        return {**state, "state": {name: str(value) for name, value in state["state"].items()}}
+        return save_generator(self._rng)
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Takes up what `save` returned: the next batch is the one that came next then."""
-        self._rng.bit_generator.state = {
-            **saved,
-            "state": {name: int(value) for name, value in saved["state"].items()},
-        }
+        restore_generator(self._rng, saved)
+
+
+def save_generator(rng: np.random.Generator) -> dict[str, Any]:
+    """Returns the state of a PCG64 generator, plain JSON."""
+    state: Any = rng.bit_generator.state
+    return {**state, "state": {name: str(value) for name, value in state["state"].items()}}
+
+
+def restore_generator(rng: np.random.Generator, saved: dict[str, Any]) -> None:
+    """Takes up what `save_generator` returned."""
+    rng.bit_generator.state = {**saved, "state": {name: int(value) for name, value in saved["state"].items()}}

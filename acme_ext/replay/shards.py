@@ -25,14 +25,16 @@ class Shards:
 
     def __next__(self) -> RawBatch:
         parts = [next(dataset) for dataset in self._datasets]
-        return RawBatch(*(self._join([getattr(part, field) for part in parts]) for field in RawBatch._fields))
+        rows, keys, probability, size, _ = zip(*parts, strict=True)
+        size = None if size[0] is None else self._join(size)
+        return RawBatch(self._join(rows), self._join(keys), self._join(probability), size)
 
     def close(self) -> None:
         """Closes every shard's dataset."""
         for dataset in self._datasets:
             dataset.close()
 
-    def _join(self, parts: list[np.ndarray]) -> np.ndarray:
+    def _join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         batches = [part.reshape(self._num_batches, -1, *part.shape[1:]) for part in parts]
         joined = np.concatenate(batches, axis=1)
         return joined.reshape(-1, *joined.shape[2:])

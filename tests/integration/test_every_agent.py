@@ -46,10 +46,11 @@ REPLAYS = {
 
 QUICK = ("dqn", "r2d2", "td3", "ppo")  # of every kind one
 OFFLINE = {"bc", "td3_bc", "iql", "cql", "discrete_cql", "bcq"}  # see tests/launch/test_offline.py
+TAUGHT = {"r2d3"}  # see tests/launch/test_demos.py
 AGENTS = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
     for name in builders.AGENTS
-    if name not in OFFLINE
+    if name not in OFFLINE | TAUGHT
 ]
 
 

@@ -67,7 +67,7 @@ def join(batches: Sequence[RawBatch], together: int) -> Iterator[RawBatch]:
     """The same batches, several at a time end to end."""
     for i in range(0, len(batches), together):
         group = batches[i : i + together]
-        yield RawBatch(*(np.concatenate(parts) for parts in zip(*group, strict=True)))
+        yield RawBatch(*(np.concatenate(parts) for parts in zip(*(each[:3] for each in group), strict=True)))
 
 
 def dqn(prioritized: bool) -> tuple[LearnerCore, Any]:
@@ -105,7 +105,7 @@ class Mailbox:
         self.got: list[tuple[np.ndarray, Any]] = []
         self.closed = False
 
-    def put(self, keys, errors):
+    def put(self, keys, errors, source=None):
         self.got.append((keys, errors))
 
     def close(self):

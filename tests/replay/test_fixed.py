@@ -47,11 +47,24 @@ def test_sequences_begin_with_the_state_that_is_given():
     np.testing.assert_array_equal(found.reward[:, 0], [0, 1, 2, 4, 0])
 
 
-@pytest.mark.parametrize(("order", "said"), [("queue", "its own newest data"), ("prioritized", "prioritized replay")])
-def test_replays_that_need_an_actor_are_refused(order, said):
-    replay = TransitionReplay(SPEC, batch_size=4, order=order)
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"order": "queue"}, "its own newest data"),
+        ({"extras": np.zeros((), np.float32)}, "what its policy gave with each action"),
+    ],
+)
+def test_replays_that_need_an_actor_are_refused(fields, said):
+    replay = TransitionReplay(SPEC, batch_size=4, **fields)
     with pytest.raises(UsageError, match=said):
         rows_of(replay, [episode([1.0])])
+
+
+def test_the_rows_of_a_prioritized_replay_are_those_of_a_uniform_one():
+    found = [
+        rows_of(TransitionReplay(SPEC, batch_size=4, order=o), [episode([1.0])]) for o in ("prioritized", "uniform")
+    ]
+    np.testing.assert_array_equal(*found)
 
 
 def test_no_data_is_refused():

@@ -17,6 +17,7 @@ from acme_ext.envs.backend import environment_seed
 from acme_ext.envs.functional import FunctionalEnvironment, canonical_functional, row_keys
 from acme_ext.envs.jax_games import Jax, functional
 from acme_ext.errors import NotFiniteError, UsageError, nearest
+from acme_ext.launch import demonstrations
 from acme_ext.launch.compiled.loops import NONE_ENDED, EvaluationLoop, Loop, World
 from acme_ext.launch.evaluation import Score
 from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment, check, foresee
@@ -59,6 +60,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
     spec = experiment.make_spec()
     check(experiment, spec)
     agent = dataclasses.replace(experiment.make_agent(spec), sgd_steps_per_call=1)
+    demonstrations.check(experiment, agent, spec)
     loop = Loop(agent, environment, experiment.num_envs, type(experiment.builder).__name__)
     several = _experiments(experiment, seeds)
     _check_memory(jax.eval_shape(loop.init, *keys_of(several[0])), loop, seeds)
@@ -92,6 +94,8 @@ def environment_of(experiment: Experiment) -> FunctionalEnvironment:
     """Returns an experiment's environment as pure functions; raises UsageError if it is none that is written in JAX."""
     if experiment.data is not None:
         raise UsageError("a run on recorded data has no environment to compile: leave --on compiled away.")
+    if experiment.demos is not None:
+        raise UsageError("a compiled run has no replay that demonstrations could be mixed with: leave one away.")
     family, _, name = experiment.environment_name.partition(":")
     if family != "jax":
         names = [f"jax:{each}" for each in Jax().names()]

@@ -8,6 +8,7 @@ import jax
 import launchpad as lp
 
 from acme_ext.acting.remote import Publisher
+from acme_ext.launch import demonstrations
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.nodes.replay import RemoteReplay
 from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, node_name, waiting
@@ -39,14 +40,19 @@ class LearnerNode:
         part, calls = replay.split(len(self._clients)), agent.sgd_steps_per_call
         on_wait = waiting(self._reporter, lambda: f"waiting for a batch: {self._remote.describe()}")
         self._datasets = Shards([part.dataset(client, calls, on_wait=on_wait) for client in self._clients], calls)
+        batches: Any = self._datasets
+        demos = demonstrations.rows_of(experiment, agent, spec)
+        self._mixed = None if demos is None else demonstrations.mixed(experiment, agent, demos, batches)
         self._learner = agent.make_learner(
-            self._datasets, self._clients, experiment.key("learner"), devices=experiment.devices()
+            self._mixed or batches, self._clients, experiment.key("learner"), devices=experiment.devices()
         )
         self._checkpoints = RunCheckpoints(RunDirectory.open(experiment.directory), experiment.checkpoints, print)
         restored = self._checkpoints.restore({"learner": agent.core.abstract_state()})
         if restored is not None:
             self._learner.restore(restored.trees["learner"])
             self._learner.steps = restored.info["state"]["learner_steps"]
+            if self._mixed is not None:
+                self._mixed.restore(restored.info["state"]["demos"])
         self._publisher = Publisher(self._learner, lambda: self._learner.steps)
 
     def variables(self, held: int) -> tuple[int, bytes | None]:
@@ -90,11 +96,14 @@ class LearnerNode:
 
     def _log(self) -> None:
         self._reporter.counts |= {"learner_steps": self._learner.steps, **self._remote.counts()}
-        self._reporter.row("learner", {"learner_steps": self._learner.steps, **self._learner.metrics()})
+        drawn = {f"samples_{name}": count for name, count in (self._mixed.drawn if self._mixed else {}).items()}
+        self._reporter.row("learner", {"learner_steps": self._learner.steps, **self._learner.metrics(), **drawn})
 
     def _save(self) -> None:
         self._learner.check()
         state = {**self._coordinator.snapshot(), "learner_steps": self._learner.steps}
+        if self._mixed is not None:
+            state["demos"] = self._mixed.save()
         steps = state["counts"]["environment_steps"]
         self._checkpoints.save(steps, {"learner": self._learner.save()}, state, self._remote)
 
