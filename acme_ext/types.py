@@ -29,6 +29,14 @@ class EnvironmentSpec(Protocol):
     def discounts(self) -> dm_env.specs.BoundedArray: ...
 
 
+class OneStep(NamedTuple):
+    """The first step of n-step transitions; fields as in `Transition`."""
+
+    reward: Array  # [B]
+    discount: Array  # [B]
+    next_observation: Tree  # [B, ...]
+
+
 class Transition(NamedTuple):
     """A batch of n-step transitions; the time names are rlax's.
 
@@ -43,6 +51,7 @@ class Transition(NamedTuple):
     discount: Array  # [B] gamma_t
     next_observation: Tree  # [B, ...] o_t
     extras: Tree = ()  # [B, ...] what the policy gave with the action
+    one_step: Any = ()  # OneStep, the first step alone, where the replay keeps it too
 
 
 class Sequence(NamedTuple):

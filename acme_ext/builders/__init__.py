@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from acme_ext.builders.bc import BC as BC
     from acme_ext.builders.bcq import BCQ as BCQ
     from acme_ext.builders.cql import CQL as CQL
+    from acme_ext.builders.crr import CRR as CRR
     from acme_ext.builders.d4pg import D4PG as D4PG
     from acme_ext.builders.discrete_cql import DiscreteCQL as DiscreteCQL
+    from acme_ext.builders.discrete_sqil import DiscreteSQIL as DiscreteSQIL
     from acme_ext.builders.dmpo import DMPO as DMPO
+    from acme_ext.builders.dqfd import DQfD as DQfD
     from acme_ext.builders.dqn import DQN as DQN
     from acme_ext.builders.impala import IMPALA as IMPALA
     from acme_ext.builders.iql import IQL as IQL
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from acme_ext.builders.rainbow import Rainbow as Rainbow
     from acme_ext.builders.rnd import RND as RND
     from acme_ext.builders.sac import SAC as SAC
+    from acme_ext.builders.sqil import SQIL as SQIL
     from acme_ext.builders.td3 import TD3 as TD3
     from acme_ext.builders.td3_bc import TD3BC as TD3BC
 
@@ -44,6 +48,7 @@ AGENTS: dict[str, tuple[str, str]] = {
     "apex": ("ApexDQN", "Ape-X DQN: many actors, a ladder of epsilons, prioritized replay; discrete actions"),
     "r2d2": ("R2D2", "recurrent Q-learning from a replay of sequences with stored state; discrete actions"),
     "r2d3": ("R2D3", "R2D2 that learns from demonstrations too; discrete actions"),
+    "dqfd": ("DQfD", "DQN that learns from demonstrations first, and keeps to them by a margin; discrete actions"),
     "ngu": ("NGU", "R2D2 with a family of policies, from exploring by a bonus to exploiting; discrete actions"),
     "agent57": (
         "Agent57",
@@ -65,8 +70,11 @@ AGENTS: dict[str, tuple[str, str]] = {
     "td3_bc": ("TD3BC", "TD3 that is drawn to recorded actions; continuous actions"),
     "iql": ("IQL", "implicit Q-learning from recorded data; continuous actions"),
     "cql": ("CQL", "SAC with critics that are low beyond recorded actions; continuous actions"),
+    "crr": ("CRR", "clones those recorded actions that a critic finds better; continuous actions"),
     "discrete_cql": ("DiscreteCQL", "DQN with values that are low beyond recorded actions; discrete actions"),
     "bcq": ("BCQ", "DQN among the actions that recorded data would take; discrete actions"),
+    "sqil": ("SQIL", "SAC that is rewarded for doing as demonstrations do; continuous actions"),
+    "discrete_sqil": ("DiscreteSQIL", "DQN that is rewarded for doing as demonstrations do; discrete actions"),
 }
 """Name on the command line -> (class in `acme_ext.builders.NAME`, one line)."""
 

@@ -1,7 +1,7 @@
 """Recorded data beside a run's own experience."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -37,16 +37,24 @@ def check(experiment: Experiment, agent: Agent, spec: EnvironmentSpec, *, skip_d
 
 
 def rows_of(
-    experiment: Experiment, agent: Agent, spec: EnvironmentSpec, *, skip_damaged: bool = False
+    experiment: Experiment,
+    agent: Agent,
+    spec: EnvironmentSpec,
+    *,
+    skip_damaged: bool = False,
+    report: Callable[[str], None] = print,
 ) -> np.ndarray | None:
     """Returns the rows, uint8 `[N, nbytes]`, of an experiment's demonstrations; None if it draws none. Errors are those
-    of `check`.
+    of `check`; `report` is told what was left out.
     """
     folder = check(experiment, agent, spec, skip_damaged=skip_damaged)
     if folder is None:
         return None
     _, best = split_data(experiment.demos or "")
-    return fixed.rows_of(agent.replay, folder.episodes(best), agent.policy.init_state(1))
+    rows = fixed.rows_of(agent.replay, folder.episodes(best), agent.policy.init_state(1))
+    for said in folder.damaged:
+        report(f"left out: {said}")
+    return rows
 
 
 def mixed(experiment: Experiment, agent: Agent, rows: np.ndarray, dataset: Iterator[RawBatch]) -> Mixed:

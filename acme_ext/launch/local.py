@@ -96,10 +96,11 @@ def run(
         interrupt = stack.enter_context(graceful(report))
         environment = experiment.make_environment(experiment.num_envs)
         stack.callback(environment.close)
-        check(experiment, envs.make_spec(environment))
         spec = envs.make_spec(environment)
-        demos = demonstrations.rows_of(experiment, experiment.make_agent(spec), spec, skip_damaged=skip_damaged)
-        if warning := foresee(experiment, envs.make_spec(environment)):
+        check(experiment, spec)
+        agent = experiment.make_agent(spec)
+        demos = demonstrations.rows_of(experiment, agent, spec, skip_damaged=skip_damaged, report=report)
+        if warning := foresee(experiment, spec):
             report(warning)
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
         if progress:

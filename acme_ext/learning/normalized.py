@@ -54,6 +54,9 @@ def normalized_core(core: LearnerCore, observation: Tree, max_abs: float) -> Lea
         fields = {
             name: normalize.normalize_fields(moments, getattr(data, name), observation, max_abs) for name in names
         }
+        if one_step := getattr(data, "one_step", ()):
+            following = normalize.normalize_fields(moments, one_step.next_observation, observation, max_abs)
+            fields["one_step"] = one_step._replace(next_observation=following)
         inner, metrics, errors = core.step(state.core, sample._replace(data=data._replace(**fields)))
         seen = normalize.fields_of(data.observation, observation)
         if isinstance(data, Sequence):

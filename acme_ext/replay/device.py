@@ -69,6 +69,10 @@ class DeviceReplay:
                 f"rows_per_item is {replay.rows_per_item}: a replay on the device draws every transition by itself; "
                 "leave it out."
             )
+        if replay.keeps_one_step:
+            raise UsageError(
+                "a replay on the device keeps no single steps beside those of n: this agent can't have it."
+            )
         if replay.max_size < num_envs:
             raise UsageError(f"max_size is {replay.max_size}: it must be at least num_envs, which is {num_envs}.")
         self._replay, self._num_envs, self._span = replay, num_envs, replay.n_step + 1

@@ -8,7 +8,7 @@ import tree
 
 from acme_ext.replay.layout import Layout
 from acme_ext.replay.sinks import OnWait, Sink
-from acme_ext.types import Transition, Tree, stored_extras
+from acme_ext.types import OneStep, Transition, Tree, stored_extras
 
 PriorityFn = Callable[[np.ndarray, np.ndarray, Tree, Tree], np.ndarray]
 """`(reward [M], discount [M], extras_tm1 [M, ...], extras_t [M, ...]) -> |TD error| [M]`, by which new transitions are
@@ -39,6 +39,7 @@ class NStepWriter:
         max_abs_reward: rewards are clipped to this before they are summed; None leaves them.
         priority: computes the errors that first priorities are made of; the sink must take them.
         keep_extras: whether the transition's rows hold the extras (`layout` says which).
+        keep_one_step: whether they hold the first step alone too.
         max_pending: rows that may wait for the server before the writer blocks; None never blocks, for a process whose
             own learner has to make room.
         on_wait: called a few times a second while the writer waits for the server; may raise to end the wait.
@@ -57,11 +58,13 @@ class NStepWriter:
         max_abs_reward: float | None = None,
         priority: PriorityFn | None = None,
         keep_extras: bool = False,
+        keep_one_step: bool = False,
         max_pending: int | None = None,
         on_wait: OnWait = lambda: None,
     ):
         self._layout, self._sink, self._n, self._gamma = layout, sink, n_step, discount
         self._clip, self._priority, self._keep_extras = max_abs_reward, priority, keep_extras
+        self._keep_one_step = keep_one_step
         self._max_pending, self._on_wait = max_pending, on_wait
         self._block, self._rest = block, np.zeros((0, layout.nbytes), np.uint8)
         self._starts = max(1, burst // num_envs)  # steps whose transitions leave together
@@ -176,6 +179,9 @@ class NStepWriter:
         leaves += [ring[stop, env] for ring in observations]
         if self._keep_extras:
             leaves += [ring[time, env] for ring in tree.flatten(stored_extras(extras))]
+        if self._keep_one_step:
+            leaves += [reward[time + 1, env], np.float32(self._gamma) * self._discount[time + 1, env]]
+            leaves += [ring[time + 1, env] for ring in observations]
         errors = None
         if self._priority is not None:
             at_start = tree.map_structure(lambda ring: ring[time, env], extras)
@@ -200,7 +206,8 @@ def largest_error(reward: np.ndarray, discount: np.ndarray, extras_tm1: Tree, ex
     return extras_tm1.largest_error
 
 
-def transition_spec(spec, extras: Tree = ()) -> Transition:
+def transition_spec(spec, extras: Tree = (), one_step: bool = False) -> Transition:
     """Returns the Transition of specs that the rows of an environment hold."""
     scalar = np.zeros((), np.float32)
-    return Transition(spec.observations, spec.actions, scalar, scalar, spec.observations, extras)
+    first = OneStep(scalar, scalar, spec.observations) if one_step else ()
+    return Transition(spec.observations, spec.actions, scalar, scalar, spec.observations, extras, first)

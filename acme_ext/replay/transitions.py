@@ -34,6 +34,7 @@ class TransitionReplay(Replay):
             takes the largest that is at most `num_envs` and leaves a batch at least 8 blocks, and 1 where the replay
             is not uniform.
         num_envs: environments of one writer.
+        keeps_one_step: whether a transition also holds its first step alone, `batch.one_step`.
     """
 
     item: ClassVar[str] = "transition"
@@ -46,6 +47,7 @@ class TransitionReplay(Replay):
     burst: int = 32
     rows_per_item: int | None = None
     num_envs: int = 1
+    keeps_one_step: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -106,7 +108,7 @@ class TransitionReplay(Replay):
 
     @property
     def _layout(self) -> Layout:
-        return Layout(nstep.transition_spec(self.spec, self.extras))
+        return Layout(nstep.transition_spec(self.spec, self.extras, self.keeps_one_step))
 
     def writer(
         self, client, num_envs: int, *, max_pending: int | None = None, on_wait: sinks.OnWait = lambda: None
@@ -123,6 +125,7 @@ class TransitionReplay(Replay):
             max_abs_reward=self.max_abs_reward,
             priority=self.priority or (nstep.largest_error if self.prioritized else None),
             keep_extras=bool(self.extras),
+            keep_one_step=self.keeps_one_step,
             max_pending=max_pending,
             on_wait=on_wait,
         )

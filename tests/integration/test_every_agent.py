@@ -45,8 +45,8 @@ REPLAYS = {
 }
 
 QUICK = ("dqn", "r2d2", "td3", "ppo")  # of every kind one
-OFFLINE = {"bc", "td3_bc", "iql", "cql", "discrete_cql", "bcq"}  # see tests/launch/test_offline.py
-TAUGHT = {"r2d3"}  # see tests/launch/test_demos.py
+OFFLINE = {"bc", "td3_bc", "iql", "cql", "crr", "discrete_cql", "bcq"}  # see tests/launch/test_offline.py
+TAUGHT = {"r2d3", "dqfd", "sqil", "discrete_sqil"}  # see tests/launch/test_demos.py
 AGENTS = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
     for name in builders.AGENTS

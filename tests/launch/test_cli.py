@@ -49,7 +49,7 @@ def test_list_names_every_agent_and_family(capsys):
 _BAD = [
     (["train", "dqn", "gym:CartPole-v1", "--ray-wait", "9"], "are for programs on 'ray', not on 'proc"),
     (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=CPU:2"], "are for programs on 'ray', not on 'proc"),
-    (["train", "dqm", "gym:CartPole-v1"], "there is no agent 'dqm': did you mean 'dqn' or 'dmpo'?"),
+    (["train", "dqm", "gym:CartPole-v1"], "there is no agent 'dqm': did you mean 'dqn' or 'dqfd' or 'dmpo'?"),
     (["train", "jumping", "gym:CartPole-v1"], "there is no agent 'jumping': valid: "),
     (["train", "dqn", "gmy:CartPole-v1"], "no family of environments 'gmy'; a name is like 'gym:CartPole-v1', or"),
     (["train", "dqn", "CartPole-v1"], "'CartPole-v1' names no family of environments"),

@@ -29,12 +29,25 @@ from acme_ext.utils import loggers
 pytestmark = pytest.mark.usefixtures("no_figures")
 
 DISCRETE, CONTINUOUS = "gym:CartPole-v1", "gym:Pendulum-v1"
-SMALL = {"batch_size": 16, "hidden_sizes": (8,), "sgd_steps_per_call": 2, "core_size": 8, "random_steps": 20}
+SMALL = {
+    "batch_size": 16,
+    "hidden_sizes": (8,),
+    "sgd_steps_per_call": 2,
+    "core_size": 8,
+    "random_steps": 20,
+    "pretrain_steps": 10,
+}
 REPLAYS: dict[type, dict[str, Any]] = {
     TransitionConfig: {"min_size": 40, "samples_per_insert": 8.0},
     SequenceConfig: {"min_size": 4, "max_size": 400, "burn_in": 2, "length": 6, "period": 3, "samples_per_insert": 4.0},
 }
-AGENTS = [pytest.param("r2d3", DISCRETE, marks=pytest.mark.slow), ("sac", CONTINUOUS)]
+AGENTS = [
+    pytest.param("r2d3", DISCRETE, marks=pytest.mark.slow),
+    ("dqfd", DISCRETE),
+    pytest.param("sqil", CONTINUOUS, marks=pytest.mark.slow),
+    pytest.param("discrete_sqil", DISCRETE, marks=pytest.mark.slow),
+    ("sac", CONTINUOUS),
+]
 
 
 def small(name: str, **replay: Any) -> builders.Builder:
@@ -154,6 +167,9 @@ def test_what_cannot_be_learned_from_is_refused(demos, tmp_path):
     shutil.copytree(demos[DISCRETE], damaged)
     (damaged / "000000.npz").write_bytes(b"nothing")
     refused("SHA-256 differs", small("r2d3"), demos=str(damaged))
+    described = experiment(tmp_path / "run", small("r2d3"), DISCRETE, demos=str(damaged))
+    with pytest.raises(UsageError, match="no steps in the data"):
+        local.run(described, quiet=True, skip_damaged=True)
     with pytest.raises(UsageError, match=r"demo_ratio is 1\.5: it must lie in \[0, 1\]"):
         small("r2d3", demo_ratio=1.5)
     with pytest.raises(UsageError, match="no experience of its own"):

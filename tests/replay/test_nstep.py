@@ -212,3 +212,24 @@ def test_extras_that_were_promised_must_come():
     _, writer = make(FakeSink(), 1, {"place": np.zeros((), np.float32)}, n_step=1, burst=1, keep_extras=True)
     with pytest.raises(ValueError, match="shorter"):
         Timeline(np.full((4, 1), "go"), 0).feed(writer)
+
+
+@settings(max_examples=30, deadline=None)
+@given(timelines(), st.integers(1, 5), st.sampled_from([None, 0.5]))
+def test_the_first_step_beside_n(lines, n, clip):
+    """It is what a writer of single steps would write."""
+    found = []
+    for steps, kept in ((n, True), (1, False)):
+        sink, layout = FakeSink(), Layout(transition_spec(SPEC, (), kept))
+        writer = NStepWriter(
+            layout, sink, num_envs=lines[0].num_envs, n_step=steps, discount=0.9, burst=8, max_abs_reward=clip,
+            keep_one_step=kept,
+        )  # fmt: skip
+        for line in lines:
+            line.feed(writer)
+        writer.flush()
+        found.append(transitions(layout, sink))
+    both, single = found
+    order = lambda leaves: sorted(tuple(np.ravel(leaf).tolist() for leaf in row) for row in zip(*leaves, strict=True))  # noqa: E731
+    first = both._replace(**both.one_step._asdict(), one_step=())
+    assert order(tree.flatten(first)) == order(tree.flatten(single))

@@ -8,6 +8,7 @@ import pytest
 from acme_ext.agents.bc import losses as bc
 from acme_ext.agents.bcq import losses as bcq
 from acme_ext.agents.cql import losses as cql
+from acme_ext.agents.crr import losses as crr
 from acme_ext.agents.discrete_cql import losses as discrete_cql
 from acme_ext.agents.iql import losses as iql
 from acme_ext.agents.td3_bc import losses as td3_bc
@@ -56,3 +57,14 @@ def test_unlikely_actions_are_left_out():
     assert jnp.argmax(bcq.allowed_values(q, logits, 0.3)) == 2
     assert jnp.argmax(bcq.allowed_values(q, logits, 0.1)) == 1
     assert jnp.argmax(bcq.allowed_values(q, logits, 0.6)) == 0
+
+
+def test_crr_counts_what_is_better_than_the_policys_own():
+    q, sampled = jnp.array([1.0, 2.0]), jnp.array([[0.0, 1.0], [1.0, 4.0]])
+    np.testing.assert_allclose(crr.advantage(q, sampled, "mean"), [0.5, -0.5])
+    np.testing.assert_allclose(crr.advantage(q, sampled, "max"), [0, -2])
+    advantage = jnp.array([-1.0, 0.0, 0.5, 100.0])
+    np.testing.assert_array_equal(crr.weights(advantage, "binary", 1.0, 20.0), [0, 0, 1, 1])
+    np.testing.assert_allclose(crr.weights(advantage, "exp", 0.5, 20.0), [np.exp(-2), 1, np.e, 20], rtol=1e-6)
+    for weighting in ("binary", "exp"):
+        assert jax.grad(lambda a, w=weighting: crr.weights(a, w, 1.0, 20.0))(0.5) == 0

@@ -1,0 +1,101 @@
+"""CRR's learning."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from acme_ext.agents.crr import losses
+from acme_ext.agents.crr.config import CRRConfig
+from acme_ext.agents.iql.networks import Networks
+from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
+from acme_ext.networks.continuous import apply_ensemble, init_ensemble
+from acme_ext.types import Array, Params, Sample, Transition, Tree
+
+_CRITICS = 2
+_INSIDE = 1 - 1e-5  # data's actions at the bounds have no density under a policy whose mean is a tanh
+
+
+class State(NamedTuple):
+    """Everything a resume needs."""
+
+    policy: TrainState
+    critics: TrainState  # both, each array [2, ...]
+    target_policy: Params
+    target_critics: Params
+    key: Array  # the random key of all steps to come
+
+
+def make_core(networks: Networks, config: CRRConfig, observation: Tree) -> LearnerCore[State]:
+    """Returns CRR's learner core (Wang et al. 2020, algorithm 1).
+
+    Args:
+        networks: IQL's, of which there is no value.
+        config: the agent's.
+        observation: an example `[1, ...]`, for the parameters' shapes.
+    """
+    optimizer = optax.adam(config.learning_rate)
+
+    def init(key: Array) -> State:
+        key, policy_key, critic_key = jax.random.split(key, 3)
+        action = jnp.zeros((1, networks.action_size))
+        critics = init_ensemble(networks.critic.init, critic_key, _CRITICS, observation, action)
+        policy = networks.policy.init(policy_key, observation)
+        return State(
+            policy=TrainState(policy, optimizer.init(policy)),
+            critics=TrainState(critics, optimizer.init(critics)),
+            target_policy=policy,
+            target_critics=critics,
+            key=key,
+        )
+
+    def q_values(params: Params, observation: Tree, action: Array) -> Array:
+        return apply_ensemble(networks.critic.apply, params, observation, action)
+
+    def sampled_values(policy: Params, critics: Params, observation: Tree, key: Array) -> Array:
+        """Returns the least critic's values `[S, B]` of actions that a policy samples."""
+        distribution = networks.policy.apply(policy, None, observation)
+        noise = jax.random.normal(key, (config.num_samples, *distribution.mean.shape))
+        actions = jnp.clip(distribution.sample(noise), -1.0, 1.0)
+        return jax.vmap(lambda action: jnp.min(q_values(critics, observation, action), axis=0))(actions)
+
+    def critic_loss(critics: Params, sample: Sample, target: Array) -> tuple[Array, tuple[Array, Array]]:
+        q = q_values(critics, sample.data.observation, sample.data.action)
+        error = target - q
+        return jnp.sum(jnp.mean(sample.weight * jnp.square(error), axis=1)), (q, error)
+
+    def policy_loss(policy: Params, sample: Sample, better: Array) -> tuple[Array, None]:
+        distribution = networks.policy.apply(policy, None, sample.data.observation)
+        log_prob = distribution.log_prob(jnp.clip(sample.data.action, -_INSIDE, _INSIDE))
+        return -jnp.mean(sample.weight * better * log_prob), None
+
+    def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array]:
+        batch: Transition = sample.data
+        key, target_key, policy_key = jax.random.split(state.key, 3)
+        v_t = jnp.mean(
+            sampled_values(state.target_policy, state.target_critics, batch.next_observation, target_key), axis=0
+        )
+        target = config.reward_scale * batch.reward + batch.discount * v_t
+        critics, of_critics = sgd_step(critic_loss, optimizer, state.critics, sample, target)
+        q_tm1, error = of_critics.aux
+        q_sampled = sampled_values(state.policy.params, state.critics.params, batch.observation, policy_key)
+        advantage = losses.advantage(jnp.min(q_tm1, axis=0), q_sampled, config.baseline)
+        better = losses.weights(advantage, config.weighting, config.temperature, config.max_weight)
+        policy, of_policy = sgd_step(policy_loss, optimizer, state.policy, sample, better)
+        target_policy = optax.incremental_update(policy.params, state.target_policy, config.target_rate)
+        target_critics = optax.incremental_update(critics.params, state.target_critics, config.target_rate)
+        metrics = {
+            "loss": of_critics.loss,
+            "gradient_norm": jnp.linalg.norm(jnp.stack([of_critics.gradient_norm, of_policy.gradient_norm])),
+            "policy_loss": of_policy.loss,
+            "q_mean": jnp.mean(q_tm1),
+            "advantage_mean": jnp.mean(advantage),
+            "weight_mean": jnp.mean(better),
+        }
+        return State(policy, critics, target_policy, target_critics, key), metrics, jnp.mean(jnp.abs(error), axis=0)
+
+    def variables(state: State) -> dict[str, Any]:
+        return {"policy": state.policy.params}
+
+    return LearnerCore(init, step, variables)

@@ -1,0 +1,30 @@
+"""SQIL's hyperparameters."""
+
+import dataclasses
+
+from acme_ext.agents.sac.config import SACConfig
+from acme_ext.errors import UsageError
+from acme_ext.replay.config import TransitionConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class SQILConfig(SACConfig):
+    """SQIL (Reddy et al. 2020) for continuous actions, whose other numbers are SAC's."""
+
+    # Half of what is learned from are demonstrations; Reddy et al. 2020, section 2.
+    replay: TransitionConfig = dataclasses.replace(SACConfig.replay, demo_ratio=0.5)
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_replay(self.replay)
+
+
+def check_replay(replay: TransitionConfig) -> None:
+    """Raises UsageError for a replay that SQIL's rewards can't be given to."""
+    if replay.n_step != 1:
+        raise UsageError(f"replay.n_step is {replay.n_step}: SQIL's rewards are those of single steps; give 1.")
+    if not 0 < replay.demo_ratio < 1:
+        raise UsageError(
+            f"replay.demo_ratio is {replay.demo_ratio}: SQIL tells demonstrations from its own experience, and needs "
+            "some of both; give 0.5."
+        )

@@ -1,0 +1,25 @@
+"""CRR, composed."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import ClassVar
+
+from acme_ext.agents.crr import learning
+from acme_ext.agents.crr.config import CRRConfig
+from acme_ext.agents.iql import acting
+from acme_ext.agents.iql.networks import Networks, make_networks
+from acme_ext.builders.actor_critic import ActorCritic
+
+
+@dataclasses.dataclass(frozen=True)
+class CRR(ActorCritic):
+    """Critic regularized regression for a continuous, bounded action, from recorded data. The fields are
+    `ActorCritic`'s.
+    """
+
+    name: ClassVar[str] = "crr"
+    policy_of = staticmethod(acting.make_policy)
+    core_of = staticmethod(learning.make_core)
+
+    config: CRRConfig = CRRConfig()
+    networks: Callable[..., Networks] = make_networks

@@ -1,0 +1,28 @@
+"""DQfD, composed."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from acme_ext.agents.dqfd import learning
+from acme_ext.agents.dqfd.config import DQfDConfig
+from acme_ext.builders.base import Preset
+from acme_ext.builders.dqn import DQN
+from acme_ext.replay.base import Replay
+from acme_ext.types import EnvironmentSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class DQfD(DQN):
+    """Deep Q-learning from demonstrations, for discrete actions. The fields are DQN's."""
+
+    name: ClassVar[str] = "dqfd"
+    wants_demos = True
+    presets: ClassVar[Mapping[str, Preset]] = {}
+    core_of = staticmethod(learning.make_core)
+
+    config: DQfDConfig = DQfDConfig()
+
+    def make_replay(self, spec: EnvironmentSpec, networks: Any) -> Replay:
+        replay: Any = super().make_replay(spec, networks)
+        return dataclasses.replace(replay, keeps_one_step=True)
