@@ -18,6 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from concurrent import futures
 from typing import Any, NamedTuple
 
 import dm_env
@@ -259,10 +260,16 @@ class _World:
     def enter(self, name: str) -> int:
         return 0
 
-    def report(self, *_: Any) -> tuple:
+    @property
+    def futures(self) -> "_World":
+        return self
+
+    def report(self, *_: Any) -> futures.Future:
         from acme_ext.launch.nodes.reports import Orders
 
-        return tuple(Orders(False, 0))
+        answer: futures.Future = futures.Future()
+        answer.set_result(tuple(Orders(False, 0)))
+        return answer
 
 
 def _serve(model: Model, actors: int, num_envs: int, callers: int, pipe: Any) -> None:

@@ -79,6 +79,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.add_argument("--eval-episodes", type=_count, metavar="N", help="of the evaluation at the end")
     train.add_argument("--checkpoint-every", type=float, metavar="S", help="seconds between checkpoints; 0: at the end")
+    train.add_argument(
+        "--replay-every",
+        type=float,
+        metavar="S",
+        help="least seconds between times that a checkpoint has the replay written anew",
+    )
     train.add_argument("--run-dir", metavar="DIR", help="(runs/AGENT-ENVIRONMENT-sSEED, with what is set)")
     train.add_argument(
         "--fresh", action="store_true", help="start anew: delete what an earlier run left in the directory"
@@ -368,7 +374,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
         num_devices=options.devices,
         environment_options=environment_options,
         evaluation=Evaluation(**given(every=options.eval_every, final_episodes=options.eval_episodes)),
-        checkpoints=Checkpoints(**given(every_s=options.checkpoint_every)),
+        checkpoints=Checkpoints(**given(every_s=options.checkpoint_every, replay_every_s=options.replay_every)),
         run_dir=options.run_dir,
         data=data,
         demos=options.demos,

@@ -52,11 +52,13 @@ class Checkpoints:
     every_s: float = 60.0  # seconds between checkpoints; 0: only at the end
     keep: int = 2  # checkpoints kept
     replay: bool = True  # whether the replay's contents are part of it
+    replay_every_s: float = 0.0  # least seconds from one time that these are written to the next; 0: each time
 
     def __post_init__(self):
         checks.types(self, "checkpoints.")
-        if not self.every_s >= 0:
-            raise UsageError(f"checkpoints.every_s is {self.every_s}: it must be a number of seconds, at least 0.")
+        for name in ("every_s", "replay_every_s"):
+            if not (value := getattr(self, name)) >= 0:
+                raise UsageError(f"checkpoints.{name} is {value}: it must be a number of seconds, at least 0.")
         if self.keep < 1:
             raise UsageError(f"checkpoints.keep is {self.keep}: at least 1 must be kept.")
 

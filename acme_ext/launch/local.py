@@ -274,7 +274,7 @@ class _Run(Upkeep):
         if self.progress:
             self.progress.update(episode_return=episode.episode_return)
 
-    def _save(self, *, confirmed: bool = True) -> None:
+    def _save(self, *, last: bool = False, confirmed: bool = True) -> None:
         """Saves everything that the run goes on from; refuses (NotFiniteError) if learning has gone wrong.
 
         With `confirmed` the replay holds all that was written, for which no learner call may be due.
@@ -292,4 +292,4 @@ class _Run(Upkeep):
             "wall_time_s": self.store.wall_time_s,
             **({"demos": self.mixed.save()} if self.mixed else {}),
         }
-        self.store.checkpoints.save(self.steps, {"learner": self.learner.save()}, state, self.replay)
+        self.store.checkpoints.save(self.steps, {"learner": self.learner.save()}, state, self.replay, last=last)

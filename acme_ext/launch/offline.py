@@ -104,7 +104,7 @@ class _OfflineRun(Upkeep):
                 self.store.rundir.write_evaluation(row)
         return Result(self.store.rundir.path, 0, self.steps, score, None)
 
-    def _save(self) -> None:
+    def _save(self, *, last: bool = False) -> None:
         self.learner.check()
         state = {
             "learner_steps": self.learner.steps,

@@ -23,7 +23,7 @@ from acme_ext.launch.nodes.actor import ActorNode
 from acme_ext.launch.nodes.coordinator import Coordinator
 from acme_ext.launch.nodes.evaluator import EvaluatorNode
 from acme_ext.launch.nodes.inference import InferenceNode
-from acme_ext.launch.nodes.learner import LearnerNode
+from acme_ext.launch.nodes.learner import LearnerCourierNode
 from acme_ext.launch.nodes.replay import ReplayNode, shard_folder
 from acme_ext.launch.store import RunCheckpoints, prepare, replay_folder
 from acme_ext.types import EnvironmentSpec
@@ -173,6 +173,8 @@ def make(
         print(f"acme-ext: the run directory is {rundir.path}", file=sys.stderr)
     restored = RunCheckpoints(rundir, experiment.checkpoints, print).restore({})
     stored = replay_folder(restored)
+    resumes = None if restored is None else restored.steps
+    token = secrets.token_bytes(TOKEN_BYTES)
 
     program = lp.Program("acme-ext")
     with program.group("replay"):
@@ -184,10 +186,10 @@ def make(
         ]
     with program.group("coordinator"):
         coordinator = program.add_node(
-            lp.CourierNode(Coordinator, experiment, topology.actors, topology.evaluators, quiet)
+            lp.CourierNode(Coordinator, experiment, topology.actors, topology.evaluators, quiet, resumes)
         )
     with program.group("learner"):
-        learner = program.add_node(lp.CourierNode(LearnerNode, experiment, spec, replays, coordinator))
+        learner = program.add_node(LearnerCourierNode(token, experiment, spec, replays, coordinator, resumes))
     with program.group("evaluator"):
         for index in range(topology.evaluators):
             program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, spec, index, learner, coordinator))
@@ -198,7 +200,7 @@ def make(
         options = {
             "callers": min(2, experiment.num_envs),
             "experience": topology.experience == "actor",
-            "token": secrets.token_bytes(TOKEN_BYTES),
+            "token": token,
         }
         with program.group("inference"):
             node = lp.CourierNode(functools.partial(InferenceNode, experiment, spec, topology.actors, **options))

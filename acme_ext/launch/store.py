@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 import pathlib
 import shutil
 import threading
@@ -42,28 +43,53 @@ class RunCheckpoints:
         self._settings = settings
         self._store = CheckpointStore(rundir.checkpoints, settings.keep, report=report)
         self._saved_at = time.monotonic()
+        self._replay_saved_at = -math.inf
+        self._latest: pathlib.Path | None = None  # with a replay, saved here
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint."""
         every_s = self._settings.every_s
         return every_s > 0 and time.monotonic() - self._saved_at >= every_s
 
-    def save(self, steps: int, trees: Mapping[str, Any], state: Mapping[str, Any], replay: SavesReplay | None) -> None:
+    def save(
+        self,
+        steps: int,
+        trees: Mapping[str, Any],
+        state: Mapping[str, Any],
+        replay: SavesReplay | None,
+        *,
+        last: bool = False,
+    ) -> None:
         """Saves a checkpoint at step `steps` of the budget: trees of arrays, a state of plain JSON, and the replay if
         asked for and there is one.
+
+        Args:
+            last: whether the run ends here. Otherwise a replay that was written not long ago is not written again: the
+                checkpoint before gives its own, as hard links.
         """
+
+        now = time.monotonic()
+        before = None if last or now - self._replay_saved_at >= self._settings.replay_every_s else self._latest
 
         def save_replay(folder: pathlib.Path) -> None:
             assert replay is not None
-            replay.checkpoint(folder / _REPLAY)
+            if before is not None:
+                shutil.copytree(before / _REPLAY, folder / _REPLAY, copy_function=os.link)
+            else:
+                replay.checkpoint(folder / _REPLAY)
 
         with_replay = self._settings.replay and replay is not None
-        self._store.save(steps, trees, {"state": state}, save_replay if with_replay else None)
+        saved = self._store.save(steps, trees, {"state": state}, save_replay if with_replay else None)
+        self._latest = saved if with_replay else None
+        if before is None:
+            self._replay_saved_at = now
         self._saved_at = time.monotonic()
 
-    def restore(self, templates: Mapping[str, Any]) -> Restored | None:
-        """Returns the latest good checkpoint; None for a run that has none."""
-        return self._store.restore(templates)
+    def restore(self, templates: Mapping[str, Any], steps: int | None = None) -> Restored | None:
+        """Returns the latest good checkpoint, or that of `steps`, whose replay somebody else has found to be good; None
+        for a run that has none.
+        """
+        return self._store.restore(templates, extra=steps is None, steps=steps)
 
     @contextlib.contextmanager
     def explaining(self) -> Iterator[None]:
@@ -151,11 +177,15 @@ class RunStore:
         """Seconds that the run has been running, all its parts together."""
         return self._elapsed + time.monotonic() - self._started
 
+    def now(self) -> dict[str, float]:
+        """Returns the column of a row with the run's time."""
+        return {"wall_time_s": round(self.wall_time_s, 3)}
+
     def log(self, label: str, row: Mapping[str, Any]) -> None:
-        """Appends a row to a log; the run's time is added to it."""
+        """Appends a row to a log; the run's time is added to one that hasn't it."""
         if label not in self._loggers:
             self._loggers[label] = loggers.make_logger(self.rundir, label, step_key=self._step_key)
-        self._loggers[label].write({**row, "wall_time_s": round(self.wall_time_s, 3)})
+        self._loggers[label].write({**row, **({} if "wall_time_s" in row else self.now())})
 
     def tell(self, nodes: Mapping[str, str], replay: str = "") -> None:
         """Writes down for `acme-ext watch` what the run is doing now; a second apart at most.
@@ -168,11 +198,9 @@ class RunStore:
             self._told_at = time.monotonic()
             self.rundir.write_status({"time": time.time(), "nodes": dict(nodes), "replay": replay})
 
-    def restore(self, templates: Mapping[str, Any]) -> Restored | None:
-        """Returns the latest good checkpoint, and makes the logs end where it was saved; None for a run that has
-        none.
-        """
-        restored = self.checkpoints.restore(templates)
+    def restore(self, templates: Mapping[str, Any], steps: int | None = None) -> Restored | None:
+        """Returns a checkpoint as `RunCheckpoints.restore` does, and makes the logs end where it was saved."""
+        restored = self.checkpoints.restore(templates, steps)
         for path in sorted(self.rundir.logs.glob("*.csv")):
             last = restored.steps if restored else -1
             if path.stem == "evaluator" and last >= self._budget:

@@ -42,8 +42,8 @@ class Upkeep(abc.ABC):
         """The columns of every row that count."""
 
     @abc.abstractmethod
-    def _save(self) -> None:
-        """Saves everything that the run goes on from."""
+    def _save(self, *, last: bool = False) -> None:
+        """Saves everything that the run goes on from; `last` where the run ends."""
 
     def _doing(self) -> tuple[Mapping[str, str], str]:
         """Returns what the run is doing, and the state of its replay, in words."""
@@ -74,7 +74,7 @@ class Upkeep(abc.ABC):
         self._log_learner()
         if self.steps >= self.experiment.steps:
             self._pass_evaluations()  # the one at the end stands for what was due with it
-        self._save()
+        self._save(last=True)
         with contextlib.suppress(_InterruptedEvaluationError):
             return self._evaluate(self.experiment.evaluation.final_episodes, interrupt)
         return None

@@ -70,6 +70,7 @@ class CheckpointStore:
         self._directory = Path(directory)
         self._keep = keep
         self._report = report
+        self._digests: dict[tuple[int, int, int], str] = {}  # of files of the latest checkpoint saved here
         self._whole: dict[str, bool] = {}  # by name of a checkpoint's folder, as far as they were looked at
 
     def save(
@@ -86,7 +87,8 @@ class CheckpointStore:
             run can only have gone back behind them because they were damaged.
           trees: by name, nests of arrays of any backend, typed PRNG keys and Python numbers.
           info: by name, JSON values.
-          extra: writes further files into the folder it is given.
+          extra: writes further files into the folder it is given. Hard links to the latest checkpoint's are neither
+            read nor written again.
 
         Raises RunError when the disk is full; the older checkpoints stay.
         """
@@ -102,7 +104,7 @@ class CheckpointStore:
                 (folder / f"{name}.json").write_text(files.json_text(value), encoding="utf-8")
             if extra is not None:
                 extra(folder)
-            _write_manifest(folder, steps, list(info), leaves)
+            self._digests = _write_manifest(folder, steps, list(info), leaves, self._digests)
             if target.exists():
                 os.rename(target, target.with_name(f"{target.name}.replaced"))
             os.rename(folder, target)
@@ -111,19 +113,22 @@ class CheckpointStore:
             self._prune(target)
         return target
 
-    def restore(self, templates: Mapping[str, Tree], *, extra: bool = True) -> Restored | None:
+    def restore(
+        self, templates: Mapping[str, Tree], *, extra: bool = True, steps: int | None = None
+    ) -> Restored | None:
         """Returns the latest checkpoint that is whole, or None if there is none at all.
 
         Args:
           templates: name the trees to read and give their structure, shapes and dtypes; their leaves may be
             `jax.ShapeDtypeStruct`.
           extra: whether what `extra` wrote has to be whole too; otherwise only what is read here.
+          steps: of the one that is wanted; None is the latest that is whole.
 
         Raises:
           UsageError: a tree isn't as its template; the leaf is named.
           RunError: every checkpoint is damaged.
         """
-        folders = self._folders()
+        folders = [folder for folder in self._folders() if steps is None or int(folder.name[:12]) == steps]
         for folder in folders:
             try:
                 manifest = _checked_manifest(folder, None if extra else list(templates))
@@ -193,17 +198,31 @@ def _write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
-def _write_manifest(folder: Path, steps: int, info: list[str], leaves: Mapping[str, Mapping[str, str]]) -> None:
-    """Brings all files of a folder to the disk and writes down what they are."""
-    entries = {}
+def _write_manifest(
+    folder: Path,
+    steps: int,
+    info: list[str],
+    leaves: Mapping[str, Mapping[str, str]],
+    known: Mapping[tuple[int, int, int], str],
+) -> dict[tuple[int, int, int], str]:
+    """Brings all files of a folder to the disk and writes down what they are, but for those that are `known`, by inode,
+    size and time. Returns what is known of these files.
+    """
+    entries, digests = {}, {}
     for parent, folders, names in os.walk(folder):
         for path in (Path(parent, name) for name in names):
-            files.fsync(path)
-            entries[path.relative_to(folder).as_posix()] = {"size": path.stat().st_size, "sha256": files.sha256(path)}
+            found = path.stat()
+            which = (found.st_ino, found.st_size, found.st_mtime_ns)
+            if (digest := known.get(which)) is None:
+                files.fsync(path)
+                digest = files.sha256(path)
+            digests[which] = digest
+            entries[path.relative_to(folder).as_posix()] = {"size": found.st_size, "sha256": digest}
         for name in folders:
             files.fsync(Path(parent, name))
     manifest = {"format": _FORMAT, "steps": steps, "info": info, "leaves": leaves, "files": entries}
     files.write_json(folder / _MANIFEST, {"sha256": _digest(manifest), "manifest": manifest})
+    return digests
 
 
 def _checked_manifest(folder: Path, trees: Sequence[str] | None = None) -> dict[str, Any]:

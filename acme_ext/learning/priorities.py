@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent import futures
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 class PriorityUpdater:
     """Sends a learner's new priorities, |TD error| + `offset`, to their table from a thread of its own.
 
-    A key that comes twice in a batch takes the later priority. When the server can't follow, `put` waits, so that
-    priorities are never older than a few learner calls.
+    Shards are told at the same time. A key that comes twice in a batch takes the later priority. When the server can't
+    follow, `put` waits, so that priorities are never older than a few learner calls.
 
     Args:
         clients: Reverb clients; of several, each is a shard that gave an equal part of every batch, in this order.
@@ -36,6 +37,7 @@ class PriorityUpdater:
         self._clients, self._table, self._offset, self._fixed = clients, table, offset, fixed or {}
         self._queue: queue.Queue[tuple[np.ndarray, Array, np.ndarray | None] | None] = queue.Queue(maxsize=4)
         self._error: Exception | None = None
+        self._pool = futures.ThreadPoolExecutor(len(self._clients), "priorities")
         self._thread = threading.Thread(target=self._run, name="priorities", daemon=True)
         self._thread.start()
 
@@ -71,9 +73,13 @@ class PriorityUpdater:
                 parts = (*errors.shape[:-1], len(self._clients), -1)
                 keys, own = keys.reshape(parts), source.reshape(parts) == 0
                 values = errors.reshape(parts) + np.float32(self._offset)
-                for shard, client in enumerate(self._clients):
+
+                def send(shard: int, client: Any, keys=keys, values=values, own=own) -> None:
                     mine = own[..., shard, :]
                     pairs = zip(keys[..., shard, :][mine].tolist(), values[..., shard, :][mine].tolist(), strict=True)
                     client.mutate_priorities(self._table, dict(pairs))
+
+                list(self._pool.map(send, range(len(self._clients)), self._clients))
             except Exception as error:
                 self._error = error
+        self._pool.shutdown()

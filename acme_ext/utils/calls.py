@@ -194,14 +194,14 @@ class _Connection:
         return (message,)
 
 
-def _select(selector: selectors.BaseSelector, timeout_s: float | None) -> list:
-    """Waits for what a selector knows, awake at first.
+def _select(selector: selectors.BaseSelector, timeout_s: float | None, awake_s: float) -> list:
+    """Waits for what a selector knows, for `awake_s` awake.
 
     A core that sleeps takes long to wake in a virtual machine, and comes back with cold caches: two actors of 32
     CartPoles with a server made 48k steps/s where everybody slept at once, and 75 to 100k with this. Whoever has
     something to do is let before.
     """
-    end = time.perf_counter() + (_AWAKE_S if timeout_s is None else min(timeout_s, _AWAKE_S))
+    end = time.perf_counter() + (awake_s if timeout_s is None else min(timeout_s, awake_s))
     while not (ready := selector.select(0)):
         if time.perf_counter() > end:
             return selector.select(timeout_s)
@@ -243,16 +243,17 @@ class CallServer:
         token: that every caller must send first, `TOKEN_BYTES` of them.
         host: the address at which it listens. One that none of this host's interfaces has, as behind a router that
             translates addresses, has it listen on all of them.
+        awake_s: for which a wait looks again and again, before it sleeps; 0 where answers may come late.
 
     Attributes:
         port: at which it listens.
         problem: why nobody is accepted at the moment, in words; or None.
     """
 
-    def __init__(self, token: bytes, host: str = "localhost"):
+    def __init__(self, token: bytes, host: str = "localhost", *, awake_s: float = _AWAKE_S):
         if len(token) != TOKEN_BYTES:
             raise ValueError(f"a token has {TOKEN_BYTES} bytes, not {len(token)}")
-        self._token = token
+        self._token, self._awake_s = token, awake_s
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._listener = socket.create_server((host, 0), family=family, backlog=1024)
@@ -279,7 +280,7 @@ class CallServer:
         if self._waiting or self._unsent or self._listen_at is not None:
             self._look_after()
             timeout_s = _CHECK_S if timeout_s is None else min(timeout_s, _CHECK_S)
-        for key, events in _select(self._selector, timeout_s):
+        for key, events in _select(self._selector, timeout_s, self._awake_s):
             if key.fileobj is self._listener:
                 self._accept()
             elif key.fileobj is self._woken:
@@ -290,6 +291,11 @@ class CallServer:
                 if events & selectors.EVENT_READ and (message := self._read(key.data)) is not None:
                     calls.append(Call(key.data, self._unsent, *message))
         return calls
+
+    @property
+    def unsent(self) -> int:
+        """How many callers have answers that they have not taken as a whole."""
+        return len({each for each in self._waiting if each.trusted} | self._unsent)
 
     def wake(self) -> None:
         """Ends a `take` that waits, or the next one."""
@@ -369,6 +375,7 @@ class RemoteCall:
         token: the server's.
         on_wait: called a few times a second while an answer is awaited; may raise to end the wait, and the call.
         first: arguments of every call, before its own.
+        awake_s: see `CallServer`.
     """
 
     def __init__(
@@ -378,8 +385,10 @@ class RemoteCall:
         *,
         token: bytes,
         first: tuple = (),
+        awake_s: float = _AWAKE_S,
     ):
         self._find, self._on_wait, self._token, self._first = find, on_wait, token, first
+        self._awake_s = awake_s
         self._connection: _Connection | None = None
         self._selector = selectors.DefaultSelector()
         self._arguments: tuple | None = None  # of the call that has begun
@@ -433,7 +442,7 @@ class RemoteCall:
         assert self._connection is not None
         with contextlib.suppress(BlockingIOError):
             return self._connection.read()
-        if _select(self._selector, _LOOK_S):
+        if _select(self._selector, _LOOK_S, self._awake_s):
             return self._connection.read()
         self._on_wait()
         return None

@@ -7,8 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from acme_ext.acting.remote import Publisher, RemoteVariables
+from acme_ext.acting.remote import RemoteVariables, VariableServer
 from acme_ext.acting.variables import POLICY
+from acme_ext.utils.calls import TOKEN_BYTES, RemoteCall
 
 
 class Source:
@@ -43,26 +44,100 @@ def payload(version):
     return pickle.dumps({"w": np.full(3, version, np.float32)})
 
 
-def test_a_version_is_pickled_once_and_sent_only_to_those_that_have_an_older_one():
-    source = Source()
-    publisher = Publisher(source, lambda: source.steps)
-    version, first = publisher.fetch(-1)
-    assert version == 0
-    assert pickle.loads(first)["w"].tolist() == [0, 0, 0]
-    assert publisher.fetch(-1) == (0, first)
-    assert publisher.fetch(0) == (0, None)
+@pytest.fixture
+def served():
+    """A source, and what gives connections to the server of its parameters."""
+    source, token = Source(), bytes(TOKEN_BYTES)
+    server = VariableServer(source, lambda: source.steps, token)
+
+    def connect():
+        call = RemoteCall(lambda: ("localhost", server.port), token=token)
+
+        def fetch(held):
+            call.begin(held)
+            return call.end()
+
+        return fetch
+
+    yield source, connect
+    server.close()
+
+
+def test_a_version_is_pickled_once_and_sent_only_to_those_that_have_an_older_one(served):
+    source, connect = served
+    fetches = [connect() for _ in range(3)]
+    for fetch in fetches:
+        version, payload = fetch(-1)
+        assert version == 0
+        assert pickle.loads(payload)["w"].tolist() == [0, 0, 0]
     assert source.asked == 1
+    assert fetches[0](0) == (0, None)  # after a while without a newer one
     source.steps = 7
-    version, second = publisher.fetch(0)
-    assert version == 7
-    assert pickle.loads(second)["w"].tolist() == [7, 7, 7]
+    for fetch in fetches:
+        version, payload = fetch(0)
+        assert version == 7
+        assert pickle.loads(payload)["w"].tolist() == [7, 7, 7]
     assert source.asked == 2
 
 
-def test_the_first_parameters_are_waited_for_and_newer_ones_come_by_themselves():
-    source = Source()
-    publisher = Publisher(source, lambda: source.steps)
-    variables = remote(publisher.fetch)
+def test_who_holds_the_newest_is_answered_when_there_are_newer_ones(served):
+    source, connect = served
+    fetch, answers = connect(), []
+    fetch(-1)
+    waiting = threading.Thread(target=lambda: answers.append(fetch(0)))
+    waiting.start()
+    source.steps = 3
+    waiting.join()
+    if answers[0][1] is None:  # this machine was so slow that the half second was over
+        answers[0] = fetch(0)
+    assert answers[0][0] == 3
+
+
+def test_a_source_that_fails_fails_the_call_and_not_the_server(served):
+    source, connect = served
+    fetch, get = connect(), source.get_variables
+    source.get_variables = lambda names: 1 / 0
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        fetch(-1)
+    source.get_variables = get
+    assert fetch(-1)[0] == 0
+
+
+def test_all_callers_together_get_a_share_and_who_has_waited_longest_is_first():
+    source, token, order = Source(), bytes(TOKEN_BYTES), []
+    server = VariableServer(source, lambda: source.steps, token, share=0.0)
+    server._credit_s, answer = -1.0, server._answer
+    server._answer = lambda since, call: order.append(call.arguments) or answer(since, call)
+    calls = [RemoteCall(lambda: ("localhost", server.port), token=token) for _ in range(3)]
+    for number, call in enumerate(calls):
+        call.begin(-1 - number)
+        wait_until(lambda expected=number: len(server._waiting) == expected + 1)
+    assert order == []
+    server._credit_s = 1.0
+    for call in calls:
+        assert call.end()[0] == 0
+    assert order == [(-1,), (-2,), (-3,)]
+    server.close()
+
+
+def test_parameters_are_under_way_to_a_few_callers_at_once():
+    source, token = Source(), bytes(TOKEN_BYTES)
+    source.get_variables = lambda names: [np.zeros(10_000_000, np.uint8)]  # more than the sockets hold
+    server = VariableServer(source, lambda: source.steps, token, share=100.0)
+    calls = [RemoteCall(lambda: ("localhost", server.port), token=token) for _ in range(18)]
+    for call in calls:
+        call.begin(-1)  # and doesn't read the answer
+    wait_until(lambda: server._calls.unsent == 16 and len(server._waiting) == 2)
+    for call in calls:
+        version, payload = call.end()
+        assert version == 0
+        assert len(pickle.loads(payload)) == 10_000_000
+    server.close()
+
+
+def test_the_first_parameters_are_waited_for_and_newer_ones_come_by_themselves(served):
+    source, connect = served
+    variables = remote(connect())
     (params,) = variables.get_variables([POLICY])
     assert np.asarray(params["w"]).tolist() == [0, 0, 0]
     source.steps = 5
@@ -70,6 +145,25 @@ def test_the_first_parameters_are_waited_for_and_newer_ones_come_by_themselves()
     assert variables.version == 5
     (params,) = variables.get_variables([POLICY])
     assert np.asarray(params["w"]).tolist() == [5, 5, 5]
+    variables.close()
+
+
+def test_parameters_that_nobody_has_taken_are_not_followed_by_newer_ones():
+    version, asked = 0, []
+
+    def fetch(held):
+        nonlocal version
+        version += 1
+        asked.append(held)
+        return version, payload(version)
+
+    variables = remote(fetch)
+    wait_until(lambda: variables.version == 1)
+    for taken in (1, 2, 3):
+        assert asked == [-1, *range(1, taken)]
+        held, _ = variables.held()
+        assert held == taken
+        wait_until(lambda expected=taken: variables.version == expected + 1)
     variables.close()
 
 
@@ -139,7 +233,7 @@ def test_closing_ends_the_questions():
 
     def fetch(held):
         asked.append(held)
-        return 0, payload(0)
+        return held, None
 
     before = set(threading.enumerate())
     variables = remote(fetch)

@@ -198,22 +198,20 @@ def test_an_idle_graphics_card_is_a_warning():
 
 
 @pytest.mark.parametrize(
-    ("environ", "level"),
+    ("environ", "said"),
     [
-        ({}, "ok"),
-        ({"http_proxy": ""}, "ok"),
-        ({"HTTP_PROXY": "http://proxy:3128"}, "ok"),  # gRPC reads the lower case only
-        ({"http_proxy": "http://proxy:3128"}, "problem"),
-        ({"https_proxy": "http://proxy:3128", "NO_PROXY": "localhost"}, "problem"),
-        ({"grpc_proxy": "http://proxy:3128", "no_proxy": "*"}, "problem"),
-        ({"http_proxy": "http://proxy:3128", "no_proxy": "example.org, localhost"}, "ok"),
-        ({"http_proxy": "http://proxy:3128", "no_grpc_proxy": "example.org", "no_proxy": "localhost"}, "problem"),
+        ({}, "no proxy"),
+        ({"http_proxy": ""}, "no proxy"),
+        ({"HTTP_PROXY": "http://proxy:3128"}, "no proxy"),  # gRPC reads the lower case only
+        ({"http_proxy": "http://proxy:3128"}, "http_proxy is set"),
+        ({"grpc_proxy": "http://proxy:3128", "no_proxy": "*"}, "grpc_proxy is set"),
     ],
 )
-def test_proxies_that_would_take_calls_between_nodes(environ, level):
+def test_a_proxy_is_no_problem_since_programs_pass_it_by(environ, said):
     finding = doctor.check_proxies(environ)
-    assert finding.level == level
-    assert bool(finding.mend) == (level == "problem")
+    assert finding.level == "ok"
+    assert not finding.mend
+    assert finding.what.startswith(said)
 
 
 @pytest.mark.parametrize(

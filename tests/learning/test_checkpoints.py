@@ -403,3 +403,34 @@ def test_an_error_of_extra_comes_through_and_leaves_nothing(tmp_path):
     with pytest.raises(ConnectionResetError):
         CheckpointStore(tmp_path).save(1, {}, {}, fails)
     assert _names(tmp_path) == []
+
+
+def test_files_of_the_checkpoint_before_are_shared_and_hashed_once(tmp_path, monkeypatch):
+    hashed, sha256 = [], files.sha256
+    monkeypatch.setattr(files, "sha256", lambda path: hashed.append(path.name) or sha256(path))
+    store = CheckpointStore(tmp_path / "checkpoints", keep=1)
+    first = store.save(1, {}, {"state": 1}, lambda folder: (folder / "large").write_text("contents") and None)
+    store.save(2, {}, {"state": 2}, lambda folder: os.link(first / "large", folder / "large"))
+    assert hashed.count("large") == 1
+    assert not first.exists()
+    restored = CheckpointStore(tmp_path / "checkpoints").restore({})
+    assert (restored.steps, (restored.path / "large").read_text()) == (2, "contents")
+    (restored.path / "large").write_text("Contents")
+    with pytest.raises(RunError, match="damaged"):
+        CheckpointStore(tmp_path / "checkpoints").restore({})
+
+
+def test_a_file_written_again_under_a_shared_name_is_hashed_again(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoints")
+    store.save(1, {}, {}, lambda folder: (folder / "large").write_text("contents") and None)
+    store.save(2, {}, {}, lambda folder: (folder / "large").write_text("Contents") and None)
+    restored = CheckpointStore(tmp_path / "checkpoints").restore({})
+    assert (restored.path / "large").read_text() == "Contents"
+
+
+def test_one_checkpoint_can_be_asked_for_by_its_steps(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoints")
+    for steps in (1, 2):
+        store.save(steps, {}, {"state": steps})
+    assert store.restore({}, steps=1).info == {"state": 1}
+    assert store.restore({}, steps=3) is None

@@ -143,3 +143,14 @@ def test_a_real_table_takes_them():
         assert s.info.priority == {0: 2.0, 2: 6.0}[int(s.data[0].item())]
         assert s.info.probability == pytest.approx(s.info.priority / 8)
     server.close()
+
+
+def test_shards_are_told_at_the_same_time():
+    together = threading.Barrier(2, timeout=30)
+    clients = [Client(), Client()]
+    for each in clients:
+        each.open.wait = together.wait  # each waits for the other
+    updater = PriorityUpdater(clients, "t")
+    updater.put(keys(1, 2, 3, 4), np.array([0.5, 1.5, 2.5, 3.5], np.float32))
+    updater.close()
+    assert [client.calls for client in clients] == [[("t", {1: 0.5, 2: 1.5})], [("t", {3: 2.5, 4: 3.5})]]

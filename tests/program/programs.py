@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from concurrent import futures
 from pathlib import Path
 
 import psutil
@@ -33,6 +34,36 @@ FIELDS = {
     "replay.n_step": 2,
     "replay.write_burst": 16,
 }
+
+
+class Client:
+    """A client of an object in this process, with its `futures`, as Courier's have it."""
+
+    def __init__(self, server):
+        self._server = server
+
+    def __getattr__(self, name):
+        return getattr(self._server, name)
+
+    @property
+    def futures(self):
+        return _Futures(self._server)
+
+
+class _Futures:
+    def __init__(self, server):
+        self._server = server
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            future = futures.Future()
+            try:
+                future.set_result(getattr(self._server, name)(*arguments))
+            except Exception as error:
+                future.set_exception(error)
+            return future
+
+        return call
 
 
 class Running:

@@ -2,10 +2,12 @@
 
 import math
 import pickle
+import threading
+from concurrent import futures
 
 import numpy as np
 import pytest
-from programs import rows
+from programs import Client, rows
 
 from acme_ext.builders import DQN
 from acme_ext.errors import RunError
@@ -13,7 +15,7 @@ from acme_ext.launch import store
 from acme_ext.launch.experiment import Evaluation, Experiment
 from acme_ext.launch.nodes import coordinator as nodes_coordinator
 from acme_ext.launch.nodes.coordinator import Coordinator
-from acme_ext.launch.nodes.reports import Orders, Reporter, node_name
+from acme_ext.launch.nodes.reports import STARTING, Orders, Reporter, node_name
 from acme_ext.launch.store import BestParams
 from acme_ext.utils.rundir import RunDirectory
 
@@ -163,11 +165,10 @@ def test_a_reporter_reports_when_made_then_now_and_then(coordinator):
             return coordinator.report(node, state, counts, rows)
 
     client = Counting()
-    reporter = Reporter(client, "actor 0, start 0", period_s=1e6)
+    reporter = Reporter(Client(client), "actor 0, start 0", period_s=1e6)
     assert client.states == [("is starting", {}, [])]
     reporter.counts = steps(20)
     reporter.row("actor", {"episode_return": 2.0})
-    assert not reporter.due()
     assert reporter.report("acting") == Orders(False, 0)
     assert len(client.states) == 1
     assert reporter.report("acting", now=True).environment_steps == 20
@@ -273,3 +274,85 @@ def test_every_log_is_cut_back_to_the_checkpoint_that_the_run_goes_on_from(exper
     assert rows(experiment.directory, "inference") == [100, 200]
     Coordinator(experiment, actors=1)._stack.close()
     assert rows(experiment.directory, "inference") == [100]
+
+
+class Slow:
+    """A coordinator's client that answers when it is told to."""
+
+    def __init__(self):
+        self.reports: list[tuple] = []
+        self.answers: list[futures.Future] = []
+
+    @property
+    def futures(self):
+        return self
+
+    def report(self, node, state, counts, rows):
+        self.reports.append((state, counts, rows))
+        self.answers.append(futures.Future())
+        if state == STARTING:
+            self.answers[-1].set_result((False, 0, None))
+        return self.answers[-1]
+
+
+def test_nobody_waits_for_the_answer_to_a_report_and_its_rows_stay_until_then():
+    client = Slow()
+    reporter = Reporter(client, "actor 0, start 0", period_s=0.0)
+    reporter.row("actor", {"episode_return": 1.0})
+    for count in (10, 20, 30):  # one report is under way
+        reporter.counts["environment_steps"] = count
+        assert reporter.report("acting") == Orders(False, 0)
+    assert [counts for _, counts, _ in client.reports] == [{}, {"environment_steps": 10}]
+    assert reporter.reported == {"environment_steps": 10}
+    reporter.row("actor", {"episode_return": 2.0})
+    client.answers[-1].set_result((True, 50, None))
+    assert reporter.report("acting") == Orders(True, 50)
+    assert client.reports[-1][1:] == ({"environment_steps": 30}, [(2, "actor", {"episode_return": 2.0})])
+
+
+def test_who_wants_the_answer_now_waits_for_it_and_what_went_wrong_is_raised():
+    client = Slow()
+    reporter = Reporter(client, "actor 0, start 0", period_s=0.0)
+    reporter.report("acting")
+    client.answers[-1].set_result((False, 5, None))
+    client.report = lambda *_: done(RunError("another takes its place"))  # what comes next
+    with pytest.raises(RunError, match="another takes its place"):
+        reporter.report("acting", now=True)
+
+
+def done(error):
+    answer = futures.Future()
+    answer.set_exception(error)
+    return answer
+
+
+def test_rows_are_logged_in_their_order_while_others_report(coordinator, experiment):
+    writing, go_on = threading.Event(), threading.Event()
+    log = coordinator._store.log
+
+    def slow(label, row):
+        writing.set()
+        assert go_on.wait(30)
+        log(label, row)
+
+    coordinator._store.log = slow
+    first = threading.Thread(
+        target=coordinator.report,
+        args=("actor 0, start 0", "acting", steps(10), [(1, "actor", {"episode_return": 1.0})]),
+    )
+    first.start()
+    assert writing.wait(30)
+    # The log is being written, and the totals go on.
+    answer = coordinator.report("actor 1, start 0", "acting", steps(20), [(1, "actor", {"episode_return": 2.0})])
+    assert orders(answer).environment_steps == 30
+    go_on.set()
+    first.join()
+    assert coordinator.snapshot()["counts"]["environment_steps"] == 30
+    assert rows(experiment.directory, "actor") == [10, 30]
+
+
+def test_totals_are_those_of_the_latest_reports_of_all(coordinator):
+    for node, count in ((0, 10), (1, 5), (0, 25), (1, 5), (0, 25)):
+        answer = coordinator.report(f"actor {node}, start 0", "acting", steps(count))
+    assert orders(answer).environment_steps == 30
+    assert coordinator.snapshot()["counts"] == {"environment_steps": 30, "environment_episodes": 2}

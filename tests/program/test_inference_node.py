@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from programs import Client
 
 from acme_ext import envs
 from acme_ext.acting.actor import Actor
@@ -115,7 +116,7 @@ def start(experiment, request):
         described = dataclasses.replace(experiment, builder=builder)
         spec = described.make_spec()
         options = {"callers": 2, "experience": experience, "token": TOKEN}
-        node = InferenceNode(described, spec, ACTORS, replays, world, world, **options)
+        node = InferenceNode(described, spec, ACTORS, replays, world, Client(world), **options)
 
         def end():
             world.stop = True

@@ -1,5 +1,7 @@
 """What a policy carries, in a program: the coordinator keeps it for the actor that is started next."""
 
+from programs import Client
+
 from acme_ext.acting.carries import added
 from acme_ext.launch.nodes.reports import Reporter
 
@@ -38,7 +40,7 @@ class Coordinator:
 
 def test_a_carry_is_sent_now_and_then_and_given_back():
     coordinator, core = Coordinator(), Core()
-    reporter = Reporter(coordinator, "actor 0, start 0")
+    reporter = Reporter(Client(coordinator), "actor 0, start 0")
     for _ in range(100):
         reporter.keep(core, "actor 0, part 0")
     assert coordinator.calls == [("actor 0, part 0", "packed", [[1.0, 2.0]])]  # not at every step
@@ -51,7 +53,7 @@ def test_a_carry_is_sent_now_and_then_and_given_back():
 def test_a_policy_without_a_carry_is_never_asked():
     coordinator, core = Coordinator(), Core()
     core.has_carry = False
-    reporter = Reporter(coordinator, "actor 0, start 0")
+    reporter = Reporter(Client(coordinator), "actor 0, start 0")
     for each in (core, None):
         reporter.keep(each, "actor 0, part 0", now=True)
         reporter.kept(each, "actor 0, part 0")

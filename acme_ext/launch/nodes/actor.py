@@ -3,7 +3,6 @@
 import contextlib
 import functools
 from collections.abc import Callable
-from concurrent import futures
 from typing import Any, NamedTuple
 
 import launchpad as lp
@@ -17,10 +16,9 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Agent
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.nodes.replay import describe
-from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, node_name, waiting
+from acme_ext.launch.nodes.reports import Reporter, StopWaitingError, find, node_name, waiting
 from acme_ext.utils.calls import RemoteCall
 
-_LOOK_S = 0.2
 _PENDING = 16  # rows, beside a step of all environments, that the replay may not have taken when an actor goes on
 
 
@@ -115,8 +113,7 @@ class ActorNode:
         unreported = counts["environment_steps"] - reporter.reported.get("environment_steps", 0)
         # Near the budget everybody asks more often: nobody goes far past it, even if the others are faster.
         left = self._experiment.steps - reporter.orders.environment_steps
-        if reporter.due() or 2 * unreported * self._actors >= left:
-            reporter.report("acting", now=True)
+        reporter.report("acting", now=2 * unreported * self._actors >= left)
 
     def _on_episode(self, episode: Episode) -> None:
         self._reporter.counts["environment_episodes"] += 1
@@ -154,7 +151,7 @@ class ActorNode:
         """
         on_wait = self._waiting(lambda: "waiting for the inference server's actions")
         who = (self._index, caller, self._start)
-        call = RemoteCall(functools.partial(_find, inference, on_wait), on_wait, token=self._token, first=who)
+        call = RemoteCall(functools.partial(find, inference, on_wait), on_wait, token=self._token, first=who)
         self._stack.callback(call.close)
         remote = RemoteInference(call, with_state=getattr(writer, "keeps_state", False), on_wait=on_wait)
         writer = writer or RemoteExperience(remote)
@@ -162,16 +159,6 @@ class ActorNode:
 
     def _waiting(self, state: Callable[[], str]) -> Callable[[], None]:
         return waiting(self._reporter, state)
-
-
-def _find(inference: Any, on_wait: Callable[[], None]) -> tuple[str, int]:
-    """Returns where an inference server answers calls; waits for one that is not there yet, or not any more."""
-    host, _, _ = inference.address.rpartition(":")
-    port = inference.futures.port()
-    while True:
-        with contextlib.suppress(futures.TimeoutError):
-            return host, port.result(_LOOK_S)
-        on_wait()
 
 
 class _Part(NamedTuple):

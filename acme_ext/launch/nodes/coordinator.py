@@ -25,6 +25,7 @@ from acme_ext.utils.rundir import RunDirectory
 
 _TICK_S = 0.05
 _PATIENCE_S = 30.0  # without any progress before the program says what each node waits for
+_ADDED = ("environment_steps", "environment_episodes", "evaluator_steps")  # counts whose totals are kept
 _DRAIN_S = 1.0  # that actors get to stop before the learner makes its last save without them
 
 
@@ -51,16 +52,25 @@ class Coordinator:
         actors: how many there are.
         evaluators: how many there are. Each evaluation is made by whichever is free.
         quiet: shows no progress line.
+        resumes: the steps of the checkpoint that the program goes on from, which was found to be whole; None: the
+            latest that is, if there is any.
     """
 
-    def __init__(self, experiment: Experiment, actors: int, evaluators: int = 1, quiet: bool = False):
+    def __init__(
+        self,
+        experiment: Experiment,
+        actors: int,
+        evaluators: int = 1,
+        quiet: bool = False,
+        resumes: int | None = None,
+    ):
         self._experiment, self._num_actors, self._num_evaluators = experiment, actors, evaluators
         self._lock = threading.RLock()
         self._stack = contextlib.ExitStack()
         self._progress = self._stack.enter_context(ProgressLine(experiment.steps, shown=not quiet))
         rundir = RunDirectory.open(experiment.directory)
         self._store: RunStore = self._stack.enter_context(hold(rundir, experiment, self._progress.print))
-        restored = self._store.restore({})
+        restored = self._store.restore({}, resumes)
         state = restored.info["state"] if restored else {}
         self._base = dict(state.get("counts", {"environment_steps": 0, "environment_episodes": 0}))
         self._learner_steps = state.get("learner_steps", 0)
@@ -74,8 +84,11 @@ class Coordinator:
         self._standings: dict[str, list] = dict(state.get("standings", {}))
         self._next_evaluation = self._evaluated_until()
         self._reports: dict[str, _Report] = {}
+        self._totals: dict[str, float] = dict.fromkeys(_ADDED, 0)  # of all reports, by the name of what is counted
         self._done: dict[str, dict[str, Any]] = {}
         self._rows_seen: dict[str, int] = {}
+        self._writing = threading.Lock()
+        self._rows: list[tuple[str, dict[str, Any]]] = []  # of logs, that are to be written, in their order
         self._tasks: list[_Task] = []  # those not in the log yet, in the order of their steps
         self._died: Sequence[str] = ()
         self._stopping_since: float | None = None
@@ -119,7 +132,10 @@ class Coordinator:
             self._refuse_former(node)
             if self._closed:  # who is still there is about to be stopped, and its log is written
                 return tuple(Orders(True, self._steps))
+            former = self._reports[node].counts if node in self._reports else {}
             self._reports[node] = _Report(time.monotonic(), state, dict(counts))
+            for name in _ADDED:
+                self._totals[name] += counts.get(name, 0) - former.get(name, 0)
             self._learner_steps = max(self._learner_steps, int(counts.get("learner_steps", 0)))
             for number, label, row in rows:
                 if number > self._rows_seen.get(node, 0):
@@ -136,7 +152,9 @@ class Coordinator:
             if node.startswith("evaluator"):
                 stop = self._asked_to_stop or self._finished.is_set()
                 task = self._task_of(base_name(node))
-            return tuple(Orders(stop, self._steps, task))
+            orders = Orders(stop, self._steps, task)
+        self._write()
+        return tuple(orders)
 
     def done(self, node: str, result: Mapping[str, Any]) -> None:
         """Takes a node's last word: an evaluator's score for its task, or that it has ended."""
@@ -158,6 +176,7 @@ class Coordinator:
             # The log is in the order of steps, whoever is first.
             while self._tasks and (score := self._tasks[0].result) is not None:
                 self._log_score(self._tasks.pop(0).orders, score)
+        self._write()
 
     def keep(self, name: str, carry: str, standing: list | None) -> None:
         """Keeps what a node's policy carries, as text, for the node that is started in its place; and its standing."""
@@ -172,7 +191,8 @@ class Coordinator:
             return self._kept.get(name)
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns what a checkpoint needs to know of the whole program."""
+        """Returns what a checkpoint needs to know of the whole program; its logs are written up to here."""
+        self._write(wait=True)
         with self._lock:
             return {
                 "counts": {**self._base, **self._counts()},
@@ -199,7 +219,8 @@ class Coordinator:
             while not self._finished.is_set() and not lp.wait_for_stop(_TICK_S):
                 with self._lock:
                     self._look()
-                    progress = (self._steps, self._learner_steps, self._counts_of("evaluator_steps"), len(self._tasks))
+                    progress = (self._steps, self._learner_steps, self._totals["evaluator_steps"], len(self._tasks))
+                self._write(wait=True)
                 if progress != last:
                     moved, last = time.monotonic(), progress
                 elif time.monotonic() - moved > _PATIENCE_S:
@@ -208,6 +229,8 @@ class Coordinator:
         finally:
             with self._lock:
                 self._closed = True
+            self._write(wait=True)
+            with self._lock:
                 self._stack.close()
         if self._finished.is_set() and not self._asked_to_stop:
             draw_curve(self._experiment, self._store.rundir)
@@ -315,17 +338,28 @@ class Coordinator:
         return (last // every + 1) * every if every else 0
 
     def _log(self, label: str, row: dict[str, Any]) -> None:
+        """Has a row written by the next `_write`; called with the lock held."""
         if "episode_return" in row:
             self._progress.update(episode_return=row["episode_return"])
-        self._store.log(label, {"environment_steps": self._steps, **row})
+        self._rows.append((label, {"environment_steps": self._steps, **row, **self._store.now()}))
+
+    def _write(self, wait: bool = False) -> None:
+        """Writes what rows there are, in their order, while others may report. Where somebody else is at it, they are
+        left to that one, or it is waited for.
+        """
+        while self._rows and self._writing.acquire(blocking=wait):
+            try:
+                with self._lock:
+                    rows, self._rows = self._rows, []
+                for label, row in rows:
+                    self._store.log(label, row)
+            finally:
+                self._writing.release()
 
     @property
     def _steps(self) -> int:
-        return int(self._base["environment_steps"] + self._counts_of("environment_steps"))
+        return int(self._base["environment_steps"] + self._totals["environment_steps"])
 
     def _counts(self) -> dict[str, int]:
         names = ("environment_steps", "environment_episodes")
-        return {name: int(self._base[name] + self._counts_of(name)) for name in names}
-
-    def _counts_of(self, name: str) -> float:
-        return sum(report.counts.get(name, 0) for report in self._reports.values())
+        return {name: int(self._base[name] + self._totals[name]) for name in names}

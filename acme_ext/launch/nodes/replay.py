@@ -3,6 +3,7 @@
 import pathlib
 import shutil
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from typing import Any
 
 import launchpad as lp
@@ -63,10 +64,14 @@ class RemoteReplay:
         self._clients, self._table = clients, table
 
     def checkpoint(self, folder: pathlib.Path) -> None:
-        """Writes the shards' contents to folders `0, 1, ...` in a folder that doesn't exist yet."""
+        """Writes the shards' contents, at the same time, to folders `0, 1, ...` in a folder that doesn't exist yet."""
         folder.mkdir()
-        for shard, client in enumerate(self._clients):
+
+        def write(shard: int, client: Any) -> None:
             shutil.move(client.checkpoint(), shard_folder(folder, shard))
+
+        with futures.ThreadPoolExecutor(len(self._clients)) as pool:
+            list(pool.map(write, *zip(*enumerate(self._clients), strict=True)))
 
     def counts(self) -> dict[str, float]:
         """Returns the replay's size, and its samples per insert since the first sample could be taken."""

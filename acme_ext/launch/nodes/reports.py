@@ -1,14 +1,17 @@
 """A node's side of the coordinator: it reports, and gets its orders in the answer."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
+from concurrent import futures
 from typing import Any, NamedTuple
 
 STARTING = "is starting"
 """A node's state before any other: it has done nothing yet."""
 
 
+_LOOK_S = 0.2
 _KEEP_S = 2.0  # between the times that what a policy carries is sent
 
 
@@ -33,6 +36,9 @@ def base_name(node: str) -> str:
 class Reporter:
     """A node's side: reports, when it is made and then a few times a second at most, and keeps the latest orders.
 
+    Nobody waits for the answer to a report but who wants it `now`: the orders in it are taken up when they have come.
+    Rows stay here until the report that had them is answered.
+
     Args:
         coordinator: its client.
         node: the node's name.
@@ -43,6 +49,7 @@ class Reporter:
         self._lock = threading.RLock()  # several threads of a node may report
         self._rows: list[tuple[int, str, dict[str, Any]]] = []
         self._numbered = 0
+        self._under_way: tuple[Any, int] | None = None  # the answer to come, and the last row that was reported
         self._keep_next: dict[str, float] = {}
         self._next = 0.0
         self.counts: dict[str, float] = {}
@@ -59,20 +66,23 @@ class Reporter:
             self._numbered += 1
             self._rows.append((self._numbered, label, row))
 
-    def due(self) -> bool:
-        """Whether it is time for a report."""
-        return time.monotonic() >= self._next
-
     def report(self, state: str, *, now: bool = False) -> Orders:
-        """Reports if it is time to, or in any case if `now`."""
+        """Reports if it is time to; if `now`, in any case, and waits for the answer. Returns the latest orders."""
         with self._lock:
-            if now or self.due():
+            self._take_answer(wait=now)
+            if now or (self._under_way is None and time.monotonic() >= self._next):
                 counts = dict(self.counts)
-                answer = self._coordinator.report(self._node, state, counts, self._rows)
-                self._rows, self.reported = [], counts
-                self.orders = Orders(*answer)
+                answer = self._coordinator.futures.report(self._node, state, counts, list(self._rows))
+                self._under_way, self.reported = (answer, self._numbered), counts
                 self._next = time.monotonic() + self._period_s
+                self._take_answer(wait=now)
             return self.orders
+
+    def _take_answer(self, wait: bool) -> None:
+        if self._under_way is not None and (wait or self._under_way[0].done()):
+            (answer, last), self._under_way = self._under_way, None
+            self.orders = Orders(*answer.result())
+            self._rows = [row for row in self._rows if row[0] > last]
 
     def keep(self, core: Any, name: str, *, now: bool = False) -> None:
         """Has the coordinator keep what an `InferenceCore`'s policy carries, under a name, if it is time to; nothing
@@ -91,6 +101,22 @@ class Reporter:
     def done(self, **result: Any) -> None:
         """Says the node's last word, or an evaluator's score."""
         self._coordinator.done(self._node, result)
+
+
+def find(server: Any, on_wait: Callable[[], None] = lambda: None) -> tuple[str, int]:
+    """Returns at which host and port a node answers calls, see `utils.calls`; waits for one that is not there yet, or
+    not any more.
+
+    Args:
+        server: the node's Courier client, with a method `port`.
+        on_wait: called a few times a second while it waits; may raise to end the wait.
+    """
+    host, _, _ = server.address.rpartition(":")
+    port = server.futures.port()
+    while True:
+        with contextlib.suppress(futures.TimeoutError):
+            return host, port.result(_LOOK_S)
+        on_wait()
 
 
 def waiting(reporter: Reporter, state: Callable[[], str]) -> Callable[[], None]:

@@ -1,0 +1,280 @@
+"""`python -m benchmarks.faults`: what follows when a node of a program is killed, of each kind and in each world.
+
+Each row is a program of its own: DQN on CartPole with two actors and an inference server. When it has learned and
+saved, one of its processes is killed by SIGKILL, and it is waited for until it ends, by itself or at its budget. A
+thread can't be killed: there an environment raises.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import pathlib
+import pickle
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import dm_env
+
+from acme_ext import envs, launch
+from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.builders import DQN
+from acme_ext.errors import RunError
+from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.replay.config import TransitionConfig
+from acme_ext.utils import files, loggers
+from benchmarks import report
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+WORLDS = ("threads", "processes", "ray")
+NODES = ("actor", "evaluator", "inference", "replay", "learner", "coordinator", "supervisor", "command")
+_MARK = "ACME_EXT_FAULTS"  # a variable by which a program's processes are known
+_LOOK_S = 0.05
+_PATIENCE_S = 240.0
+_LATER = 300  # environment steps, between the first checkpoint and the fault
+_HEAD = [
+    "| killed | world | exit code | restarts: nodes | program | steps lost | goes on from step | processes left |",
+    "|---|---|--:|--:|--:|--:|--:|--:|",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A program, and what happens to it.
+
+    Attributes:
+        node: what is killed, of `NODES`.
+        world: where the nodes run, of `WORLDS`.
+        restarts: that it has in an hour.
+        steps: its budget.
+    """
+
+    node: str
+    world: str
+    restarts: int
+    steps: int
+
+
+class Outcome(NamedTuple):
+    """What came of it."""
+
+    code: int  # its exit code
+    restarted: int  # nodes that were started again
+    relaunched: int  # times that the whole program was
+    lost: int  # environment steps, that were reported and that what goes on has not
+    saved: int  # environment steps of the latest checkpoint, which is whole; -1: there is none
+    left: int  # of its processes, 3 s after its end
+
+
+@dataclasses.dataclass(frozen=True)
+class Fragile:
+    """Makes CartPoles that take 2 ms a step, and raise once there is a file `raise` in a folder."""
+
+    folder: str
+
+    def __call__(self, seed: int, evaluation: bool) -> dm_env.Environment:
+        environment = envs.make_single("gym:CartPole-v1", seed=seed, evaluation=evaluation)
+        return environment if evaluation else _Fragile(environment, pathlib.Path(self.folder) / "raise")
+
+
+class _Fragile(dm_env.Environment):
+    def __init__(self, environment: dm_env.Environment, falls: pathlib.Path):
+        self._environment, self._falls = environment, falls
+
+    def reset(self) -> dm_env.TimeStep:
+        return self._environment.reset()
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        time.sleep(2e-3)
+        if self._falls.exists():
+            raise ArithmeticError("the pole is broken")
+        return self._environment.step(action)
+
+    def observation_spec(self) -> Any:
+        return self._environment.observation_spec()
+
+    def action_spec(self) -> Any:
+        return self._environment.action_spec()
+
+
+def run(name: str) -> int:
+    """Runs the trial in a folder; the entry of the command."""
+    folder = pathlib.Path(name)
+    trial: Trial = pickle.loads((folder / "trial").read_bytes())
+    experiment = launch.Experiment(
+        DQN(DQNConfig(hidden_sizes=(16,), batch_size=16, replay=TransitionConfig(n_step=1, min_size=100))),
+        Fragile(name),
+        steps=trial.steps,
+        evaluation=launch.Evaluation(every=0, final_episodes=1, num_envs=1),
+        checkpoints=launch.Checkpoints(every_s=1.0),
+        run_dir=str(folder / "run"),
+    )
+    topology = launch.Topology(actors=2, inference="server")
+    try:
+        result = launch.run_program(experiment, topology, quiet=True, on=trial.world, restarts=trial.restarts)
+    except (RunError, ArithmeticError) as error:
+        print(error)
+        return 1
+    return 0 if result.stopped_by is None else 128 + result.stopped_by
+
+
+def attempt(trial: Trial) -> Outcome:
+    """Runs a trial as a command of its own."""
+    folder, mark = pathlib.Path(tempfile.mkdtemp(prefix="faults-")), uuid.uuid4().hex
+    run_folder = folder / "run"
+    (folder / "trial").write_bytes(pickle.dumps(trial))
+    path = os.pathsep.join([os.getcwd(), *filter(None, sys.path)])
+    code = f"import sys; from benchmarks import faults; sys.exit(faults.run({str(folder)!r}))"
+    with (folder / "said").open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": path, _MARK: mark},
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+    try:
+        _wait_for(process, lambda: any((run_folder / "checkpoints").glob("[0-9]*[0-9]")))
+        first = _steps(run_folder)
+        _wait_for(process, lambda: _steps(run_folder) > first + _LATER)
+        before = _steps(run_folder)
+        _strike(trial, folder, mark, process)
+        process.wait(_PATIENCE_S)
+        time.sleep(3.0 if _marked(mark) else 0.0)
+        left, text = len(_marked(mark)), (folder / "said").read_text()
+        restored = CheckpointStore(run_folder / "checkpoints").restore({})
+        saved = -1 if restored is None else restored.steps
+        relaunched = _said(text, "restarts of the whole program")
+        again = re.search(r"resuming \S+ at step ([\d,]+)\.", text)
+        goes_on = saved if again is None else int(again[1].replace(",", ""))
+        return Outcome(
+            process.returncode,
+            _said(text, "restarts of nodes that had died"),
+            relaunched,
+            max(0, before - goes_on),
+            saved,
+            left,
+        )
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        raise RuntimeError(f"{trial}: {error}\n{(folder / 'said').read_text()}") from error
+    finally:
+        for pid in _marked(mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _strike(trial: Trial, folder: pathlib.Path, mark: str, process: subprocess.Popen) -> None:
+    if trial.world == "threads":
+        (folder / "raise").touch()
+    elif trial.node == "command":
+        process.kill()
+    elif trial.node == "supervisor":  # on Ray, the driver in its place
+        keeper = next(pid for pid in _marked(mark) if _parent(pid) == process.pid)
+        os.kill(next(pid for pid in _marked(mark) if _parent(pid) == keeper), signal.SIGKILL)
+    else:
+        name = "actor-0" if trial.node == "actor" else trial.node
+        log = str(folder / "run" / "logs" / "nodes" / f"{name}.log")
+        os.kill(next(pid for pid in _marked(mark) if _output(pid) == log), signal.SIGKILL)
+
+
+def _marked(mark: str) -> list[int]:
+    """Returns the processes of a program that run."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                if state != "Z" and f"{_MARK}={mark}".encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
+def _parent(pid: int) -> int:
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _output(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/fd/1")
+    return ""
+
+
+def _steps(run_folder: pathlib.Path) -> int:
+    """Returns how many environment steps the log of a run has."""
+    path = run_folder / "logs" / "actor.csv"
+    steps = loggers.read_csv(path).get("environment_steps", ()) if path.is_file() else ()
+    return int(max(steps)) if len(steps) else 0
+
+
+def _said(text: str, what: str) -> int:
+    found = re.findall(rf"{what}: (\d+)", text)
+    return int(found[-1]) if found else 0
+
+
+def _wait_for(process: subprocess.Popen, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not condition():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError("the program ended, or nothing was saved, before the fault")
+        time.sleep(_LOOK_S)
+
+
+def row(trial: Trial, outcome: Outcome) -> str:
+    """Returns a line of the table."""
+    what = "actor (raises)" if trial.world == "threads" else trial.node
+    saved = f"{outcome.saved:,}" if outcome.saved >= 0 else "the start"
+    code = f"{outcome.code}" if outcome.code >= 0 else f"by {signal.Signals(-outcome.code).name}"
+    numbers = f"{outcome.restarted} | {outcome.relaunched} | {outcome.lost:,} | {saved} | {outcome.left}"
+    return f"| {what} | {trial.world} | {code} | {numbers} |"
+
+
+def trials(nodes: Sequence[str], worlds: Sequence[str], restarts: int, steps: int) -> list[Trial]:
+    """Returns what is tried: every node in every world, and on threads an actor alone."""
+    return [
+        Trial(node, world, restarts, steps)
+        for world in worlds
+        for node in nodes
+        if world != "threads" or node == "actor"
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", nargs="+", default=NODES, choices=NODES, metavar="NODE", help="(all)")
+    parser.add_argument("--worlds", nargs="+", default=WORLDS, choices=WORLDS, metavar="WORLD", help="(all)")
+    parser.add_argument("--restart", type=int, default=2, metavar="N", help="restarts an hour (%(default)s)")
+    parser.add_argument("--steps", type=int, default=6_000, metavar="N", help="the budget (%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="writes the page faults.md there too")
+    options = parser.parse_args(arguments)
+    facts, lines = report.machine(), list(_HEAD)
+    print("\n".join(lines))
+    for trial in trials(options.nodes, options.worlds, options.restart, options.steps):
+        lines.append(row(trial, attempt(trial)))
+        print(lines[-1], flush=True)
+    if options.out is not None:
+        command = f"python -m benchmarks.faults --restart {options.restart} --steps {options.steps}"
+        said = [
+            f"DQN on CartPole, 2 actors and an inference server, a checkpoint every second: `{command}`.",
+            "Steps lost were in the log, and are not in what the program, or its next command, goes on from.",
+        ]
+        machine = ", ".join(f"{name} {value}" for name, value in facts.items())
+        text = "\n".join(["# When a node is killed", "", *said, "", *lines, "", f"{machine}.", ""])
+        with files.replacing(options.out / "faults.md") as path:
+            path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    from benchmarks import faults  # what is pickled is found there, not in this script
+
+    sys.exit(faults.main())

@@ -1,0 +1,62 @@
+"""A run's checkpoints: when the replay is written, and who reads it again."""
+
+import pytest
+
+from acme_ext.errors import RunError
+from acme_ext.launch.experiment import Checkpoints
+from acme_ext.launch.store import RunCheckpoints
+from acme_ext.utils.rundir import RunDirectory
+
+
+class Replay:
+    """Writes how often it was asked to."""
+
+    def __init__(self):
+        self.written = 0
+
+    def checkpoint(self, folder):
+        self.written += 1
+        folder.mkdir()
+        (folder / "rows").write_text(str(self.written))
+
+
+@pytest.fixture
+def rundir(tmp_path):
+    (tmp_path / "run").mkdir()
+    return RunDirectory(tmp_path / "run")
+
+
+def rows(rundir, steps):
+    return (rundir.checkpoints / f"{steps:012d}" / "replay" / "rows").read_text()
+
+
+def test_the_replay_is_written_at_its_own_interval_and_at_the_end(rundir):
+    replay = Replay()
+    checkpoints = RunCheckpoints(rundir, Checkpoints(replay_every_s=1e6, keep=9), print)
+    for steps in (10, 20, 30):
+        checkpoints.save(steps, {}, {}, replay)
+    assert [rows(rundir, steps) for steps in (10, 20, 30)] == ["1", "1", "1"]
+    checkpoints.save(40, {}, {}, replay, last=True)
+    assert rows(rundir, 40) == "2"
+    # Each is whole by itself.
+    assert RunCheckpoints(rundir, Checkpoints(), print).restore({}, 20).steps == 20
+
+
+def test_without_an_interval_each_checkpoint_has_the_replay_of_its_time(rundir):
+    replay = Replay()
+    checkpoints = RunCheckpoints(rundir, Checkpoints(keep=9), print)
+    for steps in (10, 20):
+        checkpoints.save(steps, {}, {}, replay)
+    assert [rows(rundir, steps) for steps in (10, 20)] == ["1", "2"]
+
+
+def test_a_replay_that_somebody_has_verified_is_not_read_again(rundir):
+    RunCheckpoints(rundir, Checkpoints(), print).save(10, {}, {"counts": 3}, Replay())
+    (rundir.checkpoints / f"{10:012d}" / "replay" / "rows").write_text("damaged")
+    said = []
+    checkpoints = RunCheckpoints(rundir, Checkpoints(), said.append)
+    assert checkpoints.restore({}, 10).info == {"state": {"counts": 3}}
+    assert said == []
+    with pytest.raises(RunError):
+        checkpoints.restore({})
+    assert "rows" in said[0]
