@@ -69,6 +69,11 @@ def canonical_actions(environment: BatchedEnvironment) -> BatchedEnvironment:
     return environment if bounds_of(environment.action_spec()) is None else CanonicalActions(environment)
 
 
+def own_actions(environment: BatchedEnvironment) -> specs.Array:
+    """Returns the spec of an environment's actions in its own units, also of one that `canonical_actions` has made."""
+    return (environment.environment if isinstance(environment, CanonicalActions) else environment).action_spec()
+
+
 def bounds_of(spec: specs.Array) -> tuple[np.ndarray, np.ndarray] | None:
     """Returns the minimum and the maximum of a continuous action, float32 in its shape; None if the spec is not that of
     a continuous action with finite bounds, each minimum below its maximum.

@@ -155,6 +155,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="learn from recorded data too, which is DIR's, or of DIR?best=SHARE the best of it",
     )
+    train.add_argument(
+        "--snapshot-every",
+        type=_count,
+        metavar="N",
+        help="export the policy every N environment steps, to the run directory's snapshots/STEP",
+    )
     train.add_argument("--skip-damaged", action="store_true", help="leave out damaged parts of recorded data")
     train.add_argument("--quiet", action="store_true", help="no progress line")
     train.set_defaults(command=_train, if_stopped="; nothing is lost, and the same command starts again")
@@ -188,10 +194,11 @@ def _parser() -> argparse.ArgumentParser:
     export = commands.add_parser(
         "export",
         help="write the policy of a run for use elsewhere",
-        description="Write a run's evaluation policy to a folder: for NumPy alone, and as jax.export.",
+        description="Write a run's evaluation policy to a folder: for NumPy alone, as jax.export, and for ONNX.",
     )
     export.add_argument("run", metavar="RUN", help="a run directory")
     export.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder")
+    export.add_argument("--onnx", action="store_true", help="write policy.onnx too")
     export.set_defaults(command=_export)
 
     play = commands.add_parser(
@@ -393,8 +400,9 @@ def _train(options: argparse.Namespace) -> int:
     if not options.quiet:
         print("acme-ext: loading JAX, TensorFlow and Reverb ...", file=sys.stderr, flush=True)
     experiment = experiment_from(options)
-    if program and (options.record or options.skip_damaged):
-        what = "--record" if options.record else "--skip-damaged"
+    alone = {"--record": options.record, "--snapshot-every": options.snapshot_every}
+    if program and (options.skip_damaged or any(alone.values())):
+        what = next((name for name, value in alone.items() if value), "--skip-damaged")
         raise UsageError(f"{what} is for a single process: leave --actors and --on away.")
     from acme_ext.launch import local
     from acme_ext.replay import server
@@ -410,6 +418,7 @@ def _train(options: argparse.Namespace) -> int:
             quiet=options.quiet,
             profile=options.profile,
             record=options.record,
+            snapshot_every=options.snapshot_every,
             skip_damaged=options.skip_damaged,
         )
     if result.stopped_by is not None:
@@ -427,7 +436,7 @@ def _train(options: argparse.Namespace) -> int:
 
 _NOT_COMPILED = (
     *("actors", "replay_shards", "evaluators", "accelerated", "inference", "experience", "restart", "open_ports"),
-    *("ray_address", "ray_wait", "resources", "record", "profile", "skip_damaged", "demos"),
+    *("ray_address", "ray_wait", "resources", "record", "profile", "skip_damaged", "demos", "snapshot_every"),
 )
 """Options that mean nothing in a compiled run."""
 
@@ -514,7 +523,7 @@ def _evaluate(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace) -> int:
     from acme_ext.launch.exporting.export import export_run
 
-    print(export_run(options.run, options.output))
+    print(export_run(options.run, options.output, onnx=options.onnx))
     return 0
 
 

@@ -12,7 +12,7 @@ from acme_ext import envs
 from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.variables import POLICY, VariableClient
 from acme_ext.builders.base import Builder
-from acme_ext.envs.canonical import CanonicalActions
+from acme_ext.envs.canonical import own_actions
 from acme_ext.errors import UsageError
 from acme_ext.launch import settings
 from acme_ext.launch.experiment import EnvironmentFactory, Evaluation, Experiment
@@ -170,7 +170,7 @@ def load_run(
     )
     instance = experiment.make_environment(1, evaluation=True)
     spec = envs.make_spec(instance)
-    actions = (instance.environment if isinstance(instance, CanonicalActions) else instance).action_spec()
+    actions = own_actions(instance)
     instance.close()
     core = builder.make_agent(spec).core
     if best:

@@ -17,9 +17,10 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.envs.canonical import own_actions
 from acme_ext.errors import UsageError
 from acme_ext.launch import demonstrations
-from acme_ext.launch.evaluation import Evaluator, Score
+from acme_ext.launch.evaluation import Evaluator, Loaded, Score
 from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment, about, check, foresee
 from acme_ext.launch.interrupt import Interrupt, graceful
 from acme_ext.launch.meter import LostBatchError, Patience, SampleMeter
@@ -56,6 +57,7 @@ def run(
     profile: bool = False,
     observers: Callable[[int], Sequence[EnvLoopObserver]] | None = None,
     record: str | os.PathLike[str] | None = None,
+    snapshot_every: int | None = None,
     skip_damaged: bool = False,
 ) -> Result:
     """Runs an experiment in this process, from where its run directory stands to its budget.
@@ -70,6 +72,8 @@ def run(
             trace to the run directory, `profile.txt` and `trace.json`.
         observers: makes Acme's observers of the i-th training environment; their metrics go into the actor's log.
         record: a folder that all whole episodes of training are recorded to, see `data.format`.
+        snapshot_every: steps between exports of the evaluation policy to `snapshots/STEP` of the run directory, see
+            `acme-ext export`; None for none.
         skip_damaged: leaves out damaged parts of recorded data, with a note, in place of refusing them.
 
     A SIGINT (Ctrl-C) or SIGTERM stops it after a last save; a second SIGINT ends the process, or raises
@@ -82,8 +86,11 @@ def run(
     if experiment.data is not None:
         from acme_ext.launch import offline
 
-        if record is not None or observers is not None or profile:
-            raise UsageError("a run on recorded data does not act: there is nothing to record, observe or profile.")
+        if record is not None or observers is not None or profile or snapshot_every:
+            raise UsageError(
+                "a run on recorded data does not act: there is nothing to record, to observe or to profile, and no "
+                "snapshots are taken."
+            )
         return offline.run(experiment, fresh=fresh, quiet=quiet, skip_damaged=skip_damaged)
     if skip_damaged and experiment.demos is None:
         raise UsageError("there is no recorded data in this run, of which damaged parts could be left out.")
@@ -107,6 +114,10 @@ def run(
             report(f"the run directory is {store.rundir.path}")
         profiler = Profiler() if profile else None
         parts = _Run(experiment, environment, store, progress, report, observers, record, stack, profiler, demos)
+        if snapshot_every:
+            from acme_ext.launch.snapshots import Snapshots
+
+            parts.snapshots = Snapshots(parts.loaded, store.rundir, parts.steps, snapshot_every)
         result = parts.run(interrupt)
     if interrupt.requested:
         return dataclasses.replace(result, stopped_by=interrupt.signal)
@@ -131,6 +142,7 @@ class _Run(Upkeep):
     ):
         self.experiment, self.store, self.progress, self.report = experiment, store, progress, report
         spec = envs.make_spec(environment)
+        self.spec, self.actions = spec, own_actions(environment)
         agent = experiment.make_agent(spec)
         replay = agent.replay
         template = agent.core.abstract_state()
@@ -181,6 +193,7 @@ class _Run(Upkeep):
             ahead=0 if replay.fifo else 1,
         )
         self.evaluator = Evaluator(experiment, spec, self.learner)
+        self.snapshots: Any = None  # a Snapshots, where some are wanted
         self.before = {_STEPS: 0, _EPISODES: 0}  # in the parts of the run that this one goes on from
         self.next_evaluation = state.get("next_evaluation", experiment.evaluation.every)
         if restored:
@@ -223,6 +236,8 @@ class _Run(Upkeep):
                     self.loop.step()
                     self._learn()
                     self._housekeeping(interrupt)
+                    if self.snapshots:
+                        self.snapshots.look(self.steps)
                 self.writer.flush()
                 self._learn(last=True)
             except Exception:
@@ -258,6 +273,10 @@ class _Run(Upkeep):
 
     def _standing(self) -> list | None:
         return self.actor.core.standing() if self.actor.core else None
+
+    def loaded(self) -> Loaded:
+        """Returns the agent as it is now."""
+        return Loaded(self.experiment, self.spec, self.learner, self._standing(), self.steps, self.actions)
 
     def _report_profile(self, profiler: Profiler) -> None:
         profiler.stop()

@@ -13,8 +13,10 @@ from acme_ext import launch
 from acme_ext.builders import DQN, R2D2, TD3
 from acme_ext.errors import UsageError
 from acme_ext.launch import cli
+from acme_ext.launch.exporting import onnx
 from acme_ext.launch.exporting.policy import OPS
 from acme_ext.launch.exporting.program import trace
+from benchmarks import exported
 
 
 def evaluated(program, *arrays):
@@ -94,6 +96,38 @@ def test_each_operation_is_as_jax_has_it(name):
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
 
 
+def in_onnx(model):
+    """Runs a model of ONNX: given arrays by name, of which it takes those that it reads."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    reads = {each.name for each in session.get_inputs()}
+    return lambda **given: session.run(None, {name: value for name, value in given.items() if name in reads})
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"padding", "cumulating"}))
+def test_each_operation_of_onnx_is_as_jax_has_it(name):
+    pytest.importorskip("onnx")
+    function, *arrays = FUNCTIONS[name]
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays]
+    program = trace(lambda *x: jax.tree.leaves(function(*x)), *shapes)
+    wanted = jax.tree.leaves(function(*map(jnp.asarray, arrays)))
+    inputs = [f"x{i}" for i in range(len(arrays))]
+    model = onnx.convert(program, shapes, inputs, [f"y{i}" for i in range(len(wanted))])
+    for got, want in zip(in_onnx(model)(**dict(zip(inputs, arrays, strict=True))), wanted, strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
+
+
+def test_what_onnx_has_no_operation_for_is_named():
+    pytest.importorskip("onnx")
+    shape = jax.ShapeDtypeStruct((3, 4), jnp.float32)
+    for name, named in (("padding", "pad, between elements"), ("cumulating", r"cumulative_max, to float32\[3, 4\]")):
+        function = FUNCTIONS[name][0]
+        program = trace(lambda *x, f=function: jax.tree.leaves(f(*x)), shape)
+        with pytest.raises(UsageError, match=f"can't be exported to ONNX: {named}"):
+            onnx.convert(program, [shape], ["x"], [f"y{i}" for i in range(len(program.outputs))])
+
+
 def test_what_needs_no_input_is_computed_beforehand():
     weight = jnp.ones((4, 4))
     program = trace(lambda a: [a @ jnp.tanh(weight * 3).T], jax.ShapeDtypeStruct((3, 4), jnp.float32))
@@ -150,7 +184,8 @@ def loaded(folder, seed=0):
 )
 def test_the_exported_policies_act_as_the_run_does(builder, environment, tmp_path):
     path, out = saved_runs.save(tmp_path / "run", builder, environment), tmp_path / "policy"
-    assert cli.main(["export", str(path), "-o", str(out)]) == 0
+    pytest.importorskip("onnx")
+    assert cli.main(["export", str(path), "-o", str(out), "--onnx"]) == 0
     run, policy = launch.load(path), loaded(out)
     compiled = jax_export.deserialize(bytearray((out / "policy.jaxexport").read_bytes()))
     spec, rng, state, given = run.loaded.spec.observations, np.random.default_rng(0), None, None
@@ -168,6 +203,12 @@ def test_the_exported_policies_act_as_the_run_does(builder, environment, tmp_pat
     scaled = np.asarray(again[0][0]) * (2.0 if environment == "gym:Pendulum-v1" else 1)
     np.testing.assert_allclose(single, scaled, atol=1e-5)
     for got, want in zip(after, again[1:], strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-5)
+    states = {f"state/{i}": leaf[:1] for i, leaf in enumerate(given)}
+    rest = {"reward": np.float32([0.5]), "first": np.array([False])}
+    by_onnx = in_onnx(str(out / "policy.onnx"))(observation=observation[:1], **states, **rest)
+    np.testing.assert_allclose(single, by_onnx[0][0], atol=1e-5)
+    for got, want in zip(after, by_onnx[1:], strict=True):
         np.testing.assert_allclose(got, want, atol=1e-5)
     assert (policy.about["environment"], policy.about["steps"]) == (environment, 100)
     assert policy.reads_reward == (environment == "bsuite:catch/0")
@@ -196,6 +237,34 @@ def test_an_exported_policy_needs_numpy_alone(tmp_path):
     assert done.stdout.strip() == str(launch.load(path).policy(observations).tolist())
     with pytest.raises(ValueError, match=r"must end in \[4\]"):
         loaded(out).step(np.zeros(3))
+
+
+def test_a_run_that_goes_on_leaves_snapshots(tmp_path):
+    run = tmp_path / "run"
+    settings = ["--set", "replay.min_size=50", "--set", "batch_size=16", "--eval-episodes", "1", "--quiet"]
+    command = ["train", "dqn", "bsuite:catch/0", "--steps", "250", "--run-dir", str(run), *settings]
+    assert cli.main([*command, "--snapshot-every", "100"]) == 0
+    folders = sorted((run / "snapshots").iterdir())
+    assert [int(folder.name) for folder in folders] == [100, 200]
+    early, late = map(loaded, folders)
+    assert (early.about["steps"], late.about["steps"]) == (100, 200)
+    observation = np.random.default_rng(0).random((1, 10, 5), np.float32)
+    last = launch.load(run)
+    assert early.step(observation)[0].shape == last.policy(observation).shape == (1,)
+    differ = [early._constants[i] != late._constants[i] for i in early._constants if early._constants[i].ndim == 2]
+    assert any(each.any() for each in differ)  # the weights went on learning
+    assert cli.main(["train", "bc", "gym:CartPole-v1", "--actors", "1", "--snapshot-every", "9"]) == 2
+
+
+def test_all_exported_policies_act_as_the_run_does_and_are_timed(tmp_path, capsys):
+    pytest.importorskip("onnxruntime")
+    path = saved_runs.save(tmp_path / "run", R2D2(), "bsuite:catch/0")
+    assert exported.main([str(path), "--actions", "30"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[0] for row in rows] == ["compiled", "numpy", "jax.export", "onnx"]
+    for _, microseconds, difference in rows:
+        assert float(microseconds) > 0
+        assert float(difference) <= 1e-5
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path, capsys):

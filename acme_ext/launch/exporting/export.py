@@ -1,6 +1,7 @@
 """Writing the policy of a run for use elsewhere."""
 
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -15,15 +16,15 @@ import tree
 from jax import export as jax_export
 
 import acme_ext
-from acme_ext.data.format import spec_to_json
+from acme_ext.data.format import field_names, spec_to_json
 from acme_ext.envs.canonical import bounds_of
 from acme_ext.errors import UsageError
 from acme_ext.launch.exporting import policy as standalone
 from acme_ext.launch.exporting.program import Program, trace
 from acme_ext.launch.trained import PolicyFunction, Run, load
-from acme_ext.utils import files
+from acme_ext.utils import files, install
 
-_FILES = ("policy.json", "policy.npz", "policy.py", "policy.jaxexport")
+_FILES = ("policy.json", "policy.npz", "policy.py", "policy.jaxexport", "policy.onnx")
 
 
 class Traced(NamedTuple):
@@ -68,21 +69,33 @@ def trace_run(run: Run) -> Traced:
     return Traced(act, arguments, trace(act, *arguments), count, [np.asarray(leaf) for leaf in initial])
 
 
-def export_run(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Path:
+def export_run(path: str | os.PathLike[str], out: str | os.PathLike[str], *, onnx: bool = False) -> Path:
     """Writes the evaluation policy of a run's latest good checkpoint to a folder, and returns it.
 
     Args:
         path: the run directory.
         out: the folder; one that an export has left is written anew.
+        onnx: writes an ONNX model too, which needs the extra `onnx`.
 
     Raises:
         UsageError: see `launch.load`; the policy has an operation that can't be exported, which is named; or the folder
             holds something else.
     """
+    check_onnx(onnx)
+    return export(load(path), out, onnx=onnx)
+
+
+def check_onnx(onnx: bool) -> None:
+    """Raises UsageError if a model of ONNX is wanted, and can't be written here."""
+    if onnx and importlib.util.find_spec("onnx") is None:
+        raise UsageError(f"a model of ONNX needs onnx, not installed here: {install.command('onnx')}")
+
+
+def export(run: Run, out: str | os.PathLike[str], *, onnx: bool = False) -> Path:
+    """Writes the evaluation policy of a run that is loaded; see `export_run`."""
     out = Path(out)
     if out.is_dir() and (others := sorted(p.name for p in out.iterdir() if p.name not in (*_FILES, "__pycache__"))):
         raise UsageError(f"{out} holds something else, such as {others[0]}: choose another folder.")
-    run = load(path)
     traced = trace_run(run)
     made: dict[str, bytes] = {}
     made["policy.npz"] = _arrays(run, traced)
@@ -90,11 +103,24 @@ def export_run(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Pat
     made["policy.py"] = Path(standalone.__file__).read_bytes()
     exported = jax_export.export(jax.jit(traced.function), platforms=("cpu", "cuda"))(*traced.arguments)
     made["policy.jaxexport"] = bytes(exported.serialize())
+    if onnx:
+        made["policy.onnx"] = _onnx(run, traced)
     files.make_writable_folder(out)
+    if not onnx:
+        (out / "policy.onnx").unlink(missing_ok=True)  # it would be of another policy
     for name, content in made.items():
         with files.replacing(out / name) as temporary:
             temporary.write_bytes(content)
     return out
+
+
+def _onnx(run: Run, traced: Traced) -> bytes:
+    from acme_ext.launch.exporting.onnx import convert
+
+    states = [f"state/{i}" for i in range(len(traced.initial))]
+    inputs = [*field_names(run.loaded.spec.observations), *states, "reward", "first", "key"]
+    outputs = ["action", *(f"next_{name}" for name in states)]
+    return convert(traced.program, traced.arguments, inputs, outputs, bounds_of(run.loaded.actions))
 
 
 def _arrays(run: Run, traced: Traced) -> bytes:

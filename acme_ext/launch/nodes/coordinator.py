@@ -261,7 +261,7 @@ class Coordinator:
             of_replay = {k: v for k, v in learner.counts.items() if k in ("samples_per_insert", "replay_size")}
             fields |= of_replay
         self._progress.update(**fields)
-        self._store.tell(self._doing(), ", ".join(f"{k.replace('_', ' ')} {v:,.4g}" for k, v in of_replay.items()))
+        self._store.tell(self._doing(), ", ".join(f"{k.replace('_', ' ')} {v:,.1f}" for k, v in of_replay.items()))
         if self._stopping_since is None:
             free = len(self._tasks) < self._num_evaluators
             if experiment.evaluation.every and steps >= self._next_evaluation and free:

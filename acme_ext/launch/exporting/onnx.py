@@ -1,0 +1,392 @@
+"""A program of simple operations as an ONNX graph; the operations are those of the table in `exporting.policy`."""
+
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from acme_ext.errors import UsageError
+from acme_ext.launch.exporting import policy as standalone
+from acme_ext.launch.exporting.program import Program
+
+_OPSET = 15
+_IR_VERSION = 8
+
+_PLAIN = {
+    "add": "Add",
+    "sub": "Sub",
+    "mul": "Mul",
+    "div": "Div",
+    "max": "Max",
+    "min": "Min",
+    "pow": "Pow",
+    "neg": "Neg",
+    "abs": "Abs",
+    "sign": "Sign",
+    "exp": "Exp",
+    "log": "Log",
+    "sqrt": "Sqrt",
+    "sin": "Sin",
+    "cos": "Cos",
+    "tanh": "Tanh",
+    "logistic": "Sigmoid",
+    "erf": "Erf",
+    "floor": "Floor",
+    "ceil": "Ceil",
+    "round": "Round",
+    "eq": "Equal",
+    "lt": "Less",
+    "le": "LessOrEqual",
+    "gt": "Greater",
+    "ge": "GreaterOrEqual",
+}
+_OF_BOOLEANS = {"and": "And", "or": "Or", "xor": "Xor", "not": "Not"}
+
+
+def convert(
+    program: Program,
+    arguments: Sequence[Any],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    bounds: tuple[np.ndarray, np.ndarray] | None = None,
+) -> bytes:
+    """Returns a program as an ONNX model, which `onnxruntime` reads.
+
+    Args:
+        program: what it does.
+        arguments: shape and type of each of its inputs; an input that nothing reads is none of the model's.
+        inputs: their names.
+        outputs: the names of its outputs.
+        bounds: of the first output, which is then scaled to them from [-1, 1].
+
+    Raises:
+        UsageError: it has an operation that ONNX has not, which is named.
+    """
+    helper = importlib.import_module("onnx.helper")
+    mapping = importlib.import_module("onnx.mapping")
+
+    def value_info(name: str, example: np.ndarray) -> Any:
+        return helper.make_tensor_value_info(name, mapping.NP_TYPE_TO_TENSOR_TYPE[example.dtype], example.shape)
+
+    given = [np.zeros(argument.shape, argument.dtype) for argument in arguments]
+    examples = _examples(program, given)
+    graph = _Graph()
+    names = {number: graph.constant(value) for number, value in program.constants.items()}
+    names |= dict(zip(program.inputs, inputs, strict=True))
+    for equation in program.equations:
+        before, after = ([examples[n] for n in numbers] for numbers in (equation.inputs, equation.outputs))
+        made = graph.write(equation.op, [names[n] for n in equation.inputs], before, after, equation.attributes)
+        names |= dict(zip(equation.outputs, made, strict=True))
+    results = [examples[number] for number in program.outputs]
+    found = [names[number] for number in program.outputs]
+    if bounds is not None:
+        minimum, maximum = (np.asarray(bound, results[0].dtype) for bound in bounds)
+        results[0] = results[0].reshape(1, *minimum.shape)
+        scaled = graph.op("Mul", graph.shaped(found[0], results[0].shape), graph.constant(maximum / 2 - minimum / 2))
+        moved = graph.op("Add", scaled, graph.constant(minimum / 2 + maximum / 2))
+        found[0] = graph.op("Min", graph.op("Max", moved, graph.constant(minimum)), graph.constant(maximum))
+    for name, value in zip(outputs, found, strict=True):
+        graph.nodes.append(helper.make_node("Identity", [value], [name]))
+    read = {name for node in graph.nodes for name in node.input}
+    model = helper.make_model(
+        helper.make_graph(
+            graph.nodes,
+            "policy",
+            [value_info(name, value) for name, value in zip(inputs, given, strict=True) if name in read],
+            [value_info(name, value) for name, value in zip(outputs, results, strict=True)],
+            [constant for constant in graph.initializers if constant.name in read],
+        ),
+        opset_imports=[helper.make_opsetid("", _OPSET)],
+        producer_name="acme_ext",
+    )
+    model.ir_version = _IR_VERSION
+    importlib.import_module("onnx.checker").check_model(model)
+    return model.SerializeToString()
+
+
+def _examples(program: Program, given: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
+    """Returns every value of a program for some inputs, which tell the shapes and types of all."""
+    values = {**program.constants, **dict(zip(program.inputs, given, strict=True))}
+    rng = np.random.default_rng(0)
+    for equation in program.equations:
+        more = {"rng": rng} if equation.op.startswith("random_") else {}
+        function: Callable[..., Any] = standalone.OPS[equation.op]
+        made = function(*(values[number] for number in equation.inputs), **equation.attributes, **more)
+        made = [made] if len(equation.outputs) == 1 else made
+        values.update(zip(equation.outputs, map(np.asarray, made), strict=True))
+    return values
+
+
+class _Graph:
+    """Nodes and constants, by names."""
+
+    def __init__(self) -> None:
+        self._helper = importlib.import_module("onnx.helper")
+        self._numpy = importlib.import_module("onnx.numpy_helper")
+        self._types = importlib.import_module("onnx.mapping").NP_TYPE_TO_TENSOR_TYPE
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+        self._count = 0
+
+    def _name(self) -> str:
+        self._count += 1
+        return f"v{self._count}"
+
+    def constant(self, value: Any) -> str:
+        """Returns the name of a constant."""
+        name = self._name()
+        self.initializers.append(self._numpy.from_array(np.array(value), name))
+        return name
+
+    def op(self, kind: str, *inputs: str, count: int = 1, **attributes: Any) -> Any:
+        """Returns the name of an operation's output, or of several."""
+        names = [self._name() for _ in range(count)]
+        self.nodes.append(self._helper.make_node(kind, list(inputs), names, **attributes))
+        return names[0] if count == 1 else names
+
+    def shaped(self, value: str, shape: Sequence[int]) -> str:
+        """Returns a value in another shape."""
+        return self.op("Reshape", value, self.constant(np.array(shape, np.int64)))
+
+    def cast(self, value: str, dtype: Any) -> str:
+        """Returns a value as another type."""
+        return self.op("Cast", value, to=self._types[np.dtype(dtype)])
+
+    def write(
+        self,
+        op: str,
+        x: list[str],
+        before: list[np.ndarray],
+        after: list[np.ndarray],
+        attributes: dict[str, Any],
+    ) -> list[str]:
+        """Returns the names of what an operation of the table gives.
+
+        Args:
+            op: its name there.
+            x: the names of its inputs.
+            before: an example of each input.
+            after: an example of each output.
+            attributes: of the operation.
+        """
+        boolean = bool(before) and before[0].dtype == np.bool_
+        if op in _PLAIN:
+            return [self.op(_PLAIN[op], *x)]
+        if op in _OF_BOOLEANS and boolean:
+            return [self.op(_OF_BOOLEANS[op], *x)]
+        special = getattr(self, f"_{op}", None)
+        if special is None:
+            shape = f"{after[0].dtype}{list(after[0].shape)}"
+            raise UsageError(f"the policy has an operation that can't be exported to ONNX: {op}, to {shape}.")
+        made = special(x, before, after, **attributes)
+        return [made] if isinstance(made, str) else made
+
+    # Operations with more to them ----------------------------------------------------------------------------------
+
+    def _one(self, like: np.ndarray) -> str:
+        return self.constant(np.ones((), like.dtype))
+
+    def _rem(self, x, before, after):
+        return self.op("Mod", *x, fmod=1)
+
+    def _expm1(self, x, before, after):
+        return self.op("Sub", self.op("Exp", *x), self._one(before[0]))
+
+    def _log1p(self, x, before, after):
+        return self.op("Log", self.op("Add", *x, self._one(before[0])))
+
+    def _rsqrt(self, x, before, after):
+        return self.op("Reciprocal", self.op("Sqrt", *x))
+
+    def _square(self, x, before, after):
+        return self.op("Mul", x[0], x[0])
+
+    def _integer_pow(self, x, before, after, y):
+        return self.op("Pow", x[0], self.constant(np.array(y, before[0].dtype)))
+
+    def _erfc(self, x, before, after):
+        return self.op("Sub", self._one(before[0]), self.op("Erf", *x))
+
+    def _is_finite(self, x, before, after):
+        return self.op("Not", self.op("Or", self.op("IsInf", *x), self.op("IsNaN", *x)))
+
+    def _ne(self, x, before, after):
+        return self.op("Not", self.op("Equal", *x))
+
+    def _clamp(self, x, before, after):
+        low, value, high = x
+        return self.op("Min", self.op("Max", value, low), high)
+
+    def _select(self, x, before, after):
+        which, cases = x[0], x[1:]
+        if before[0].dtype == np.bool_:
+            return self.op("Where", which, cases[1], cases[0])
+        chosen = cases[0]
+        for i, case in enumerate(cases[1:], 1):
+            chosen = self.op(
+                "Where", self.op("Equal", which, self.constant(np.array(i, before[0].dtype))), case, chosen
+            )
+        return chosen
+
+    def _convert(self, x, before, after, dtype):
+        return self.cast(x[0], dtype)
+
+    def _broadcast(self, x, before, after, shape, dims):
+        middle = [1] * len(shape)
+        for axis, dim in enumerate(dims):
+            middle[dim] = before[0].shape[axis]
+        return self.op("Expand", self.shaped(x[0], middle), self.constant(np.array(shape, np.int64)))
+
+    def _reshape(self, x, before, after, shape):
+        return self.shaped(x[0], shape)
+
+    def _transpose(self, x, before, after, axes):
+        return self.op("Transpose", x[0], perm=axes)
+
+    def _cut(self, value: str, start: Any, end: Any, axes: Any, steps: Any) -> str:
+        return self.op("Slice", value, *(self.constant(np.array(v, np.int64)) for v in (start, end, axes, steps)))
+
+    def _reverse(self, x, before, after, axes):
+        count = len(axes)
+        return self._cut(x[0], [-1] * count, [np.iinfo(np.int64).min] * count, axes, [-1] * count)
+
+    def _slice(self, x, before, after, start, limit, strides):
+        return self._cut(x[0], start, limit, range(len(start)), strides or [1] * len(start))
+
+    def _dynamic_slice(self, x, before, after, sizes):
+        starts = []
+        for name, size, whole in zip(x[1:], sizes, before[0].shape, strict=True):
+            start = self.op("Max", self.cast(name, np.int64), self.constant(np.int64(0)))
+            starts.append(self.shaped(self.op("Min", start, self.constant(np.int64(whole - size))), [1]))
+        start = self.op("Concat", *starts, axis=0)
+        return self.op("Slice", x[0], start, self.op("Add", start, self.constant(np.array(sizes, np.int64))))
+
+    def _concatenate(self, x, before, after, axis):
+        return self.op("Concat", *x, axis=axis)
+
+    def _split(self, x, before, after, sizes, axis):
+        made = self.op("Split", x[0], self.constant(np.array(sizes, np.int64)), count=len(sizes), axis=axis)
+        return [made] if len(sizes) == 1 else made
+
+    def _pad(self, x, before, after, config):
+        if any(low < 0 or high < 0 or inner for low, high, inner in config):
+            raise UsageError("the policy has an operation that can't be exported to ONNX: pad, between elements.")
+        pads = [low for low, _, _ in config] + [high for _, high, _ in config]
+        return self.op("Pad", x[0], self.constant(np.array(pads, np.int64)), x[1])
+
+    def _dot(self, x, before, after, contract, batch):
+        (of_a, of_b), (batch_a, batch_b) = contract, batch
+        a, b = before
+        if not batch_a and len(of_a) == 1 and a.ndim == b.ndim == 2:
+            first = x[0] if of_a[0] == 1 else self.op("Transpose", x[0], perm=[1, 0])
+            return self.op("MatMul", first, x[1] if of_b[0] == 0 else self.op("Transpose", x[1], perm=[1, 0]))
+        letters = iter("abcdefghijklmnopqrstuvwxyz")
+        named_a, named_b = [next(letters) for _ in a.shape], [next(letters) for _ in b.shape]
+        for i, j in [*zip(of_a, of_b, strict=True), *zip(batch_a, batch_b, strict=True)]:
+            named_b[j] = named_a[i]
+        out = [named_a[i] for i in batch_a]
+        out += [letter for i, letter in enumerate(named_a) if i not in of_a and i not in batch_a]
+        out += [letter for j, letter in enumerate(named_b) if j not in of_b and j not in batch_b]
+        equation = f"{''.join(named_a)},{''.join(named_b)}->{''.join(out)}"
+        return self.op("Einsum", *x, equation=equation)
+
+    def _conv(self, x, before, after, strides, padding, dilation, lhs, rhs, into):
+        value = self.op("Transpose", x[0], perm=lhs)
+        kernel = self.op("Transpose", x[1], perm=rhs)
+        pads = [low for low, _ in padding] + [high for _, high in padding]
+        made = self.op("Conv", value, kernel, strides=strides, pads=pads, dilations=dilation)
+        return self.op("Transpose", made, perm=np.argsort(into).tolist())
+
+    def _pooled(self, kind, x, size, strides, padding, **more):
+        inner = range(1, len(size) - 1)
+        if any((size[i], strides[i], *padding[i]) != (1, 1, 0, 0) for i in (0, -1)) or not inner:
+            raise UsageError("the policy has an operation that can't be exported to ONNX: pooling over all axes.")
+        last = len(size) - 1
+        pads = [padding[i][0] for i in inner] + [padding[i][1] for i in inner]
+        window = {"kernel_shape": [size[i] for i in inner], "strides": [strides[i] for i in inner], "pads": pads}
+        made = self.op(kind, self.op("Transpose", x[0], perm=[0, last, *inner]), **window, **more)
+        return self.op("Transpose", made, perm=[0, *(i + 1 for i in inner), 1])
+
+    def _max_pool(self, x, before, after, size, strides, padding):
+        return self._pooled("MaxPool", x, size, strides, padding)
+
+    def _sum_pool(self, x, before, after, size, strides, padding):
+        mean = self._pooled("AveragePool", x, size, strides, padding, count_include_pad=1)
+        return self.op("Mul", mean, self.constant(np.array(math.prod(size), before[0].dtype)))
+
+    def _gather(self, x, before, after, offset, collapsed, index_map, batching, index_batching, sizes, fill, shape):
+        # As in `exporting.policy`: the position in each axis of the array, for every element of the output.
+        places = [axis for axis in range(len(shape)) if axis not in offset]
+        kept, around = iter(offset), before[1].shape[:-1]
+        indices, there, positions = self.cast(x[1], np.int64), [], []
+
+        def along(counts: Sequence[int], axes: Sequence[int]) -> list[int]:
+            full = [1] * len(shape)
+            for axis, count in zip(axes, counts, strict=True):
+                full[axis] = count
+            return full
+
+        def counted(count: int, axis: int) -> str:
+            return self.constant(np.arange(count).reshape(along([count], [axis])))
+
+        for dim, whole in enumerate(before[0].shape):
+            position = self.constant(np.zeros([1] * len(shape), np.int64))
+            if dim in index_map:
+                at = index_map.index(dim)
+                start = self._cut(indices, [at], [at + 1], [len(around)], [1])
+                start = self.shaped(start, along(around, places))
+                zero, last = self.constant(np.int64(0)), self.constant(np.int64(whole - sizes[dim]))
+                there += [self.op("GreaterOrEqual", start, zero), self.op("LessOrEqual", start, last)]
+                position = self.op("Min", self.op("Max", start, zero), last)
+            elif dim in batching:
+                axis = index_batching[batching.index(dim)]
+                position = counted(around[axis], places[axis])
+            if dim not in collapsed and dim not in batching:
+                position = self.op("Add", position, counted(sizes[dim], next(kept)))
+            whole_shape = self.constant(np.array(shape, np.int64))
+            positions.append(self.shaped(self.op("Expand", position, whole_shape), [*shape, 1]))
+        found = self.op("GatherND", x[0], self.op("Concat", *positions, axis=len(shape)))
+        if fill is None:
+            return found
+        inside = there[0]
+        for each in there[1:]:
+            inside = self.op("And", inside, each)
+        return self.op("Where", inside, found, self.constant(np.array(fill, before[0].dtype)))
+
+    def _argmax(self, x, before, after, axis, dtype):
+        return self.cast(self.op("ArgMax", x[0], axis=axis, keepdims=0), dtype)
+
+    def _argmin(self, x, before, after, axis, dtype):
+        return self.cast(self.op("ArgMin", x[0], axis=axis, keepdims=0), dtype)
+
+    def _top_k(self, x, before, after, k):
+        values, order = self.op("TopK", x[0], self.constant(np.array([k], np.int64)), count=2, axis=-1)
+        return [values, self.cast(order, after[1].dtype)]
+
+    def _reduce_sum(self, x, before, after, axes):
+        return self.op("ReduceSum", x[0], self.constant(np.array(axes, np.int64)), keepdims=0)
+
+    def _reduce_prod(self, x, before, after, axes):
+        return self.op("ReduceProd", x[0], axes=axes, keepdims=0)
+
+    def _reduce_max(self, x, before, after, axes):
+        return self.op("ReduceMax", x[0], axes=axes, keepdims=0)
+
+    def _reduce_min(self, x, before, after, axes):
+        return self.op("ReduceMin", x[0], axes=axes, keepdims=0)
+
+    def _reduce_or(self, x, before, after, axes):
+        return self.cast(self.op("ReduceMax", self.cast(x[0], np.int32), axes=axes, keepdims=0), np.bool_)
+
+    def _reduce_and(self, x, before, after, axes):
+        return self.cast(self.op("ReduceMin", self.cast(x[0], np.int32), axes=axes, keepdims=0), np.bool_)
+
+    def _cumulative_sum(self, x, before, after, axis, reverse):
+        return self.op("CumSum", x[0], self.constant(np.int64(axis)), reverse=int(reverse))
+
+    def _random_uniform(self, x, before, after, shape):
+        low, high = x
+        drawn = self.op("RandomUniform", shape=shape, low=0.0, high=1.0, dtype=self._types[np.dtype(np.float32)])
+        return self.op("Add", low, self.op("Mul", self.op("Sub", high, low), drawn))
