@@ -72,6 +72,8 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str], *, skip_damaged: bool = False):
         self.path, self._skip = Path(path).expanduser(), skip_damaged
+        if str(path).startswith(("minari:", "d4rl:")):
+            raise UsageError(f"{path} is not recorded data yet: `acme-ext data {path} --to DIR` makes a folder of it.")
         if not (self.path / MANIFEST).is_file():
             raise UsageError(f"{path} is no recorded data: there is no {MANIFEST} in it.")
         self.manifest: dict[str, Any] = files.read_json(self.path / MANIFEST)

@@ -242,9 +242,16 @@ def _parser() -> argparse.ArgumentParser:
     record.set_defaults(command=_record)
 
     data = commands.add_parser(
-        "data", help="check recorded data and say what it holds", description="Check recorded data and describe it."
+        "data",
+        help="check recorded data and say what it holds",
+        description="Check recorded data and describe it, or with --to write it in another format.",
     )
-    data.add_argument("folder", metavar="DIR", help="a folder that --record or `record` has made")
+    data.add_argument(
+        "source", metavar="DATA", help="a folder that --record or `record` has made; with --to minari:NAME or d4rl:FILE"
+    )
+    data.add_argument("--to", metavar="DATA", help="minari:NAME or d4rl:FILE.hdf5, or from these a folder")
+    data.add_argument("--environment", metavar="ENVIRONMENT", help="that data of minari: or d4rl: is of")
+    data.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
     data.set_defaults(command=_data)
 
     plot = commands.add_parser(
@@ -569,9 +576,16 @@ def _record(options: argparse.Namespace) -> int:
 
 def _data(options: argparse.Namespace) -> int:
     from acme_ext.data.format import Folder
+    from acme_ext.launch import exchange, settings
     from acme_ext.launch.record import describe
 
-    print("\n".join(describe(Folder(options.folder))))
+    if options.to is not None:
+        given = {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
+        print(exchange.convert(options.source, options.to, options.environment, given))
+        return 0
+    if options.environment or options.env_set:
+        raise UsageError("--environment and --env-set are for --to, of data that doesn't say its own.")
+    print("\n".join(describe(Folder(options.source))))
     return 0
 
 

@@ -1,0 +1,279 @@
+"""Recorded data from and to the formats of others: Minari's data sets, and D4RL's HDF5 files.
+
+Their steps have a reward beside the action that it is for; actions are in the environment's own units there.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import dm_env
+import numpy as np
+import tree
+from dm_env import specs
+
+from acme_ext import envs
+from acme_ext.data.format import Episode, Folder, FolderWriter
+from acme_ext.envs.canonical import ActionScale, bounds_of, canonical_actions, own_actions
+from acme_ext.errors import UsageError
+from acme_ext.types import Tree
+from acme_ext.utils import files, install
+
+_MINARI, _D4RL = "minari:", "d4rl:"
+_JPEG_SIZE = 32  # from which on Minari compresses pictures with losses
+_NAMES = ("observations", "actions", "rewards", "terminals")  # that a file of D4RL has, most have `timeouts` too
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a name is of another format: `minari:NAME` or `d4rl:FILE`."""
+    return name.startswith((_MINARI, _D4RL))
+
+
+def convert(
+    source: str,
+    target: str,
+    environment: str | None = None,
+    environment_options: Mapping[str, Any] | None = None,
+) -> str:
+    """Writes data in another format, and returns what was written in words.
+
+    Args:
+        source: a folder of recorded data, `minari:NAME` or `d4rl:FILE`.
+        target: likewise; of the two, one is a folder.
+        environment: that foreign data is of, where it doesn't say.
+        environment_options: of it.
+
+    Raises:
+        UsageError: one is not there, or can't be written; the data is not the environment's; the format can't hold it.
+    """
+    if is_foreign(source) == is_foreign(target):
+        raise UsageError("of the data and --to, one is a folder, and the other minari:NAME or d4rl:FILE.")
+    if is_foreign(source):
+        return _take_in(source, target, environment, dict(environment_options or {}))
+    if environment is not None:
+        raise UsageError("--environment is for data of minari: or d4rl: that doesn't say its own.")
+    folder = Folder(source)
+    scale = _scale(folder.manifest["environment"], folder.manifest["environment_options"])
+    if target.startswith(_D4RL):
+        return _write_d4rl(folder, scale, Path(target.removeprefix(_D4RL)))
+    return _write_minari(folder, scale, target.removeprefix(_MINARI))
+
+
+class _Units:
+    """An environment's specs, and its actions in its own units."""
+
+    def __init__(self, environment: Any):
+        self.spec = envs.make_spec(environment)
+        self.actions = own_actions(environment)
+        bounds = bounds_of(self.actions)
+        self._scale = None if bounds is None else ActionScale(*bounds)
+
+    def out(self, actions: np.ndarray) -> np.ndarray:
+        """Returns actions `[T, ...]` in the environment's units."""
+        return actions if self._scale is None else self._scale(actions)
+
+    def back(self, actions: np.ndarray) -> np.ndarray:
+        """Returns actions of the environment's units as the agent sees them: continuous ones `[T, A]` in [-1, 1]."""
+        if self._scale is None:
+            return actions.astype(self.spec.actions.dtype).reshape(-1, *self.spec.actions.shape)
+        scaled = (actions.reshape(-1, *self._scale.middle.shape) - self._scale.middle) / self._scale.half
+        return np.clip(scaled, -1, 1).astype(np.float32).reshape(len(actions), -1)
+
+
+def _scale(environment: str, options: Mapping[str, Any]) -> _Units:
+    with contextlib.closing(canonical_actions(envs.make(environment, num_envs=1, seed=0, **options))) as made:
+        return _Units(made)
+
+
+# Minari ------------------------------------------------------------------------------------------------------------
+
+
+def _minari() -> Any:
+    if importlib.util.find_spec("minari") is None:
+        raise UsageError(f"data of Minari needs minari, not installed here: {install.command('minari')}")
+    return importlib.import_module("minari")
+
+
+def _write_minari(folder: Folder, units: _Units, name: str) -> str:
+    minari = _minari()
+    for leaf in tree.flatten(folder.spec.observations):
+        if leaf.dtype == np.uint8 and len(leaf.shape) > 1 and min(leaf.shape[:2]) >= _JPEG_SIZE:
+            raise UsageError("Minari would keep these pictures as JPEG, which changes them: use the folder as it is.")
+    buffers = []
+    for episode in folder.episodes():
+        ended = np.zeros(episode.steps, bool)
+        ended[-1] = True
+        terminal = ended & (episode.discount[1:] == 0)
+        buffers.append(
+            minari.data_collector.EpisodeBuffer(
+                observations=episode.observation,
+                actions=units.out(episode.action[:-1]),
+                rewards=episode.reward[1:].tolist(),
+                terminations=terminal.tolist(),
+                truncations=(ended & ~terminal).tolist(),
+                infos={},
+            )
+        )
+    manifest = folder.manifest
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of an author, and of an environment to evaluate in
+            made = minari.create_dataset_from_buffers(
+                name,
+                buffers,
+                observation_space=_space(folder.spec.observations),
+                action_space=_space(units.actions),
+                algorithm_name=manifest["agent"],
+                description=f"{manifest['environment']}, recorded by acme_ext",
+            )
+    except ValueError as error:
+        raise UsageError(f"minari:{name} can't be written: {error}") from error
+    about = {key: manifest[key] for key in ("environment", "environment_options")}
+    made.storage.update_metadata({"acme_ext": json.dumps(about)})
+    return f"minari:{name}: {made.total_steps:,} steps in {made.total_episodes:,} episodes"
+
+
+def _space(spec: Tree) -> Any:
+    spaces = importlib.import_module("gymnasium.spaces")
+    if isinstance(spec, Mapping):
+        return spaces.Dict({name: _space(value) for name, value in spec.items()})
+    if isinstance(spec, specs.DiscreteArray):
+        return spaces.Discrete(int(spec.num_values))
+    if isinstance(spec, specs.BoundedArray):
+        low, high = (np.broadcast_to(bound, spec.shape).astype(spec.dtype) for bound in (spec.minimum, spec.maximum))
+        return spaces.Box(low, high, spec.shape, spec.dtype.type)
+    if isinstance(spec, specs.Array):
+        if spec.dtype.kind in "iu":
+            limits = np.iinfo(spec.dtype)
+            return spaces.Box(limits.min, limits.max, spec.shape, spec.dtype.type)
+        return spaces.Box(-np.inf, np.inf, spec.shape, spec.dtype.type)
+    return spaces.Tuple([_space(value) for value in spec])
+
+
+def _read_minari(name: str, units: _Units, dataset: Any) -> Iterator[Episode]:
+    for episode in dataset.iterate_episodes():
+        discount = 0.0 if episode.terminations[-1] else 1.0
+        yield _episode(units, episode.observations, np.asarray(episode.actions), episode.rewards, discount, name)
+
+
+def _opened(name: str) -> Any:
+    minari = _minari()
+    try:
+        return minari.load_dataset(name)
+    except (FileNotFoundError, ValueError, KeyError) as error:
+        known = ", ".join(sorted(minari.list_local_datasets())[:12])
+        raise UsageError(f"there is no data set minari:{name} here; there are: {known or 'none'}.") from error
+
+
+def _environment_of(dataset: Any) -> tuple[str | None, dict[str, Any]]:
+    """Returns the environment that a data set of Minari names, and its options."""
+    written = dataset.storage.metadata.get("acme_ext")
+    if written is not None:
+        about = json.loads(written)
+        return about["environment"], about["environment_options"]
+    return (f"gym:{dataset.spec.env_spec.id}", {}) if dataset.spec.env_spec is not None else (None, {})
+
+
+# D4RL --------------------------------------------------------------------------------------------------------------
+
+
+def _write_d4rl(folder: Folder, units: _Units, path: Path) -> str:
+    if not isinstance(folder.spec.observations, specs.Array):
+        raise UsageError("a file of D4RL holds one array of observations, and these have several fields.")
+    if path.suffix not in (".hdf5", ".h5"):
+        raise UsageError(f"{path} names no file of D4RL by its ending: give one that ends in .hdf5.")
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in (*_NAMES, "timeouts", "next_observations")}
+    for episode in folder.episodes():
+        ended = np.zeros(episode.steps, bool)
+        ended[-1] = True
+        terminal = ended & (episode.discount[1:] == 0)
+        columns["observations"].append(episode.observation[:-1])
+        columns["next_observations"].append(episode.observation[1:])
+        columns["actions"].append(units.out(episode.action[:-1]))
+        columns["rewards"].append(episode.reward[1:])
+        columns["terminals"].append(terminal)
+        columns["timeouts"].append(ended & ~terminal)
+    files.make_writable_folder(path.parent)
+    with files.replacing(path) as temporary, importlib.import_module("h5py").File(temporary, "w") as file:
+        for name, parts in columns.items():
+            file.create_dataset(name, data=np.concatenate(parts), compression="gzip")
+    return f"d4rl:{path}: {folder.steps:,} steps in {len(folder.returns):,} episodes"
+
+
+def _read_d4rl(path: Path, units: _Units) -> Iterator[Episode]:
+    try:
+        with importlib.import_module("h5py").File(path, "r") as file:
+            columns = {name: file[name][()] for name in (*_NAMES, "timeouts", "next_observations") if name in file}
+    except OSError as error:
+        raise UsageError(f"{path} can't be read as HDF5: {error}.") from error
+    if missing := [name for name in _NAMES if name not in columns]:
+        raise UsageError(f"{path} is no file of D4RL: it has no {' and no '.join(missing)}.")
+    terminals = columns["terminals"].astype(bool)
+    timeouts = columns.get("timeouts", np.zeros(len(terminals), bool)).astype(bool)
+    ends = np.flatnonzero(terminals | timeouts) + 1
+    if not len(ends) or ends[-1] < len(terminals):
+        ends = np.append(ends, len(terminals))  # what is recorded last may be unfinished
+    after = columns.get("next_observations")
+    for begin, end in zip([0, *ends[:-1]], ends, strict=True):
+        observations, steps = columns["observations"][begin:end], int(end - begin)
+        if after is not None:
+            observations = np.concatenate([observations, after[end - 1 : end]])
+        elif terminals[end - 1]:
+            observations = np.concatenate([observations, observations[-1:]])  # nothing reads it: no value goes on
+        else:
+            steps -= 1  # the last step's next observation isn't there
+        if steps:
+            part = slice(begin, begin + steps)
+            discount = 0.0 if terminals[begin + steps - 1] else 1.0
+            rewards = columns["rewards"][part]
+            yield _episode(units, observations, columns["actions"][part], rewards, discount, str(path))
+
+
+# Either ------------------------------------------------------------------------------------------------------------
+
+
+def _take_in(source: str, target: str, environment: str | None, options: dict[str, Any]) -> str:
+    dataset = _opened(source.removeprefix(_MINARI)) if source.startswith(_MINARI) else None
+    if environment is None and dataset is not None:
+        environment, options = _environment_of(dataset)
+    if environment is None:
+        raise UsageError(f"{source} doesn't say which environment it is of: name it with --environment.")
+    envs.check(environment, **options)
+    units = _scale(environment, options)
+    about = {"environment": environment, "environment_options": options, "agent": f"taken from {source}"}
+    writer = FolderWriter(target, units.spec, {**about, "config": {}, "seed": None, "policy": "unknown"})
+    path = Path(source.removeprefix(_D4RL))
+    episodes = _read_d4rl(path, units) if dataset is None else _read_minari(source, units, dataset)
+    count = 0
+    for episode in episodes:
+        writer.add(episode)
+        count += 1
+    writer.close()
+    return f"{target}: {writer.steps:,} steps in {count:,} episodes"
+
+
+def _episode(
+    units: _Units, observations: Any, actions: np.ndarray, rewards: Any, last_discount: float, source: str
+) -> Episode:
+    """Returns an episode of T steps, given observations `[T + 1, ...]`, actions and rewards `[T, ...]`."""
+    steps = len(rewards)
+    fields = units.spec.observations
+    try:
+        observation = tree.map_structure_up_to(fields, lambda s, x: np.asarray(x, s.dtype), fields, observations)
+        for leaf, spec in zip(tree.flatten_up_to(fields, observation), tree.flatten(fields), strict=True):
+            if leaf.shape != (steps + 1, *spec.shape):
+                raise ValueError(f"{list(leaf.shape[1:])} there, {list(spec.shape)} here")
+        acted = units.back(actions)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the data of {source} is not of the environment's specs: {error}.") from error
+    step_type = np.full(steps + 1, int(dm_env.StepType.MID), np.uint8)
+    step_type[0], step_type[-1] = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
+    discount = np.ones(steps + 1, np.float32)
+    discount[-1] = last_discount
+    reward = np.concatenate([[0.0], np.asarray(rewards, np.float32)]).astype(np.float32)
+    return Episode(observation, np.concatenate([acted, np.zeros_like(acted[:1])]), reward, discount, step_type)
