@@ -23,6 +23,7 @@ FIGURES = {
     "minatar:breakout": "breakout",
     "gym:Pendulum-v1": "pendulum",
     "dmc:cartpole/swingup": "swingup",
+    "explore:key_door": "key_door",
 }
 """The environments that have a figure, and its name."""
 

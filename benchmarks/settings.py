@@ -8,6 +8,39 @@ from typing import Any, Literal
 from acme_ext import builders, launch
 from acme_ext.launch import settings
 
+DATA = pathlib.Path("runs") / "benchmarks" / "data"
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorded:
+    """Data that settings learn from: an agent is trained, and what it then does is recorded. `python -m
+    benchmarks.recorded NAME` makes it.
+    """
+
+    agent: str
+    environment: str
+    steps: int  # of the environment, in training
+    num_envs: int
+    recorded: int  # steps of whole episodes, at least
+    policy: Literal["evaluation", "training", "random"] = "evaluation"  # how the trained agent acts
+    seed: int = 100  # of the training
+    environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the family's own
+
+    def __str__(self) -> str:
+        changed = "".join(f", {name}={value}" for name, value in self.environment_options.items())
+        return (
+            f"{self.recorded:,} recorded steps of {self.agent} after {self.steps:,} steps on {self.environment}"
+            f"{changed} (seed {self.seed}), {self.policy} policy"
+        )
+
+
+RECORDED: dict[str, Recorded] = {
+    # With so much time an episode, actions at random find the goal.
+    "key_door": Recorded("dqn", "explore:key_door", 100_000, 8, 200, environment_options={"time_limit": 5_000}),
+    "catch": Recorded("dqn", "bsuite:catch/0", 40_000, 8, 450),
+}
+"""By the name of its folder in `DATA`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
@@ -31,6 +64,7 @@ class Setting:
     experience: Literal["actor", "server"] = "actor"  # who writes its experience
     parts: int = 1  # the budget is reached in so many runs, each of which resumes the one before
     environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the family's own
+    demos: str | None = None  # demonstrations, a name in RECORDED
 
     def experiment(self, seed: int, steps: int, run_dir: pathlib.Path) -> launch.Experiment:
         """Returns the experiment of one seed, with a budget of `steps`."""
@@ -45,15 +79,17 @@ class Setting:
             environment_options=self.environment_options,
             evaluation=launch.Evaluation(every=self.eval_every, final_episodes=self.eval_episodes),
             run_dir=str(run_dir),
+            demos=None if self.demos is None else str(DATA / self.demos),
         )
 
     def __str__(self) -> str:
         parts = f", in {self.parts} parts, each resuming the one before" if self.parts > 1 else ""
         changed = "".join(f", {name}={value}" for name, value in {**self.config, **self.environment_options}.items())
         actors = f" for each of {self.actors} actors, as a program{self.arrangement}" if self.actors else ""
+        demos = "" if self.demos is None else f", with {RECORDED[self.demos]}"
         return (
             f"{self.agent} on {self.environment}, {self.steps:,} environment steps, num_envs={self.num_envs}"
-            f"{actors}{changed}{parts}"
+            f"{actors}{changed}{demos}{parts}"
         )
 
     @property
@@ -193,6 +229,27 @@ SETTINGS: dict[str, Setting] = {
         inference="server",
         experience="server",
     ),
+    # The first without demonstrations, which is DQN with a loss over one step beside that over n; then a sweep.
+    "dqfd-key_door-0": Setting(
+        "dqfd",
+        "explore:key_door",
+        30_000,
+        8,
+        eval_every=3_000,
+        config={"replay.demo_ratio": "0"},
+        demos="key_door",
+    ),
+    "dqfd-key_door-1of64": Setting(
+        "dqfd",
+        "explore:key_door",
+        30_000,
+        8,
+        eval_every=3_000,
+        config={"replay.demo_ratio": "0.015625"},
+        demos="key_door",
+    ),
+    "dqfd-key_door": Setting("dqfd", "explore:key_door", 30_000, 8, 0.9, 0.9, eval_every=3_000, demos="key_door"),
+    "discrete_sqil-catch": Setting("discrete_sqil", "bsuite:catch/0", 20_000, 8, eval_every=2_000, demos="catch"),
     "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 200_000, 8, 490.0, 450.0, 10_000),
     # With the default of 0.01 two seeds in five are certain of the wrong actions before they have seen the right ones.
     "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, 0.9, 0.8, config={"entropy_coef": "0.05"}),

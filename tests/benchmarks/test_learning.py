@@ -9,10 +9,11 @@ import time
 import pytest
 
 from acme_ext import builders, envs
+from acme_ext.data.format import Folder
 from acme_ext.launch import settings as config_settings
-from benchmarks import learning, outcomes
+from benchmarks import learning, outcomes, recorded
 from benchmarks.outcomes import Outcome
-from benchmarks.settings import SETTINGS, Setting
+from benchmarks.settings import DATA, RECORDED, SETTINGS, Recorded, Setting
 
 TINY = Setting(
     "dqn",
@@ -136,6 +137,8 @@ def test_a_setting_can_be_run_and_each_of_its_fields_changes_the_agent(name, tmp
     setting = SETTINGS[name]
     envs.check(setting.environment, **setting.environment_options)
     experiment = setting.experiment(3, setting.steps, tmp_path)
+    assert experiment.demos == (None if setting.demos is None else str(DATA / setting.demos))
+    experiment = dataclasses.replace(experiment, demos=None)  # which may not have been made here
     described, builder = experiment.describe(), builders.load(setting.agent)().for_environment(setting.environment)
     assert (described["agent"], described["environment"]) == (setting.agent, setting.environment)
     assert (described["seed"], described["run"]["steps"]) == (3, setting.steps)
@@ -166,3 +169,20 @@ def test_a_seed_that_fails_stops_those_after_it_and_nothing_is_written(tiny, tmp
     assert "not finished: seed 0 (exit code 2), seed 1;" in captured.out
     assert not list((tmp_path / "o").iterdir())
     assert not (tmp_path / "r" / "seed-1").exists()
+
+
+def test_the_data_of_every_setting_has_a_command():
+    assert {setting.demos for setting in SETTINGS.values()} - {None} <= set(RECORDED)
+
+
+@pytest.mark.slow
+def test_data_is_made_by_a_command(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(RECORDED, "tiny", Recorded("dqn", "bsuite:catch/0", 50, 2, 20))
+    assert recorded.main(["tiny"]) == 0
+    assert "27 steps in 3 episodes" in capfd.readouterr().out
+    assert Folder(DATA / "tiny").steps == 27  # episodes have nine steps
+    assert recorded.main(["tiny"]) == 0  # its run is finished, and its episodes are recorded anew
+    assert Folder(DATA / "tiny").steps == 27
+    assert recorded.main(["tin"]) == 2
+    assert "did you mean 'tiny'" in capfd.readouterr().err

@@ -1,0 +1,55 @@
+"""Makes the data that some settings of `benchmarks.learning` learn from: `python -m benchmarks.recorded NAME`."""
+
+import argparse
+import os
+import pathlib
+import shutil
+import sys
+from collections.abc import Sequence
+
+from acme_ext import builders, launch
+from acme_ext.data.format import Folder
+from acme_ext.errors import UsageError, nearest
+from acme_ext.launch.record import describe, record_run
+from benchmarks.settings import DATA, RECORDED
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code: 0, or 2 where it was asked for what can't be."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recorded", description=__doc__)
+    parser.add_argument("name", metavar="NAME", nargs="?", help="which; without it all are listed")
+    options = parser.parse_args(arguments)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
+    if options.name is None:
+        print("\n".join(f"{name}: {recorded}" for name, recorded in RECORDED.items()))
+        return 0
+    try:
+        if options.name not in RECORDED:
+            raise UsageError(f"there is no data {options.name!r}: {nearest(options.name, RECORDED)}")
+        print("\n".join(describe(make(options.name, DATA / options.name))))
+    except UsageError as error:
+        print(f"benchmarks.recorded: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def make(name: str, out: pathlib.Path) -> Folder:
+    """Trains the agent, goes on with its run if that was stopped, and records it anew; returns the folder."""
+    recorded = RECORDED[name]
+    run_dir = out.with_name(f"{out.name}-run")
+    experiment = launch.Experiment(
+        builders.load(recorded.agent)(),
+        recorded.environment,
+        steps=recorded.steps,
+        seed=recorded.seed,
+        num_envs=recorded.num_envs,
+        environment_options=recorded.environment_options,
+        run_dir=str(run_dir),
+    )
+    launch.run(experiment)
+    shutil.rmtree(out, ignore_errors=True)
+    return record_run(run_dir, out, steps=recorded.recorded, policy=recorded.policy, num_envs=1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
