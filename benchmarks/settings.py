@@ -249,7 +249,9 @@ SETTINGS: dict[str, Setting] = {
         demos="key_door",
     ),
     "dqfd-key_door": Setting("dqfd", "explore:key_door", 30_000, 8, 0.9, 0.9, eval_every=3_000, demos="key_door"),
-    "discrete_sqil-catch": Setting("discrete_sqil", "bsuite:catch/0", 20_000, 8, eval_every=2_000, demos="catch"),
+    "discrete_sqil-catch": Setting(
+        "discrete_sqil", "bsuite:catch/0", 20_000, 8, 0.9, 0.8, eval_every=2_000, demos="catch"
+    ),
     "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 200_000, 8, 490.0, 450.0, 10_000),
     # With the default of 0.01 two seeds in five are certain of the wrong actions before they have seen the right ones.
     "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, 0.9, 0.8, config={"entropy_coef": "0.05"}),
