@@ -229,7 +229,7 @@ SETTINGS: dict[str, Setting] = {
         inference="server",
         experience="server",
     ),
-    # The first without demonstrations, which is DQN with a loss over one step beside that over n; then a sweep.
+    # Without demonstrations, which is DQN with a loss over one step beside that over n, and with five of them.
     "dqfd-key_door-0": Setting(
         "dqfd",
         "explore:key_door",
@@ -237,15 +237,6 @@ SETTINGS: dict[str, Setting] = {
         8,
         eval_every=3_000,
         config={"replay.demo_ratio": "0"},
-        demos="key_door",
-    ),
-    "dqfd-key_door-1of64": Setting(
-        "dqfd",
-        "explore:key_door",
-        30_000,
-        8,
-        eval_every=3_000,
-        config={"replay.demo_ratio": "0.015625"},
         demos="key_door",
     ),
     "dqfd-key_door": Setting("dqfd", "explore:key_door", 30_000, 8, 0.9, 0.9, eval_every=3_000, demos="key_door"),

@@ -15,7 +15,7 @@ import pytest
 
 from acme_ext import builders, envs
 from acme_ext.launch import cli
-from benchmarks import learning, speed
+from benchmarks import learning, settings, speed
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -83,6 +83,8 @@ def test_every_shell_command_is_one_that_exists(page, tmp_path):
                 pass
             case ["python", "-m", "benchmarks.speed", *arguments]:
                 speed._parser().parse_args(arguments)
+            case ["python", "-m", "benchmarks.recorded", name]:
+                assert name in settings.RECORDED
             case ["python", "-m", "benchmarks.learning", *arguments]:
                 learning._parser().parse_args(arguments)
             case ["python", "-m", module]:
