@@ -10,6 +10,7 @@ import numpy as np
 
 from acme_ext.launch.experiment import Experiment
 from acme_ext.utils import files, loggers
+from acme_ext.utils.plots import interquartile_mean
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import report
 from benchmarks.settings import Setting
@@ -78,7 +79,7 @@ def summarise(setting: Setting, outcomes: Sequence[Outcome], *, resamples: int =
     """Returns what the seeds come to."""
     scores = np.array([o.score for o in outcomes])
     drawn = np.random.default_rng(0).integers(len(scores), size=(resamples, len(scores)))
-    low, high = np.percentile([_iqm(scores[i]) for i in drawn], [2.5, 97.5])
+    low, high = np.percentile([interquartile_mean(scores[i]) for i in drawn], [2.5, 97.5])
     late = [
         value
         for o in outcomes
@@ -86,15 +87,12 @@ def summarise(setting: Setting, outcomes: Sequence[Outcome], *, resamples: int =
         if steps > 0.75 * setting.steps
     ]
     steady = None if setting.mean is None or not late else float(np.mean(np.array(late) >= setting.mean))
-    return Summary(float(scores.mean()), _iqm(scores), (float(low), float(high)), float(scores.min()), steady)
+    return Summary(
+        float(scores.mean()), float(interquartile_mean(scores)), (float(low), float(high)), float(scores.min()), steady
+    )
 
 
 _CURVE = ("environment_steps", "episode_return_mean")
-
-
-def _iqm(scores: np.ndarray) -> float:
-    cut = int(0.25 * len(scores))
-    return float(np.sort(scores)[cut : len(scores) - cut].mean())
 
 
 def passed(setting: Setting, outcomes: Sequence[Outcome]) -> bool:
@@ -124,7 +122,7 @@ def _cells(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
     scores = np.array([o.score for o in outcomes])
     for name, value in (
         ("mean", scores.mean()),
-        ("IQM", _iqm(scores)),
+        ("IQM", interquartile_mean(scores)),
         ("least", scores.min()),
     ):
         rows.append((name, f"{value:.4g}", *[""] * (len(_HEADER) - 2)))

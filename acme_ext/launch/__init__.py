@@ -7,7 +7,6 @@ from acme_ext.utils.naming import named as named
 
 if TYPE_CHECKING:
     from acme_ext.launch.distributed import run_program as run_program
-    from acme_ext.launch.evaluation import evaluate_run as evaluate_run
     from acme_ext.launch.experiment import Checkpoints as Checkpoints
     from acme_ext.launch.experiment import Evaluation as Evaluation
     from acme_ext.launch.experiment import Experiment as Experiment
@@ -25,7 +24,6 @@ _WHERE = {
     "Checkpoints": "experiment",
     "run": "local",
     "Result": "local",
-    "evaluate_run": "evaluation",
     "Topology": "program",
     "Run": "trained",
     "load": "trained",

@@ -511,14 +511,18 @@ def _evaluate(options: argparse.Namespace) -> int:
     from acme_ext.launch.trained import load
     from acme_ext.utils import films
 
-    if options.video:
-        films.check(pathlib.Path(options.video))
-        pictures.prepare()
     if options.every_reply:
+        others = {"--video": options.video, "--episodes": options.episodes, "--env-set": options.env_set}
+        others |= {"--best": options.best}
+        if given := [name for name, value in others.items() if value]:
+            raise UsageError(f"--every-reply plays all games that there can be: leave {given[0]} away.")
         from acme_ext.launch import players
 
         print(players.describe(players.against_every_reply(players.RunPlayer(options.run))))
         return 0
+    if options.video:
+        films.check(pathlib.Path(options.video))
+        pictures.prepare()
     given = {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
     run = load(options.run, environment_options=given, best=options.best)
     if options.video:

@@ -140,7 +140,17 @@ def load_run(
 ) -> Loaded:
     """Returns the agent of a run's latest good checkpoint; writes nothing.
 
-    Arguments and errors are those of `evaluate_run`.
+    Args:
+        path: the run directory.
+        builder: the run's agent, where its config can't name it.
+        environment: the run's environment, likewise.
+        environment_options: in place of the run's own, by name.
+        best: take the parameters of the run's best evaluation in place of the last ones; they are then evaluated on
+            other seeds than those that chose them.
+
+    Raises:
+        UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own
+            script knows.
     """
     rundir = RunDirectory.open(path)
     described = rundir.read_config()
@@ -187,39 +197,8 @@ def load_run(
     return Loaded(experiment, spec, source, restored.info["state"].get("standing"), restored.steps, actions)
 
 
-def evaluate_run(
-    path: str | os.PathLike[str],
-    episodes: int | None = None,
-    *,
-    builder: Builder | None = None,
-    environment: str | EnvironmentFactory | None = None,
-    environment_options: Mapping[str, Any] | None = None,
-    best: bool = False,
-) -> Score:
-    """Evaluates the agent of a run's latest good checkpoint, on the seeds of the run's own evaluations; writes nothing.
-
-    Args:
-        path: the run directory.
-        episodes: None takes as many as the run's last evaluation.
-        builder: the run's agent, where its config can't name it.
-        environment: the run's environment, likewise.
-        environment_options: in place of the run's own, by name.
-        best: take the parameters of the run's best evaluation in place of the last ones, and evaluate them on other
-            seeds than those that chose them.
-
-    Raises:
-        UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own
-            script knows.
-    """
-    loaded = load_run(
-        path, builder=builder, environment=environment, environment_options=environment_options, best=best
-    )
-    evaluator = Evaluator(loaded.experiment, loaded.spec, loaded.source)
-    return evaluator.evaluate(episodes or loaded.experiment.evaluation.final_episodes, standing=loaded.standing)
-
-
 def _unknown(path: Any, rundir: RunDirectory, error: UsageError) -> UsageError:
     return UsageError(
         f"the agent or environment of {path}{by_another_version(rundir)} can't be had by its name: {error} From "
-        "Python, launch.evaluate_run takes both."
+        "Python, launch.load takes both."
     )

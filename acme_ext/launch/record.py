@@ -45,7 +45,7 @@ def record_run(
         on_steps: told of the steps recorded so far, now and then.
 
     Raises:
-        UsageError: see `evaluate_run` and `FolderWriter`.
+        UsageError: see `launch.load` and `FolderWriter`.
     """
     run = load_run(path)
     experiment = run.experiment

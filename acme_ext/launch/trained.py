@@ -261,9 +261,9 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Run:
 
     Args:
         path: the run directory.
-        **arguments: `builder`, `environment`, `environment_options` and `best` of `evaluate_run`.
+        **arguments: `builder`, `environment`, `environment_options` and `best` of `evaluation.load_run`.
 
     Raises:
-        UsageError: see `evaluate_run`.
+        UsageError: see `evaluation.load_run`.
     """
     return Run(path, load_run(path, **arguments))

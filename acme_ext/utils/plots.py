@@ -310,15 +310,16 @@ def _on_one_grid(curves: Sequence[Curve], label: str, x: str) -> tuple[np.ndarra
 
 
 def _aggregated(values: np.ndarray, aggregate: str) -> np.ndarray:
-    """Returns the aggregate `[...]` of the runs' values `[runs, ...]`.
+    """Returns the aggregate `[...]` of the runs' values `[runs, ...]`."""
+    return values.mean(0) if aggregate == "mean" else interquartile_mean(values)
 
-    The interquartile mean is that of the middle half (Agarwal et al. 2021, https://arxiv.org/abs/2108.13264).
+
+def interquartile_mean(values: np.ndarray) -> np.ndarray:
+    """Returns the mean `[...]` of the middle half of values `[runs, ...]`: a quarter, rounded down, is cut off at
+    either end (Agarwal et al. 2021, https://arxiv.org/abs/2108.13264, and the authors' rliable).
     """
-    if aggregate == "mean":
-        return values.mean(0)
-    count = len(values)
-    edges = np.clip(np.arange(count + 1), count / 4, 3 * count / 4)
-    return np.diff(edges) / (count / 2) @ np.sort(values, axis=0)
+    cut = len(values) // 4
+    return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
 
 
 def _interval(values: np.ndarray, aggregate: str) -> tuple[np.ndarray, np.ndarray]:

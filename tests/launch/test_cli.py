@@ -77,6 +77,8 @@ _BAD = [
     ([*_CARTPOLE, "--run-dir", "/dev/null/run"], "the folder /dev/null/run can't be written: Not a directory"),
     ([*_CARTPOLE, "--actors", "2", "--replay-shards", "3"], "3 replay shards need as many actors to write to them"),
     ([*_CARTPOLE, "--actors", "2", "--accelerated", "learner,replay"], "'replay' can't be given accelerators, only "),
+    (["evaluate", "x", "--every-reply", "--video", "x.gif"], "all games that there can be: leave --video away"),
+    (["evaluate", "x", "--every-reply", "--episodes", "5"], "all games that there can be: leave --episodes away"),
     (["evaluate", "nowhere"], "nowhere is no run directory: there is no such folder"),
     (["plot", "nowhere"], "nowhere is no run directory: there is no such folder"),
 ]  # fmt: skip

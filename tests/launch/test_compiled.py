@@ -10,7 +10,7 @@ import pytest
 
 from acme_ext import builders
 from acme_ext.errors import NotFiniteError, RunError
-from acme_ext.launch import Checkpoints, Evaluation, Experiment, cli, evaluate_run, local
+from acme_ext.launch import Checkpoints, Evaluation, Experiment, cli, load, local
 from acme_ext.launch.compiled import runner
 from acme_ext.launch.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -74,7 +74,7 @@ def test_ppo_learns_what_it_learns_in_one_process(tmp_path):
         there, here = (len(list((tmp_path / name).glob(pattern))) for name in ("single", "compiled"))
         assert there == here > 0, pattern
     # The run directory is one like any other.
-    assert evaluate_run(tmp_path / "compiled").returns.tolist() == result.score.returns.tolist()
+    assert load(tmp_path / "compiled").evaluate().returns.tolist() == result.score.returns.tolist()
 
 
 @pytest.mark.slow

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from toys import Walk, make_walk, toy
 
-from acme_ext import envs
+from acme_ext import envs, launch
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment
-from acme_ext.launch.evaluation import Evaluator, Score, evaluate_run, load_run
+from acme_ext.launch.evaluation import Evaluator, Score, load_run
 from acme_ext.launch.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils.rundir import RunDirectory
@@ -198,14 +198,14 @@ def test_a_run_is_evaluated_as_it_evaluates_itself_and_nothing_is_written(saved)
 
     with tried.make_environment(1) as environment:
         own = Evaluator(tried, envs.make_spec(environment), Fixed())
-    np.testing.assert_array_equal(evaluate_run(rundir.path).returns, own.evaluate(4).returns)
-    np.testing.assert_array_equal(evaluate_run(rundir.path, 6).returns, own.evaluate(6).returns)
+    np.testing.assert_array_equal(launch.load(rundir.path).evaluate().returns, own.evaluate(4).returns)
+    np.testing.assert_array_equal(launch.load(rundir.path).evaluate(6).returns, own.evaluate(6).returns)
     assert {path: path.stat().st_mtime_ns for path in rundir.path.rglob("*")} == before
 
 
 def test_a_run_is_evaluated_though_its_replay_is_damaged(saved, capsys):
     tried, rundir, _ = saved
-    whole = evaluate_run(rundir.path)
+    whole = launch.load(rundir.path).evaluate()
     with tried.make_environment(1) as environment:
         state = tried.builder.make_agent(envs.make_spec(environment)).core.init(jax.random.key(5))
     store = CheckpointStore(rundir.checkpoints)
@@ -213,7 +213,7 @@ def test_a_run_is_evaluated_though_its_replay_is_damaged(saved, capsys):
         200, {"learner": state}, {"state": {}}, lambda folder: (folder / "chunks").write_text("1") and None
     )
     (path / "chunks").write_text("")
-    np.testing.assert_array_equal(evaluate_run(rundir.path).returns, whole.returns)
+    np.testing.assert_array_equal(launch.load(rundir.path).evaluate().returns, whole.returns)
     assert store.restore({}).steps == 100
 
 
@@ -225,20 +225,20 @@ def test_a_run_that_only_its_script_knows_is_refused(saved, change):
         UsageError,
         match=r"can't be had by its name: .*(mine of a script|'maze').* From Python",
     ):
-        evaluate_run(rundir.path)
+        launch.load(rundir.path).evaluate()
 
 
 def test_a_run_without_a_checkpoint_is_refused(tmp_path):
     rundir = RunDirectory(tmp_path / "run")
     rundir.write_config(Experiment(DQN(), "gym:CartPole-v1").describe())
     with pytest.raises(UsageError, match="has no checkpoint yet"):
-        evaluate_run(rundir.path)
+        launch.load(rundir.path).evaluate()
 
 
 def test_what_is_no_run_is_refused_with_the_nearest(saved):
     _, rundir, _ = saved
     with pytest.raises(UsageError, match=r"there is no such folder\. did you mean 'run'\?"):
-        evaluate_run(rundir.path.with_name("rn"))
+        launch.load(rundir.path.with_name("rn")).evaluate()
 
 
 def test_it_can_be_ended_at_any_step_and_is_then_as_good_as_never_begun():
@@ -265,7 +265,7 @@ def test_it_can_be_ended_at_any_step_and_is_then_as_good_as_never_begun():
 def test_the_best_parameters_are_kept_and_judged_on_other_seeds(saved):
     _, rundir, variables = saved
     with pytest.raises(UsageError, match="has no best parameters yet"):
-        evaluate_run(rundir.path, best=True)
+        launch.load(rundir.path, best=True).evaluate()
     worse = jax.tree.map(np.zeros_like, variables["policy"])
     kept = BestParams(rundir)
     for mean, steps, params in ((10.0, 100, worse), (30.0, 200, variables["policy"]), (20.0, 300, worse)):
@@ -277,9 +277,9 @@ def test_the_best_parameters_are_kept_and_judged_on_other_seeds(saved):
     assert found.steps == 200
     jax.tree.map(np.testing.assert_array_equal, found.params, variables["policy"])
     # The last checkpoint has the same parameters: it is the seeds that are others.
-    best, last = evaluate_run(rundir.path, best=True), evaluate_run(rundir.path)
+    best, last = launch.load(rundir.path, best=True).evaluate(), launch.load(rundir.path).evaluate()
     assert best.returns.tolist() != last.returns.tolist()
-    assert best.returns.tolist() == evaluate_run(rundir.path, best=True).returns.tolist()
+    assert best.returns.tolist() == launch.load(rundir.path, best=True).evaluate().returns.tolist()
 
 
 def test_damaged_best_parameters_give_way_to_the_next(saved):

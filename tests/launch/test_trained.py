@@ -48,7 +48,7 @@ def test_exploring_is_as_in_training(cartpole):
 def test_the_plain_loop_plays_as_the_run_evaluates(cartpole):
     run = launch.load(cartpole)
     score = run.evaluate(episodes=3)
-    np.testing.assert_array_equal(score.returns, launch.evaluate_run(cartpole, 3).returns)
+    np.testing.assert_array_equal(score.returns, launch.load(cartpole).evaluate(3).returns)
     returns = gymnasium_loop.play(cartpole, "CartPole-v1", episodes=2)
     assert all(5 <= total <= 500 for total in returns)
 
