@@ -395,7 +395,7 @@ def full_at(numbers: Sequence[int], loads: Sequence[Load]) -> tuple[float, bool]
     if len(numbers) == 1:
         return numbers[0] / max(1e-9, loads[0].cores), False
     slope, base = np.polyfit(numbers, [load.cores for load in loads], 1)
-    return float((1 - base) / slope) if slope > 0 else float("inf"), False
+    return float((1 - base) / slope) if slope > 1e-9 else float("inf"), False
 
 
 def page(found: Mapping[int, tuple[Mapping[str, Load], float, float]], demand: Demand) -> list[str]:

@@ -41,7 +41,7 @@ _LOOK_S = 0.05
 _PATIENCE_S = 240.0
 _LATER = 300  # environment steps, between the first checkpoint and the fault
 _HEAD = [
-    "| killed | world | exit code | restarts: nodes | program | steps lost | goes on from step | processes left |",
+    "| killed | world | exit code | restarts: nodes | program | steps lost | steps saved at the end | processes left |",
     "|---|---|--:|--:|--:|--:|--:|--:|",
 ]
 

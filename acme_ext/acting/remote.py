@@ -22,7 +22,7 @@ _LOOK_S = 0.2
 _TICK_S = 0.02  # between looks at whether there are newer parameters
 _HELD_S = 0.5  # that a caller waits for newer ones, before it is told that there are none
 _BURST_S = 0.2  # of its CPU time that a server of parameters may be ahead of its share
-_AT_ONCE = 16  # callers to whom parameters are under way
+_AT_ONCE = 64  # callers to whom parameters are under way
 _LONGEST_PAUSE_S = 1.0  # until an actor's newer ones are asked for
 
 Fetch = Callable[[int], tuple[int, Any]]

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from acme_ext.acting import remote as acting_remote
 from acme_ext.acting.remote import RemoteVariables, VariableServer
 from acme_ext.acting.variables import POLICY
 from acme_ext.utils.calls import TOKEN_BYTES, RemoteCall
@@ -120,14 +121,15 @@ def test_all_callers_together_get_a_share_and_who_has_waited_longest_is_first():
     server.close()
 
 
-def test_parameters_are_under_way_to_a_few_callers_at_once():
+def test_parameters_are_under_way_to_a_few_callers_at_once(monkeypatch):
+    monkeypatch.setattr(acting_remote, "_AT_ONCE", 4)
     source, token = Source(), bytes(TOKEN_BYTES)
     source.get_variables = lambda names: [np.zeros(10_000_000, np.uint8)]  # more than the sockets hold
     server = VariableServer(source, lambda: source.steps, token, share=100.0)
-    calls = [RemoteCall(lambda: ("localhost", server.port), token=token) for _ in range(18)]
+    calls = [RemoteCall(lambda: ("localhost", server.port), token=token) for _ in range(6)]
     for call in calls:
         call.begin(-1)  # and doesn't read the answer
-    wait_until(lambda: server._calls.unsent == 16 and len(server._waiting) == 2)
+    wait_until(lambda: server._calls.unsent == 4 and len(server._waiting) == 2)
     for call in calls:
         version, payload = call.end()
         assert version == 0
