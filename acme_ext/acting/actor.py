@@ -2,11 +2,11 @@
 
 from typing import Any, Protocol
 
-import acme.core
 import dm_env
 import numpy as np
 import tree
 
+from acme_ext import interfaces
 from acme_ext.acting.inference import FIRST, Inference, InferenceCore
 from acme_ext.types import Tree
 
@@ -22,7 +22,7 @@ class Writer(Protocol):
     def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = ()) -> None: ...
 
 
-class Actor(acme.core.Actor):
+class Actor(interfaces.Actor):
     """Acts in B environments at once by one compiled call for a step of all of them, and writes what happens to replay.
 
     With `num_envs=None` it acts in one environment and takes unbatched timesteps: then it is an `acme.core.Actor` like

@@ -1,16 +1,18 @@
 """Stepping environments with an actor."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import acme.core
 import dm_env
 import numpy as np
-from acme.utils import counting
-from acme.utils.observers import EnvLoopObserver
 
+from acme_ext import interfaces
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.types import Tree
+
+if TYPE_CHECKING:
+    from acme.utils.counting import Counter
+    from acme.utils.observers import EnvLoopObserver
 
 _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
@@ -24,10 +26,10 @@ class Episode(NamedTuple):
     metrics: dict[str, float]  # from observers
 
 
-class SingleActor(acme.core.Actor):
+class SingleActor(interfaces.Actor):
     """Lets any `acme.core.Actor` of one environment act in a batch of one."""
 
-    def __init__(self, actor: acme.core.Actor):
+    def __init__(self, actor: interfaces.Actor):
         self._actor = actor
 
     def select_action(self, observation: Tree):
@@ -66,11 +68,11 @@ class EnvironmentLoop:
     def __init__(
         self,
         environment: BatchedEnvironment,
-        actor: acme.core.Actor,
+        actor: interfaces.Actor,
         *,
-        counter: counting.Counter | None = None,
+        counter: "Counter | None" = None,
         on_episode: Callable[[Episode], None] | None = None,
-        observers: Sequence[Sequence[EnvLoopObserver]] = (),
+        observers: "Sequence[Sequence[EnvLoopObserver]]" = (),
         should_update: bool = True,
     ):
         self._environment, self._actor = environment, actor

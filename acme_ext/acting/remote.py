@@ -8,11 +8,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import acme.core
 import dm_env
 import jax
 import numpy as np
 
+from acme_ext import interfaces
 from acme_ext.acting.inference import Acted
 from acme_ext.acting.variables import POLICY
 from acme_ext.types import Params, Tree
@@ -31,7 +31,7 @@ wait for a newer one for some time.
 """
 
 
-class RemoteVariables(acme.core.VariableSource):
+class RemoteVariables(interfaces.VariableSource):
     """Keeps the policy's parameters fresh by a thread that asks for newer ones, and never goes back to older ones.
 
     It asks when those that it holds have been taken, so that nothing is sent that nobody uses: at once where they are
@@ -143,7 +143,7 @@ class VariableServer:
 
     def __init__(
         self,
-        source: acme.core.VariableSource,
+        source: interfaces.VariableSource,
         version: Callable[[], int],
         token: bytes,
         host: str = "localhost",

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import acme.core
-
+from acme_ext import interfaces
 from acme_ext.types import Params
 
 POLICY = "policy"
@@ -18,7 +17,7 @@ class VariableClient:
         period: calls of `update` between renewals.
     """
 
-    def __init__(self, source: acme.core.VariableSource, period: int = 1):
+    def __init__(self, source: interfaces.VariableSource, period: int = 1):
         self._source, self._period = source, period
         self._calls = 0
         self._params: Any = None

@@ -24,12 +24,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import acme.specs
 import dm_env
 import numpy as np
 import tree
 from dm_env import specs as dm_specs
 
+from acme_ext import interfaces
 from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
 from acme_ext.types import EnvironmentSpec, Tree
@@ -262,10 +262,10 @@ def spec_to_json(spec: EnvironmentSpec) -> dict[str, Any]:
     return {"observations": _nest_to_json(spec.observations), "actions": _leaf_to_json(spec.actions)}
 
 
-def spec_from_json(described: Mapping[str, Any]) -> acme.specs.EnvironmentSpec:
+def spec_from_json(described: Mapping[str, Any]) -> interfaces.EnvironmentSpec:
     """Returns the specs that `spec_to_json` has described."""
     observations, actions = _nest_from_json(described["observations"]), _leaf_from_json(described["actions"])
-    return acme.specs.EnvironmentSpec(observations, actions, REWARD, DISCOUNT)
+    return interfaces.EnvironmentSpec(observations, actions, REWARD, DISCOUNT)
 
 
 def _nest_to_json(nest: Tree) -> Any:

@@ -13,11 +13,11 @@ from acme_ext.errors import UsageError, nearest
 from acme_ext.utils import install, naming
 
 if TYPE_CHECKING:
-    import acme.specs
     import dm_env
 
     from acme_ext.envs.backend import Backend
     from acme_ext.envs.base import BatchedEnvironment
+    from acme_ext.interfaces import EnvironmentSpec
 
 Factory = Callable[[int, bool], "dm_env.Environment"]
 """Makes one environment of a seed in [0, 2**31) and of whether it is for evaluation."""
@@ -217,11 +217,11 @@ def make_single(
     return single_precision(load(environment_seed(seed, evaluation), evaluation))
 
 
-def make_spec(environment: "dm_env.Environment | BatchedEnvironment") -> "acme.specs.EnvironmentSpec":
+def make_spec(environment: "dm_env.Environment | BatchedEnvironment") -> "EnvironmentSpec":
     """The specs of one environment, unbatched: of an ordinary dm_env or of a batch."""
-    import acme.specs
+    from acme_ext.interfaces import EnvironmentSpec
 
-    return acme.specs.EnvironmentSpec(
+    return EnvironmentSpec(
         observations=environment.observation_spec(),
         actions=environment.action_spec(),
         rewards=environment.reward_spec(),

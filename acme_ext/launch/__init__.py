@@ -7,10 +7,10 @@ from acme_ext.utils.naming import named as named
 
 if TYPE_CHECKING:
     from acme_ext.launch.distributed import run_program as run_program
+    from acme_ext.launch.evaluation import Result as Result
     from acme_ext.launch.experiment import Checkpoints as Checkpoints
     from acme_ext.launch.experiment import Evaluation as Evaluation
     from acme_ext.launch.experiment import Experiment as Experiment
-    from acme_ext.launch.local import Result as Result
     from acme_ext.launch.local import run as run
     from acme_ext.launch.program import Topology as Topology
     from acme_ext.launch.trained import Run as Run
@@ -23,7 +23,7 @@ _WHERE = {
     "Evaluation": "experiment",
     "Checkpoints": "experiment",
     "run": "local",
-    "Result": "local",
+    "Result": "evaluation",
     "Topology": "program",
     "Run": "trained",
     "load": "trained",

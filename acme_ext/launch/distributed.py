@@ -20,10 +20,9 @@ import numpy as np
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import interrupt, processes, threads
-from acme_ext.launch.evaluation import Score
+from acme_ext.launch.evaluation import Result, Score
 from acme_ext.launch.experiment import Experiment
 from acme_ext.launch.forks import MAKE_SPEC, Options, in_child
-from acme_ext.launch.local import Result
 from acme_ext.launch.program import SERVERS, Extend, Topology, added_groups, make
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.types import EnvironmentSpec

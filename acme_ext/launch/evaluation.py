@@ -1,14 +1,15 @@
 """Evaluating a policy on environments of its own."""
 
+import dataclasses
 import os
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-import acme.core
 import jax
 import numpy as np
 
-from acme_ext import envs
+from acme_ext import envs, interfaces
 from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.variables import POLICY, VariableClient
 from acme_ext.builders.base import Builder
@@ -47,6 +48,18 @@ class Score(NamedTuple):
         return {**self.row(), "returns": self.returns.tolist(), "lengths": self.lengths.tolist()}
 
 
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run came to."""
+
+    run_dir: pathlib.Path
+    environment_steps: int
+    learner_steps: int
+    score: Score | None  # of the evaluation at the end; None if the run was stopped before
+    curve: pathlib.Path | None  # the learning curve's PNG; None if the run was stopped
+    stopped_by: int | None = None  # the signal that stopped the run
+
+
 class Evaluator:
     """Evaluates whatever parameters a source has.
 
@@ -54,7 +67,7 @@ class Evaluator:
     function of the parameters and the experiment's seed, and repeats to the last digit.
     """
 
-    def __init__(self, experiment: Experiment, spec: EnvironmentSpec, source: acme.core.VariableSource):
+    def __init__(self, experiment: Experiment, spec: EnvironmentSpec, source: interfaces.VariableSource):
         self._experiment = experiment
         self._variables = VariableClient(source)
         self._agent = experiment.make_agent(spec)
@@ -103,7 +116,7 @@ class Evaluator:
         return Score(np.array([e.episode_return for e in kept]), np.array([e.length for e in kept]))
 
 
-class _Saved(acme.core.VariableSource):
+class _Saved(interfaces.VariableSource):
     """The variables of a saved learner state."""
 
     def __init__(self, variables: dict[str, Any]):
@@ -118,7 +131,7 @@ class Loaded(NamedTuple):
 
     experiment: Experiment
     spec: EnvironmentSpec
-    source: acme.core.VariableSource
+    source: interfaces.VariableSource
     standing: Any  # what policies carry from episode to episode, as it was saved
     steps: int  # of the run's budget, when it was saved
     actions: Any  # the environment's own spec of its actions, which `spec` has in [-1, 1] where they are continuous

@@ -3,13 +3,11 @@
 import contextlib
 import dataclasses
 import os
-import pathlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from acme.utils.observers import EnvLoopObserver
 
 from acme_ext import envs
 from acme_ext.acting.loop import EnvironmentLoop, Episode
@@ -20,7 +18,7 @@ from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.envs.canonical import own_actions
 from acme_ext.errors import UsageError
 from acme_ext.launch import demonstrations
-from acme_ext.launch.evaluation import Evaluator, Loaded, Score
+from acme_ext.launch.evaluation import Evaluator, Loaded, Result
 from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment, about, check, foresee
 from acme_ext.launch.interrupt import Interrupt, graceful
 from acme_ext.launch.meter import LostBatchError, Patience, SampleMeter
@@ -33,20 +31,11 @@ from acme_ext.utils.profiling import Profiler
 from acme_ext.utils.progress import ProgressLine
 from acme_ext.utils.watchdog import Watchdog
 
+if TYPE_CHECKING:
+    from acme.utils.observers import EnvLoopObserver
+
 _STEPS, _EPISODES = "environment_steps", "environment_episodes"  # names of what is counted
 _COMPILED_CALLS = 2  # of the learner, after which nothing is left to compile: a profile begins there
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """What a run came to."""
-
-    run_dir: pathlib.Path
-    environment_steps: int
-    learner_steps: int
-    score: Score | None  # of the evaluation at the end; None if the run was stopped before
-    curve: pathlib.Path | None  # the learning curve's PNG; None if the run was stopped
-    stopped_by: int | None = None  # the signal that stopped the run
 
 
 def run(
@@ -55,7 +44,7 @@ def run(
     fresh: bool = False,
     quiet: bool = False,
     profile: bool = False,
-    observers: Callable[[int], Sequence[EnvLoopObserver]] | None = None,
+    observers: Callable[[int], "Sequence[EnvLoopObserver]"] | None = None,
     record: str | os.PathLike[str] | None = None,
     snapshot_every: int | None = None,
     skip_damaged: bool = False,
@@ -134,7 +123,7 @@ class _Run(Upkeep):
         store: RunStore,
         progress: ProgressLine | None,
         report: Callable[[str], None],
-        observers: Callable[[int], Sequence[EnvLoopObserver]] | None,
+        observers: Callable[[int], "Sequence[EnvLoopObserver]"] | None,
         record: str | os.PathLike[str] | None,
         stack: contextlib.ExitStack,
         profiler: Profiler | None,

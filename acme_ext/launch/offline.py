@@ -9,10 +9,9 @@ from acme_ext import envs
 from acme_ext.data.format import Folder
 from acme_ext.errors import UsageError
 from acme_ext.launch import demonstrations
-from acme_ext.launch.evaluation import Evaluator
+from acme_ext.launch.evaluation import Evaluator, Result
 from acme_ext.launch.experiment import Experiment, check, split_data
 from acme_ext.launch.interrupt import Interrupt, graceful
-from acme_ext.launch.local import Result
 from acme_ext.launch.store import RunStore, draw_curve, hold, prepare
 from acme_ext.launch.upkeep import Upkeep
 from acme_ext.replay.fixed import FixedBatches, rows_of

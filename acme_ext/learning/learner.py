@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import acme.core
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from acme_ext import interfaces
 from acme_ext.errors import NotFiniteError, UsageError
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.priorities import PriorityUpdater
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from acme_ext.replay.dataset import RawBatch
 
 
-class Learner(acme.core.Learner):
+class Learner(interfaces.Learner):
     """Drives any `LearnerCore`: several SGD steps per compiled call, on one device or data parallel over several.
 
     A call of `step` takes one raw batch of `steps_per_call * batch_size` items, moves it to the device as bytes, and

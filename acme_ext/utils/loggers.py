@@ -4,6 +4,7 @@ A label is one source of rows, "actor", "learner" or "evaluator"; its rows go to
 written, and its curves to tensorboard/LABEL.
 """
 
+import csv
 import importlib
 import os
 import time
@@ -12,10 +13,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-from acme.utils import loggers
-from acme.utils.loggers import base
 
 from acme_ext.errors import UsageError
+from acme_ext.interfaces import Logger
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory, flatten
 
@@ -31,7 +31,7 @@ def csv_path(rundir: RunDirectory, label: str) -> Path:
 
 def make_logger(
     rundir: RunDirectory, label: str, *, step_key: str, on_row: Callable[[Row], None] | None = None
-) -> base.Logger:
+) -> Logger:
     """Returns a logger that appends rows of scalars to the label's files; its rows follow those that are there.
 
     Args:
@@ -49,8 +49,7 @@ def make_logger(
         columns, last_step = _mend(path, step_key)
         file = path.open("a", newline="", encoding="utf-8")
         tensorboard = _TensorBoard(rundir.tensorboard / label, label, step_key, last_step)
-    to = [loggers.CSVLogger(file, flush_every=1), _Thinned(tensorboard, _TENSORBOARD_INTERVAL_S)]
-    return _Rows(loggers.Dispatcher(to), file, step_key, columns, on_row)
+    return _Rows(file, _Thinned(tensorboard, _TENSORBOARD_INTERVAL_S), step_key, columns, on_row)
 
 
 def describe(rundir: RunDirectory, config: Mapping[str, Any]) -> None:
@@ -133,24 +132,24 @@ def _number(key: str, value: Any) -> int | float:
     return int(array.item()) if array.dtype.kind in "biu" else float(array.item())
 
 
-class _Rows(base.Logger):
-    """Checks rows against the columns and hands them on as numbers."""
+class _Rows(Logger):
+    """Checks rows against the columns, and writes them as numbers to a CSV file and to another logger."""
 
     def __init__(
         self,
-        to: base.Logger,
         file: TextIO,
+        to: Logger,
         step_key: str,
         columns: Sequence[str] | None,
         on_row: Callable[[Row], None] | None,
     ):
-        self._to = to
-        self._file = file  # closed here, since CSVLogger leaves open what it was given
+        self._file, self._to = file, to
+        self._csv = csv.writer(file)
         self._step_key = step_key
         self._columns = columns
         self._on_row = on_row
 
-    def write(self, data: base.LoggingData) -> None:
+    def write(self, data: Mapping[str, Any]) -> None:
         row = to_numbers(data)
         if self._step_key not in row:
             raise ValueError(f"a row of {self._file.name} needs {self._step_key!r}; it has {sorted(row)}.")
@@ -164,8 +163,13 @@ class _Rows(base.Logger):
             raise ValueError(
                 f"{self._file.name} has no column for {sorted(unknown)}: its first row fixed {list(self._columns)}."
             )
+        whole = {key: row.get(key, np.nan) for key in self._columns}
         with files.disk_errors(self._file.name):
-            self._to.write({key: row.get(key, np.nan) for key in self._columns})
+            if not self._file.tell():
+                self._csv.writerow(whole)
+            self._csv.writerow(whole.values())
+            self._file.flush()
+            self._to.write(whole)
         if self._on_row is not None:
             self._on_row(row)
 
@@ -179,20 +183,20 @@ class _Rows(base.Logger):
                 self._file.close()
 
 
-class _Thinned(base.Logger):
+class _Thinned(Logger):
     """Hands on at most one row in `seconds`, and the last when it is closed.
 
     An event costs twice a line of CSV, and TensorBoard shows a thousand points of a curve, so the thousands of episodes
     that a small environment can end in a second aren't worth their time. (Acme's TimeFilter would lose the last row.)
     """
 
-    def __init__(self, to: base.Logger, seconds: float):
+    def __init__(self, to: Logger, seconds: float):
         self._to = to
         self._seconds = seconds
         self._due = 0.0
-        self._held: base.LoggingData | None = None
+        self._held: Mapping[str, Any] | None = None
 
-    def write(self, data: base.LoggingData) -> None:
+    def write(self, data: Mapping[str, Any]) -> None:
         now = time.monotonic()
         if now < self._due:
             self._held = data
@@ -209,7 +213,7 @@ class _Thinned(base.Logger):
             self._to.close()
 
 
-class _TensorBoard(base.Logger):
+class _TensorBoard(Logger):
     """Writes the scalars of a row as one event, in the calling thread, so that a full disk raises there.
 
     Each label has a folder of its own: TensorBoard reads the files of a folder one after the other, and would leave out
@@ -233,7 +237,7 @@ class _TensorBoard(base.Logger):
             self._writer.write_event(self._event(wall_time=time.time(), step=int(last_step) + 1, session_log=start))
         self._writer.flush()
 
-    def write(self, data: base.LoggingData) -> None:
+    def write(self, data: Mapping[str, Any]) -> None:
         scalars = [
             self._summary.Value(tag=f"{self._label}/{key}", simple_value=value)
             for key, value in data.items()
