@@ -179,23 +179,22 @@ SETTINGS: dict[str, Setting] = {
         10,
         config={"policy_sizes": "256,256", "critic_sizes": "256,256"},
     ),
-    "ppo-cartpole": Setting("ppo", "gym:CartPole-v1", 150_000, 8, 490.0, 450.0),
+    "ppo-cartpole": Setting("ppo", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
     "ppo-cartpole-server": Setting(
-        "ppo", "gym:CartPole-v1", 150_000, 2, 490.0, 450.0, actors=4, inference="server", experience="server"
+        "ppo", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4, inference="server", experience="server"
     ),
     "ppo-catch": Setting("ppo", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "ppo-balance": Setting("ppo", "dmc:cartpole/balance", 200_000, 8, 900.0, 850.0, 20_000, 10),
-    "impala-cartpole": Setting("impala", "gym:CartPole-v1", 500_000, 8, 490.0, 450.0, 25_000),
+    "impala-cartpole": Setting("impala", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
     "impala-catch": Setting("impala", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
-    "impala-cartpole-program": Setting("impala", "gym:CartPole-v1", 500_000, 2, 490.0, 450.0, 25_000, actors=4),
+    "impala-cartpole-program": Setting("impala", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4),
     "impala-cartpole-server": Setting(
         "impala",
         "gym:CartPole-v1",
-        500_000,
+        100_000,
         2,
         490.0,
         450.0,
-        25_000,
         actors=4,
         inference="server",
         experience="server",
@@ -213,7 +212,7 @@ SETTINGS: dict[str, Setting] = {
         0.8,
         10_000,
         100,
-        config={"core": "lstm", "core_size": "32"},
+        config={"core": "lstm", "core_size": "32", "replay.length": "20"},
     ),
     "impala-memory-server": Setting(
         "impala",
@@ -224,7 +223,7 @@ SETTINGS: dict[str, Setting] = {
         0.8,
         10_000,
         100,
-        config={"core": "lstm", "core_size": "32"},
+        config={"core": "lstm", "core_size": "32", "replay.length": "20"},
         actors=4,
         inference="server",
         experience="server",
@@ -243,7 +242,7 @@ SETTINGS: dict[str, Setting] = {
     "discrete_sqil-catch": Setting(
         "discrete_sqil", "bsuite:catch/0", 20_000, 8, 0.9, 0.8, eval_every=2_000, demos="catch"
     ),
-    "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 200_000, 8, 490.0, 450.0, 10_000),
+    "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
     # With the default of 0.01 two seeds in five are certain of the wrong actions before they have seen the right ones.
     "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, 0.9, 0.8, config={"entropy_coef": "0.05"}),
 }

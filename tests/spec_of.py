@@ -1,12 +1,13 @@
 """Environment specs for tests."""
 
-import acme.specs
 import numpy as np
 from dm_env import specs
 
+from acme_ext.interfaces import EnvironmentSpec
+
 
 def _spec(actions, shape, dtype):
-    return acme.specs.EnvironmentSpec(
+    return EnvironmentSpec(
         observations=specs.Array(shape, dtype),
         actions=actions,
         rewards=specs.Array((), np.float32),

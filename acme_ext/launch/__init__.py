@@ -3,6 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from acme_ext.utils import worlds
 from acme_ext.utils.naming import named as named
 
 if TYPE_CHECKING:
@@ -33,10 +34,13 @@ _WHERE = {
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
+        if _WHERE[name] in ("distributed", "program"):
+            worlds.need_reverb("a program")
         # JAX and Reverb, half of which would turn a Ctrl-C into an error of their own or lose it.
         with interrupt.heard_by(None):
             return getattr(importlib.import_module(f"acme_ext.launch.{_WHERE[name]}"), name)
     if name == "program":  # whose `make` gives the Launchpad program
+        worlds.need_reverb("a program")
         with interrupt.heard_by(None):
             return importlib.import_module("acme_ext.launch.program")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ from typing import Any
 import acme_ext
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import interrupt
-from acme_ext.utils import install
+from acme_ext.utils import install, worlds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -411,6 +411,8 @@ def _train(options: argparse.Namespace) -> int:
     if program and (options.skip_damaged or any(alone.values())):
         what = next((name for name, value in alone.items() if value), "--skip-damaged")
         raise UsageError(f"{what} is for a single process: leave --actors and --on away.")
+    if experiment.data is None:
+        worlds.need_reverb("a program" if program else "a run in one process")
     from acme_ext.launch import local
     from acme_ext.replay import server
 

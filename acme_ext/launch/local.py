@@ -25,7 +25,7 @@ from acme_ext.launch.meter import LostBatchError, Patience, SampleMeter
 from acme_ext.launch.store import RunStore, draw_curve, hold, prepare, replay_folder
 from acme_ext.launch.upkeep import Upkeep
 from acme_ext.replay.server import ReplayServer
-from acme_ext.utils import files
+from acme_ext.utils import files, worlds
 from acme_ext.utils.native import native_stderr
 from acme_ext.utils.profiling import Profiler
 from acme_ext.utils.progress import ProgressLine
@@ -83,6 +83,7 @@ def run(
         return offline.run(experiment, fresh=fresh, quiet=quiet, skip_damaged=skip_damaged)
     if skip_damaged and experiment.demos is None:
         raise UsageError("there is no recorded data in this run, of which damaged parts could be left out.")
+    worlds.need_reverb("a run in one process")
     with contextlib.ExitStack() as stack:
         stack.enter_context(native_stderr())
         progress = ProgressLine(experiment.steps) if not quiet else None

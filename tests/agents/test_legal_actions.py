@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import acme.specs
 import dm_env
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from acme_ext import builders
+from acme_ext import builders, envs
 from acme_ext.acting import stochastic
 from acme_ext.acting.exploration import epsilon_greedy
 from acme_ext.acting.policy import Context
@@ -69,7 +68,7 @@ def test_an_agent_learns_in_an_environment_with_a_mask(tmp_path, no_figures):
     assert local.run(experiment, quiet=True).learner_steps > 0
 
 
-SPEC = acme.specs.make_environment_spec(Masked(0, False))
+SPEC = envs.make_spec(Masked(0, False))
 
 
 def agent_of(name):
@@ -194,4 +193,4 @@ def test_a_mask_that_is_none_is_refused(shape, dtype):
             return {**super().observation_spec(), "action_mask": specs.Array(shape, dtype)}
 
     with pytest.raises(UsageError, match="mask of legal actions"):
-        builders.make("dqn").make_agent(acme.specs.make_environment_spec(Wrong(0, False)))
+        builders.make("dqn").make_agent(envs.make_spec(Wrong(0, False)))

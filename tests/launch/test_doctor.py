@@ -123,14 +123,13 @@ def test_libpython_that_is_not_found_is_a_problem_with_what_to_install():
     ("version", "system", "machine", "problems"),
     [
         ((3, 10, 13), "Linux", "x86_64", 0),
-        ((3, 11, 7), "Linux", "x86_64", 1),
+        ((3, 12, 1), "Linux", "aarch64", 0),
         ((3, 10, 13), "Darwin", "arm64", 1),
-        ((3, 12, 1), "Linux", "aarch64", 2),
     ],
 )
 def test_platform(version, system, machine, problems):
     findings = list(doctor.check_platform(version, system, machine))
-    assert len(findings) == 2
+    assert ("no runs in one process" in findings[0].what) == (version[:2] != (3, 10))
     assert len(only(findings, "problem")) == problems
 
 

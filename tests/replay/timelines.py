@@ -2,17 +2,17 @@
 
 from typing import Any, NamedTuple
 
-import acme.specs
 import dm_env
 import numpy as np
 from dm_env import specs
 from hypothesis import strategies as st
 
+from acme_ext.interfaces import EnvironmentSpec
 from acme_ext.types import Transition
 
 FIRST, MID, LAST = (int(kind) for kind in (dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST))
 
-SPEC = acme.specs.EnvironmentSpec(
+SPEC = EnvironmentSpec(
     observations={"image": specs.Array((2, 2), np.uint8), "place": specs.Array((2,), np.float32)},
     actions=specs.DiscreteArray(1000, np.int32),
     rewards=specs.Array((), np.float32),

@@ -1,7 +1,6 @@
 import contextlib
 import dataclasses
 
-import acme.specs
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ from acme_ext.acting.policy import Context
 from acme_ext.agents.alphazero.config import AlphaZeroConfig
 from acme_ext.envs.board import rules_of
 from acme_ext.errors import UsageError
+from acme_ext.interfaces import EnvironmentSpec
 from acme_ext.ops.search import SearchConfig
 from acme_ext.utils import compiling
 
@@ -60,7 +60,7 @@ def test_an_observation_that_lacks_a_field_is_refused(spec, missing):
 
 
 def test_an_observation_that_is_no_mapping_is_refused():
-    spec = acme.specs.EnvironmentSpec(
+    spec = EnvironmentSpec(
         observations=specs.Array((4,), np.float32),
         actions=specs.DiscreteArray(2),
         rewards=specs.Array((), np.float32),

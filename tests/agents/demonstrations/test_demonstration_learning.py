@@ -1,6 +1,5 @@
 """The agents that learn from demonstrations, by hand."""
 
-import acme.specs
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,11 +14,12 @@ from acme_ext.agents.sqil.learning import rewarded
 from acme_ext.builders import DQfD
 from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
+from acme_ext.interfaces import EnvironmentSpec
 from acme_ext.learning.core import LearnerCore
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.types import OneStep, Sample, Transition
 
-SPEC = acme.specs.EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3), REWARD, DISCOUNT)
+SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3), REWARD, DISCOUNT)
 
 
 def test_the_margin_loss():

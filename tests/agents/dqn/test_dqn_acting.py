@@ -1,4 +1,3 @@
-import acme.specs
 import haiku as hk
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ from acme_ext.agents.dqn import acting
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
+from acme_ext.interfaces import EnvironmentSpec
 from acme_ext.replay import TransitionConfig
 
 N = 10_000
@@ -74,7 +74,7 @@ def test_the_values_that_an_actor_acts_by_may_come_with_its_actions():
     "actions", [specs.BoundedArray((2,), np.float32, -1, 1), specs.BoundedArray((), np.float32, 0, 1)]
 )
 def test_continuous_actions_are_refused_by_name(actions):
-    spec = acme.specs.EnvironmentSpec(
+    spec = EnvironmentSpec(
         observations=specs.Array((3,), np.float32),
         actions=actions,
         rewards=specs.Array((), np.float32),

@@ -1,6 +1,5 @@
 import dataclasses
 
-import acme.specs
 import jax
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from dm_env import specs
 from acme_ext.agents.muzero.config import MuZeroConfig, RootsConfig
 from acme_ext.builders import MuZero
 from acme_ext.errors import UsageError
+from acme_ext.interfaces import EnvironmentSpec
 from acme_ext.networks import models
 from acme_ext.ops.search import SearchConfig
 from acme_ext.types import Sample
@@ -27,7 +27,7 @@ SMALL = MuZeroConfig(
 
 
 def spec_of(observation=None, actions=None):
-    return acme.specs.EnvironmentSpec(
+    return EnvironmentSpec(
         observations=observation or specs.Array((3,), np.float32),
         actions=actions or specs.DiscreteArray(2),
         rewards=specs.Array((), np.float32),

@@ -1,6 +1,5 @@
 import functools
 
-import acme.specs
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,11 +12,12 @@ from acme_ext.acting.values import ActorValues
 from acme_ext.agents.r2d2 import acting, learning, losses, networks
 from acme_ext.agents.r2d2.config import R2D2Config
 from acme_ext.builders import R2D2
+from acme_ext.interfaces import EnvironmentSpec
 from acme_ext.networks.recurrent import NO_ACTION, Inputs
 from acme_ext.replay.config import SequenceConfig
 from acme_ext.types import Sample, Sequence
 
-SPEC = acme.specs.EnvironmentSpec(
+SPEC = EnvironmentSpec(
     observations=specs.Array((3,), np.float32),
     actions=specs.DiscreteArray(2),
     rewards=specs.Array((), np.float32),
