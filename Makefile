@@ -60,9 +60,12 @@ peers: dev  ## Make the environments of the libraries that `python -m benchmarks
 LOCK = $(BIN)/uv pip compile setup.cfg --python-version 3.10 --python-platform x86_64-manylinux_2_28 \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet
 
+NEWER = $(subst 3.10,3.12,$(LOCK)) --generate-hashes
+
 lock: venv  ## Write all locks anew from setup.cfg; ARGS=--upgrade takes the newest versions.
 	$(LOCK) --generate-hashes --extra dev --output-file requirements/dev.txt $(ARGS)
 	$(LOCK) --generate-hashes --constraint requirements/dev.txt --output-file requirements/core.txt
+	$(NEWER) --extra compiled --extra newer --output-file requirements/newer.txt $(ARGS)
 	$(LOCK) --no-annotate --extra all --extra cuda --constraint requirements/dev.txt --output-file acme_ext/constraints.txt
 
 clean:  ## Remove .venv, caches and build products; runs/ stays.

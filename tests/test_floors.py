@@ -230,7 +230,7 @@ def test_every_third_party_import_is_declared():
         file.parts[0].partition(".")[0]  # a folder, a file of Python or a compiled one
         for requirement in requirements
         if not requirement.extras
-        and not any(f'"{extra}"' in str(requirement.marker) for extra in ("test", "dev", "cuda"))
+        and not any(f'"{extra}"' in str(requirement.marker) for extra in ("test", "newer", "dev", "cuda"))
         for file in importlib.metadata.files(requirement.name) or []
     }
     undeclared = imported - sys.stdlib_module_names - {"acme_ext"} - folders

@@ -123,7 +123,7 @@ def test_the_page_on_a_package_index_needs_nothing_beside_it(wheel):
     targets = re.findall(r"\]\(([^)]+)\)|(?:src|href)=\"([^\"]+)\"", text)
     assert all((a or b).startswith("https://") for a, b in targets)
     extras = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
-    assert extras == set(metadata.get_all("Provides-Extra")) - {"bench", "docs", "notebook", "test", "dev"}
+    assert extras == set(metadata.get_all("Provides-Extra")) - {"bench", "docs", "notebook", "test", "newer", "dev"}
 
 
 def test_one_version_is_said_everywhere():
@@ -209,3 +209,47 @@ def test_a_user_of_the_wheel_is_told_what_to_type(user):
     done = acme_ext_of(user, "train", "dqn", "atari:Pong")
     assert done.returncode == 2
     assert advice in done.stderr
+
+
+def newer_python() -> pathlib.Path | None:
+    """A Python 3.12 of this machine, if there is one that runs."""
+    versions = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
+    found = [shutil.which("python3.12"), *sorted(versions.glob("3.12*/bin/python3.12"))]
+    for candidate in filter(None, found):
+        if subprocess.run([candidate, "--version"], capture_output=True, check=False).returncode == 0:
+            return pathlib.Path(candidate)
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(newer_python() is None, reason="there is no Python 3.12 here")
+def test_another_python_has_what_is_pure_and_compiled_runs(checkout, tmp_path_factory):
+    """With the newest JAX that is locked, and neither Reverb nor Acme."""
+    folder = tmp_path_factory.mktemp("newer")
+    archive = build("wheel", checkout, tmp_path_factory.mktemp("dist"))
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    subprocess.run([*uv, "venv", "--python", str(newer_python()), str(folder / "venv")], check=True, cwd=folder)
+    install = [*uv, "pip", "install", "--python", str(folder / "venv")]
+    subprocess.run([*install, "--require-hashes", "-r", str(ROOT / "requirements/newer.txt")], check=True, cwd=folder)
+    subprocess.run([*install, "--no-deps", str(archive)], check=True, cwd=folder)
+
+    run = ["--steps", "400", "--num-envs", "8", "--run-dir", "run", "--eval-episodes", "2"]
+    done = acme_ext_of(folder, "train", "dqn", "jax:catch", "--on", "compiled", *run, "--set", "replay.min_size=100")
+    assert done.returncode == 0, done.stderr
+    assert acme_ext_of(folder, "evaluate", "run").returncode == 0
+    done = acme_ext_of(folder, "doctor")
+    assert done.returncode == 0, done.stdout
+    assert "no runs in one process" in done.stdout
+    for world in ([], ["--actors", "2"]):
+        done = acme_ext_of(folder, "train", "dqn", "jax:catch", *world, "--run-dir", "other")
+        assert done.returncode == 2
+        assert "needs Reverb, Launchpad and Acme, which need Python 3.10 (this is 3.12)" in done.stderr
+        assert not (folder / "other").exists()
+
+    tests = ["tests/ops", "tests/agents/dqn", "tests/agents/ppo", "tests/replay/test_device.py"]
+    command = [folder / "venv/bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *tests]
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert " skipped" not in done.stdout.splitlines()[-1]

@@ -61,7 +61,7 @@ _ANEW = f"install it anew with the tested versions: {install.command()}"
 _LISTED = 5  # of the versions that differ
 
 # Extras that are tools rather than abilities, or sums of the others.
-_UNREPORTED_EXTRAS = {"all", "test", "dev"}
+_UNREPORTED_EXTRAS = {"all", "test", "newer", "dev"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,8 +143,8 @@ def check_platform(version: tuple[int, ...], system: str, machine: str) -> Itera
     if tuple(version[:2]) != _REVERB_PYTHON:
         yield Finding(
             "ok",
-            f"Python {python}: compiled runs and recorded data; no runs in one process and no programs, since Reverb and "
-            "Launchpad have no wheel past CPython 3.10",
+            f"Python {python}: compiled runs and recorded data; no runs in one process and no programs, since Reverb "
+            "and Launchpad have no wheel past CPython 3.10",
             "for those, make the environment with CPython 3.10, for example `uv venv --python 3.10`",
         )
         return

@@ -22,5 +22,7 @@ def command(extra: str | None = None) -> str:
         return f"make venv EXTRAS={extra}" if extra else "make clean venv"
     pip = ["pip"] if importlib.util.find_spec("pip") else ["uv", "pip"]
     extras = f"[{extra}]" if extra else ""
+    # The constraints are of the Python that the tests run with.
+    tested = ["-c", str(CONSTRAINTS)] if sys.version_info[:2] == (3, 10) else []
     target = ["-e", f"{_CHECKOUT}{extras}"] if checkout else [f"acme-ext{extras}"]
-    return shlex.join([*pip, "install", "-c", str(CONSTRAINTS), *target])
+    return shlex.join([*pip, "install", *tested, *target])
