@@ -15,7 +15,7 @@ import acme_ext
 PACKAGE = pathlib.Path(acme_ext.__file__).parent
 
 FLOORS = [
-    {"types", "specs", "errors", "utils"},
+    {"types", "specs", "errors", "interfaces", "utils"},
     {"ops", "networks", "envs", "acting", "data", "replay", "learning"},
     {"agents"},
     {"builders"},
