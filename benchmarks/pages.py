@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acme_ext.utils import files
-from benchmarks import outcomes
+from benchmarks import outcomes, validation
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import SETTINGS, Setting
 
@@ -131,6 +131,8 @@ def between_marks(text: str, lines: Sequence[str]) -> str:
 def pages(found: Sequence[Result]) -> dict[pathlib.Path, str]:
     """Returns every page as it should be."""
     wanted = {RESULTS / "learning.md": whole_table(found)}
+    for path in sorted(RESULTS.glob("validation-*.json")):
+        wanted[path.with_suffix(".md")] = validation.table(path)
     for path in sorted((ROOT / "docs" / "agents").glob("*.md")):
         wanted[path] = agent_table(path.stem, found)
     return {path: between_marks(path.read_text(), lines) for path, lines in wanted.items()}

@@ -212,7 +212,7 @@ SETTINGS: dict[str, Setting] = {
         0.8,
         10_000,
         100,
-        config={"core": "lstm", "core_size": "32", "replay.length": "20"},
+        config={"core": "lstm", "core_size": "32", "replay.length": "20", "normalize_values": "false"},
     ),
     "impala-memory-server": Setting(
         "impala",
@@ -223,7 +223,7 @@ SETTINGS: dict[str, Setting] = {
         0.8,
         10_000,
         100,
-        config={"core": "lstm", "core_size": "32", "replay.length": "20"},
+        config={"core": "lstm", "core_size": "32", "replay.length": "20", "normalize_values": "false"},
         actors=4,
         inference="server",
         experience="server",

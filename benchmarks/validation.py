@@ -35,7 +35,7 @@ SUITES = {
             "gym:MountainCar-v0": 50_000,  # the same for 200 steps, whose goal has to be found
             "bsuite:cartpole_swingup/0": 50_000,  # up to 1,000 steps; a cost of moving, and a reward far from the start
             "bsuite:deep_sea/0": 50_000,  # one rewarded path among 2**10
-            "bsuite:discounting_chain/0": 20_000,  # returns of 1; the better reward comes after 100 steps
+            "bsuite:discounting_chain/0": 20_000,  # returns of 1; one of five actions is better by a tenth
             "bsuite:umbrella_length/10": 20_000,  # a choice at the start decides the return at the end
             "bsuite:catch_scale/0": 20_000,  # returns of 0.001
             "bsuite:catch_scale/16": 20_000,  # returns of 1,000

@@ -15,7 +15,7 @@ import pytest
 
 from acme_ext import builders, envs
 from acme_ext.launch import cli
-from benchmarks import learning, settings, speed
+from benchmarks import learning, settings, speed, validation
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -87,6 +87,8 @@ def test_every_shell_command_is_one_that_exists(page, tmp_path):
                 assert name in settings.RECORDED
             case ["python", "-m", "benchmarks.learning", *arguments]:
                 learning._parser().parse_args(arguments)
+            case ["python", "-m", "benchmarks.validation", *arguments]:
+                validation._parser().parse_args(arguments)
             case ["python", "-m", module]:
                 assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file(), module
             case ["acme-ext", *arguments]:

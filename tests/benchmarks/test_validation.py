@@ -1,0 +1,64 @@
+"""The validation of defaults, with budgets too small to learn anything."""
+
+import json
+
+import pytest
+
+from acme_ext import builders, envs
+from acme_ext.launch import settings as agent_settings
+from benchmarks import validation
+
+
+@pytest.mark.parametrize("name", validation.SUITES)
+def test_agents_have_their_defaults_on_environments_that_no_default_was_chosen_on(name):
+    chosen_on = {
+        "gym:CartPole-v1",
+        "bsuite:catch/0",
+        "bsuite:memory_len/10",
+        "minatar:breakout",
+        "gym:Pendulum-v1",
+        "dmc:cartpole/swingup",
+    }
+    made = validation.settings(name)
+    assert len({environment for environment, _ in made}) >= {"discrete": 8, "continuous": 6}[name]
+    for (environment, agent), setting in made.items():
+        assert environment not in chosen_on
+        envs.check(environment)
+        builder = builders.make(agent).for_environment(environment)
+        assert setting.experiment(0, 10, "run").builder == agent_settings.configure(builder, {})
+
+
+def test_random_returns():
+    # Ten episodes of each of ten environments: the ball falls beside the paddle twice in three times or more.
+    assert -1 <= validation.random_return("bsuite:catch/0") < 0
+    assert validation.random_return("gym:MountainCar-v0", episodes=10) == -200
+
+
+def test_the_table_marks_what_stays_below_half_of_the_way(tmp_path):
+    def agent(*scores):
+        return {"version": "1", "date": "2026-01-01", "seeds": dict(enumerate(scores)), "faults": []}
+
+    path = tmp_path / "validation.json"
+    agents = {"dqn": agent(9.0, 11.0), "ppo": agent(4.0, 6.0), "a2c": agent(4.0, 5.0)}
+    path.write_text(json.dumps({"gym:X": {"steps": 20_000, "random": 0.0, "agents": agents}}))
+    assert validation.table(path)[-1] == "| `gym:X` | 20,000 | 0 | 10 (9) | 5 (4) | **4.5 (4)** |"
+
+
+@pytest.mark.slow
+def test_runs_are_added_to_what_was_found(tmp_path, capsys):
+    arguments = ["discrete", "--environments", "bsuite:catch_scale/16", "--seeds", "100", "--steps", "300"]
+    arguments += ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    for agent in ("a2c", "ppo"):
+        assert validation.main([*arguments, "--agents", agent]) == 0
+    written = json.loads((tmp_path / "validation-discrete.json").read_text())
+    assert list(written["bsuite:catch_scale/16"]["agents"]) == ["a2c", "ppo"]
+    assert validation.main([*arguments, "--agents", "ppo"]) == 0
+    assert "is finished" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--agents", "dqm"], ["--environments", "gym:CartPole-v1"], ["--seeds", "1", "1"], ["--jobs", "0"]]
+)
+def test_what_cannot_be_asked_for_is_refused(wrong, capsys):
+    assert validation.main(["discrete", *wrong]) == 2
+    assert "benchmarks.validation: " in capsys.readouterr().err
