@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from concurrent import futures
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import dm_env
@@ -264,10 +264,10 @@ class _World:
     def futures(self) -> "_World":
         return self
 
-    def report(self, *_: Any) -> futures.Future:
+    def report(self, *_: Any) -> Future:
         from acme_ext.launch.nodes.reports import Orders
 
-        answer: futures.Future = futures.Future()
+        answer: Future = Future()
         answer.set_result(tuple(Orders(False, 0)))
         return answer
 
