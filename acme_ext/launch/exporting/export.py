@@ -82,6 +82,7 @@ def export_run(path: str | os.PathLike[str], out: str | os.PathLike[str], *, onn
             holds something else.
     """
     check_onnx(onnx)
+    _check_folder(Path(out))  # before anything is loaded
     return export(load(path), out, onnx=onnx)
 
 
@@ -94,8 +95,7 @@ def check_onnx(onnx: bool) -> None:
 def export(run: Run, out: str | os.PathLike[str], *, onnx: bool = False) -> Path:
     """Writes the evaluation policy of a run that is loaded; see `export_run`."""
     out = Path(out)
-    if out.is_dir() and (others := sorted(p.name for p in out.iterdir() if p.name not in (*_FILES, "__pycache__"))):
-        raise UsageError(f"{out} holds something else, such as {others[0]}: choose another folder.")
+    _check_folder(out)
     traced = trace_run(run)
     made: dict[str, bytes] = {}
     made["policy.npz"] = _arrays(run, traced)
@@ -112,6 +112,12 @@ def export(run: Run, out: str | os.PathLike[str], *, onnx: bool = False) -> Path
         with files.replacing(out / name) as temporary:
             temporary.write_bytes(content)
     return out
+
+
+def _check_folder(out: Path) -> None:
+    """Raises UsageError if a folder holds what no export has left."""
+    if out.is_dir() and (others := sorted(p.name for p in out.iterdir() if p.name not in (*_FILES, "__pycache__"))):
+        raise UsageError(f"{out} holds something else, such as {others[0]}: choose another folder.")
 
 
 def _onnx(run: Run, traced: Traced) -> bytes:
