@@ -1,5 +1,6 @@
 """What the nodes of a program ask of a cluster, and what is said where it can't be given. Nothing of Ray runs."""
 
+import importlib.util
 import os
 import re
 import sys
@@ -104,7 +105,8 @@ def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
     from acme_ext import launch
     from acme_ext.builders import DQN
 
-    monkeypatch.setattr(distributed.importlib.util, "find_spec", lambda name: None)
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else find_spec(name))
     experiment = launch.Experiment(DQN(), "gym:CartPole-v1", run_dir=str(tmp_path / "run"))
     with pytest.raises(UsageError, match="needs the extra `ray`"):
         launch.run_program(experiment, Topology(), on="ray")
