@@ -63,7 +63,8 @@ class Upkeep(abc.ABC):
                 self._evaluate(self.experiment.evaluation.episodes, interrupt)
             except _InterruptedEvaluationError:
                 self.next_evaluation = scheduled  # the run that goes on from here makes it
-        if time.monotonic() - self.logged_at >= _LOG_EVERY_S:
+        # The row of the last step is `_finish`'s.
+        if self.steps < self.experiment.steps and time.monotonic() - self.logged_at >= _LOG_EVERY_S:
             self._log_learner()
             self.store.tell(*self._doing())
         if self.store.checkpoints.due():
