@@ -16,6 +16,7 @@ from acme_ext.acting.stochastic import EXTRAS
 from acme_ext.acting.variables import VariableClient
 from acme_ext.errors import UsageError, nearest
 from acme_ext.learning import normalize
+from acme_ext.learning.averaged import averaged_core, averaged_policy
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
 from acme_ext.learning.normalized import MAX_ABS, normalized_core, normalized_policy
@@ -126,6 +127,9 @@ class Builder(abc.ABC):
     """By the kind of an environment, see `envs.kind`."""
 
     config: Any
+    average_rate: float | None = dataclasses.field(default=None, kw_only=True)
+    """Evaluations act by a moving average of the policy's parameters, of which the newest have this share, see
+    `learning.averaged`; None: by the newest alone."""
 
     def __post_init__(self):
         if not dataclasses.is_dataclass(self.config) or isinstance(self.config, type):
@@ -136,6 +140,8 @@ class Builder(abc.ABC):
             raise UsageError(
                 f"{type(self).__name__} takes a {type(default).__name__}, not a {type(self.config).__name__}."
             )
+        if self.average_rate is not None and not 0 < self.average_rate <= 1:
+            raise UsageError(f"average_rate is {self.average_rate}: it must be above 0 and at most 1, or none.")
         for field, known in (("torso", TORSOS), ("core", CORES)):
             name = getattr(self, field, None)
             if isinstance(name, str) and name not in known:
@@ -227,6 +233,10 @@ class Builder(abc.ABC):
         if replay.needs_largest_error:
             core = prioritized_core(core)
             policy, evaluation_policy = prioritized_policy(policy), prioritized_policy(evaluation_policy)
+        if self.average_rate is not None:
+            core = averaged_core(core, self.average_rate)
+            policy = averaged_policy(policy, evaluation=False)
+            evaluation_policy = averaged_policy(evaluation_policy, evaluation=True)
         fused = getattr(self.config, "sgd_steps_per_call", 1)
         if fused < 1:
             raise UsageError(f"sgd_steps_per_call is {fused}: it must be at least 1.")

@@ -4,7 +4,7 @@ import optax
 
 
 def adam(
-    learning_rate: float, max_gradient_norm: float | None, *, epsilon: float = 1e-8
+    learning_rate: float | optax.Schedule, max_gradient_norm: float | None, *, epsilon: float = 1e-8
 ) -> optax.GradientTransformation:
     """Returns Adam, behind a bound on the gradient's global norm unless that is None."""
     return bounded(optax.adam(learning_rate, eps=epsilon), max_gradient_norm)
@@ -17,7 +17,7 @@ def bounded(optimizer: optax.GradientTransformation, max_gradient_norm: float | 
     return optax.chain(optax.clip_by_global_norm(max_gradient_norm), optimizer)
 
 
-def decayed(learning_rate: float, learner_steps: int | None, *, updates: int = 1) -> float | optax.Schedule:
+def decayed(learning_rate: float, learner_steps: int | None, *, updates: float = 1) -> float | optax.Schedule:
     """Returns a learning rate that falls linearly to 0, or stays what it is.
 
     Args:
@@ -27,4 +27,4 @@ def decayed(learning_rate: float, learner_steps: int | None, *, updates: int = 1
     """
     if learner_steps is None:
         return learning_rate
-    return optax.linear_schedule(learning_rate, 0.0, learner_steps * updates)
+    return optax.linear_schedule(learning_rate, 0.0, max(1, round(learner_steps * updates)))

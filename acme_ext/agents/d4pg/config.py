@@ -27,6 +27,7 @@ class DPGConfig:
     batch_size: int = 128  # transitions; 256 in both papers
     policy_learning_rate: float = 3e-4  # Adam; 1e-4 in both papers
     critic_learning_rate: float = 1e-3  # Adam; likewise
+    learning_rate_decay_steps: int | None = None  # learner steps in which both fall to 0, linearly; None: they stay
     max_gradient_norm: float | None = 40.0  # global norm, of each network; Hoffman et al. 2020, released code
     max_policy_gradient: float | None = None  # bound on each element of the policy's gradient
     target_period: int = 100  # learner steps between target updates; Barth-Maron et al. 2018, section 4
@@ -44,7 +45,7 @@ class DPGConfig:
 
     def __post_init__(self):
         checks.positive(self, "policy_learning_rate", "critic_learning_rate", "target_period", "target_rate")
-        checks.positive(self, "max_gradient_norm", "max_policy_gradient")
+        checks.positive(self, "learning_rate_decay_steps", "max_gradient_norm", "max_policy_gradient")
         checks.share(self, "target_rate")
         checks.not_negative(self, "noise_stddev")
         checks.layer_sizes(self, "policy_sizes", "critic_sizes")

@@ -10,7 +10,7 @@ from acme_ext.agents.d4pg import losses
 from acme_ext.agents.d4pg.config import DPGConfig
 from acme_ext.agents.d4pg.networks import Networks
 from acme_ext.learning.core import LearnerCore, TargetUpdate, TrainState, sgd_step
-from acme_ext.learning.optimizers import adam
+from acme_ext.learning.optimizers import adam, decayed
 from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
@@ -39,8 +39,10 @@ def make_core(networks: Networks, config: DPGConfig, observation: Tree) -> Learn
         config: the agent's.
         observation: an example `[1, ...]`, for the parameters' shapes.
     """
-    policy_optimizer = adam(config.policy_learning_rate, config.max_gradient_norm)
-    critic_optimizer = adam(config.critic_learning_rate, config.max_gradient_norm)
+    rates = (config.policy_learning_rate, config.critic_learning_rate)
+    policy_optimizer, critic_optimizer = (
+        adam(decayed(rate, config.learning_rate_decay_steps), config.max_gradient_norm) for rate in rates
+    )
     if config.max_policy_gradient is not None:
         policy_optimizer = optax.chain(optax.clip(config.max_policy_gradient), policy_optimizer)
     follow = TargetUpdate(config.target_period, config.target_rate)

@@ -28,6 +28,7 @@ class QLearningConfig:
     # Learning
     batch_size: int = 128  # transitions
     learning_rate: float = 1e-3
+    learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
     optimizer: Literal["adam", "rmsprop"] = "adam"  # rmsprop is centered, without momentum; Mnih et al. 2015, Methods
     adam_epsilon: float = 1e-8  # Adam's default
     rmsprop_decay: float = 0.95  # of the gradient's averages; Mnih et al. 2015, table 1
@@ -47,7 +48,15 @@ class QLearningConfig:
     replay: TransitionConfig = TransitionConfig(n_step=10)
 
     def __post_init__(self):
-        checks.positive(self, "image_features", "learning_rate", "adam_epsilon", "rmsprop_epsilon", "target_period")
+        checks.positive(
+            self,
+            "image_features",
+            "learning_rate",
+            "learning_rate_decay_steps",
+            "adam_epsilon",
+            "rmsprop_epsilon",
+            "target_period",
+        )
         checks.positive(self, "target_rate", "max_abs_reward", "max_gradient_norm", "huber_delta")
         checks.share(self, "target_rate", "rmsprop_decay")
         if any(size < 1 for size in self.hidden_sizes):

@@ -17,10 +17,11 @@ from acme_ext.types import Array, Params, Transition, Tree
 
 def make_optimizer(config: QLearningConfig) -> optax.GradientTransformation:
     """Returns Adam or centered RMSProp behind a bound on the gradient's global norm."""
+    learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
     if config.optimizer == "adam":
-        optimizer = optax.adam(config.learning_rate, eps=config.adam_epsilon)
+        optimizer = optax.adam(learning_rate, eps=config.adam_epsilon)
     else:
-        optimizer = optax.rmsprop(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon, centered=True)
+        optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon, centered=True)
     return optimizers.bounded(optimizer, config.max_gradient_norm)
 
 

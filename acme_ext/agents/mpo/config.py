@@ -44,6 +44,7 @@ class MPOConfig:
     batch_size: int = 64  # transitions; 256 in Acme
     policy_learning_rate: float = 1e-3  # Adam; 1e-4 in Acme
     critic_learning_rate: float = 1e-3  # Adam; 1e-4 in Acme
+    learning_rate_decay_steps: int | None = None  # learner steps in which both fall to 0, linearly; None: they stay
     dual_learning_rate: float = 1e-2  # Adam, of temperatures and multipliers; Acme
     max_gradient_norm: float | None = 40.0  # global norm, of policy and critic each; Acme
     target_period: int = 100  # learner steps between target updates; Acme
@@ -57,7 +58,7 @@ class MPOConfig:
         checks.positive(self, "init_stddev", "min_stddev", "epsilon", "epsilon_penalty", "init_temperature")
         checks.positive(self, "epsilon_mean", "epsilon_stddev", "init_alpha_mean", "init_alpha_stddev")
         checks.positive(self, "policy_learning_rate", "critic_learning_rate", "dual_learning_rate")
-        checks.positive(self, "max_gradient_norm", "target_period", "target_rate")
+        checks.positive(self, "learning_rate_decay_steps", "max_gradient_norm", "target_period", "target_rate")
         checks.share(self, "target_rate")
         checks.layer_sizes(self, "policy_sizes", "critic_sizes")
         if self.num_samples < 2:

@@ -9,7 +9,7 @@ from acme_ext.agents.mpo import losses
 from acme_ext.agents.mpo.config import MPOConfig
 from acme_ext.agents.mpo.networks import Networks
 from acme_ext.learning.core import LearnerCore, TargetUpdate, TrainState, sgd_step
-from acme_ext.learning.optimizers import adam
+from acme_ext.learning.optimizers import adam, decayed
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.types import Array, Params, Sample, Transition, Tree
 
@@ -37,8 +37,10 @@ def make_core(networks: Networks, config: MPOConfig, observation: Tree) -> Learn
         config: the agent's.
         observation: an example `[1, ...]`, for the parameters' shapes.
     """
-    policy_optimizer = adam(config.policy_learning_rate, config.max_gradient_norm)
-    critic_optimizer = adam(config.critic_learning_rate, config.max_gradient_norm)
+    rates = (config.policy_learning_rate, config.critic_learning_rate)
+    policy_optimizer, critic_optimizer = (
+        adam(decayed(rate, config.learning_rate_decay_steps), config.max_gradient_norm) for rate in rates
+    )
     dual_optimizer = adam(config.dual_learning_rate, None)
     follow = TargetUpdate(config.target_period, config.target_rate)
 

@@ -55,6 +55,7 @@ class PlanningConfig:
     batch_size: int = 32  # sequences
     roots: int = 8  # of a sequence, drawn anew each time
     learning_rate: float = 2e-3  # Adam
+    learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
     weight_decay: float = 1e-4  # decoupled; Schrittwieser et al. 2021, pseudocode
     max_gradient_norm: float | None = 5.0  # global norm; Ye et al. 2021, appendix
     value_coef: float = 0.25  # Schrittwieser et al. 2020, appendix H
@@ -65,7 +66,15 @@ class PlanningConfig:
     replay: RootsConfig = RootsConfig()
 
     def __post_init__(self):
-        checks.positive(self, "n_step", "temperature_steps", "rescaling_epsilon", "learning_rate", "max_gradient_norm")
+        checks.positive(
+            self,
+            "n_step",
+            "temperature_steps",
+            "rescaling_epsilon",
+            "learning_rate",
+            "learning_rate_decay_steps",
+            "max_gradient_norm",
+        )
         checks.at_least_one(
             self, "state_size", "channels", "support_size", "roots", "target_period", "sgd_steps_per_call"
         )

@@ -17,9 +17,8 @@ from acme_ext.types import Array, Params, Sequence, Tree
 
 def make_optimizer(config: PlanningConfig) -> optax.GradientTransformation:
     """Returns Adam with decoupled weight decay behind a bound on the gradient's global norm."""
-    return optimizers.bounded(
-        optax.adamw(config.learning_rate, weight_decay=config.weight_decay), config.max_gradient_norm
-    )
+    learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
+    return optimizers.bounded(optax.adamw(learning_rate, weight_decay=config.weight_decay), config.max_gradient_norm)
 
 
 def core_of_loss(loss: Loss, network: ModelNetwork, config: PlanningConfig, observation: Tree) -> LearnerCore[State]:

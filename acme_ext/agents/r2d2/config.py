@@ -33,6 +33,7 @@ class R2D2Config:
     # Learning
     batch_size: int = 32  # sequences
     learning_rate: float = 1e-3  # Adam
+    learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
     adam_epsilon: float = 1e-8  # Adam's default
     max_gradient_norm: float | None = 40.0  # global norm
     target_period: int = 50  # learner steps between target updates
@@ -54,7 +55,15 @@ class R2D2Config:
     def __post_init__(self):
         checks.at_least_one(self, "n_step", "image_features", "core_size", "target_period", "sgd_steps_per_call")
         checks.at_least_one(self, "variable_period")
-        checks.positive(self, "learning_rate", "adam_epsilon", "max_gradient_norm", "target_rate", "rescaling_epsilon")
+        checks.positive(
+            self,
+            "learning_rate",
+            "learning_rate_decay_steps",
+            "adam_epsilon",
+            "max_gradient_norm",
+            "target_rate",
+            "rescaling_epsilon",
+        )
         checks.not_negative(self, "epsilon_steepness")
         checks.share(self, "discount", "target_rate", "priority_max_share", "epsilon_base", "retrace_epsilon")
         if self.retrace_lambda is not None:

@@ -126,7 +126,8 @@ def make_core(
 
 def adam(config: R2D2Config) -> optax.GradientTransformation:
     """Returns the optimizer of one network."""
-    return optimizers.adam(config.learning_rate, config.max_gradient_norm, epsilon=config.adam_epsilon)
+    learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
+    return optimizers.adam(learning_rate, config.max_gradient_norm, epsilon=config.adam_epsilon)
 
 
 def values(network: RecurrentNetwork, params: Params, inputs: Inputs, state: Tree, burn_in: int) -> Any:

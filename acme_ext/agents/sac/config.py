@@ -23,6 +23,7 @@ class SACConfig:
     # Learning
     batch_size: int = 256  # transitions; Haarnoja et al. 2018b, table 1
     learning_rate: float = 3e-4  # Adam, of policy, critics and temperature; Haarnoja et al. 2018b, table 1
+    learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
     target_rate: float = 0.005  # share of the critics that their targets take a step; Haarnoja et al. 2018b, table 1
     # The entropy that the temperature keeps the policy's to, in nats of actions in [-1, 1], for each of an action's
     # values; Haarnoja et al. 2018b, table 1.
@@ -37,7 +38,7 @@ class SACConfig:
     random_steps: int = 1_000  # environment steps of the run with uniformly random actions first; the authors' code
 
     def __post_init__(self):
-        checks.positive(self, "learning_rate", "target_rate", "init_temperature")
+        checks.positive(self, "learning_rate", "learning_rate_decay_steps", "target_rate", "init_temperature")
         checks.share(self, "target_rate")
         checks.not_negative(self, "random_steps")
         checks.layer_sizes(self, "hidden_sizes")

@@ -11,6 +11,7 @@ import optax
 from acme_ext.agents.sac import losses
 from acme_ext.agents.sac.config import SACConfig
 from acme_ext.agents.sac.networks import Networks
+from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
 from acme_ext.networks.continuous import apply_ensemble, init_ensemble
 from acme_ext.types import Array, Params, Sample, Transition, Tree
@@ -52,7 +53,7 @@ def make_core(
         penalty: for agents that differ from SAC in the critics' loss.
         entropy_in_target: whether the critics' targets have the entropy of the policy in them.
     """
-    optimizer = optax.adam(config.learning_rate)
+    optimizer = optax.adam(optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps))
     target_entropy = config.target_entropy_per_value * networks.action_size
 
     def init(key: Array) -> State:

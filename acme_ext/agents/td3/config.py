@@ -23,6 +23,7 @@ class TD3Config:
     # Learning
     batch_size: int = 256  # transitions; the authors' code, 100 in the paper
     learning_rate: float = 3e-4  # Adam, of policy and critics; the authors' code, 1e-3 in the paper
+    learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
     target_rate: float = 0.005  # share of the networks that their targets take an update; Fujimoto et al. 2018, table 3
     policy_period: int = 2  # learner steps between updates of policy and targets; Fujimoto et al. 2018, section 6.1
     target_noise_stddev: float = 0.2  # on the target policy's actions; Fujimoto et al. 2018, section 6.1
@@ -37,7 +38,7 @@ class TD3Config:
     noise_stddev: float = 0.1  # on the policy's actions; Fujimoto et al. 2018, section 6.1
 
     def __post_init__(self):
-        checks.positive(self, "learning_rate", "target_rate", "max_target_noise")
+        checks.positive(self, "learning_rate", "learning_rate_decay_steps", "target_rate", "max_target_noise")
         checks.share(self, "target_rate")
         checks.not_negative(self, "random_steps", "noise_stddev", "target_noise_stddev")
         checks.layer_sizes(self, "hidden_sizes")

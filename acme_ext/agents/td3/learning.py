@@ -1,5 +1,6 @@
 """TD3's learning."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import optax
 from acme_ext.agents.td3 import losses
 from acme_ext.agents.td3.config import TD3Config
 from acme_ext.agents.td3.networks import Networks
+from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
 from acme_ext.networks.continuous import apply_ensemble, init_ensemble
 from acme_ext.types import Array, Params, Sample, Transition, Tree
@@ -46,7 +48,8 @@ def make_core(
         observation: an example `[1, ...]`, for the parameters' shapes.
         loss_of_policy: for agents that differ from TD3 in it.
     """
-    optimizer = optax.adam(config.learning_rate)
+    falling = functools.partial(optimizers.decayed, config.learning_rate, config.learning_rate_decay_steps)
+    optimizer, policy_optimizer = (optax.adam(falling(updates=n)) for n in (1, 1 / config.policy_period))
 
     def init(key: Array) -> State:
         key, policy_key, critic_key = jax.random.split(key, 3)
@@ -55,7 +58,7 @@ def make_core(
             networks.critic.init, critic_key, _CRITICS, observation, jnp.zeros((1, networks.action_size))
         )
         return State(
-            policy=TrainState(policy, optimizer.init(policy)),
+            policy=TrainState(policy, policy_optimizer.init(policy)),
             critics=TrainState(critics, optimizer.init(critics)),
             target_policy=policy,
             target_critics=critics,
@@ -91,7 +94,7 @@ def make_core(
 
         def update() -> tuple[TrainState, Params, Params, Array]:
             first = jax.tree.map(lambda leaf: leaf[0], critics.params)
-            policy, of_policy = sgd_step(policy_loss, optimizer, state.policy, first, batch)
+            policy, of_policy = sgd_step(policy_loss, policy_optimizer, state.policy, first, batch)
             target_policy = optax.incremental_update(policy.params, state.target_policy, config.target_rate)
             target_critics = optax.incremental_update(critics.params, state.target_critics, config.target_rate)
             return policy, target_policy, target_critics, of_policy.gradient_norm
