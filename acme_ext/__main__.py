@@ -2,7 +2,7 @@
 
 import sys
 
-from acme_ext.launch.cli import main
+from acme_ext.commands.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,7 +13,7 @@ import numpy as np
 
 from acme_ext import envs
 from acme_ext.errors import UsageError, nearest
-from acme_ext.launch.experiment import Experiment
+from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import learning, outcomes, report

@@ -19,7 +19,7 @@ import numpy as np
 
 from acme_ext import builders, envs
 from acme_ext.errors import UsageError
-from acme_ext.launch import settings as config_settings
+from acme_ext.launch.runs import settings as config_settings
 from acme_ext.utils import files
 from benchmarks import atari57, learning, outcomes, report
 from benchmarks.outcomes import Outcome

@@ -157,7 +157,8 @@ def single(num_envs: int) -> Callable[[], int]:
     """Returns a function that goes on with a run in a single process, and returns the environments' steps in it."""
     import contextlib
 
-    from acme_ext.launch import local, store
+    from acme_ext.launch.runners import local
+    from acme_ext.launch.runs import store
 
     experiment, stack = _experiment(num_envs), contextlib.ExitStack()
     environment = experiment.make_environment(num_envs)

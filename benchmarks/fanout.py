@@ -36,15 +36,15 @@ from acme_ext.acting.remote import RemoteVariables
 from acme_ext.acting.variables import VariableClient
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders.base import Agent
-from acme_ext.launch.distributed import _under_keeper
-from acme_ext.launch.forks import Options
-from acme_ext.launch.nodes.actor import ActorNode
-from acme_ext.launch.nodes.coordinator import Coordinator
-from acme_ext.launch.nodes.inference import InferenceNode
-from acme_ext.launch.nodes.learner import LearnerCourierNode
-from acme_ext.launch.nodes.replay import ReplayNode
-from acme_ext.launch.program import SERVERS
-from acme_ext.launch.store import prepare
+from acme_ext.launch.processes.forks import Options
+from acme_ext.launch.runners.distributed import _under_keeper
+from acme_ext.launch.runners.nodes.actor import ActorNode
+from acme_ext.launch.runners.nodes.coordinator import Coordinator
+from acme_ext.launch.runners.nodes.inference import InferenceNode
+from acme_ext.launch.runners.nodes.learner import LearnerCourierNode
+from acme_ext.launch.runners.nodes.replay import ReplayNode
+from acme_ext.launch.runners.program import SERVERS
+from acme_ext.launch.runs.store import prepare
 from acme_ext.learning.learner import Learner
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import files, loggers

@@ -265,7 +265,7 @@ class _World:
         return self
 
     def report(self, *_: Any) -> Future:
-        from acme_ext.launch.nodes.reports import Orders
+        from acme_ext.launch.runners.nodes.reports import Orders
 
         answer: Future = Future()
         answer.set_result(tuple(Orders(False, 0)))
@@ -275,8 +275,8 @@ class _World:
 def _serve(model: Model, actors: int, num_envs: int, callers: int, pipe: Any) -> None:
     """A server's process: serves until it is told to stop, and tells what its batches were."""
     _quiet()
-    from acme_ext.launch.experiment import Experiment
-    from acme_ext.launch.nodes.inference import InferenceNode
+    from acme_ext.launch.runners.nodes.inference import InferenceNode
+    from acme_ext.launch.runs.experiment import Experiment
 
     experiment = Experiment(model.builder(), model.factory, steps=1, num_envs=num_envs, run_dir=os.devnull)
     world = _World(parameters(model))

@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 
 from acme_ext import launch
 from acme_ext.errors import UsageError, nearest
-from acme_ext.launch import settings as agent_settings
+from acme_ext.launch.runs import settings as agent_settings
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import outcomes

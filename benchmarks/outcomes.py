@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from acme_ext.launch.experiment import Experiment
+from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.utils import files, loggers
 from acme_ext.utils.plots import interquartile_mean
 from acme_ext.utils.rundir import RunDirectory

@@ -178,7 +178,7 @@ def play(steps: int) -> None:
 
 def _line(run: pathlib.Path, head: Host, steps: int) -> str:
     groups = dict.fromkeys(("replay", "coordinator", "evaluator"), "base") | {"learner": "second", "actor": "field"}
-    words = [f"{_python()} -m acme_ext.launch.cli train dqn gym:lab_walk:LabWalk-v0 --actors 2 --steps {steps}"]
+    words = [f"{_python()} -m acme_ext train dqn gym:lab_walk:LabWalk-v0 --actors 2 --steps {steps}"]
     words += [f"--run-dir {run} --on ray --ray-address {head.address}:{_PORT} --restart 3 --checkpoint-every 1"]
     words += [
         "--eval-every 2000 --eval-episodes 5",

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 
 from acme_ext import builders, launch
+from acme_ext.commands.record import describe, record_run
 from acme_ext.data.format import Folder
 from acme_ext.errors import UsageError, nearest
-from acme_ext.launch.record import describe, record_run
 from benchmarks.settings import DATA, RECORDED
 
 

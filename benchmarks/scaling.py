@@ -19,7 +19,7 @@ import numpy as np
 
 from acme_ext import builders, envs, launch
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch import settings
+from acme_ext.launch.runs import settings
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import learning, report

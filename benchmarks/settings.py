@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from acme_ext import builders, launch
-from acme_ext.launch import settings
+from acme_ext.launch.runs import settings
 
 DATA = pathlib.Path("runs") / "benchmarks" / "data"
 

@@ -110,7 +110,7 @@ def _command(options: argparse.Namespace) -> list[str]:
     words += ["--actors", str(options.actors)] if options.actors else []
     names = {field.name for field in dataclasses.fields(builders.load(options.agent)().config)}
     fields = [text for text in (_REPLAY,) if text.split("=")[0] in names] + options.set  # the last one counts
-    return [sys.executable, "-m", "acme_ext.launch.cli", *words, *(w for text in fields for w in ("--set", text))]
+    return [sys.executable, "-m", "acme_ext", *words, *(w for text in fields for w in ("--set", text))]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -60,7 +60,7 @@ def _target(link: str, folder: pathlib.Path) -> pathlib.Path | None:
 
 
 def _command_line() -> str:
-    from acme_ext.launch import cli
+    from acme_ext.commands import cli
 
     lines = ["# Commands and their options", "", "As `--help` prints them."]
     for name, parser in _parsers(cli._parser()):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from acme_ext import builders, envs
-from acme_ext.launch import cli
+from acme_ext.commands import cli
 from benchmarks import learning, settings, speed, validation
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -19,7 +19,8 @@ FLOORS = [
     {"ops", "networks", "envs", "acting", "data", "replay", "learning"},
     {"agents"},
     {"builders"},
-    {"launch", "__main__"},
+    {"launch"},
+    {"commands", "__main__"},
 ]
 FLOOR_OF = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}
 PARTS = set(FLOOR_OF)
@@ -69,7 +70,7 @@ NOT_PORTABLE = ("reverb", "tensorflow", "launchpad", "acme", "rlax", "distrax", 
 
 # What answers at once, so that `acme-ext --help` does.
 HEAVY = {"jax", "haiku", "optax", "tensorflow", "reverb", "launchpad", "acme", "matplotlib", "gymnasium", "ray"}
-LIGHT_MODULES = {"acme_ext.launch.cli", "acme_ext.launch.doctor"}
+LIGHT_MODULES = {"acme_ext.commands.cli", "acme_ext.commands.doctor"}
 
 
 def sources() -> dict[str, tuple[str, bool]]:
@@ -146,19 +147,20 @@ def test_imports_go_down_only():
     [
         ("acme_ext.ops.value", "import acme_ext.agents.dqn.losses"),
         ("acme_ext.agents.dqn.losses", "from acme_ext import builders"),
-        ("acme_ext.builders.dqn", "def f():\n    from acme_ext.launch import local"),
+        ("acme_ext.builders.dqn", "def f():\n    from acme_ext.launch.runners import local"),
         ("acme_ext.utils.files", "from ..acting import actor"),
-        ("acme_ext.envs.gym", "import importlib\nimportlib.import_module('acme_ext.launch.cli')"),
+        ("acme_ext.envs.gym", "import importlib\nimportlib.import_module('acme_ext.commands.cli')"),
+        ("acme_ext.launch.runners.local", "from acme_ext.commands import cli"),
         ("acme_ext.envs.gym", "from importlib import import_module\nimport_module(f'acme_ext.builders.{x}')"),
         ("acme_ext.agents.iqn.losses", "from acme_ext.agents.dqn import losses"),
         ("acme_ext.agents.iqn.losses", "from ..dqn import losses"),
         ("acme_ext.acting.actor", "import reverb"),
         ("acme_ext.acting.actor", "from acme.adders import reverb"),
-        ("acme_ext.launch.local", "import tensorflow as tf"),
+        ("acme_ext.launch.runners.local", "import tensorflow as tf"),
         ("acme_ext.replay.server", "from launchpad.nodes import reverb"),
         ("acme_ext.learning.core", "from rlax import huber_loss"),
         ("acme_ext.networks.heads", "import acme.specs"),
-        ("acme_ext.launch.local", "from benchmarks import speed"),
+        ("acme_ext.launch.runners.local", "from benchmarks import speed"),
         ("acme_ext.misc.things", ""),
     ],
 )
@@ -169,7 +171,8 @@ def test_each_way_up_is_found(module, line):
 def test_ways_down_are_free_and_a_declared_parent_may_be_imported():
     modules = {
         "acme_ext.agents.rainbow.losses": ("from acme_ext.agents.dqn import losses\nfrom . import config", False),
-        "acme_ext.launch.cli": ("import launchpad, reverb\nfrom acme_ext import builders, envs", False),
+        "acme_ext.commands.cli": ("from acme_ext import builders, envs, launch", False),
+        "acme_ext.launch.runners.program": ("import launchpad, reverb\nfrom acme_ext import builders, envs", False),
         "acme_ext.replay": ("from acme_ext.replay.server import ReplayServer\nimport tensorflow", True),
         "acme_ext": ("", True),
     }

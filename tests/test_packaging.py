@@ -90,7 +90,7 @@ def test_nothing_imports_through_the_links_at_the_root():
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
             sources[page] = sources.get(page, "") + block
-    assert ROOT / "acme_ext/launch/cli.py" in sources
+    assert ROOT / "acme_ext/commands/cli.py" in sources
     through = {str(path.relative_to(ROOT)) for path, source in sources.items() if set(LINKS) & set(imported(source))}
     assert not through
     assert set(imported("import agents.dqn\nfrom builders import DQN\nimportlib.import_module('launch.cli')")) == set(
@@ -155,9 +155,9 @@ def test_the_command_of_setup_cfg_is_the_wheels_and_resolves(wheel, tmp_path):
     entry_points = configparser.ConfigParser()
     (path,) = wheel.glob("*.dist-info/entry_points.txt")
     entry_points.read(path)
-    assert dict(entry_points["console_scripts"]) == {"acme-ext": "acme_ext.launch.cli:main"}
+    assert dict(entry_points["console_scripts"]) == {"acme-ext": "acme_ext.commands.cli:main"}
     code = (
-        f"import sys; sys.path.insert(0, {str(wheel)!r}); from acme_ext.launch.cli import main; assert callable(main)"
+        f"import sys; sys.path.insert(0, {str(wheel)!r}); from acme_ext.commands.cli import main; assert callable(main)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
 

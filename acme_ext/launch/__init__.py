@@ -1,46 +1,59 @@
-"""Running an experiment: in one process (`run`), as a program (`run_program`), or from the command line."""
+"""Running an experiment: in one process (`run`), as a program of several (`run_program`), or compiled.
+
+| room | what is in it |
+|---|---|
+| `runs` | what a run is: the experiment, its settings, its directory, its evaluations, its trained policy |
+| `runners` | the ways to carry one out: `local` in one process, `program` and its `nodes`, `distributed` |
+| `compiled` | the other way: environments, acting, replay and learning as one compiled program |
+| `processes` | a program's processes on one machine: started, watched, stopped, and never left behind |
+| `cluster` | the same on the hosts of a Ray cluster |
+| `exporting` | a run's policy in files for NumPy, JAX and ONNX |
+
+A runner knows `runs`, and `runs` knows no runner. `processes` and `cluster` run any Launchpad program, and know of an
+experiment only what has to be imported before a fork. The commands stand above all this, in `acme_ext.commands`.
+
+The names that users need are those of this module, and are imported when first asked for.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from acme_ext.launch.processes import interrupt
 from acme_ext.utils import worlds
 from acme_ext.utils.naming import named as named
 
 if TYPE_CHECKING:
-    from acme_ext.launch.distributed import run_program as run_program
-    from acme_ext.launch.evaluation import Result as Result
-    from acme_ext.launch.experiment import Checkpoints as Checkpoints
-    from acme_ext.launch.experiment import Evaluation as Evaluation
-    from acme_ext.launch.experiment import Experiment as Experiment
-    from acme_ext.launch.local import run as run
-    from acme_ext.launch.program import Topology as Topology
-    from acme_ext.launch.trained import Run as Run
-    from acme_ext.launch.trained import load as load
-
-from acme_ext.launch import interrupt
+    from acme_ext.launch.runners import program as program
+    from acme_ext.launch.runners.distributed import run_program as run_program
+    from acme_ext.launch.runners.local import run as run
+    from acme_ext.launch.runners.program import Topology as Topology
+    from acme_ext.launch.runs.evaluation import Result as Result
+    from acme_ext.launch.runs.experiment import Checkpoints as Checkpoints
+    from acme_ext.launch.runs.experiment import Evaluation as Evaluation
+    from acme_ext.launch.runs.experiment import Experiment as Experiment
+    from acme_ext.launch.runs.trained import Run as Run
+    from acme_ext.launch.runs.trained import load as load
 
 _WHERE = {
-    "Experiment": "experiment",
-    "Evaluation": "experiment",
-    "Checkpoints": "experiment",
-    "run": "local",
-    "Result": "evaluation",
-    "Topology": "program",
-    "Run": "trained",
-    "load": "trained",
-    "run_program": "distributed",
+    "Experiment": "runs.experiment",
+    "Evaluation": "runs.experiment",
+    "Checkpoints": "runs.experiment",
+    "run": "runners.local",
+    "Result": "runs.evaluation",
+    "Topology": "runners.program",
+    "Run": "runs.trained",
+    "load": "runs.trained",
+    "run_program": "runners.distributed",
+    "program": "runners.program",  # the module, whose `make` gives the Launchpad program
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        if _WHERE[name] in ("distributed", "program"):
-            worlds.need_reverb("a program")
-        # JAX and Reverb, half of which would turn a Ctrl-C into an error of their own or lose it.
-        with interrupt.heard_by(None):
-            return getattr(importlib.import_module(f"acme_ext.launch.{_WHERE[name]}"), name)
-    if name == "program":  # whose `make` gives the Launchpad program
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _WHERE[name] in ("runners.distributed", "runners.program"):
         worlds.need_reverb("a program")
-        with interrupt.heard_by(None):
-            return importlib.import_module("acme_ext.launch.program")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # JAX and Reverb, half of which would turn a Ctrl-C into an error of their own or lose it.
+    with interrupt.heard_by(None):
+        module = importlib.import_module(f"acme_ext.launch.{_WHERE[name]}")
+    return module if name == "program" else getattr(module, name)

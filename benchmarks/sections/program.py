@@ -310,7 +310,8 @@ def _as_rate(values: Sequence[float]) -> Rate:
 def _importing() -> float:
     start = time.perf_counter()
     code = (
-        "import jax, haiku, optax, acme_ext.launch.local; from acme_ext.replay import server; server.import_libraries()"
+        "import jax, haiku, optax, acme_ext.launch.runners.local\n"
+        "from acme_ext.replay import server; server.import_libraries()"
     )
     path = os.pathsep.join([os.getcwd(), *filter(None, sys.path)])
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, check=True)

@@ -10,7 +10,7 @@ import pytest
 
 from acme_ext import builders, envs
 from acme_ext.data.format import Folder
-from acme_ext.launch import settings as config_settings
+from acme_ext.launch.runs import settings as config_settings
 from benchmarks import learning, outcomes, recorded
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import DATA, RECORDED, SETTINGS, Recorded, Setting

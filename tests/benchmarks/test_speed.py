@@ -7,7 +7,7 @@ import math
 import pytest
 
 from acme_ext.agents.dqn.config import DQNConfig
-from acme_ext.launch import upkeep
+from acme_ext.launch.runners import upkeep
 from acme_ext.replay.config import TransitionConfig, UnrollConfig
 from benchmarks import cartpole, speed
 from benchmarks.report import Figure

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from acme_ext import builders, envs
-from acme_ext.launch import settings as agent_settings
+from acme_ext.launch.runs import settings as agent_settings
 from benchmarks import validation
 
 

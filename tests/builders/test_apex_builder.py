@@ -16,7 +16,7 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.agents.apex.config import ApexConfig
 from acme_ext.builders import DQN, ApexDQN
 from acme_ext.errors import UsageError
-from acme_ext.launch import local
+from acme_ext.launch.runners import local
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer

@@ -15,7 +15,7 @@ from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.rainbow.config import ATARI, MINATAR, RainbowConfig
 from acme_ext.builders import DQN, Rainbow
 from acme_ext.errors import UsageError
-from acme_ext.launch import local
+from acme_ext.launch.runners import local
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.types import PrioritizedExtras, Sample, Transition
 

@@ -21,7 +21,7 @@ from acme_ext.agents.a2c.config import A2CConfig
 from acme_ext.builders import A2C, IMPALA, PPO
 from acme_ext.envs.vector import VectorEnvironment
 from acme_ext.errors import UsageError
-from acme_ext.launch import upkeep
+from acme_ext.launch.runners import upkeep
 from acme_ext.learning import normalize
 from acme_ext.learning.normalized import MAX_ABS, NormalizedParams
 from acme_ext.replay.config import UnrollConfig

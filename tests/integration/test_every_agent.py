@@ -10,9 +10,9 @@ import pytest
 from acme_ext import builders, envs
 from acme_ext.agents.muzero.config import RootsConfig
 from acme_ext.errors import UsageError
-from acme_ext.launch import distributed, local
-from acme_ext.launch.experiment import Evaluation, Experiment
-from acme_ext.launch.program import Topology
+from acme_ext.launch.runners import distributed, local
+from acme_ext.launch.runners.program import Topology
+from acme_ext.launch.runs.experiment import Evaluation, Experiment
 from acme_ext.ops.search import SearchConfig
 from acme_ext.replay.config import SequenceConfig, TransitionConfig, UnrollConfig
 

@@ -15,7 +15,8 @@ import slow_walk
 
 from acme_ext import envs
 from acme_ext.builders import DQN
-from acme_ext.launch import cli, settings
+from acme_ext.commands import cli
+from acme_ext.launch.runs import settings
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import loggers
@@ -48,7 +49,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def begin(arguments: list[str], **variables: str) -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
-        line = [sys.executable, "-m", "acme_ext.launch.cli", *arguments]
+        line = [sys.executable, "-m", "acme_ext", *arguments]
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         started.append(subprocess.Popen(line, env=environment, text=True, **streams))
         return started[-1]
@@ -222,7 +223,7 @@ exit $code
 def test_a_disk_that_fills_up_is_one_sentence_and_keeps_the_last_checkpoint(tmp_path):
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")
-    line = [sys.executable, "-m", "acme_ext.launch.cli", *command(tmp_path / "run")]
+    line = [sys.executable, "-m", "acme_ext", *command(tmp_path / "run")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     shell = ["unshare", "-rm", "sh", "-c", _FULL.format(size=400), str(tmp_path), *line]
     done = subprocess.run(shell, env=environment, text=True, capture_output=True, timeout=_PATIENCE_S)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from acme_ext.launch import local
+from acme_ext.launch.runners import local
 from acme_ext.replay.server import ReplayServer
 
 

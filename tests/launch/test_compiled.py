@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from acme_ext import builders
+from acme_ext.commands import cli
 from acme_ext.errors import NotFiniteError, RunError
-from acme_ext.launch import Checkpoints, Evaluation, Experiment, cli, load, local
+from acme_ext.launch import Checkpoints, Evaluation, Experiment, load
 from acme_ext.launch.compiled import runner
-from acme_ext.launch.store import BestParams
+from acme_ext.launch.runners import local
+from acme_ext.launch.runs.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay import TransitionConfig, UnrollConfig
 from acme_ext.utils import loggers

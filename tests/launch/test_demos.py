@@ -14,14 +14,15 @@ from acme_ext.acting.actor import Actor
 from acme_ext.acting.inference import LocalInference
 from acme_ext.acting.loop import EnvironmentLoop
 from acme_ext.acting.variables import VariableClient
+from acme_ext.commands import cli
+from acme_ext.commands.record import random_policy
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
-from acme_ext.launch import cli, distributed, local
 from acme_ext.launch.compiled import runner
-from acme_ext.launch.experiment import Evaluation, Experiment
-from acme_ext.launch.program import Topology
-from acme_ext.launch.record import random_policy
+from acme_ext.launch.runners import distributed, local
+from acme_ext.launch.runners.program import Topology
+from acme_ext.launch.runs.experiment import Evaluation, Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.config import SequenceConfig, TransitionConfig
 from acme_ext.utils import loggers

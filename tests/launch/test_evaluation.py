@@ -15,8 +15,8 @@ from acme_ext import envs, launch
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment
-from acme_ext.launch.evaluation import Evaluator, Score, load_run
-from acme_ext.launch.store import BestParams
+from acme_ext.launch.runs.evaluation import Evaluator, Score, load_run
+from acme_ext.launch.runs.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils.rundir import RunDirectory
 

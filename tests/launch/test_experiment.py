@@ -16,8 +16,9 @@ from acme_ext import envs
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
-from acme_ext.launch import Checkpoints, Evaluation, Experiment, settings
-from acme_ext.launch.experiment import check
+from acme_ext.launch import Checkpoints, Evaluation, Experiment
+from acme_ext.launch.runs import settings
+from acme_ext.launch.runs.experiment import check
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.naming import named
 

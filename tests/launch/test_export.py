@@ -11,8 +11,8 @@ from jax import export as jax_export
 
 from acme_ext import launch
 from acme_ext.builders import DQN, R2D2, TD3
+from acme_ext.commands import cli
 from acme_ext.errors import UsageError
-from acme_ext.launch import cli
 from acme_ext.launch.exporting import onnx
 from acme_ext.launch.exporting.policy import OPS
 from acme_ext.launch.exporting.program import trace

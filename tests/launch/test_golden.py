@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from acme_ext import __version__
-from acme_ext.launch import cli
+from acme_ext.commands import cli
 from acme_ext.learning import checkpoints
 
 pytestmark = pytest.mark.usefixtures("no_figures")

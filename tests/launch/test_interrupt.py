@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from acme_ext.launch import interrupt
-from acme_ext.launch.interrupt import at_once, graceful, heard_by
+from acme_ext.launch.processes import interrupt
+from acme_ext.launch.processes.interrupt import at_once, graceful, heard_by
 
 _FIRST = "stopping after a last save; Ctrl-C again stops at once."
 
@@ -76,7 +76,7 @@ def test_a_signal_is_heard_while_compiled_code_keeps_the_main_thread():
 
 _CLOCK = """
 import os, signal, time
-from acme_ext.launch import interrupt
+from acme_ext.launch.processes import interrupt
 
 class Clock:
     now, looks = 0.0, 0
@@ -192,7 +192,7 @@ def test_while_libraries_are_imported_a_signal_ends_the_process(tmp_path, number
         "except KeyboardInterrupt as error:\n"
         "    raise ImportError('it is not installed') from error\n"
     )
-    code = "from acme_ext.launch.interrupt import at_once\nwith at_once('it stopped.'):\n    import library"
+    code = "from acme_ext.launch.processes.interrupt import at_once\nwith at_once('it stopped.'):\n    import library"
     found = _run(code, tmp_path)
     assert (found.returncode, found.stdout, found.stderr) == (128 + number, "", "it stopped.\n")
 
@@ -204,12 +204,12 @@ def test_a_name_of_launch_is_imported_as_a_whole_before_a_ctrl_c_is_raised(tmp_p
         "gc.callbacks.append(lambda phase, info: gc.callbacks.clear() or os.kill(os.getpid(), signal.SIGINT))\n"
         "class Import:\n"
         "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'acme_ext.launch.experiment': gc.collect()\n"
+        "        if name == 'acme_ext.launch.runs.experiment': gc.collect()\n"
         "sys.meta_path.insert(0, Import())\n"
         "try:\n"
         "    launch.Experiment\n"
         "except KeyboardInterrupt:\n"
-        "    print('acme_ext.launch.experiment' in sys.modules)\n"
+        "    print('acme_ext.launch.runs.experiment' in sys.modules)\n"
     )
     found = _run(code)
     assert (found.returncode, found.stdout) == (0, "True\n"), found.stderr

@@ -17,7 +17,8 @@ from toys import Walk, make_walk, toy
 
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
-from acme_ext.launch import Evaluation, Experiment, Result, local, meter, upkeep
+from acme_ext.launch import Evaluation, Experiment, Result
+from acme_ext.launch.runners import local, meter, upkeep
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.utils import loggers

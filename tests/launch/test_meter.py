@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acme_ext.launch import meter as meters
-from acme_ext.launch.meter import LostBatchError, Patience, SampleMeter
+from acme_ext.launch.runners import meter as meters
+from acme_ext.launch.runners.meter import LostBatchError, Patience, SampleMeter
 from acme_ext.replay.limits import RateLimit
 
 

@@ -10,11 +10,12 @@ import pytest
 from toys import Walk, make_walk
 
 from acme_ext import builders, launch
+from acme_ext.commands import cli
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
-from acme_ext.launch import cli, local, offline
-from acme_ext.launch.experiment import Evaluation, Experiment
+from acme_ext.launch.runners import local, offline
+from acme_ext.launch.runs.experiment import Evaluation, Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.rundir import RunDirectory
@@ -44,7 +45,7 @@ def recorded(request, tmp_path_factory):
     import acme_ext.envs as envs
     from acme_ext.acting.actor import Actor
     from acme_ext.acting.loop import EnvironmentLoop
-    from acme_ext.launch.record import random_policy
+    from acme_ext.commands.record import random_policy
 
     folder = tmp_path_factory.mktemp("data") / "random"
     with pytest.MonkeyPatch.context():

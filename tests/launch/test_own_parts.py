@@ -15,8 +15,10 @@ import pytest
 
 from acme_ext import builders, launch
 from acme_ext.builders import DQN, IMPALA, R2D2, Builder
+from acme_ext.commands import cli
 from acme_ext.errors import UsageError
-from acme_ext.launch import Experiment, cli, settings
+from acme_ext.launch import Experiment
+from acme_ext.launch.runs import settings
 from acme_ext.replay import TransitionConfig
 
 EXAMPLES = pathlib.Path(my_agents.__file__).parent
@@ -142,7 +144,7 @@ def test_what_does_not_fit_is_told_in_one_sentence(capsys, tmp_path, arguments, 
 def acme_ext(*arguments, cwd):
     environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
     done = subprocess.run(
-        [sys.executable, "-m", "acme_ext.launch.cli", *arguments],
+        [sys.executable, "-m", "acme_ext", *arguments],
         cwd=cwd,
         env=environment,
         capture_output=True,

@@ -18,7 +18,8 @@ from toys import Toy, ToyConfig, Walk, make_walk, toy
 from acme_ext import envs
 from acme_ext.acting.variables import POLICY
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch import Checkpoints, Evaluation, Experiment, Result, local
+from acme_ext.launch import Checkpoints, Evaluation, Experiment, Result
+from acme_ext.launch.runners import local
 from acme_ext.learning import checkpoints
 from acme_ext.utils import loggers
 from acme_ext.utils.naming import named

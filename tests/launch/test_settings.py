@@ -5,7 +5,7 @@ from typing import Literal, Optional
 import pytest
 
 from acme_ext.errors import UsageError
-from acme_ext.launch import settings
+from acme_ext.launch.runs import settings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,9 @@ from toys import Walk
 
 from acme_ext import envs, launch
 from acme_ext.builders import DQN, R2D2, TD3
+from acme_ext.commands import cli
 from acme_ext.envs import pictures
 from acme_ext.errors import UsageError
-from acme_ext.launch import cli
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,6 @@ def train(launch: Callable[..., Running]) -> Callable[..., Running]:
         fields = [word for name, value in FIELDS.items() for word in ("--set", f"{name}={value}")]
         given = ["--steps", str(steps), "--run-dir", str(run), "--eval-every", "0", "--eval-episodes", "2"]
         command = ["train", "dqn", "gym:lab_walk:LabWalk-v0", "--actors", "2", *given, *fields, *options]
-        return launch(["-m", "acme_ext.launch.cli", *command], run, **variables)
+        return launch(["-m", "acme_ext", *command], run, **variables)
 
     return begin

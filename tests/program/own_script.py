@@ -8,9 +8,9 @@ import launchpad as lp
 from absl import app
 
 from acme_ext.builders import DQN
-from acme_ext.launch import settings
-from acme_ext.launch.experiment import Evaluation, Experiment
-from acme_ext.launch.program import Topology, make
+from acme_ext.launch.runners.program import Topology, make
+from acme_ext.launch.runs import settings
+from acme_ext.launch.runs.experiment import Evaluation, Experiment
 
 
 class Watcher:

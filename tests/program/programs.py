@@ -16,8 +16,8 @@ import psutil
 
 from acme_ext import envs
 from acme_ext.builders import DQN
-from acme_ext.launch import settings
-from acme_ext.launch.store import BestParams
+from acme_ext.launch.runs import settings
+from acme_ext.launch.runs.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import loggers

@@ -11,12 +11,12 @@ from programs import Client, rows
 
 from acme_ext.builders import DQN
 from acme_ext.errors import RunError
-from acme_ext.launch import store
-from acme_ext.launch.experiment import Evaluation, Experiment
-from acme_ext.launch.nodes import coordinator as nodes_coordinator
-from acme_ext.launch.nodes.coordinator import Coordinator
-from acme_ext.launch.nodes.reports import STARTING, Orders, Reporter, node_name
-from acme_ext.launch.store import BestParams
+from acme_ext.launch.runners.nodes import coordinator as nodes_coordinator
+from acme_ext.launch.runners.nodes.coordinator import Coordinator
+from acme_ext.launch.runners.nodes.reports import STARTING, Orders, Reporter, node_name
+from acme_ext.launch.runs import store
+from acme_ext.launch.runs.experiment import Evaluation, Experiment
+from acme_ext.launch.runs.store import BestParams
 from acme_ext.utils.rundir import RunDirectory
 
 

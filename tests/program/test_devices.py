@@ -10,8 +10,8 @@ import json, os, pathlib, sys
 import jax
 import launchpad as lp
 from absl import flags
-from acme_ext.launch.forks import Options
-from acme_ext.launch.supervisor import Supervisor
+from acme_ext.launch.processes.forks import Options
+from acme_ext.launch.processes.supervisor import Supervisor
 
 def tell(name):
     import jax.numpy as jnp

@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from acme_ext.launch.director import Director, Next, Restarts
-from acme_ext.launch.program import SERVERS
+from acme_ext.launch.processes.director import Director, Next, Restarts
+from acme_ext.launch.runners.program import SERVERS
 
 NOTHING = (Next.NOTHING, 0.0)
 

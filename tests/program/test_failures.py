@@ -46,9 +46,9 @@ import sys
 import jax.numpy as jnp
 
 from acme_ext.builders import DQN
-from acme_ext.launch.distributed import run_program
-from acme_ext.launch.experiment import Experiment
-from acme_ext.launch.program import Topology
+from acme_ext.launch.runners.distributed import run_program
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runners.program import Topology
 
 
 class Eager(DQN):

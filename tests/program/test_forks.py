@@ -6,7 +6,7 @@ import threading
 import courier
 import portpicker
 
-from acme_ext.launch import forks
+from acme_ext.launch.processes import forks
 
 
 def test_a_coordinator_that_takes_its_time_is_asked_until_it_answers(monkeypatch):

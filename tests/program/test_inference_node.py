@@ -21,10 +21,10 @@ from acme_ext.acting.policy import Policy
 from acme_ext.acting.remote import RemoteExperience, RemoteInference, Reply
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Builder
-from acme_ext.launch.experiment import Experiment
-from acme_ext.launch.nodes import inference
-from acme_ext.launch.nodes.inference import InferenceNode
-from acme_ext.launch.nodes.reports import Orders
+from acme_ext.launch.runners.nodes import inference
+from acme_ext.launch.runners.nodes.inference import InferenceNode
+from acme_ext.launch.runners.nodes.reports import Orders
+from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.learning.core import LearnerCore
 from acme_ext.replay.config import UnrollConfig
 from acme_ext.replay.sequences import SequenceReplay

@@ -8,9 +8,10 @@ import pytest
 from acme_ext import builders
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
-from acme_ext.launch import distributed, settings
-from acme_ext.launch.experiment import Evaluation, Experiment
-from acme_ext.launch.program import Topology
+from acme_ext.launch.runners import distributed
+from acme_ext.launch.runners.program import Topology
+from acme_ext.launch.runs import settings
+from acme_ext.launch.runs.experiment import Evaluation, Experiment
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 

@@ -3,7 +3,7 @@
 from programs import Client
 
 from acme_ext.acting.carries import added
-from acme_ext.launch.nodes.reports import Reporter
+from acme_ext.launch.runners.nodes.reports import Reporter
 
 
 class Core:

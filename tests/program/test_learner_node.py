@@ -6,9 +6,9 @@ from concurrent import futures
 import pytest
 
 from acme_ext.errors import RunError
-from acme_ext.launch.nodes import learner as nodes_learner
-from acme_ext.launch.nodes.learner import LearnerNode
-from acme_ext.launch.nodes.reports import Orders
+from acme_ext.launch.runners.nodes import learner as nodes_learner
+from acme_ext.launch.runners.nodes.learner import LearnerNode
+from acme_ext.launch.runners.nodes.reports import Orders
 
 
 class Learner:

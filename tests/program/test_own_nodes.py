@@ -10,9 +10,10 @@ import pytest
 
 from acme_ext.builders import DQN
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch import distributed, settings
-from acme_ext.launch.experiment import Checkpoints, Evaluation, Experiment
-from acme_ext.launch.program import SERVERS, Topology, added_groups
+from acme_ext.launch.runners import distributed
+from acme_ext.launch.runners.program import SERVERS, Topology, added_groups
+from acme_ext.launch.runs import settings
+from acme_ext.launch.runs.experiment import Checkpoints, Evaluation, Experiment
 
 _FOR_EVER = 10**7
 

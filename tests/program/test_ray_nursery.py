@@ -15,9 +15,9 @@ import psutil
 import pytest
 from programs import PATIENCE_S
 
-from acme_ext.launch import forks
 from acme_ext.launch.cluster import nursery
 from acme_ext.launch.cluster.nursery import Order
+from acme_ext.launch.processes import forks
 
 _MARK = "ACME_EXT_TEST_NURSERY"
 

@@ -10,9 +10,10 @@ import types
 import pytest
 
 from acme_ext.errors import UsageError
-from acme_ext.launch import distributed, settings
 from acme_ext.launch.cluster import placement
-from acme_ext.launch.program import Topology
+from acme_ext.launch.runners import distributed
+from acme_ext.launch.runners.program import Topology
+from acme_ext.launch.runs import settings
 
 
 def test_amounts_from_the_command_line():

@@ -14,10 +14,11 @@ from dm_env import specs
 
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
-from acme_ext.launch import distributed, settings
-from acme_ext.launch.experiment import Checkpoints, Evaluation, Experiment
-from acme_ext.launch.nodes import coordinator
-from acme_ext.launch.program import Topology
+from acme_ext.launch.runners import distributed
+from acme_ext.launch.runners.nodes import coordinator
+from acme_ext.launch.runners.program import Topology
+from acme_ext.launch.runs import settings
+from acme_ext.launch.runs.experiment import Checkpoints, Evaluation, Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
 
 _FOR_EVER = 10**7

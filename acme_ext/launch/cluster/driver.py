@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch import isolation, processes
 from acme_ext.launch.cluster import connection, placement
 from acme_ext.launch.cluster.fleet import ANSWER_S, Fleet, Member
-from acme_ext.launch.director import Director, Next, Restarts
-from acme_ext.launch.forks import GRACE_S, MAKE_SPEC, how, in_child
+from acme_ext.launch.processes import isolation, process_tree
+from acme_ext.launch.processes.director import Director, Next, Restarts
+from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, how, in_child
 from acme_ext.types import EnvironmentSpec
 
 _SILENCE_S = 10.0  # of waiting, after which it is said what for
@@ -108,7 +108,7 @@ class Driver:
         program = self._plan.load(True, self._spec) if first else None
         if first:
             # From here on a wish to stop is granted in good order.
-            for number in (*processes.WISHES, *processes.WISHES.values()):
+            for number in (*process_tree.WISHES, *process_tree.WISHES.values()):
                 signal.signal(number, self._on_wish)
         self._settle(lambda member: member.place is not None, ANSWER_S, "to be placed", self._send_again)
         if program is None:
@@ -266,7 +266,7 @@ class Driver:
         if director.at_once:
             stages = [self._members]
         for stage in stages:
-            self._fleet.signal(stage, signal.SIGKILL if director.at_once else processes.STOP_NODE)
+            self._fleet.signal(stage, signal.SIGKILL if director.at_once else process_tree.STOP_NODE)
             start, killed = time.monotonic(), director.at_once
             while any(member.runs for member in stage):
                 waited = time.monotonic() - start
@@ -278,7 +278,7 @@ class Driver:
                 self._take_events(lambda member, words: None)
 
     def _on_wish(self, number: int, frame: Any) -> None:
-        self._director.wish({wish: stop for stop, wish in processes.WISHES.items()}.get(number, number))
+        self._director.wish({wish: stop for stop, wish in process_tree.WISHES.items()}.get(number, number))
 
 
 def _say(text: str) -> None:
@@ -286,21 +286,21 @@ def _say(text: str) -> None:
 
 
 def main(descriptor: int, keeper: int) -> int:
-    """Runs what `launch.distributed` left in an open file; the entry of the driver's process."""
+    """Runs what `runners.distributed` left in an open file; the entry of the driver's process."""
     import cloudpickle
 
     # The terminal's signals, and those to everybody, are for the launcher, which passes them on; Ray has none of them.
     os.setpgid(0, 0)
     os.dup2(2, 1)  # what Ray prints is no result
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    processes.end_at_a_wish()
+    process_tree.end_at_a_wish()
     with open(descriptor, "rb") as file:
         private, plan = cloudpickle.load(file)
     try:
         private = private and isolation.make_private()  # while there is one thread
-        if not processes.tell_when_orphaned(keeper, processes.ORPHANED):
+        if not process_tree.tell_when_orphaned(keeper, process_tree.ORPHANED):
             return 1
-        processes.take_in_orphans()
+        process_tree.take_in_orphans()
         plan = cloudpickle.loads(plan)
         spec = in_child(plan.make_spec, MAKE_SPEC)  # before Ray's threads, which would be missing in what it forks
         if plan.address is None:
@@ -308,7 +308,7 @@ def main(descriptor: int, keeper: int) -> int:
             connection.start(plan.folder, placement.total(plan.resources[name] for name in names), private=private)
         else:
             connection.connect(plan.address, plan.code, plan.directory)
-        signal.signal(processes.ORPHANED, processes.abandon)
+        signal.signal(process_tree.ORPHANED, process_tree.abandon)
         import ray
         from ray.exceptions import RayError
 

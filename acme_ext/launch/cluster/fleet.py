@@ -14,7 +14,7 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.cluster import placement
 from acme_ext.launch.cluster.agent import Agent, Place, Visit, exists
 from acme_ext.launch.cluster.nursery import Order, stop_program
-from acme_ext.launch.forks import Options, bind
+from acme_ext.launch.processes.forks import Options, bind
 
 WRITERS = ("replay", "coordinator", "learner")
 """Groups of nodes that write to the run directory."""

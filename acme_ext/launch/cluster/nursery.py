@@ -29,8 +29,8 @@ import warnings
 from collections.abc import Mapping
 from multiprocessing.connection import Connection, wait
 
-from acme_ext.launch import processes
-from acme_ext.launch.forks import Options
+from acme_ext.launch.processes import process_tree
+from acme_ext.launch.processes.forks import Options
 
 _LOOK_S = 0.02
 _LONELY_S = 60.0  # without any agent until it gives up
@@ -155,7 +155,7 @@ class Nursery:
     def run(self) -> None:
         """Serves agents until the last one is gone."""
         signal.signal(signal.SIGUSR2, self._on_stop)
-        signal.signal(processes.WISHES[signal.SIGTERM], self._on_wish)
+        signal.signal(process_tree.WISHES[signal.SIGTERM], self._on_wish)
         alone_since = time.monotonic()
         while self._connections or time.monotonic() - alone_since < _LONELY_S:
             terminals = {child.terminal: child for child in self._children.values() if child.terminal >= 0}
@@ -201,7 +201,7 @@ class Nursery:
                 os.kill(pid, signal.SIGKILL)
 
     def _fork(self, connection: Connection, order: Order) -> None:
-        from acme_ext.launch.forks import run_node
+        from acme_ext.launch.processes.forks import run_node
 
         order.options.logs.mkdir(parents=True, exist_ok=True)
         log = order.options.log_of(order.name)
@@ -231,7 +231,7 @@ class Nursery:
         self._tell(connection, "started", pid)
 
     def _ask(self, connection: Connection, address: str, died: list[str]) -> None:
-        from acme_ext.launch.forks import ask_to_stop
+        from acme_ext.launch.processes.forks import ask_to_stop
 
         pid = ask_to_stop(address, died)
         self._asking[pid] = connection
@@ -252,7 +252,7 @@ class Nursery:
             self._tell(child.connection, "said", text)
 
     def _reap(self) -> None:
-        from acme_ext.launch.forks import last_words
+        from acme_ext.launch.processes.forks import last_words
 
         ended = []
         with contextlib.suppress(ChildProcessError):
@@ -306,26 +306,26 @@ def _open_terminal(columns: int) -> tuple[int, int]:
 
 
 def main(descriptor: int, folder: pathlib.Path) -> None:
-    """Runs the nursery, beneath a process that does nothing but end what it may leave: see `launch.processes`."""
+    """Runs the nursery, beneath a process that does nothing but end what it may leave: see `processes.process_tree`."""
     if os.fork():
         os._exit(0)  # nobody's child, for it outlives the agent that happened to start it
-    processes.take_in_orphans()
+    process_tree.take_in_orphans()
     keeper, nursery = os.getpid(), os.fork()
     if nursery == 0:
-        processes.take_in_orphans()
-        signal.signal(processes.ORPHANED, processes.abandon)
-        if processes.tell_when_orphaned(keeper, processes.ORPHANED):
-            from acme_ext.launch.supervisor import warm
+        process_tree.take_in_orphans()
+        signal.signal(process_tree.ORPHANED, process_tree.abandon)
+        if process_tree.tell_when_orphaned(keeper, process_tree.ORPHANED):
+            from acme_ext.launch.processes.supervisor import warm
 
             warm()
             try:
                 Nursery(socket.socket(fileno=descriptor)).run()
             finally:
-                processes.end_children()
+                process_tree.end_children()
         os._exit(0)
     os.close(descriptor)
     _, status = os.waitpid(nursery, 0)
-    processes.end_children()
+    process_tree.end_children()
     if status == 0:
         clear(folder)
     os._exit(0)

@@ -335,7 +335,7 @@ class Loop:
 
 
 class EvaluationLoop:
-    """An evaluation's loop: episodes of environments of its own, as `launch.evaluation.Evaluator` makes them.
+    """An evaluation's loop: episodes of environments of its own, as `runs.evaluation.Evaluator` makes them.
 
     Args:
         policy: the evaluation's.

@@ -17,12 +17,12 @@ from acme_ext.envs.backend import environment_seed
 from acme_ext.envs.functional import FunctionalEnvironment, canonical_functional, row_keys
 from acme_ext.envs.jax_games import Jax, functional
 from acme_ext.errors import NotFiniteError, UsageError, nearest
-from acme_ext.launch import demonstrations
 from acme_ext.launch.compiled.loops import NONE_ENDED, EvaluationLoop, Loop, World
-from acme_ext.launch.evaluation import Result, Score
-from acme_ext.launch.experiment import NOTHING_LEARNED, Experiment, check, foresee
-from acme_ext.launch.interrupt import Interrupt, graceful
-from acme_ext.launch.store import RunStore, draw_curve, hold, prepare
+from acme_ext.launch.processes.interrupt import Interrupt, graceful
+from acme_ext.launch.runs import demonstrations
+from acme_ext.launch.runs.evaluation import Result, Score
+from acme_ext.launch.runs.experiment import NOTHING_LEARNED, Experiment, check, foresee
+from acme_ext.launch.runs.store import RunStore, draw_curve, hold, prepare
 from acme_ext.types import Array, Tree
 from acme_ext.utils import compiling
 from acme_ext.utils.progress import ProgressLine

@@ -21,7 +21,7 @@ from acme_ext.envs.canonical import bounds_of
 from acme_ext.errors import UsageError
 from acme_ext.launch.exporting import policy as standalone
 from acme_ext.launch.exporting.program import Program, trace
-from acme_ext.launch.trained import PolicyFunction, Run, load
+from acme_ext.launch.runs.trained import PolicyFunction, Run, load
 from acme_ext.utils import files, install
 
 _FILES = ("policy.json", "policy.npz", "policy.py", "policy.jaxexport", "policy.onnx")

@@ -1,0 +1,114 @@
+"""A person against the agent of a run, in the terminal."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from acme_ext.commands.players import RunPlayer, Thought
+from acme_ext.envs.board import rules_of
+from acme_ext.errors import UsageError
+from acme_ext.utils import compiling
+
+_NOT_DRAWN = ("chess", "hex")  # whose planes are more than the two players' stones, or turned for one of them
+_COLUMNS = "abcdefghijklmnopqrs"
+
+
+def play(
+    player: RunPlayer,
+    *,
+    person_begins: bool = True,
+    ask: Callable[[str], str] = input,
+    say: Callable[[str], None] = print,
+) -> int | None:
+    """Plays one game; returns its outcome for the person, 1, 0 or -1, or None if it was given up.
+
+    Args:
+        player: the agent.
+        person_begins: otherwise the agent does.
+        ask: asks for a move.
+        say: shows a line.
+    """
+    if player.game in _NOT_DRAWN:
+        raise UsageError(f"{player.game} can't be played in the terminal.")
+    rules = rules_of(player.game)
+    step, state = compiling.jit(rules.step), rules.init(jax.random.PRNGKey(0))
+    begins = int(state.current_player)
+    person = begins if person_begins else 1 - begins
+    say(f"{player.game}: you are {'X' if person_begins else 'O'}. Moves are {_example(player.game)}; q gives up.")
+    while not (bool(state.terminated) or bool(state.truncated)):
+        turn = int(state.current_player)
+        say(text(state, "XO" if turn == begins else "OX"))
+        legal = np.nonzero(np.asarray(state.legal_action_mask))[0]
+        if turn == person:
+            action = None
+            while action is None:
+                try:
+                    typed = ask("your move: ").strip().lower()
+                except EOFError:
+                    typed = "q"
+                if typed in ("q", "quit"):
+                    return None
+                action = move_of(typed, player.game, state)
+                if action is None or action not in legal:
+                    named = ", ".join(name_of(int(a), player.game, state) for a in legal[:20])
+                    more = " ..." if len(legal) > 20 else ""
+                    say(f"{typed!r} is no legal move; these are: {named}{more}")
+                    action = None
+        else:
+            thought = player.think(jax.tree.map(lambda x: np.asarray(x)[None], state))
+            action = int(thought.action[0])
+            say(_remark(thought, action, player.game, state))
+        state = step(state, action)
+    say(text(state, "XO" if int(state.current_player) == begins else "OX"))
+    outcome = int(np.asarray(state.rewards)[person])
+    say({1: "You have won.", 0: "A draw.", -1: "The agent has won."}[outcome])
+    return outcome
+
+
+def text(state: Any, marks: str) -> str:
+    """Returns a board as text.
+
+    Args:
+        state: of pgx.
+        marks: of the player who moves, and of the other one.
+    """
+    planes = np.asarray(state.observation)
+    height, width = planes.shape[:2]
+    lines = ["   " + " ".join(_COLUMNS[:width])]
+    for row in range(height):
+        cells = [marks[0] if own else marks[1] if other else "." for own, other, *_ in planes[row]]
+        lines.append(f"{row + 1:2d} " + " ".join(cells))
+    return "\n".join(lines)
+
+
+def name_of(action: int, game: str, state: Any) -> str:
+    """Returns how a move is typed."""
+    height, width = np.shape(state.observation)[:2]
+    if game == "connect_four":
+        return _COLUMNS[action]
+    if action >= height * width:
+        return "pass"
+    return f"{_COLUMNS[action % width]}{action // width + 1}"
+
+
+def move_of(typed: str, game: str, state: Any) -> int | None:
+    """Returns the move that was typed; None if it is none."""
+    names = {name_of(action, game, state): action for action in range(len(state.legal_action_mask))}
+    return names.get(typed)
+
+
+def _example(game: str) -> str:
+    return "columns, as d" if game == "connect_four" else "fields, as b2"
+
+
+def _remark(thought: Thought, action: int, game: str, state: Any) -> str:
+    said = f"the agent plays {name_of(action, game, state)}"
+    if not thought.policy.size:
+        return f"{said}."
+    best = np.argsort(-thought.policy[0])[:4]
+    shares = ", ".join(
+        f"{name_of(int(a), game, state)} {thought.policy[0, a]:.0%}" for a in best if thought.policy[0, a] > 0
+    )
+    return f"{said} (its search: {shares}; it expects {thought.value[0]:+.2f})."

@@ -1,0 +1,153 @@
+"""Agents of runs as players of board games: against all replies, against each other, against a person."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from acme_ext.acting.policy import Context
+from acme_ext.envs.board import rules_of
+from acme_ext.errors import UsageError
+from acme_ext.launch.runs.evaluation import load_run
+from acme_ext.specs import ACTION_MASK, PLAYER, STATE
+from acme_ext.types import Array
+from acme_ext.utils import compiling
+
+_BATCH = 32  # positions of a call, so that one program is compiled
+
+
+class Thought(NamedTuple):
+    """What an agent made of positions."""
+
+    action: np.ndarray  # [N]
+    policy: np.ndarray  # [N, A] of the search, if it plans; otherwise empty
+    value: np.ndarray  # [N] likewise, of the player who moves
+
+
+class RunPlayer:
+    """Plays as a run's agent does in evaluation.
+
+    Args:
+        path: the run directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        loaded = load_run(path)
+        where = loaded.experiment.environment_name
+        if not where.startswith("board:"):
+            raise UsageError(f"{path} is a run of {where}: only the agents of board:GAME play.")
+        self.name, self.game = str(path), where.removeprefix("board:")
+        self._fields = set(loaded.spec.observations)
+        agent = loaded.experiment.builder.make_agent(loaded.spec)
+        self._params = loaded.params
+        policy, rules = agent.evaluation_policy, rules_of(self.game)
+        if jax.tree.leaves(policy.init_state(1)):
+            raise UsageError(f"the agent of {path} has a memory: it can't play from positions alone.")
+
+        def act(params: Any, states: Any) -> Any:
+            observation = {"board": states.observation, ACTION_MASK: states.legal_action_mask}
+            if PLAYER in self._fields:
+                observation[PLAYER] = states.current_player
+            if STATE in self._fields:
+                observation[STATE] = jax.vmap(rules.pack)(states)
+            zeros = jnp.zeros(_BATCH)
+            context = Context(jax.random.split(jax.random.key(0), _BATCH), jnp.int32(0), zeros, zeros)
+            action, _, extras = policy.apply(params, context, observation, policy.init_state(_BATCH))
+            return action, getattr(extras, "policy", jnp.zeros((_BATCH, 0))), getattr(extras, "value", zeros)
+
+        self._act = compiling.jit(act)
+
+    def think(self, states: Any) -> Thought:
+        """Returns what the agent would do in states `[N, ...]` of pgx, as many as are wanted."""
+        count = len(states.terminated)
+        parts = []
+        for start in range(0, count, _BATCH):
+            part = jax.tree.map(lambda x, start=start: _padded(x[start : start + _BATCH]), states)
+            parts.append(jax.tree.map(np.asarray, self._act(self._params, part)))
+        return Thought(*(np.concatenate(leaves)[:count] for leaves in zip(*parts, strict=True)))
+
+
+def _padded(x: Array) -> Array:
+    return jnp.concatenate([x, jnp.broadcast_to(x[:1], (_BATCH - len(x), *x.shape[1:]))]) if len(x) < _BATCH else x
+
+
+class Replies(NamedTuple):
+    """How a player fared against all that can be replied to it, in one place at the table."""
+
+    won: int  # final positions
+    drawn: int
+    lost: int
+
+
+def against_every_reply(player: RunPlayer, most: int = 200_000) -> tuple[Replies, Replies]:
+    """Plays a game against every reply of the opponent at every move, the player first and then second.
+
+    Positions that are reached in several ways are counted once, since the player does the same in them.
+
+    Args:
+        player: the player.
+        most: positions of one ply.
+
+    Raises:
+        UsageError: there are more positions than that.
+    """
+    rules = rules_of(player.game)
+    step = compiling.jit(jax.vmap(rules.step))
+
+    def after(states: Any, actions: np.ndarray) -> Any:
+        size = 1 << max(5, (len(actions) - 1).bit_length())
+        states, moves = jax.tree.map(lambda x: _filled(x, size), (states, jnp.asarray(actions, jnp.int32)))
+        return jax.tree.map(lambda x: np.asarray(x)[: len(actions)], step(states, moves))
+
+    start = jax.tree.map(lambda x: np.asarray(x)[None], rules.init(jax.random.PRNGKey(0)))
+    results = []
+    for second in (0, 1):
+        me = start.current_player[0] ^ second
+        states, counts = start, [0, 0, 0]
+        while len(states.terminated):
+            mine = states.current_player == me
+            following = []
+            if mine.any():
+                own = jax.tree.map(lambda x, mine=mine: x[mine], states)
+                following.append(after(own, player.think(own).action))
+            if not mine.all():
+                theirs = jax.tree.map(lambda x, mine=mine: x[~mine], states)
+                rows, actions = np.nonzero(theirs.legal_action_mask)
+                if len(rows) > most:
+                    raise UsageError(f"{player.game} has too many replies to play them all.")
+                following.append(after(jax.tree.map(lambda x, rows=rows: x[rows], theirs), actions))
+            states = _distinct(jax.tree.map(lambda *parts: np.concatenate(parts), *following))
+            over = states.terminated | states.truncated
+            for reward in states.rewards[over, me]:
+                counts[1 - int(reward)] += 1
+            states = jax.tree.map(lambda x, over=over: x[~over], states)
+        results.append(Replies(*counts))
+    return results[0], results[1]
+
+
+def _filled(x: Array, size: int) -> Array:
+    return jnp.concatenate([x, jnp.broadcast_to(x[:1], (size - len(x), *x.shape[1:]))])
+
+
+def _distinct(states: Any) -> Any:
+    """Returns states `[N, ...]` without those that look the same to the same player."""
+    looks = [
+        (player, over, board.tobytes(), rewards.tobytes())
+        for player, over, board, rewards in zip(
+            states.current_player.tolist(), states.terminated.tolist(), states.observation, states.rewards, strict=True
+        )
+    ]
+    first = {look: row for row, look in reversed(list(enumerate(looks)))}
+    rows = np.array(sorted(first.values()))
+    return jax.tree.map(lambda x: x[rows], states)
+
+
+def describe(replies: Sequence[Replies]) -> str:
+    """Returns the results of `against_every_reply` in words."""
+    return "; ".join(
+        f"{place}: {r.won} won, {r.drawn} drawn, {r.lost} lost"
+        for place, r in zip(("first", "second"), replies, strict=True)
+    )

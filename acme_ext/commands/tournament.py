@@ -1,0 +1,195 @@
+"""Round robins of board games, and what they say of their players' strength."""
+
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from acme_ext.commands.players import RunPlayer
+from acme_ext.envs.board import rules_of
+from acme_ext.envs.opponents import check_opponent, make_opponent
+from acme_ext.errors import UsageError
+from acme_ext.utils import compiling
+
+_RESAMPLES = 200
+
+
+class Entrant(Protocol):
+    """Takes part."""
+
+    name: str
+
+    def choose(self, games: Sequence[int], histories: Sequence[list[int]], states: Any) -> Sequence[int]:
+        """Returns the moves in some games, by their numbers, moves so far and pgx's states `[N, ...]`."""
+        ...
+
+
+class _Run:
+    """The agent of a run."""
+
+    def __init__(self, player: RunPlayer):
+        self.name, self._player = player.name, player
+
+    def choose(self, games: Sequence[int], histories: Sequence[list[int]], states: Any) -> Sequence[int]:
+        return self._player.think(states).action.tolist()
+
+
+class _Opponent:
+    """One of `envs.opponents`, another one in each game."""
+
+    def __init__(self, name: str, game: str, seed: int):
+        self.name, self._game, self._seed = name, game, seed
+        self._opponents: dict[int, Any] = {}
+
+    def choose(self, games: Sequence[int], histories: Sequence[list[int]], states: Any) -> Sequence[int]:
+        moves = []
+        for game, history, legal in zip(games, histories, states.legal_action_mask, strict=True):
+            if game not in self._opponents:
+                self._opponents[game] = make_opponent(self.name, self._game, self._seed + game)
+            moves.append(self._opponents[game].choose(history, legal))
+        return moves
+
+
+class Held(NamedTuple):
+    """A tournament that was held."""
+
+    game: str
+    names: list[str]
+    outcomes: dict[tuple[int, int], np.ndarray]  # of each pair, by game: 1, 0 or -1 for the first
+    ratings: np.ndarray  # [N] Elo
+    intervals: np.ndarray  # [N, 2] of 95%
+
+    def table(self) -> list[str]:
+        """Returns the results, the strongest first, as lines of a table."""
+        lines = ["| player | Elo | 95% | won | drawn | lost |", "|---|--:|--:|--:|--:|--:|"]
+        for i in np.argsort(-self.ratings):
+            own = np.concatenate(
+                [(results if pair[0] == i else -results) for pair, results in self.outcomes.items() if i in pair]
+            )
+            won, drawn, lost = (int(np.sum(own == outcome)) for outcome in (1, 0, -1))
+            low, high = self.intervals[i]
+            lines.append(
+                f"| {self.names[i]} | {self.ratings[i]:.0f} | {low:.0f} to {high:.0f} | {won} | {drawn} | {lost} |"
+            )
+        return lines
+
+
+def hold(names: Sequence[str], games: int, opening_moves: int, seed: int = 0) -> Held:
+    """Holds a round robin.
+
+    Args:
+        names: run directories, or opponents (see `envs.opponents.make_opponent`); there must be a run among them.
+        games: of each pair; two neighbouring ones have the same opening, and the sides changed.
+        opening_moves: at the start of a game that are drawn at random.
+        seed: of openings and opponents.
+
+    Raises:
+        UsageError: there are fewer than two players, the same twice, no run, or runs of different games.
+    """
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise UsageError("a tournament needs two players or more, each named once.")
+    if opening_moves < 0:
+        raise UsageError(f"opening_moves is {opening_moves}: it must not be negative.")
+    runs = {name: RunPlayer(name) for name in names if pathlib.Path(name).is_dir()}
+    if not runs:
+        raise UsageError("a tournament needs a run directory among its players, which says what is played.")
+    if len(found := {player.game for player in runs.values()}) > 1:
+        raise UsageError(f"these runs are of different games: {', '.join(sorted(found))}.")
+    (game,) = found
+    for name in names:
+        if name not in runs:
+            check_opponent(name, game)
+    entrants: list[Entrant] = [
+        _Run(runs[name]) if name in runs else _Opponent(name, game, seed + 10_000 * i) for i, name in enumerate(names)
+    ]
+    outcomes = {
+        (i, j): match(game, entrants[i], entrants[j], games, opening_moves, seed)
+        for i in range(len(names))
+        for j in range(i + 1, len(names))
+    }
+    anchor = list(names).index("random") if "random" in names else 0
+    ratings = elo(outcomes, len(names), anchor)
+    rng = np.random.default_rng(seed)
+    again = [elo(drawn, len(names), anchor) for drawn in _resampled(outcomes, rng)]
+    return Held(game, list(names), outcomes, ratings, np.percentile(again, [2.5, 97.5], axis=0).T)
+
+
+def _resampled(outcomes: dict, rng: np.random.Generator) -> Iterator[dict]:
+    for _ in range(_RESAMPLES):
+        yield {pair: rng.choice(results, len(results)) for pair, results in outcomes.items()}
+
+
+def match(game: str, first: Entrant, second: Entrant, games: int, opening_moves: int, seed: int = 0) -> np.ndarray:
+    """Returns the outcomes `[games]` for the first player, 1, 0 or -1; the sides change from game to game."""
+    rules = rules_of(game)
+    step = compiling.jit(jax.vmap(rules.step))
+    keys = jax.vmap(jax.random.PRNGKey)(np.arange(games) // 2 + 1_000 * seed)
+    states = jax.tree.map(np.asarray, compiling.jit(jax.vmap(rules.init))(keys))
+    players = np.stack([states.current_player, 1 - states.current_player])  # who begins, and who doesn't
+    mine = players[np.arange(games) % 2, np.arange(games)]
+    draws = [np.random.default_rng((seed, n // 2)) for n in range(games)]
+    histories: list[list[int]] = [[] for _ in range(games)]
+    results = np.zeros(games, np.int64)
+    while True:
+        over = states.terminated | states.truncated
+        if over.all():
+            return results
+        actions = np.zeros(games, np.int32)
+        opening = ~over & np.array([len(history) < opening_moves for history in histories])
+        for n in np.nonzero(opening)[0]:
+            actions[n] = draws[n].choice(np.nonzero(states.legal_action_mask[n])[0])
+        for entrant, theirs in ((first, states.current_player == mine), (second, states.current_player != mine)):
+            rows = np.nonzero(theirs & ~over & ~opening)[0]
+            if len(rows):
+                some = jax.tree.map(lambda x, rows=rows: x[rows], states)
+                actions[rows] = entrant.choose(rows.tolist(), [histories[n] for n in rows], some)
+        for n in np.nonzero(~over)[0]:
+            histories[n].append(int(actions[n]))
+        states = jax.tree.map(np.asarray, step(states, actions))
+        ended = ~over & (states.terminated | states.truncated)
+        results[ended] = states.rewards[np.arange(games), mine][ended]
+
+
+def elo(outcomes: dict[tuple[int, int], np.ndarray], count: int, anchor: int) -> np.ndarray:
+    """Returns the Elo ratings `[count]` that make outcomes likeliest (Bradley and Terry 1952), that of one being 0.
+
+    P(i beats j) = 1 / (1 + 10**((r_j - r_i) / 400)); a draw is half a win for each. One drawn game of each pair is
+    added, so that who won all has a rating.
+
+    Args:
+        outcomes: of each pair, by game: 1, 0 or -1 for the first.
+        count: players.
+        anchor: whose rating is 0.
+    """
+    wins = np.zeros((count, count))
+    for (i, j), results in outcomes.items():
+        wins[i, j] += np.sum((np.asarray(results) + 1) / 2) + 0.5
+        wins[j, i] += np.sum((1 - np.asarray(results)) / 2) + 0.5
+    total, strength = wins + wins.T, np.ones(count)
+    for _ in range(2_000):  # Hunter 2004, eq. 3
+        apart = total / (strength[:, None] + strength)
+        strength = wins.sum(1) / apart.sum(1)
+        strength /= strength[anchor]
+    return 400 * np.log10(strength)
+
+
+def draw(held: Held, path: str | pathlib.Path) -> pathlib.Path:
+    """Draws the ratings with their intervals; returns where."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    path, order = pathlib.Path(path), np.argsort(held.ratings)
+    figure = Figure(figsize=(7, 1 + 0.5 * len(order)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    ratings, bounds = held.ratings[order], held.intervals[order]
+    apart = np.abs(np.stack([ratings - bounds[:, 0], bounds[:, 1] - ratings]))
+    axes.errorbar(ratings, np.arange(len(order)), xerr=apart, fmt="o", capsize=4)
+    axes.set_yticks(np.arange(len(order)), [held.names[i] for i in order])
+    axes.set_xlabel("Elo, with intervals of 95%")
+    axes.set_title(held.game)
+    axes.grid(axis="x", alpha=0.3)
+    figure.savefig(path)
+    return path

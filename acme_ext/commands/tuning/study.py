@@ -1,0 +1,381 @@
+"""A study: trials of an agent's settings, each of which is a run in a process and a directory of its own.
+
+    study.json            what is tuned, and in which space
+    journal.log           the trials, as Optuna writes them; several processes may work on it
+    trials/0007/          the run of trial 7, beside it what it has printed
+    retrained/            runs of the best settings on other seeds, and what they came to
+    results.json, history.png, importance.png
+
+Whoever works on a trial holds a lock on it, and so does the trial's own process. A trial that is begun and that nobody
+holds is gone on with: its run directory goes on where it was.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import optuna
+from optuna.storages.journal import JournalFileBackend
+
+from acme_ext.commands.tuning import spaces
+from acme_ext.errors import RunError, UsageError
+from acme_ext.launch.processes.interrupt import Interrupt
+from acme_ext.utils import files, loggers
+from acme_ext.utils.rundir import RunDirectory, differences
+
+_POLL_S = 0.5  # between two looks at what runs
+_RANDOM_TRIALS = 10  # that are drawn at random before the sampler models anything
+_COMPARED_TRIALS = 5  # that have to have finished before one is pruned
+_WARM_UP = 1 / 3  # share of a trial's evaluations before it can be pruned
+
+# Run by `python -c`, whose first argument is the process that it must not outlive.
+_CHILD = """
+import signal, sys
+from acme_ext.commands import cli
+from acme_ext.launch.processes import process_tree
+if not process_tree.tell_when_orphaned(int(sys.argv[1]), signal.SIGTERM):
+    sys.exit(1)
+sys.exit(cli.main(sys.argv[2:]))
+"""
+
+State = optuna.trial.TrialState
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+    """What a study tunes: runs that differ in the fields of `space` and in their seeds alone."""
+
+    agent: str
+    environment: str
+    steps: int  # of each run's budget
+    every: int  # steps between the evaluations of a run; 0: only at the end
+    num_envs: int
+    eval_episodes: int | None  # of the evaluation at the end
+    settings: Mapping[str, str]  # fields that all runs share
+    environment_options: Mapping[str, str]
+    space: spaces.Space
+    seed: int  # of the first trial's run; the others' follow
+
+    def describe(self) -> dict[str, Any]:
+        """Returns it as plain JSON, which a study that is gone on with must match."""
+        described = dataclasses.asdict(self)
+        return {**described, "space": {name: dimension.text for name, dimension in self.space.items()}}
+
+    def command(self, run_dir: Path, seed: int, chosen: Mapping[str, str]) -> list[str]:
+        """Returns the arguments of `acme-ext` that make a run with chosen settings."""
+        options = {"--steps": self.steps, "--seed": seed, "--num-envs": self.num_envs, "--eval-every": self.every}
+        if self.eval_episodes is not None:
+            options["--eval-episodes"] = self.eval_episodes
+        command = ["train", self.agent, self.environment, "--run-dir", str(run_dir), "--quiet"]
+        command += [text for name, value in options.items() for text in (name, str(value))]
+        for name, value in {**self.settings, **chosen}.items():
+            command += ["--set", f"{name}={value}"]
+        for name, value in self.environment_options.items():
+            command += ["--env-set", f"{name}={value}"]
+        return command
+
+
+class Outcome(NamedTuple):
+    """What a run of settings that are retrained came to."""
+
+    score: float | None  # the mean return of its evaluation at the end; None if it failed
+    reason: str | None = None  # why it did
+
+
+class Retrained(NamedTuple):
+    """A setting on several seeds, none of which chose it."""
+
+    name: str
+    settings: Mapping[str, str]
+    outcomes: Mapping[int, Outcome]  # by seed
+
+    @property
+    def scores(self) -> np.ndarray:
+        """The returns of the seeds that did not fail."""
+        return np.array([o.score for o in self.outcomes.values() if o.score is not None])
+
+
+class _Work:
+    """A run that this process looks after."""
+
+    def __init__(self, run_dir: Path, command: list[str], lock: int, trial: Any = None):
+        self.run_dir, self.trial, self.lock = run_dir, trial, lock
+        self.pruned = False
+        self.log = run_dir.with_name(f"{run_dir.name}.log")
+        with files.disk_errors(self.log), open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _CHILD, str(os.getpid()), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a terminal's Ctrl-C is passed on once
+                pass_fds=(lock,),
+            )
+
+    @property
+    def score(self) -> float:
+        """The mean return of the run's evaluation at the end."""
+        return float(RunDirectory.open(self.run_dir).read_evaluation()["episode_return_mean"])
+
+    @property
+    def reason(self) -> str:
+        """Why the run failed: the last line that it has printed."""
+        lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        last = lines[-1].strip() if lines else "it printed nothing"
+        code = self.process.returncode
+        return f"signal {-code} ended it" if code is not None and code < 0 else last.removeprefix("acme-ext: ")
+
+    def evaluations(self, step_key: str) -> Iterator[tuple[int, float]]:
+        """Yields step and mean return of each evaluation so far."""
+        path = self.run_dir / "logs" / "evaluator.csv"
+        if path.is_file() and (columns := loggers.read_csv(path)):
+            yield from zip(columns[step_key].tolist(), columns["episode_return_mean"].tolist(), strict=True)
+
+
+class Study:
+    """A study's directory, opened to work on it.
+
+    Args:
+        path: the directory, which is made where there is none.
+        tuned: what is tuned.
+        report: told of what happens, a line each.
+
+    Raises:
+        UsageError: the directory holds another study (the fields that differ are named), or something else.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], tuned: Tuned, report: Callable[[str], None] = print):
+        self.path, self.tuned, self._report = Path(path), tuned, report
+        self._step_key = "learner_steps" if tuned.environment.startswith("data:") else "environment_steps"
+        description = self.path / "study.json"
+        described = json.loads(files.json_text(tuned.describe()))
+        if not description.is_file() and self.path.is_dir() and any(self.path.iterdir()):
+            raise UsageError(f"{self.path} is neither empty nor a study: choose another directory (--study).")
+        files.make_writable_folder(self.path)
+        with self._locked("lock"):
+            if description.is_file():
+                there = files.read_json(description)
+                if found := differences(there, described):
+                    fields = "; ".join(f"{name} is {a!r} there and {b!r} here" for name, (a, b) in found.items())
+                    raise UsageError(f"{self.path} holds another study: {fields}; choose another directory (--study).")
+            else:
+                files.write_json(description, described)
+            for folder in ("trials", "retrained"):
+                (self.path / folder).mkdir(exist_ok=True)
+            optuna.logging.set_verbosity(optuna.logging.ERROR)
+            backend = JournalFileBackend(str(self.path / "journal.log"))
+            self.optuna = optuna.create_study(
+                storage=optuna.storages.JournalStorage(backend),
+                study_name="acme-ext",
+                direction="maximize",
+                load_if_exists=True,
+                pruner=optuna.pruners.MedianPruner(
+                    n_startup_trials=_COMPARED_TRIALS,
+                    n_warmup_steps=round(_WARM_UP * tuned.steps / tuned.every) if tuned.every else 0,
+                ),
+            )
+
+    @property
+    def trials(self) -> list[Any]:
+        """All trials, as Optuna's frozen ones."""
+        return self.optuna.get_trials(deepcopy=False)
+
+    @property
+    def best(self) -> list[Any]:
+        """The trials that came to their end, the best first."""
+        complete = [trial for trial in self.trials if trial.state == State.COMPLETE and trial.value is not None]
+        return sorted(complete, key=lambda trial: -trial.value)
+
+    def settings_of(self, trial: Any) -> dict[str, str]:
+        """Returns the fields of a trial, as `--set` takes them."""
+        return {name: self.tuned.space[name].written(value) for name, value in trial.params.items()}
+
+    def search(self, trials: int, jobs: int, interrupt: Interrupt) -> None:
+        """Goes on until so many trials have ended, this process's and others' together, or a signal asks to stop."""
+
+        def next_work() -> _Work | None:
+            return self._next_trial(trials)
+
+        self._work(next_work, self._tell, lambda: self._ended >= trials, jobs, interrupt)
+
+    def retrain(self, best: int, seeds: int, jobs: int, beside: list[str], interrupt: Interrupt) -> list[Retrained]:
+        """Trains the best settings on the seeds from 0 on, and returns what they came to, the best mean first.
+
+        Args:
+            best: how many settings.
+            seeds: how many seeds of each.
+            jobs: runs at a time.
+            beside: `defaults`, the agent's own settings, and `middle`, the middle of the space, to compare with.
+            interrupt: asks to stop.
+        """
+        wanted: dict[str, dict[str, str]] = {f"trial {t.number}": self.settings_of(t) for t in self.best[:best]}
+        others: dict[str, dict[str, str]] = {"defaults": {}, "middle": spaces.middle(self.tuned.space)}
+        wanted |= {name: others[name] for name in beside}
+        runs = [(name, seed) for seed in range(seeds) for name in wanted]
+
+        def next_work() -> _Work | None:
+            for name, seed in runs:
+                path = self._retrained(name, seed)
+                if not self._outcome(path).is_file() and (lock := self._claim(path)) is not None:
+                    if not self._outcome(path).is_file():  # it ended before the lock was let go
+                        return _Work(path, self.tuned.command(path, seed, wanted[name]), lock)
+                    os.close(lock)
+            return None
+
+        def finish(work: _Work) -> None:
+            outcome = Outcome(work.score) if work.process.returncode == 0 else Outcome(None, work.reason)
+            files.write_json(self._outcome(work.run_dir), outcome._asdict())
+            said = f"return {outcome.score:.4g}" if outcome.score is not None else f"failed: {outcome.reason}"
+            self._report(f"retrained {work.run_dir.name}: {said}")
+
+        def finished() -> bool:
+            return all(self._outcome(self._retrained(*run)).is_file() for run in runs)
+
+        self._work(next_work, finish, finished, jobs, interrupt)
+        found = []
+        for name, chosen in wanted.items():
+            outcomes = {seed: self._outcome(self._retrained(name, seed)) for seed in range(seeds)}
+            read = {seed: Outcome(**files.read_json(path)) for seed, path in outcomes.items() if path.is_file()}
+            found.append(Retrained(name, chosen, read))
+        return sorted(found, key=lambda each: -each.scores.mean() if len(each.scores) else float("inf"))
+
+    @property
+    def _ended(self) -> int:
+        return sum(trial.state.is_finished() for trial in self.trials)
+
+    def _retrained(self, name: str, seed: int) -> Path:
+        return self.path / "retrained" / f"{name.replace(' ', '-')}-s{seed}"
+
+    def _outcome(self, run_dir: Path) -> Path:
+        return run_dir.with_name(f"{run_dir.name}.json")
+
+    def _work(
+        self,
+        next_work: Callable[[], _Work | None],
+        finish: Callable[[_Work], None],
+        finished: Callable[[], bool],
+        jobs: int,
+        interrupt: Interrupt,
+    ) -> None:
+        """Keeps `jobs` runs going until all is finished, by whichever process."""
+        going: list[_Work] = []
+        while not interrupt.requested and (going or not finished()):
+            while len(going) < jobs and (work := next_work()) is not None:
+                going.append(work)
+            time.sleep(_POLL_S)
+            for work in list(going):
+                if work.trial is not None:
+                    self._look(work)
+                if work.process.poll() is not None and not interrupt.requested:
+                    finish(work)
+                    os.close(work.lock)
+                    going.remove(work)
+        for work in going:
+            work.process.send_signal(signal.SIGTERM)
+        for work in going:
+            work.process.wait()
+            os.close(work.lock)
+
+    def _next_trial(self, trials: int) -> _Work | None:
+        """Returns a trial that nobody works on, at first one that was begun; None if there is none to begin."""
+        with self._locked("lock"):
+            for frozen in self.trials:
+                if frozen.state == State.RUNNING and (lock := self._claim(self._trial(frozen.number))) is not None:
+                    # It may have ended before its lock was let go.
+                    if self.trials[frozen.number].state == State.RUNNING:
+                        self._report(f"trial {frozen.number} goes on")
+                        return self._begin(optuna.trial.Trial(self.optuna, frozen._trial_id), lock)
+                    os.close(lock)
+            if sum(trial.state != State.WAITING for trial in self.trials) >= trials:
+                return None
+            # Of each trial its own, so that processes on one study don't draw the same.
+            seed = np.random.SeedSequence((self.tuned.seed, len(self.trials))).generate_state(1)[0].item()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                self.optuna.sampler = optuna.samplers.TPESampler(
+                    seed=seed, n_startup_trials=_RANDOM_TRIALS, multivariate=True, constant_liar=True
+                )
+            trial = self.optuna.ask()
+            lock = self._claim(self._trial(trial.number))
+            assert lock is not None
+            return self._begin(trial, lock)
+
+    def _begin(self, trial: Any, lock: int) -> _Work:
+        chosen = spaces.draw(self.tuned.space, trial)
+        self._report(f"trial {trial.number}  {say(chosen)}")
+        run_dir = self._trial(trial.number)
+        return _Work(run_dir, self.tuned.command(run_dir, self.tuned.seed + trial.number, chosen), lock, trial)
+
+    def _look(self, work: _Work) -> None:
+        """Passes on a trial's new evaluations, and ends it where they are worse than others' were."""
+        every = self.tuned.every
+        if not every or work.pruned:
+            return
+        known = self.trials[work.trial.number].intermediate_values
+        for step, value in work.evaluations(self._step_key):
+            # By the number of the evaluation: the steps themselves are not the same in all runs.
+            index = round(step / every)
+            if index not in known and np.isfinite(value):
+                work.trial.report(value, index)
+                if work.process.poll() is None and step < self.tuned.steps and work.trial.should_prune():
+                    work.pruned = True
+                    self._report(f"trial {work.trial.number}  pruned at step {step:,}, return {value:.4g}")
+                    work.process.send_signal(signal.SIGTERM)
+                    return
+
+    def _tell(self, work: _Work) -> None:
+        """Writes down what a trial came to."""
+        code, number = work.process.returncode, work.trial.number
+        if code == 0:
+            score = work.score
+            self.optuna.tell(work.trial, score)
+            self._report(f"trial {number}  return {score:.4g}")
+        elif work.pruned:
+            self.optuna.tell(work.trial, state=State.PRUNED)
+        else:
+            # A run that fails by itself (its loss was not finite, say) is a bad setting, which the sampler has to know.
+            work.trial.set_user_attr("reason", work.reason)
+            self.optuna.tell(work.trial, state=State.PRUNED if code == 1 else State.FAIL)
+            self._report(f"trial {number}  failed: {work.reason}")
+
+    def _trial(self, number: int) -> Path:
+        return self.path / "trials" / f"{number:04d}"
+
+    def _claim(self, run_dir: Path) -> int | None:
+        """Takes a run's lock and returns its descriptor; None if somebody has it."""
+        path = run_dir.with_name(f"{run_dir.name}.lock")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError as error:
+            raise RunError(f"{path} can't be locked: {error.strerror}; choose another disk.") from error
+        return descriptor
+
+    @contextlib.contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        """Holds a lock of the study's, for which it waits."""
+        descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def say(chosen: Mapping[str, str]) -> str:
+    """Returns settings in one line."""
+    return ", ".join(f"{name}={value}" for name, value in chosen.items()) or "nothing is set"

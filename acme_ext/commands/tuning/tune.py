@@ -1,0 +1,73 @@
+"""The command `acme-ext tune`."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from acme_ext.commands.tuning import results, spaces
+from acme_ext.commands.tuning.study import Study, Tuned
+from acme_ext.errors import UsageError
+from acme_ext.launch.processes import interrupt
+from acme_ext.launch.runs import settings
+from acme_ext.launch.runs.experiment import Experiment, check
+
+
+def tuned_by(options: Any, experiment: Experiment) -> Tuned:
+    """Returns what the options of `tune` describe, of which `experiment` is a run with what they fix.
+
+    Raises:
+        UsageError: the space is none, or a run in the middle of it could not be.
+    """
+    fixed = settings.split(options.set)
+    space = spaces.of_agent(experiment.builder, options.space, fixed)
+    if options.seed < options.seeds:
+        raise UsageError(
+            f"--seed is {options.seed}: trials must not have the seeds 0 to {options.seeds - 1} of --seeds."
+        )
+    every = max(1, options.steps // 10) if options.eval_every is None else options.eval_every
+    if every < 0:
+        raise UsageError(f"--eval-every is {every}: it must be at least 0.")
+    builder = settings.configure(experiment.builder, spaces.middle(space))
+    check(
+        Experiment(builder, experiment.environment, environment_options=experiment.environment_options),
+        experiment.make_spec(),
+    )
+    return Tuned(
+        agent=options.agent,
+        environment=options.environment,
+        steps=options.steps,
+        every=every,
+        num_envs=options.num_envs,
+        eval_episodes=options.eval_episodes,
+        settings=fixed,
+        environment_options=settings.split(options.env_set),
+        space=space,
+        seed=options.seed,
+    )
+
+
+def tune(tuned: Tuned, options: Any) -> int:
+    """Searches, retrains the best and reports; returns the command's exit code."""
+
+    def report(text: str) -> None:
+        if not options.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    usual = Path("runs") / re.sub(r"[^\w.=+-]+", "-", f"tune-{tuned.agent}-{tuned.environment}")
+    path = Path(options.study) if options.study else usual
+    study = Study(path, tuned, report)
+    report("\n".join([f"the study is {path}; it searches", *spaces.table(tuned.space)]))
+    with interrupt.graceful(report) as asked:
+        study.search(options.trials, options.jobs, asked)
+        retrained = (
+            study.retrain(options.best, options.seeds, options.jobs, options.beside, asked) if study.best else []
+        )
+    written = results.write(study, retrained)
+    print("\n".join([results.counts(study), *(results.table(study, retrained) if study.best else [])]))
+    for file in written:
+        print(file)
+    if asked.signal is not None:
+        print("stopped; the same command goes on.")
+        return 128 + asked.signal
+    return 0 if study.best else 1

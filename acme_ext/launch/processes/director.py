@@ -1,0 +1,170 @@
+"""What follows from the end of a program's node, for whoever keeps the processes: the supervisor, or Ray's driver.
+
+A node that nobody dials, and the inference server, can be started again where they were. The death of a node that
+holds the run's state ends the program; on Ray the program is then started again from its last checkpoint. Once the
+program is to stop, nothing of that happens: what is left makes a last save, or it is said why there was none.
+"""
+
+import collections
+import enum
+import math
+import signal
+import time
+from collections.abc import Callable
+
+from acme_ext.launch.processes.forks import RESUMABLE
+
+_HOUR_S = 3600.0
+_SETTLED_S = 60.0  # a node that has run for so long is started again at once
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+
+
+class Next(enum.Enum):
+    """What is to be done about a node that has ended."""
+
+    NOTHING = enum.auto()
+    RESTART = enum.auto()
+    RELAUNCH = enum.auto()  # of the whole program, from its last checkpoint
+
+
+class Restarts:
+    """How often, and how soon, what has died is started again.
+
+    The first restart of a node is made at once. One that dies again within a minute of its start waits 1 s, then 2, 4
+    and so on, up to 60 s.
+
+    Args:
+        per_hour: restarts in any hour, of all nodes together.
+        clock: gives seconds.
+    """
+
+    def __init__(self, per_hour: int, clock: Callable[[], float] = time.monotonic):
+        self._per_hour, self._clock = per_hour, clock
+        self._times: collections.deque[float] = collections.deque()
+        self._latest: dict[str, tuple[float, float]] = {}  # of each name, when it was to start, and the pause before
+
+    def take(self, name: str) -> float | None:
+        """Returns the seconds until something may be started again; None where this hour's restarts are used up."""
+        now = self._clock()
+        while self._times and now - self._times[0] >= _HOUR_S:
+            self._times.popleft()
+        if len(self._times) >= self._per_hour:
+            return None
+        self._times.append(now)
+        started, pause = self._latest.get(name, (-math.inf, 0.0))
+        pause = 0.0 if now - started > _SETTLED_S else min(max(2 * pause, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+        self._latest[name] = now + pause, pause
+        return pause
+
+
+class Director:
+    """The state of a program that runs, and the rules by which it changes.
+
+    Args:
+        servers: groups of nodes that others dial.
+        restarts: see there.
+        say: tells the user something.
+        relaunches: whether the program can be started again as a whole.
+    """
+
+    def __init__(
+        self, servers: tuple[str, ...], restarts: Restarts, say: Callable[[str], None], *, relaunches: bool = False
+    ):
+        self._servers, self._restarts, self._say, self._relaunches = servers, restarts, say, relaunches
+        self.interrupted = 0
+        """The signal that asked for a stop."""
+        self.at_once = False
+        """Whether nothing is to be waited for any more."""
+        self.ended = False
+        """Whether the nodes that are left are to be stopped now."""
+        self.failed = False
+        """Whether something died that was not started again."""
+        self.relaunching = False
+        """Whether the program is about to be started again as a whole."""
+        self.restarted = self.relaunched = 0
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the program is to end, after a last save where one can be made."""
+        return bool(self.interrupted) or self.failed
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1, or 128 + the signal that stopped the program."""
+        if self.failed:
+            return 1
+        return 128 + self.interrupted if self.interrupted else 0
+
+    def wish(self, number: int) -> None:
+        """Takes a signal that asks for a stop: the first for one after a last save, a later SIGINT for one at once."""
+        if not self.interrupted:
+            self.interrupted = number
+        elif number == signal.SIGINT:
+            self.at_once = True
+
+    def no_answer(self) -> None:
+        """Takes it that the coordinator did not hear that the program is to stop."""
+        if not self.ended:
+            self.failed = self.ended = True
+            self._say("the coordinator did not answer: there is no last save, and the last checkpoint stands.")
+
+    def look_at(
+        self,
+        group: str,
+        name: str,
+        why: str,
+        words: Callable[[], str],
+        *,
+        code: int = 1,
+        gone: bool = False,
+        place: str = "",
+        free: bool = False,
+    ) -> tuple[Next, float]:
+        """Returns what is to be done about a node that has ended, and after how many seconds; tells the user of it.
+
+        Args:
+            group: its group.
+            name: its name.
+            why: how it ended, as `was killed by SIGKILL`.
+            words: gives what it said last.
+            code: its exit code, 0 for one that ended by itself.
+            gone: whether its place is gone too, so that who dials it would not find it again.
+            place: where it ran, in words.
+            free: whether this restart is counted already, with that of something else that the same event ended.
+        """
+        dialled, essential = group in self._servers, group in self._servers and group not in RESUMABLE
+        if self.ended or self.relaunching or (code == 0 and not dialled and not gone):
+            return Next.NOTHING, 0.0
+        if self.stopping and not dialled:
+            return Next.NOTHING, 0.0
+        lasting = essential or (dialled and gone)  # it can't be started again by itself
+        possible = not lasting or (self._relaunches and not self.stopping)
+        pause = None
+        if possible:
+            pause = 0.0 if free else self._restarts.take("the program" if lasting else name)
+        if pause is None:
+            self.failed = True
+            self._say(f"{name}{place} {why}{words()}")
+            # What was learned is good, and is saved, where all that takes part in it is still there.
+            self.ended = essential
+            if essential and self.interrupted:
+                self._say("so there is no last save, and the last checkpoint stands.")
+            return Next.NOTHING, 0.0
+        later = f" in {pause:.0f} s" if pause else ""
+        if lasting:
+            self.relaunched += 1
+            self.relaunching = True
+            self._say(f"{name}{place} {why}{words()}")
+            self._say(f"the program is started again from its last checkpoint{later}.")
+            return Next.RELAUNCH, pause
+        self.restarted += not free
+        follows = ", and is placed anew" if gone else " and is started again"
+        self._say(f"{name}{place} {why}{follows}{later}.")
+        return Next.RESTART, pause
+
+    def sum_up(self) -> None:
+        """Tells the user how often something was started again."""
+        if self.restarted:
+            self._say(f"restarts of nodes that had died: {self.restarted}.")
+        if self.relaunched:
+            self._say(f"restarts of the whole program: {self.relaunched}.")

@@ -1,0 +1,57 @@
+"""The keeper's process: see `process_tree`. It does nothing else, so that it has no reason to die."""
+
+import importlib
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+
+from acme_ext.launch.processes import process_tree
+
+
+def main(entry: str, descriptor: int, launcher: int) -> int:
+    """Runs the supervisor, or Ray's driver in its stead, on what `distributed` left in an open file; returns its exit
+    code.
+
+    `entry` is the module of `launch` whose `main` it is. Both processes are started with all wishes to stop blocked:
+    each takes them when it can answer, and this one never those that reach the supervisor as well.
+    """
+    process_tree.take_in_orphans()
+    if not process_tree.tell_when_orphaned(launcher, process_tree.ORPHANED):
+        return 1
+    keeper, supervisor = os.getpid(), os.fork()
+    if supervisor == 0:
+        code = 1
+        try:
+            code = importlib.import_module(f"acme_ext.launch.{entry}").main(descriptor, keeper)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # the libraries it has imported take long to take leave
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        os.kill(supervisor, number)
+
+    def abandon(number: int, frame: FrameType | None) -> None:
+        os.kill(supervisor, signal.SIGKILL)
+
+    signals = {process_tree.ORPHANED: abandon, **dict.fromkeys(process_tree.WISHES.values(), pass_on)}
+    for number, handler in signals.items():
+        signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+    os.waitid(os.P_PID, supervisor, os.WEXITED | os.WNOWAIT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # its number is anybody's once it has been waited for
+    _, status = os.waitpid(supervisor, 0)
+    process_tree.end_children()
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:  # the launcher is to hear what became of the supervisor
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
+        os.kill(os.getpid(), -code)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

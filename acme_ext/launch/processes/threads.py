@@ -1,0 +1,124 @@
+"""Runs a program's nodes as threads of this process.
+
+Launchpad's own launcher of threads keeps the process's signal handlers for ever and ends the process when a node does
+not stop in time; this one gives the handlers back, and is done when the program is.
+"""
+
+import contextlib
+import math
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from acme_ext.errors import UsageError
+from acme_ext.launch.processes import interrupt
+from acme_ext.launch.processes.forks import bind
+
+_GRACE_S = 5.0  # that nodes get to end when the program has
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)  # that Launchpad takes
+
+
+def run(program: Any) -> int:
+    """Runs a program from the main thread to its end.
+
+    SIGINT and SIGTERM stop it after a last save. A second SIGINT ends the process at once. In an interactive session it
+    raises KeyboardInterrupt: the nodes are told to end, and not waited for, since threads can't be ended.
+
+    Returns:
+        The exit code, 0 or 128 + the signal that stopped it.
+
+    Raises:
+        Exception: what a node raised; the other nodes are stopped.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError("a program on threads must be started from the main thread.")
+    manager = _make_manager()
+    bind(
+        program,
+        lambda mark_as_completed=False: manager.stop_event().set(),
+        lambda mark_as_completed=False: os.kill(os.getpid(), signal.SIGTERM),
+        "LOCAL_MULTI_THREADING",
+    )
+    ended: queue.Queue[BaseException | None] = queue.Queue()
+    nodes = [(group, node) for group, nodes in program.groups.items() for node in nodes]
+    with _graceful(program, manager.stop_event()) as stopped_by:
+        for group, node in nodes:
+            manager.thread_worker(group, _reporting(node.function, ended))
+        failure, left, end = None, len(nodes), float("inf")
+        while left and time.monotonic() < end:
+            with contextlib.suppress(queue.Empty):
+                error = ended.get(timeout=0.05)
+                left -= 1
+                if error is not None and failure is None and not manager.stop_event().is_set():
+                    failure = error
+                    manager.stop_event().set()
+            if manager.stop_event().is_set():
+                end = min(end, time.monotonic() + _GRACE_S)
+    if failure is not None:
+        raise failure
+    return 128 + stopped_by[0] if stopped_by else 0
+
+
+def _make_manager() -> Any:
+    """Returns Launchpad's manager of this process's nodes, without its hands on signals."""
+    from absl import flags
+    from launchpad.launch import worker_manager
+
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS(["acme-ext"], known_only=True)
+    notice = flags.FLAGS.lp_termination_notice_secs
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    flags.FLAGS.lp_termination_notice_secs = -1  # never ends the process
+    try:
+        return worker_manager.WorkerManager(kill_main_thread=False, register_signals=False)
+    finally:
+        flags.FLAGS.lp_termination_notice_secs = notice
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _reporting(function: Callable[[], Any], ended: queue.Queue) -> Callable[[], None]:
+    """Returns the node's function, which tells of its end in the queue."""
+
+    def run_node() -> None:
+        try:
+            function()
+        except BaseException as error:
+            ended.put(error)
+        else:
+            ended.put(None)
+
+    return run_node
+
+
+@contextlib.contextmanager
+def _graceful(program: Any, stopping: threading.Event) -> Iterator[list[int]]:
+    """Has the program's coordinator stop it when a signal comes; gives a list that the signal is put in."""
+    stopped_by: list[int] = []
+    asked_at = math.inf
+
+    def ask() -> None:
+        import courier
+
+        (coordinator,) = program.groups["coordinator"]
+        courier.Client(coordinator.courier_address.resolve()).request_stop()
+
+    def hear(number: int) -> None:
+        nonlocal asked_at
+        if not stopped_by:
+            asked_at = time.monotonic()
+            stopped_by.append(number)
+            print("acme-ext: stopping after a last save; Ctrl-C again stops at once.", file=sys.stderr)
+            # Whoever hears must not wait.
+            threading.Thread(target=ask, name="stop", daemon=True).start()
+        elif number == signal.SIGINT and time.monotonic() - asked_at > interrupt.SAME_WISH_S:
+            stopping.set()
+            interrupt.end(number, lambda: print("acme-ext: stopped at once.", file=sys.stderr))
+
+    with interrupt.heard_by(hear):
+        yield stopped_by

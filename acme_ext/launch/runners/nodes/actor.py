@@ -1,0 +1,171 @@
+"""An actor's node."""
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import launchpad as lp
+import numpy as np
+
+from acme_ext import envs
+from acme_ext.acting.actor import Actor
+from acme_ext.acting.loop import EnvironmentLoop, Episode
+from acme_ext.acting.remote import RemoteExperience, RemoteInference, RemoteVariables
+from acme_ext.acting.variables import VariableClient
+from acme_ext.builders.base import Agent
+from acme_ext.launch.runners.nodes.replay import describe
+from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, find, node_name, waiting
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.utils.calls import RemoteCall
+
+_PENDING = 16  # rows, beside a step of all environments, that the replay may not have taken when an actor goes on
+
+
+class ActorNode:
+    """Steps environments and writes what happens to its shard of the replay, until the coordinator says stop.
+
+    With an inference server it holds no parameters, and steps its environments in `callers` parts, one after the other:
+    while one part steps, the server makes the other's actions.
+
+    Args:
+        experiment: what is run.
+        index: which of the actors it is.
+        actors: how many there are.
+        replay: the Reverb client of its shard.
+        shards: how many there are.
+        learner: the learner's client.
+        inference: the inference server's client; None applies the policy here.
+        coordinator: the coordinator's.
+        callers: parts of the environments, each of which asks the inference server for itself.
+        experience: whether it keeps the experience; otherwise the inference server does.
+        token: the inference server's.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        index: int,
+        actors: int,
+        replay: Any,
+        shards: int,
+        learner: Any,
+        inference: Any,
+        coordinator: Any,
+        *,
+        callers: int = 1,
+        experience: bool = True,
+        token: bytes = b"",
+    ):
+        name = f"actor {index}"
+        self._start = coordinator.enter(name)
+        self._reporter = Reporter(coordinator, node_name(name, self._start))
+        self._reporter.counts |= {"environment_steps": 0, "environment_episodes": 0, "parameter_version": -1}
+        self._experiment, self._index, self._actors, self._token = experiment, index, actors, token
+        self._stack = contextlib.ExitStack()
+        self._parts: list[_Part] = []
+        for caller, mine in enumerate(np.array_split(np.arange(experiment.num_envs), callers)):
+            # Each actor has environments of its own, and others each time it is started.
+            seeds = 1 + (self._start * actors + index) * callers + caller
+            environment = experiment.make_environment(len(mine), part=seeds)
+            self._stack.callback(environment.close)
+            agent = experiment.make_agent(envs.make_spec(environment))
+            writer: Any = None
+            if experience:
+                writer = self._writer(replay, agent.replay.split(shards), len(mine))
+                self._stack.callback(writer.close)
+            if inference is None:
+                actor, version = self._local(agent, mine, writer, learner)
+            else:
+                actor, version, writer = self._remote(caller, mine, writer, inference)
+            loop = EnvironmentLoop(environment, actor, on_episode=self._on_episode)
+            self._parts.append(_Part(loop, actor, writer, version, f"{name}, part {caller}"))
+            self._reporter.kept(actor.core, self._parts[-1].name)
+
+    def run(self) -> None:
+        """Acts until it is told to stop; all that it did is then in the replay."""
+        try:
+            while not self._reporter.orders.stop and not lp.wait_for_stop(0):
+                for part in self._parts:
+                    self._count(part.loop.step(), part.version())
+                    part.actor.environment_steps = max(
+                        part.actor.environment_steps, self._reporter.orders.environment_steps
+                    )
+                    part.actor.begin()
+                    self._reporter.keep(part.actor.core, part.name)
+            for part in self._parts:
+                part.writer.flush()
+            for part in self._parts:
+                part.writer.wait()
+                self._reporter.keep(part.actor.core, part.name, now=True)
+        except StopWaitingError:  # in the middle of something: what a writer has not sent is left
+            pass
+        finally:
+            self._stack.close()
+        self._reporter.report("has ended", now=True)
+        self._reporter.done()
+
+    def _count(self, taken: int, version: int) -> None:
+        """Counts steps, and reports if it is time to."""
+        reporter, counts = self._reporter, self._reporter.counts
+        counts["environment_steps"] += taken
+        counts["parameter_version"] = version
+        unreported = counts["environment_steps"] - reporter.reported.get("environment_steps", 0)
+        # Near the budget everybody asks more often: nobody goes far past it, even if the others are faster.
+        left = self._experiment.steps - reporter.orders.environment_steps
+        reporter.report("acting", now=2 * unreported * self._actors >= left)
+
+    def _on_episode(self, episode: Episode) -> None:
+        self._reporter.counts["environment_episodes"] += 1
+        row = {"episode_return": episode.episode_return, "episode_length": episode.length, **episode.metrics}
+        self._reporter.row("actor", {"actor": self._index, **row})
+
+    def _writer(self, replay: Any, part: Any, num_envs: int) -> Any:
+        return part.writer(
+            replay,
+            num_envs,
+            max_pending=_PENDING + num_envs,
+            on_wait=self._waiting(lambda: f"waiting for the replay to take its rows: {describe(replay)}"),
+        )
+
+    def _local(self, agent: Agent, mine: np.ndarray, writer: Any, learner: Any) -> tuple[Actor, Callable[[], int]]:
+        """Returns an actor with parameters of its own, and what gives their version."""
+        num_envs = self._experiment.num_envs
+        on_wait = self._waiting(lambda: "waiting for the learner's first parameters")
+        variables = RemoteVariables(learner.variables, on_wait=on_wait)
+        self._stack.callback(variables.close)
+        actor = agent.make_actor(
+            VariableClient(variables, agent.variable_period),
+            self._experiment.actor_key(self._index, self._start),
+            num_envs=len(mine),
+            writer=writer,
+            rank=self._experiment.ranks(self._actors)[self._index * num_envs + mine],
+        )
+        return actor, lambda: variables.version
+
+    def _remote(
+        self, caller: int, mine: np.ndarray, writer: Any, inference: Any
+    ) -> tuple[Actor, Callable[[], int], Any]:
+        """Returns an actor whose actions are the inference server's, what gives the version that made them, and what
+        writes its experience, if need be by way of the server.
+        """
+        on_wait = self._waiting(lambda: "waiting for the inference server's actions")
+        who = (self._index, caller, self._start)
+        call = RemoteCall(functools.partial(find, inference, on_wait), on_wait, token=self._token, first=who)
+        self._stack.callback(call.close)
+        remote = RemoteInference(call, with_state=getattr(writer, "keeps_state", False), on_wait=on_wait)
+        writer = writer or RemoteExperience(remote)
+        return Actor(remote, num_envs=len(mine), writer=writer), lambda: remote.version, writer
+
+    def _waiting(self, state: Callable[[], str]) -> Callable[[], None]:
+        return waiting(self._reporter, state)
+
+
+class _Part(NamedTuple):
+    """A part of an actor's environments."""
+
+    loop: EnvironmentLoop
+    actor: Actor
+    writer: Any
+    version: Callable[[], int]  # the learner step of the parameters that it acts with
+    name: str

@@ -1,0 +1,365 @@
+"""The node that knows how far a program is: it counts, logs, schedules evaluations and says when to stop.
+
+Nodes report to it a few times a second and get their orders in the answer. Reports carry totals, and rows with numbers,
+so that one which Courier delivers twice counts once.
+"""
+
+import contextlib
+import dataclasses
+import pickle
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import launchpad as lp
+
+from acme_ext.acting.carries import added
+from acme_ext.errors import RunError
+from acme_ext.launch.runners.nodes.reports import STARTING, Orders, base_name, node_name
+from acme_ext.launch.runs.experiment import NOTHING_LEARNED, Experiment
+from acme_ext.launch.runs.store import RunStore, draw_curve, hold
+from acme_ext.utils import loggers
+from acme_ext.utils.progress import ProgressLine
+from acme_ext.utils.rundir import RunDirectory
+
+_TICK_S = 0.05
+_PATIENCE_S = 30.0  # without any progress before the program says what each node waits for
+_ADDED = ("environment_steps", "environment_episodes", "evaluator_steps")  # counts whose totals are kept
+_DRAIN_S = 1.0  # that actors get to stop before the learner makes its last save without them
+
+
+class _Report(NamedTuple):
+    time: float
+    state: str
+    counts: Mapping[str, float]
+
+
+@dataclasses.dataclass
+class _Task:
+    """An evaluation that is due."""
+
+    orders: dict[str, Any]
+    node: str | None = None  # who makes it; one of that name that is started again makes it again
+    result: Mapping[str, Any] | None = None
+
+
+class Coordinator:
+    """See the module.
+
+    Args:
+        experiment: what is run.
+        actors: how many there are.
+        evaluators: how many there are. Each evaluation is made by whichever is free.
+        quiet: shows no progress line.
+        resumes: the steps of the checkpoint that the program goes on from, which was found to be whole; None: the
+            latest that is, if there is any.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        actors: int,
+        evaluators: int = 1,
+        quiet: bool = False,
+        resumes: int | None = None,
+    ):
+        self._experiment, self._num_actors, self._num_evaluators = experiment, actors, evaluators
+        self._lock = threading.RLock()
+        self._stack = contextlib.ExitStack()
+        self._progress = self._stack.enter_context(ProgressLine(experiment.steps, shown=not quiet))
+        rundir = RunDirectory.open(experiment.directory)
+        self._store: RunStore = self._stack.enter_context(hold(rundir, experiment, self._progress.print))
+        restored = self._store.restore({}, resumes)
+        state = restored.info["state"] if restored else {}
+        self._base = dict(state.get("counts", {"environment_steps": 0, "environment_episodes": 0}))
+        self._learner_steps = state.get("learner_steps", 0)
+        self._starts: dict[str, int] = dict(state.get("starts", {}))
+        # A part of the run that left no checkpoint has started nodes too, and one of them may still be there.
+        for name, start in self._store.rundir.read_starts().items():
+            self._starts[name] = max(start, self._starts.get(name, -1))
+        self._entered: set[str] = set()  # the names of those that were started in this part
+        # What policies carry, by who has it, and their standings; see `acting.policy.Policy`.
+        self._kept: dict[str, str] = dict(state.get("kept", {}))
+        self._standings: dict[str, list] = dict(state.get("standings", {}))
+        self._next_evaluation = self._evaluated_until()
+        self._reports: dict[str, _Report] = {}
+        self._totals: dict[str, float] = dict.fromkeys(_ADDED, 0)  # of all reports, by the name of what is counted
+        self._done: dict[str, dict[str, Any]] = {}
+        self._rows_seen: dict[str, int] = {}
+        self._writing = threading.Lock()
+        self._rows: list[tuple[str, dict[str, Any]]] = []  # of logs, that are to be written, in their order
+        self._tasks: list[_Task] = []  # those not in the log yet, in the order of their steps
+        self._died: Sequence[str] = ()
+        self._stopping_since: float | None = None
+        self._asked_to_stop = self._closed = False
+        self._begun = False  # the learner, in this program
+        self._finished = threading.Event()
+        if restored:
+            self._progress.print(f"resuming {self._store.rundir.path} at step {self._steps:,}.")
+
+    # What nodes call -----------------------------------------------------------------------------------------------
+
+    def enter(self, name: str) -> int:
+        """Returns how many times a node was started before, in all the parts of the run that this one goes on from.
+
+        What the one before reported stays counted, and it can report no more. A call that is delivered twice only
+        leaves a number out.
+        """
+        with self._lock:
+            start = self._starts.get(name, -1) + 1
+            self._starts[name] = start
+            self._entered.add(name)
+            self._store.rundir.write_starts(self._starts)
+            return start
+
+    def report(
+        self, node: str, state: str, counts: Mapping[str, float], rows: Sequence[tuple[int, str, dict[str, Any]]] = ()
+    ) -> tuple:
+        """Takes a node's report; returns its Orders.
+
+        Args:
+            node: the node's name; `node_name(name, start)` for one that is started again with a new `enter`.
+            state: what it is doing or waiting for, in words.
+            counts: totals since it was started.
+            rows: of logs, as (number, label, row), numbered from 1 by the node.
+
+        Raises:
+            RunError: another node was started in this one's place, or this one is of an earlier part of the run, whose
+                totals are counted already: a host that was taken for lost may have kept it.
+        """
+        with self._lock:
+            self._refuse_former(node)
+            if self._closed:  # who is still there is about to be stopped, and its log is written
+                return tuple(Orders(True, self._steps))
+            former = self._reports[node].counts if node in self._reports else {}
+            self._reports[node] = _Report(time.monotonic(), state, dict(counts))
+            for name in _ADDED:
+                self._totals[name] += counts.get(name, 0) - former.get(name, 0)
+            self._learner_steps = max(self._learner_steps, int(counts.get("learner_steps", 0)))
+            for number, label, row in rows:
+                if number > self._rows_seen.get(node, 0):
+                    self._rows_seen[node] = number
+                    if "parameter_version" in counts:
+                        row = {**row, "parameter_lag": max(0, self._learner_steps - int(counts["parameter_version"]))}
+                    self._log(label, row)
+            if self._stopping_since is None and self._steps >= self._experiment.steps:
+                self._stopping_since = time.monotonic()
+            stop = self._stopping_since is not None
+            task = None
+            if node.startswith("learner"):
+                stop = stop and self._drained()
+            if node.startswith("evaluator"):
+                stop = self._asked_to_stop or self._finished.is_set()
+                task = self._task_of(base_name(node))
+            orders = Orders(stop, self._steps, task)
+        self._write()
+        return tuple(orders)
+
+    def done(self, node: str, result: Mapping[str, Any]) -> None:
+        """Takes a node's last word: an evaluator's score for its task, or that it has ended."""
+        with self._lock:
+            self._refuse_former(node)
+            if not node.startswith("evaluator"):
+                self._done[node] = dict(result)
+                return
+        if result.get("params"):  # before the result counts: after the last, everything ends
+            best = pickle.loads(result["params"])
+            self._store.best.offer(
+                result["row"]["episode_return_mean"], result["steps"], lambda: best, result["standing"]
+            )
+        with self._lock:
+            task = next((task for task in self._tasks if task.orders["task"] == result["task"]), None)
+            if task is None or task.result is not None:
+                return  # delivered twice
+            task.result = result
+            # The log is in the order of steps, whoever is first.
+            while self._tasks and (score := self._tasks[0].result) is not None:
+                self._log_score(self._tasks.pop(0).orders, score)
+        self._write()
+
+    def keep(self, name: str, carry: str, standing: list | None) -> None:
+        """Keeps what a node's policy carries, as text, for the node that is started in its place; and its standing."""
+        with self._lock:
+            self._kept[name] = carry
+            if standing is not None:
+                self._standings[name] = standing
+
+    def kept(self, name: str) -> str | None:
+        """Returns what was kept under a name, in this part of the run or in the one that it goes on from."""
+        with self._lock:
+            return self._kept.get(name)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Returns what a checkpoint needs to know of the whole program; its logs are written up to here."""
+        self._write(wait=True)
+        with self._lock:
+            return {
+                "counts": {**self._base, **self._counts()},
+                "starts": dict(self._starts),
+                "wall_time_s": self._store.wall_time_s,
+                "kept": dict(self._kept),
+                "standings": dict(self._standings),
+                "standing": added(list(self._standings.values())),
+            }
+
+    def request_stop(self, died: Sequence[str] = ()) -> None:
+        """Stops the program after a last save, without an evaluation; the nodes that have died are not waited for."""
+        with self._lock:
+            self._asked_to_stop, self._died = True, died
+            if self._stopping_since is None:
+                self._stopping_since = time.monotonic()
+
+    # What it does itself -------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Watches over the program until it ends, and then stops what still runs."""
+        moved, last = time.monotonic(), None
+        try:
+            while not self._finished.is_set() and not lp.wait_for_stop(_TICK_S):
+                with self._lock:
+                    self._look()
+                    progress = (self._steps, self._learner_steps, self._totals["evaluator_steps"], len(self._tasks))
+                self._write(wait=True)
+                if progress != last:
+                    moved, last = time.monotonic(), progress
+                elif time.monotonic() - moved > _PATIENCE_S:
+                    moved = time.monotonic()
+                    self._progress.print(self.explain())
+        finally:
+            with self._lock:
+                self._closed = True
+            self._write(wait=True)
+            with self._lock:
+                self._stack.close()
+        if self._finished.is_set() and not self._asked_to_stop:
+            draw_curve(self._experiment, self._store.rundir)
+        lp.stop()
+
+    def explain(self) -> str:
+        """Returns what each node waits for."""
+        with self._lock:
+            lines = [f"  {name}: {doing}" for name, doing in self._doing().items()]
+        return "nothing has moved for a while:\n" + ("\n".join(lines) or "  no node has reported yet")
+
+    def _doing(self) -> dict[str, str]:
+        """Returns what each node is doing or waiting for; called with the lock held."""
+        now = time.monotonic()
+        return {
+            name: f"{report.state} (last heard of {now - report.time:.0f} s ago)"
+            for name, report in sorted(self._reports.items())
+            if name not in self._done and self._is_latest(name)
+        }
+
+    def _look(self) -> None:
+        """Does what is due; called with the lock held."""
+        steps, experiment = self._steps, self._experiment
+        fields = {"environment_steps": steps, "learner_steps": self._learner_steps}
+        of_replay: dict[str, float] = {}
+        if learner := next((r for name, r in self._reports.items() if name.startswith("learner")), None):
+            self._begun |= learner.state != STARTING
+            of_replay = {k: v for k, v in learner.counts.items() if k in ("samples_per_insert", "replay_size")}
+            fields |= of_replay
+        self._progress.update(**fields)
+        self._store.tell(self._doing(), ", ".join(f"{k.replace('_', ' ')} {v:,.1f}" for k, v in of_replay.items()))
+        if self._stopping_since is None:
+            free = len(self._tasks) < self._num_evaluators
+            if experiment.evaluation.every and steps >= self._next_evaluation and free:
+                while self._next_evaluation <= steps:
+                    self._next_evaluation += experiment.evaluation.every
+                self._give_task(steps, experiment.evaluation.episodes, final=False)
+        elif (last := self._learner_done()) is not None:
+            if self._asked_to_stop:
+                self._finished.set()
+            elif not any(task.orders["final"] for task in self._tasks):
+                self._learner_steps = last["learner_steps"]
+                if not self._learner_steps:
+                    self._progress.print(NOTHING_LEARNED)
+                self._give_task(steps, experiment.evaluation.final_episodes, final=True)
+        elif self._asked_to_stop and not self._begun:  # there is nothing to save
+            self._finished.set()
+
+    def _give_task(self, steps: int, episodes: int, *, final: bool) -> None:
+        orders = {
+            "task": f"{steps}-{final}",
+            "environment_steps": steps,
+            "learner_steps": self._learner_steps,
+            "episodes": episodes,
+            "final": final,
+            "best": self._store.best.mean,
+        }
+        if self._standings:
+            orders["standing"] = added(list(self._standings.values()))
+        self._tasks.append(_Task(orders))
+
+    def _task_of(self, evaluator: str) -> dict[str, Any] | None:
+        """Returns what an evaluator is to do: what it has been given and has not done, or the first that nobody has."""
+        open_tasks = [task for task in self._tasks if task.result is None and task.node in (evaluator, None)]
+        if not open_tasks:
+            return None
+        task = max(open_tasks, key=lambda task: task.node is not None)
+        task.node = evaluator
+        return task.orders
+
+    def _log_score(self, task: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        row = {"environment_steps": task["environment_steps"], "learner_steps": result["version"], **result["row"]}
+        self._log("evaluator", row)
+        self._progress.update(evaluation=result["row"]["episode_return_mean"])
+        if task["final"]:
+            steps = {"environment_steps": task["environment_steps"]}
+            self._store.rundir.write_evaluation({**steps, **result["score"]})
+            self._finished.set()
+
+    def _drained(self) -> bool:
+        """Whether the actors have stopped, so that the last checkpoint holds all they did."""
+        gone = {base_name(node) for node in self._done if node.startswith("actor")}
+        # These are the supervisor's names: `actor-1`, or `actor` where there is one alone.
+        gone |= {f"actor {name.partition('-')[2] or 0}" for name in self._died if name.partition("-")[0] == "actor"}
+        return len(gone) >= self._num_actors or time.monotonic() - (self._stopping_since or 0) > _DRAIN_S
+
+    def _learner_done(self) -> dict[str, Any] | None:
+        return next((result for name, result in self._done.items() if name.startswith("learner")), None)
+
+    def _refuse_former(self, node: str) -> None:
+        name = base_name(node)
+        if node != name and not (name in self._entered and self._is_latest(node)):
+            raise RunError(f"{node} is not of this part of the run any more: another takes its place.")
+
+    def _is_latest(self, node: str) -> bool:
+        name = base_name(node)
+        return name not in self._starts or node == node_name(name, self._starts[name])
+
+    def _evaluated_until(self) -> int:
+        """Returns the step of the next evaluation, by those in the log: one that was cut short is made again."""
+        every = self._experiment.evaluation.every
+        path = loggers.csv_path(self._store.rundir, "evaluator")
+        steps = loggers.read_csv(path).get("environment_steps", ()) if path.is_file() else ()
+        last = int(max(steps)) if len(steps) else 0
+        return (last // every + 1) * every if every else 0
+
+    def _log(self, label: str, row: dict[str, Any]) -> None:
+        """Has a row written by the next `_write`; called with the lock held."""
+        if "episode_return" in row:
+            self._progress.update(episode_return=row["episode_return"])
+        self._rows.append((label, {"environment_steps": self._steps, **row, **self._store.now()}))
+
+    def _write(self, wait: bool = False) -> None:
+        """Writes what rows there are, in their order, while others may report. Where somebody else is at it, they are
+        left to that one, or it is waited for.
+        """
+        while self._rows and self._writing.acquire(blocking=wait):
+            try:
+                with self._lock:
+                    rows, self._rows = self._rows, []
+                for label, row in rows:
+                    self._store.log(label, row)
+            finally:
+                self._writing.release()
+
+    @property
+    def _steps(self) -> int:
+        return int(self._base["environment_steps"] + self._totals["environment_steps"])
+
+    def _counts(self) -> dict[str, int]:
+        names = ("environment_steps", "environment_episodes")
+        return {name: int(self._base[name] + self._totals[name]) for name in names}

@@ -1,0 +1,379 @@
+"""The node that acts for all actors: they step environments, it has the policy."""
+
+import contextlib
+import dataclasses
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import dm_env
+import jax
+import launchpad as lp
+import numpy as np
+import tree
+
+from acme_ext import specs
+from acme_ext.acting.batching import Batcher
+from acme_ext.acting.inference import FIRST, Acted, InferenceCore, bucket_sizes, slot_keys
+from acme_ext.acting.remote import RemoteVariables, Reply
+from acme_ext.launch.runners.nodes.replay import describe
+from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, node_name, waiting
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.types import Array, EnvironmentSpec, Tree
+from acme_ext.utils.calls import Call, CallServer
+
+_PENDING = 16  # rows, beside a step of all its environments, that the replay may not have taken when a caller goes on
+_HELD_S = 0.01  # between looks at what the replay has taken
+_LAST_S = 0.5  # for the replay to take rows, once the program is to stop
+_REPORT_S = 0.1
+_LOG_EVERY_S = 1.0
+_WAIT_S = 0.002  # that an accelerator waits for more requests; a CPU, whose time grows with the batch, doesn't
+
+
+class _Request(NamedTuple):
+    """A call of `act` that waits for its batch."""
+
+    call: Call
+    seat: "_Seat"
+    run: int  # how often its actor was started before
+    tick: int  # how often its caller has asked since
+    keys: Array | None  # [K] of a timeline that begins
+    steps: int  # of the environments, that the run has taken
+    first: np.ndarray  # [K] bool
+    timestep: dm_env.TimeStep
+    with_state: bool  # whether the recurrent state from before is wanted
+
+
+@dataclasses.dataclass
+class _Seat:
+    """What is known of one caller: an actor's environments, or half of them."""
+
+    actor: int
+    slots: np.ndarray
+    ranks: np.ndarray
+    writer: Any = None  # of its experience, where that is kept here
+    run: int = -1  # how often its actor was started before
+    tick: int = -1
+    acted: tuple[Acted, int] | None = None  # the answer to that request, and the version of the parameters
+    waits: bool = False  # for a batch
+    sent: int = 0  # rows of the writer's when the replay had last taken enough of them
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the experience that is kept here has recurrent state in it."""
+        return getattr(self.writer, "keeps_state", False)
+
+
+@dataclasses.dataclass
+class _Held:
+    """A call that the replay holds back."""
+
+    call: Call
+    seat: _Seat
+    key: tuple  # the same for the same call, made again
+    pending: int  # rows of its seat's that the replay need not have taken
+    go_on: Callable[[Call], None]
+    since: float = dataclasses.field(default_factory=time.monotonic)
+
+
+class InferenceNode:
+    """Applies the policy for all actors, to batches of what they ask, with recurrent state that stays here.
+
+    The actors ask at a port of its own, see `utils.calls`, and one thread takes what they ask and answers it. A request
+    that is made again, since its answer was lost, is answered from memory. A caller whose actor was started again, or
+    whom this node doesn't know because it was started again itself, begins a new timeline: recurrent state, randomness
+    and unfinished sequences are its own. Parameters change between batches only.
+
+    Where the actors don't keep the `experience`, the node writes what it hears to the replay: observations then cross
+    the network once, and recurrent state never. A replay that takes no more holds back the answers to those who write
+    to it.
+
+    Args:
+        experiment: what is run.
+        spec: of its environment.
+        actors: how many there are.
+        replays: Reverb clients, one for each shard; actors are spread over them in turn.
+        learner: the learner's client.
+        coordinator: the coordinator's.
+        callers: of an actor, each with an equal part of its environments.
+        experience: whether the actors keep the experience; otherwise this node does.
+        token: that actors show, see `utils.calls.CallServer`.
+        address: Launchpad's of this node, at whose host it listens; None for this machine alone.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        spec: EnvironmentSpec,
+        actors: int,
+        replays: Sequence[Any],
+        learner: Any,
+        coordinator: Any,
+        *,
+        callers: int,
+        experience: bool,
+        token: bytes,
+        address: Any = None,
+    ):
+        start = coordinator.enter("inference")
+        self._reporter = Reporter(coordinator, node_name("inference", start))
+        self._experiment = experiment
+        example = specs.zeros(spec.observations, 1)
+        self._expected = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(example)]
+        agent, num_envs = experiment.make_agent(spec), experiment.num_envs
+        slots = actors * num_envs
+        self._core = InferenceCore(agent.policy, slots, buckets=bucket_sizes(slots))
+        self._variables = RemoteVariables(
+            learner.variables, on_wait=waiting(self._reporter, lambda: "waiting for the learner's first parameters")
+        )
+        with contextlib.suppress(StopWaitingError):  # then nobody will ask
+            _, params = self._variables.held()
+            self._core.warm_up(params, example)
+        self._reporter.kept(self._core, "inference")
+
+        part = agent.replay.split(max(1, len(replays)))
+        ranks = experiment.ranks(actors)
+        self._seats: dict[tuple[int, int], _Seat] = {}
+        for actor in range(actors):
+            for caller, mine in enumerate(np.array_split(np.arange(num_envs), callers)):
+                mine = mine + actor * num_envs
+                writer = None
+                if not experience:
+                    writer = part.writer(replays[actor % len(replays)], len(mine))
+                self._seats[actor, caller] = _Seat(actor, mine.astype(np.int32), ranks[mine], writer)
+        self._ended = threading.Event()
+        self._replays = replays
+        self._held: dict[int, _Held] = {}  # by the seat's id
+        accelerated = jax.default_backend() != "cpu"
+        self._batcher: Batcher[_Request] = Batcher(most=slots, wait_s=_WAIT_S if accelerated else 0.0)
+        self._calls = CallServer(token, "localhost" if address is None else address.resolve().rpartition(":")[0])
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._serve, name="inference", daemon=True)
+        self._thread.start()
+
+    def port(self) -> int:
+        """Returns where the actors ask; see `acting.remote.RemoteInference`."""
+        return self._calls.port
+
+    def fill(self) -> tuple[int, int]:
+        """Returns how many environments' steps the batches held so far, without and with their padding."""
+        return self._core.rows, self._core.padded_rows
+
+    def compilations(self) -> int:
+        """Returns how many programs have been compiled."""
+        return self._core.compilations()
+
+    def run(self) -> None:
+        """Serves until the program ends."""
+        logged = time.monotonic()
+        try:
+            while not lp.wait_for_stop(_REPORT_S):
+                if self._error is not None:
+                    raise self._error
+                self._reporter.report(self._calls.problem or "serving")
+                rows, padded = self.fill()
+                if time.monotonic() - logged > _LOG_EVERY_S and rows:
+                    logged = time.monotonic()
+                    row = {"inference_steps": rows, "inference_fill": rows / padded}
+                    self._reporter.row("inference", row)
+                    for held in list(self._held.values())[:1]:
+                        replay = self._replays[held.seat.actor % len(self._replays)]
+                        self._reporter.report(f"waiting for the replay to take its rows: {describe(replay)}", now=True)
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Serves no more: whoever waits is told that the program ends."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        self._calls.wake()
+        self._thread.join()
+        self._calls.close()
+        self._variables.close()
+        for seat in self._seats.values():
+            if seat.writer is not None:
+                seat.writer.close()
+
+    def _serve(self) -> None:
+        try:
+            while not self._ended.is_set():
+                due_s = self._batcher.due_s()
+                if self._held:
+                    due_s = _HELD_S if due_s is None else min(due_s, _HELD_S)
+                for call in self._calls.take(due_s):
+                    self._receive(call)
+                self._release()
+                while self._batcher.due_s() == 0.0:
+                    self._run_batch()
+                self._reporter.keep(self._core, "inference")  # by this thread, whose calls write it in place
+            for request in self._batcher.take():
+                request.call.answer(None)
+            for held in self._held.values():
+                held.call.answer(None)
+        except BaseException as error:
+            self._error = error
+
+    def _release(self) -> None:
+        """Lets those go on whose rows the replay has taken meanwhile. Nobody is held for another's: of two shards, the
+        one that is full may wait for the learner, which waits for the other.
+        """
+        for who, held in list(self._held.items()):
+            if self._has_sent(held.seat, held.pending):
+                del self._held[who]
+                held.go_on(held.call)
+            elif self._reporter.orders.stop and time.monotonic() - held.since > _LAST_S:
+                del self._held[who]
+                held.call.answer(None)  # what the replay doesn't take before the end stays out of it
+
+    def _receive(self, call: Call) -> None:
+        """Answers a call, or has it wait for a batch."""
+        try:
+            actor, caller, run, method, *rest = call.arguments
+            seat, key = self._seats[actor, caller], (run, method, *rest[:1]) if method == "act" else (run, method)
+            # What is there of a seat already is an earlier start's, or this very call: its caller has gone.
+            if seat.waits:
+                self._run_batch()
+            if (held := self._held.get(id(seat))) is not None:
+                if held.key == key:
+                    held.call = call
+                    return
+                del self._held[id(seat)]
+            self._METHODS[method](self, call, key, seat, run, *rest)
+        except StopWaitingError:
+            call.answer(None)
+        except Exception:
+            call.fail(traceback.format_exc())
+
+    def _act(
+        self,
+        call: Call,
+        key: tuple,
+        seat: _Seat,
+        run: int,
+        tick: int,
+        steps: int,
+        timestep: Sequence[Any],
+        with_state: bool,
+    ) -> None:
+        newest = dm_env.TimeStep(*timestep)
+        self._check(newest, len(seat.slots))
+        if seat.acted is not None and (run, tick) == (seat.run, seat.tick):
+            call.answer(self._reply(seat, with_state))
+            return
+        if (run, tick) < (seat.run, seat.tick):
+            raise ValueError(f"request {tick} of start {run} comes after {seat.tick} of start {seat.run}")
+        goes_on = seat.acted is not None and (run, tick) == (seat.run, seat.tick + 1)
+        if seat.writer is not None:
+            self._tell(seat, newest, goes_on)
+        first, keys = newest.step_type == FIRST, None
+        if not goes_on:
+            num_envs = self._experiment.num_envs
+            of_all = slot_keys(self._experiment.actor_key(seat.actor, run), num_envs)
+            keys = of_all[seat.slots - seat.actor * num_envs]
+            first = np.ones_like(first)
+
+        def go_on(call: Call) -> None:
+            seat.waits = True
+            request = _Request(call, seat, run, tick, keys, steps, first, newest, with_state)
+            self._batcher.add(id(seat), len(seat.slots), request)
+
+        self._when_sent(_Held(call, seat, key, _PENDING + len(seat.slots), go_on))
+
+    def _leave(self, call: Call, key: tuple, seat: _Seat, run: int, timestep: Sequence[Any] | None) -> None:
+        if seat.writer is not None and seat.acted is not None and run == seat.run:
+            if timestep is not None:
+                self._tell(seat, dm_env.TimeStep(*timestep), goes_on=True)
+            seat.acted = None
+            seat.writer.flush()
+        self._when_sent(_Held(call, seat, key, 0, lambda call: call.answer(None)))
+
+    _METHODS: ClassVar[dict[str, Callable[..., None]]] = {"act": _act, "leave": _leave}
+
+    def _when_sent(self, held: _Held) -> None:
+        """Goes on with a call, at once or as soon as the replay has taken the rows of its seat."""
+        if self._has_sent(held.seat, held.pending):
+            held.go_on(held.call)
+        else:
+            self._held[id(held.seat)] = held
+
+    def _has_sent(self, seat: _Seat, pending: int) -> bool:
+        writer = seat.writer
+        if writer is None or (pending and writer.inserted == seat.sent):
+            return True
+        if not writer.has_sent(pending):
+            return False
+        seat.sent = writer.inserted
+        return True
+
+    def _tell(self, seat: _Seat, newest: dm_env.TimeStep, goes_on: bool) -> None:
+        """Tells a seat's writer what its latest actions led to."""
+        if not goes_on or seat.acted is None:
+            seat.writer.add_first(newest)
+            return
+        acted, _ = seat.acted
+        kept = {"state": acted.state} if seat.keeps_state else {}
+        seat.writer.add(acted.action, newest, acted.extras, **kept)
+
+    def _check(self, timestep: dm_env.TimeStep, count: int) -> None:
+        """Raises ValueError if a timestep isn't what the seat's environments give, which would fail others too."""
+        found = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(timestep.observation)]
+        if found != self._expected or any(len(leaf) != count for leaf in tree.flatten(timestep)):
+            raise ValueError(f"observations of {count} are {found} where {self._expected} was expected")
+
+    def _run_batch(self) -> None:
+        """Answers the requests that have waited longest, as many as a batch holds."""
+        batch = self._batcher.take()
+        for request in batch:
+            request.seat.waits = False
+        try:
+            acted, version = self._apply(batch)
+        except StopWaitingError:
+            for request in batch:
+                request.call.answer(None)
+            return
+        except Exception:
+            for request in batch:
+                request.call.fail(traceback.format_exc())
+            return
+        for request, mine in zip(batch, acted, strict=True):
+            seat = request.seat
+            seat.run, seat.tick, seat.acted = request.run, request.tick, (mine, version)
+            request.call.answer(self._reply(seat, request.with_state))
+
+    def _reply(self, seat: _Seat, with_state: bool) -> tuple:
+        """Returns what the seat's caller is told of its latest actions."""
+        assert seat.acted is not None
+        acted, version = seat.acted
+        if seat.writer is not None:
+            return tuple(Reply(acted.action, (), (), version))
+        return tuple(Reply(acted.action, acted.extras, acted.state if with_state else (), version))
+
+    def _apply(self, batch: Sequence[_Request]) -> tuple[list[Acted], int]:
+        """Returns what the policy gives for each of some requests, and the version of its parameters."""
+        # One look at what is held: all of a batch act on the same parameters.
+        version, params = self._variables.held()
+        for request in batch:
+            if request.keys is not None:
+                self._core.seat(request.seat.slots, request.keys, request.seat.ranks)
+        acted = self._core.step(
+            params,
+            _joined([request.seat.slots for request in batch]),
+            _joined([np.full(len(request.first), request.tick, np.int32) for request in batch]),
+            max(request.steps for request in batch),
+            _joined([request.first for request in batch]),
+            _joined([request.timestep.reward for request in batch]),
+            _joined([request.timestep.observation for request in batch]),
+            with_state=any(request.with_state or request.seat.keeps_state for request in batch),
+        )
+        if len(batch) == 1:
+            return [acted], version
+        ends = np.cumsum([len(request.first) for request in batch])
+        rows = [slice(end - len(request.first), end) for request, end in zip(batch, ends, strict=True)]
+        return [Acted(*jax.tree.map(lambda leaf, mine=mine: leaf[mine], tuple(acted))) for mine in rows], version
+
+
+def _joined(trees: Sequence[Tree]) -> Tree:
+    return trees[0] if len(trees) == 1 else tree.map_structure(lambda *leaves: np.concatenate(leaves), *trees)

@@ -1,0 +1,195 @@
+"""The learner's node."""
+
+import functools
+import threading
+import time
+from collections.abc import Sequence
+from concurrent import futures
+from typing import Any
+
+import jax
+import launchpad as lp
+from launchpad import address as lp_address
+from launchpad.nodes import base
+
+from acme_ext.acting.remote import VariableServer
+from acme_ext.launch.runners.nodes.replay import RemoteReplay
+from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, find, node_name, waiting
+from acme_ext.launch.runs import demonstrations
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.store import RunCheckpoints
+from acme_ext.replay.shards import Shards
+from acme_ext.types import EnvironmentSpec
+from acme_ext.utils.calls import RemoteCall
+from acme_ext.utils.rundir import RunDirectory
+
+_LOG_EVERY_S = 1.0
+
+
+class LearnerClient:
+    """What other nodes have of the learner: `variables`, and by Courier what its node has.
+
+    Args:
+        client: Courier's.
+        token: the program's.
+    """
+
+    def __init__(self, client: Any, token: bytes):
+        self._client, self._token = client, token
+        self._of_thread = threading.local()
+
+    def variables(self, held: int) -> tuple[int, Any]:
+        """Gives the policy's parameters, see `acting.remote.Fetch`; over a connection of each thread's own."""
+        if (call := getattr(self._of_thread, "call", None)) is None:
+            here = functools.partial(find, self._client)
+            call = self._of_thread.call = RemoteCall(here, token=self._token, awake_s=0.0)
+        call.begin(held)
+        return call.end()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+class LearnerHandle(base.Handle):
+    """Gives a `LearnerClient` to the nodes that use the learner."""
+
+    def __init__(self, address: lp_address.Address, token: bytes):
+        self._address, self._token = address, token
+
+    def dereference(self) -> LearnerClient:
+        import courier
+
+        return LearnerClient(courier.Client(self._address.resolve()), self._token)
+
+
+class LearnerCourierNode(lp.CourierNode):
+    """The learner as a node.
+
+    Args:
+        token: that whoever asks for its parameters shows.
+        arguments: of the `LearnerNode`.
+    """
+
+    def __init__(self, token: bytes, *arguments: Any):
+        super().__init__(LearnerNode)
+        self._token = token
+        self.configure(*arguments, token=token, address=self.courier_address)
+
+    def create_handle(self) -> Any:
+        handle: Any = LearnerHandle(self.courier_address, self._token)
+        return self._track_handle(handle)
+
+
+class LearnerNode:
+    """Learns from the replay for as long as the coordinator lets it, gives its parameters to whoever asks, and saves.
+
+    Args:
+        experiment: what is run.
+        spec: of its environment.
+        replays: Reverb clients, one for each shard.
+        coordinator: its client.
+        resumes: see `Coordinator`.
+        token: that whoever asks for parameters shows.
+        address: Launchpad's of this node, at whose host it gives them.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        spec: EnvironmentSpec,
+        replays: Sequence[Any],
+        coordinator: Any,
+        resumes: int | None = None,
+        *,
+        token: bytes,
+        address: Any,
+    ):
+        self._experiment, self._clients = experiment, list(replays)
+        self._reporter = Reporter(coordinator, node_name("learner", coordinator.enter("learner")))
+        self._coordinator = coordinator
+        agent = experiment.make_agent(spec)
+        replay = agent.replay
+        self._remote = RemoteReplay(self._clients, replay.table)
+        part, calls = replay.split(len(self._clients)), agent.sgd_steps_per_call
+        on_wait = waiting(self._reporter, lambda: f"waiting for a batch: {self._remote.describe()}")
+        self._datasets = Shards([part.dataset(client, calls, on_wait=on_wait) for client in self._clients], calls)
+        batches: Any = self._datasets
+        demos = demonstrations.rows_of(experiment, agent, spec)
+        self._mixed = None if demos is None else demonstrations.mixed(experiment, agent, demos, batches)
+        self._learner = agent.make_learner(
+            self._mixed or batches, self._clients, experiment.key("learner"), devices=experiment.devices()
+        )
+        self._checkpoints = RunCheckpoints(RunDirectory.open(experiment.directory), experiment.checkpoints, print)
+        self._pool = futures.ThreadPoolExecutor(1, "checkpoints")
+        self._saving: futures.Future[None] | None = None  # the latest save, under way or not
+        restored = self._checkpoints.restore({"learner": agent.core.abstract_state()}, resumes)
+        if restored is not None:
+            self._learner.restore(restored.trees["learner"])
+            self._learner.steps = restored.info["state"]["learner_steps"]
+            if self._mixed is not None:
+                self._mixed.restore(restored.info["state"]["demos"])
+        host = address.resolve().rpartition(":")[0]
+        self._variables = VariableServer(self._learner, lambda: self._learner.steps, token, host)
+
+    def port(self) -> int:
+        """Returns where the policy's parameters are given; see `LearnerClient`."""
+        return self._variables.port
+
+    def get_variables(self, names: Sequence[str]) -> list[Any]:
+        """Gives parameters by name, as Acme's `VariableSource` does; `policy` is what every agent acts with."""
+        return jax.device_get(self._learner.get_variables(names))
+
+    def run(self) -> None:
+        """Learns until it is told to stop, saves, and goes on giving parameters until the program ends."""
+        with self._checkpoints.explaining():
+            self._learn_and_save()
+        self._reporter.report("has ended", now=True)
+        self._reporter.done(learner_steps=self._learner.steps)
+        lp.wait_for_stop()
+        self._close()
+
+    def _learn_and_save(self) -> None:
+        logged = 0.0
+        try:
+            while not lp.wait_for_stop(0):
+                self._learner.step()
+                if time.monotonic() - logged > _LOG_EVERY_S:
+                    self._log()
+                    logged = time.monotonic()
+                self._reporter.counts["learner_steps"] = self._learner.steps
+                if self._reporter.report("learning").stop:
+                    break
+                if self._saving is not None and self._saving.done():
+                    self._saving, saved = None, self._saving
+                    saved.result()
+                if self._saving is None and self._checkpoints.due():
+                    self._saving = self._save()
+        except StopWaitingError:
+            pass
+        except BaseException:
+            self._close()
+            raise
+        if self._learner.calls:
+            self._log()
+        if self._saving is not None:
+            self._saving.result()
+        self._save(last=True).result()
+
+    def _log(self) -> None:
+        self._reporter.counts |= {"learner_steps": self._learner.steps, **self._remote.counts()}
+        drawn = {f"samples_{name}": count for name, count in (self._mixed.drawn if self._mixed else {}).items()}
+        self._reporter.row("learner", {"learner_steps": self._learner.steps, **self._learner.metrics(), **drawn})
+
+    def _save(self, last: bool = False) -> futures.Future[None]:
+        """Has a thread save what there is now; the replay's contents are a little newer."""
+        self._learner.check()
+        state = {**self._coordinator.snapshot(), "learner_steps": self._learner.steps}
+        if self._mixed is not None:
+            state["demos"] = self._mixed.save()
+        steps, trees = state["counts"]["environment_steps"], {"learner": self._learner.save()}
+        return self._pool.submit(self._checkpoints.save, steps, trees, state, self._remote, last=last)
+
+    def _close(self) -> None:
+        self._variables.close()
+        self._datasets.close()
+        self._learner.close()

@@ -1,0 +1,114 @@
+"""A run on fixed data: the learner alone, and evaluations of what it has learned."""
+
+import contextlib
+import dataclasses
+import time
+from typing import Any
+
+from acme_ext import envs
+from acme_ext.data.format import Folder
+from acme_ext.errors import UsageError
+from acme_ext.launch.processes.interrupt import Interrupt, graceful
+from acme_ext.launch.runners.upkeep import Upkeep
+from acme_ext.launch.runs import demonstrations
+from acme_ext.launch.runs.evaluation import Evaluator, Result
+from acme_ext.launch.runs.experiment import Experiment, check, split_data
+from acme_ext.launch.runs.store import RunStore, draw_curve, hold, prepare
+from acme_ext.replay.fixed import FixedBatches, rows_of
+from acme_ext.utils.progress import ProgressLine
+
+
+def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, skip_damaged: bool = False) -> Result:
+    """Learns from an experiment's data, from where its run directory stands to its budget of learner steps.
+
+    The environment is for evaluation alone. Two runs of one seed give the same parameters, also where one of them was
+    stopped and gone on with.
+
+    Arguments and errors are those of `launch.run`; the experiment has `data`.
+    """
+    assert experiment.data is not None
+    path, best = split_data(experiment.data)
+    folder = Folder(path, skip_damaged=skip_damaged)
+    with contextlib.ExitStack() as stack:
+        progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps, budget="learner_steps"))
+        report = progress.print if progress else print
+        interrupt = stack.enter_context(graceful(report))
+        environment = experiment.make_environment(1, evaluation=True)
+        spec = envs.make_spec(environment)
+        environment.close()
+        folder.check_spec(spec)
+        check(experiment, spec)
+        agent = experiment.builder.make_agent(spec)
+        demonstrations.check(experiment, agent, spec)
+        if agent.replay.prioritized:
+            raise UsageError("this agent has a prioritized replay: it can't learn from fixed data alone.")
+        rows = rows_of(agent.replay, folder.episodes(best), agent.policy.init_state(1))
+        for said in folder.damaged:
+            report(f"left out: {said}")
+        store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
+        report(f"the run directory is {store.rundir.path}; {len(rows):,} {agent.replay.item}s of {path}")
+        parts = _OfflineRun(experiment, agent, rows, spec, store, progress, report)
+        stack.callback(parts.learner.close)
+        result = parts.run(interrupt)
+    if interrupt.requested:
+        return dataclasses.replace(result, stopped_by=interrupt.signal)
+    return dataclasses.replace(result, curve=draw_curve(experiment, store.rundir))
+
+
+class _OfflineRun(Upkeep):
+    """The parts of a run on fixed data, and the loop over them."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        agent: Any,
+        rows: Any,
+        spec: Any,
+        store: RunStore,
+        progress: ProgressLine | None,
+        report: Any,
+    ):
+        self.experiment, self.store, self.progress = experiment, store, progress
+        fused = agent.sgd_steps_per_call
+        self.batches = FixedBatches(rows, agent.replay.batch_size * fused, experiment.seed)
+        self.learner = agent.make_learner(self.batches, [], experiment.key("learner"), devices=experiment.devices())
+        self.evaluator = Evaluator(experiment, spec, self.learner)
+        self.next_evaluation = experiment.evaluation.every
+        self.logged_at = time.monotonic()
+        restored = store.restore({"learner": agent.core.abstract_state()})
+        if restored:
+            state = restored.info["state"]
+            self.learner.restore(restored.trees["learner"])
+            self.learner.steps = state["learner_steps"]
+            self.batches.restore(state["batches"])
+            self.next_evaluation = state["next_evaluation"]
+            report(f"resuming {store.rundir.path} at step {self.learner.steps:,}.")
+
+    @property
+    def steps(self) -> int:
+        return self.learner.steps
+
+    @property
+    def _counts(self) -> dict[str, int]:
+        return {"learner_steps": self.learner.steps}
+
+    def run(self, interrupt: Interrupt) -> Result:
+        with self.store.checkpoints.explaining():
+            while self.steps < self.experiment.steps and not interrupt.requested:
+                self.learner.step()
+                self._housekeeping(interrupt)
+            score = self._finish(interrupt)
+            if score is not None:
+                row = {"environment_steps": 0, "learner_steps": self.steps, **score.to_json()}
+                self.store.rundir.write_evaluation(row)
+        return Result(self.store.rundir.path, 0, self.steps, score, None)
+
+    def _save(self, *, last: bool = False) -> None:
+        self.learner.check()
+        state = {
+            "learner_steps": self.learner.steps,
+            "batches": self.batches.save(),
+            "next_evaluation": self.next_evaluation,
+            "wall_time_s": self.store.wall_time_s,
+        }
+        self.store.checkpoints.save(self.steps, {"learner": self.learner.save()}, state, None)

@@ -1,0 +1,241 @@
+"""An experiment as a Launchpad program.
+
+actors --rows--> replay shards --batches--> learner --parameters--> actors, evaluators
+   |                  ^----- priorities -------|                         |
+   +------------------------- reports to the coordinator ----------------+
+"""
+
+import dataclasses
+import functools
+import math
+import pathlib
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import launchpad as lp
+
+from acme_ext.errors import UsageError, nearest
+from acme_ext.launch.runners.nodes.actor import ActorNode
+from acme_ext.launch.runners.nodes.coordinator import Coordinator
+from acme_ext.launch.runners.nodes.evaluator import EvaluatorNode
+from acme_ext.launch.runners.nodes.inference import InferenceNode
+from acme_ext.launch.runners.nodes.learner import LearnerCourierNode
+from acme_ext.launch.runners.nodes.replay import ReplayNode, shard_folder
+from acme_ext.launch.runs import demonstrations
+from acme_ext.launch.runs.experiment import Experiment, check, foresee
+from acme_ext.launch.runs.store import RunCheckpoints, prepare, replay_folder
+from acme_ext.types import EnvironmentSpec
+from acme_ext.utils import checks, proxies
+from acme_ext.utils.calls import TOKEN_BYTES
+
+
+class Handles(NamedTuple):
+    """What nodes of one's own use of a program: Launchpad's handles, which become clients in the node that is given
+    them.
+    """
+
+    learner: Any
+    """`get_variables(["policy"]) -> [parameters]`, as Acme's `VariableSource` has it: what the agent acts with."""
+    coordinator: Any
+    """`snapshot() -> dict`, with the totals so far in its `counts`; and `request_stop()`, after a last save."""
+    replays: Sequence[Any]
+    """A `reverb.Client` for each shard."""
+
+
+Extend = Callable[[lp.Program, Handles], None]
+"""Adds nodes of one's own to a program, in groups of their own."""
+
+SERVERS = ("inference", "learner", "replay", "coordinator")
+"""Groups of nodes that others dial, in the order in which they are stopped, after all others."""
+
+
+_GROUPS = (*SERVERS, "evaluator", "actor")
+_COMPUTING = ("learner", "inference", "evaluator", "actor")
+_RESOURCES = {"coordinator": {"CPU": 0.1}}  # of a node on Ray where nothing is said; of all others one CPU
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """How a program is spread out. The environments of an actor are the experiment's `num_envs`.
+
+    Attributes:
+        actors: processes (or threads) that step environments.
+        replay_shards: Reverb servers that the replay is split over; actors write to them in turn.
+        evaluators: nodes that evaluate. An evaluation is made by whichever is free; with more of them, evaluations that
+            take longer than what lies between them are still made.
+        accelerated: kinds of nodes whose processes see accelerators, of `learner`, `inference`, `evaluator` and
+            `actor`; all others compute on the CPU.
+        inference: where the policy is applied: by each `actor`, which holds parameters, or by one `server` for all,
+            with the actors only stepping their environments.
+        experience: who makes items of the experience and writes them: the `actor`, or the inference `server`.
+        resources: on Ray, what each node of a group asks for, as `{"learner": {"GPU": 1, "CPU": 4}}`: `CPU`, `GPU`, or
+            a name that hosts were given; one CPU where none is said. Accelerated are those of the groups in
+            `accelerated` that ask for GPUs; actors and evaluators compute with as many threads as CPUs.
+    """
+
+    actors: int = 4
+    replay_shards: int = 1
+    evaluators: int = 1
+    accelerated: tuple[str, ...] = ("learner", "inference")
+    inference: Literal["actor", "server"] = "actor"
+    experience: Literal["actor", "server"] = "actor"
+    resources: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        checks.types(self)
+        if min(self.actors, self.replay_shards, self.evaluators) < 1:
+            raise UsageError("a program needs at least 1 actor, 1 replay shard and 1 evaluator.")
+        if self.replay_shards > self.actors:
+            raise UsageError(
+                f"{self.replay_shards} replay shards need as many actors to write to them, and there are {self.actors}."
+            )
+        for name in ("inference", "experience"):
+            if (place := getattr(self, name)) not in ("actor", "server"):
+                raise UsageError(f"{name} is {place!r}: it must be 'actor' or 'server'.")
+        if self.experience == "server" and self.inference == "actor":
+            raise UsageError("experience on the server needs inference on the server.")
+        for group in self.accelerated:
+            if group not in _COMPUTING:
+                raise UsageError(f"{group!r} can't be given accelerators, only {', '.join(_COMPUTING)}.")
+
+        for group, asked in self.resources.items():
+            if group not in self.groups:
+                raise UsageError(f"resources are asked for {group!r}: {nearest(group, self.groups)}")
+            for name, amount in asked.items():
+                if not name or not 0 < amount < math.inf or (amount > 1 and amount != int(amount)):
+                    raise UsageError(f"{group} asks for {amount} {name}: it must be above 0, and whole if above 1.")
+            if "GPU" in asked and group not in self.accelerated:
+                raise UsageError(f"{group} asks for a GPU and is not among the accelerated ({self.accelerated}).")
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """The groups of the program, with their numbers of nodes."""
+        inference = {"inference": 1} if self.inference == "server" else {}
+        fixed = {"replay": self.replay_shards, "coordinator": 1, "learner": 1, "evaluator": self.evaluators}
+        return {**fixed, **inference, "actor": self.actors}
+
+    @property
+    def all_resources(self) -> dict[str, dict[str, float]]:
+        """What each node of every group asks of Ray."""
+        return {
+            group: {**_RESOURCES.get(group, {"CPU": 1.0}), **self.resources.get(group, {})} for group in self.groups
+        }
+
+    @property
+    def accelerated_here(self) -> tuple[str, ...]:
+        """The groups of the program that see accelerators."""
+        return tuple(group for group in self.accelerated if group != "inference" or self.inference == "server")
+
+
+def make(
+    experiment: Experiment,
+    topology: Topology,
+    *,
+    fresh: bool = False,
+    quiet: bool = False,
+    spec: EnvironmentSpec | None = None,
+    extend: Extend | None = None,
+) -> lp.Program:
+    """Returns an experiment's program, from where its run directory stands to its budget.
+
+    It is an ordinary program: any of Launchpad's launchers runs it, and nodes can be added. The directory is checked,
+    and the checkpoint to go on from chosen, here.
+
+    Args:
+        experiment: what is run.
+        topology: how it is spread out.
+        fresh: starts anew even if the directory holds a part of this run.
+        quiet: shows no progress line.
+        spec: of the environment; None makes one here, to ask it.
+        extend: adds nodes of one's own.
+
+    Raises:
+        UsageError: nothing was written; the message says why.
+    """
+    if experiment.data is not None:
+        raise UsageError("a run on recorded data is of a single process: leave --actors and --on away.")
+    proxies.bypass()
+    if extend is not None:
+        added_groups(topology, extend)
+    spec = experiment.make_spec() if spec is None else spec
+    check(experiment, spec)
+    demonstrations.check(experiment, experiment.make_agent(spec), spec)
+    if warning := foresee(experiment, spec):
+        print(f"acme-ext: {warning}", file=sys.stderr)
+    shards = topology.replay_shards
+    part = experiment.make_agent(spec).replay.split(shards)
+    # What a run can only go on with: an actor's number is in its seeds, a shard's contents are in a checkpoint.
+    arrangement = {"actors": topology.actors, "replay_shards": shards}
+    rundir = prepare(experiment, fresh=fresh, arrangement={"program": arrangement})
+    if not quiet:
+        print(f"acme-ext: the run directory is {rundir.path}", file=sys.stderr)
+    restored = RunCheckpoints(rundir, experiment.checkpoints, print).restore({})
+    stored = replay_folder(restored)
+    resumes = None if restored is None else restored.steps
+    token = secrets.token_bytes(TOKEN_BYTES)
+
+    program = lp.Program("acme-ext")
+    with program.group("replay"):
+        replays = [
+            program.add_node(
+                ReplayNode(part.tables, rundir.replay.absolute(), stored and shard_folder(stored.absolute(), shard))
+            )
+            for shard in range(shards)
+        ]
+    with program.group("coordinator"):
+        coordinator = program.add_node(
+            lp.CourierNode(Coordinator, experiment, topology.actors, topology.evaluators, quiet, resumes)
+        )
+    with program.group("learner"):
+        learner = program.add_node(LearnerCourierNode(token, experiment, spec, replays, coordinator, resumes))
+    with program.group("evaluator"):
+        for index in range(topology.evaluators):
+            program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, spec, index, learner, coordinator))
+    inference: Any = None
+    options: dict[str, Any] = {}
+    if topology.inference == "server":
+        # Two parts of an actor's environments take turns: one waits for its actions while the other steps.
+        options = {
+            "callers": min(2, experiment.num_envs),
+            "experience": topology.experience == "actor",
+            "token": token,
+        }
+        with program.group("inference"):
+            node = lp.CourierNode(functools.partial(InferenceNode, experiment, spec, topology.actors, **options))
+            node.configure(replays, learner, coordinator, address=node.courier_address)
+            inference = program.add_node(node)
+    with program.group("actor"):
+        for index in range(topology.actors):
+            make_actor = functools.partial(ActorNode, experiment, index, topology.actors, **options)
+            program.add_node(
+                lp.PyNode(_run, make_actor, replays[index % shards], shards, learner, inference, coordinator)
+            )
+    if extend is not None:
+        extend(program, Handles(learner, coordinator, replays))
+    return program
+
+
+def added_groups(topology: Topology, extend: Extend) -> dict[str, int]:
+    """Returns the groups that `extend` adds to a program of this topology, with their numbers of nodes.
+
+    Raises:
+        UsageError: it adds to a group of the program's own.
+    """
+    program = lp.Program("acme-ext")
+    learner, coordinator = (lp.CourierNode(object).create_handle() for _ in range(2))
+    replays = [ReplayNode(list, pathlib.Path(), None).create_handle() for _ in range(topology.replay_shards)]
+    extend(program, Handles(learner, coordinator, replays))
+    groups = {label: len(nodes) for label, nodes in program.groups.items()}
+    for label in groups:
+        if label in _GROUPS:
+            raise UsageError(
+                f"nodes of your own can't be in the group {label!r}, which is the program's: name another."
+            )
+    return groups
+
+
+def _run(make_worker, *arguments) -> None:
+    """Makes a worker in its node, and runs it."""
+    make_worker(*arguments).run()

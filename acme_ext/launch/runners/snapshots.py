@@ -1,0 +1,33 @@
+"""Exports of the policy of a run that goes on."""
+
+from collections.abc import Callable
+
+from acme_ext.launch.exporting.export import export, trace_run
+from acme_ext.launch.runs.evaluation import Loaded
+from acme_ext.launch.runs.trained import Run
+from acme_ext.utils.rundir import RunDirectory
+
+
+class Snapshots:
+    """Writes the evaluation policy to `snapshots/STEP` of the run directory, as `acme-ext export` does.
+
+    Args:
+        loaded: gives the agent as it is now.
+        rundir: the run's directory.
+        steps: that the run has taken.
+        every: steps between two snapshots.
+
+    Raises:
+        UsageError: the policy has an operation that can't be exported, which is named.
+    """
+
+    def __init__(self, loaded: Callable[[], Loaded], rundir: RunDirectory, steps: int, every: int):
+        self._loaded, self._rundir, self._every = loaded, rundir, every
+        self._next = (steps // every + 1) * every
+        trace_run(Run(rundir.path, loaded()))
+
+    def look(self, steps: int) -> None:
+        """Writes a snapshot if one is due."""
+        if steps >= self._next:
+            self._next = (steps // self._every + 1) * self._every
+            export(Run(self._rundir.path, self._loaded()), self._rundir.path / "snapshots" / f"{steps:09d}")

@@ -1,0 +1,113 @@
+"""What a run in one process does beside learning: it evaluates, logs and saves when that is due."""
+
+import abc
+import contextlib
+import time
+from collections.abc import Mapping
+
+from acme_ext.launch.processes.interrupt import Interrupt
+from acme_ext.launch.runs.evaluation import Evaluator, Score
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.store import RunStore
+from acme_ext.learning.learner import Learner
+from acme_ext.replay.mixed import Mixed
+from acme_ext.utils.progress import ProgressLine
+
+_LOG_EVERY_S = 1.0  # between rows of learner metrics, for which the device is waited for
+
+
+class Upkeep(abc.ABC):
+    """The part of a run that is the same with an environment and with recorded data.
+
+    A subclass sets the attributes, and calls `_housekeeping` as it goes and `_finish` at the end.
+    """
+
+    experiment: Experiment
+    store: RunStore
+    progress: ProgressLine | None
+    learner: Learner
+    evaluator: Evaluator
+    next_evaluation: int  # step of the budget
+    logged_at: float
+    mixed: Mixed | None = None  # the batches, where there are demonstrations
+
+    @property
+    @abc.abstractmethod
+    def steps(self) -> int:
+        """Steps of the budget that were taken."""
+
+    @property
+    @abc.abstractmethod
+    def _counts(self) -> Mapping[str, int]:
+        """The columns of every row that count."""
+
+    @abc.abstractmethod
+    def _save(self, *, last: bool = False) -> None:
+        """Saves everything that the run goes on from; `last` where the run ends."""
+
+    def _doing(self) -> tuple[Mapping[str, str], str]:
+        """Returns what the run is doing, and the state of its replay, in words."""
+        return {"the run": "learning"}, ""
+
+    def _standing(self) -> list | None:
+        """Returns what policies carry from episode to episode; None for nothing."""
+        return None
+
+    def _housekeeping(self, interrupt: Interrupt) -> None:
+        """Does what is due: evaluates, logs, saves."""
+        if self.progress:
+            self.progress.update(**self._counts)
+        scheduled = self.next_evaluation
+        if self.steps < self.experiment.steps and self._pass_evaluations():
+            try:
+                self._evaluate(self.experiment.evaluation.episodes, interrupt)
+            except _InterruptedEvaluationError:
+                self.next_evaluation = scheduled  # the run that goes on from here makes it
+        # The row of the last step is `_finish`'s.
+        if self.steps < self.experiment.steps and time.monotonic() - self.logged_at >= _LOG_EVERY_S:
+            self._log_learner()
+            self.store.tell(*self._doing())
+        if self.store.checkpoints.due():
+            self._save()
+
+    def _finish(self, interrupt: Interrupt) -> Score | None:
+        """Logs, saves and evaluates at the end; returns the score, or None if the evaluation was interrupted."""
+        self._log_learner()
+        if self.steps >= self.experiment.steps:
+            self._pass_evaluations()  # the one at the end stands for what was due with it
+        self._save(last=True)
+        with contextlib.suppress(_InterruptedEvaluationError):
+            return self._evaluate(self.experiment.evaluation.final_episodes, interrupt)
+        return None
+
+    def _pass_evaluations(self) -> bool:
+        """Moves the schedule past the present step; returns whether an evaluation was due."""
+        every, due = self.experiment.evaluation.every, False
+        while every and self.next_evaluation <= self.steps:
+            self.next_evaluation += every
+            due = True
+        return due
+
+    def _evaluate(self, episodes: int, interrupt: Interrupt) -> Score:
+        def on_step() -> None:
+            if interrupt.requested:
+                raise _InterruptedEvaluationError
+
+        on_step()
+        self.store.tell({"the run": "evaluating"}, self._doing()[1])
+        score = self.evaluator.evaluate(episodes, on_step, standing=self._standing())
+        self.store.log("evaluator", {**self._counts, **score.row()})
+        self.store.best.offer(float(score.returns.mean()), self.steps, lambda: self.evaluator.params, self._standing())
+        if self.progress:
+            self.progress.update(evaluation=float(score.returns.mean()))
+        return score
+
+    def _log_learner(self) -> None:
+        if self.learner.calls:
+            drawn = {f"samples_{name}": count for name, count in (self.mixed.drawn if self.mixed else {}).items()}
+            self.store.log("learner", {**self._counts, **self.learner.metrics(), **drawn})
+        self.logged_at = time.monotonic()
+
+
+class _InterruptedEvaluationError(Exception):
+    """An evaluation was given up because the run was asked to stop."""

@@ -1,0 +1,22 @@
+"""What a run is, whoever carries it out.
+
+- `experiment`: the `Experiment`, one frozen description from which all ways of running make the same parts, with its
+  `Evaluation` and `Checkpoints`. Its `describe()` is what `config.json` holds, and what a resumed run must match.
+- `settings`: the fields of a config from text and back (`learning_rate=1e-3`), with the nearest names to a wrong one.
+- `demonstrations`: recorded data beside a run's own experience, made ready for the replay.
+- `store`: the run directory at work. It refuses what doesn't fit, resumes, writes logs, saves, and keeps the best
+  parameters.
+- `evaluation`: a policy on environments of its own; the `Score` of one evaluation and the `Result` of a run; a run that
+  is loaded from its directory.
+- `trained`: the `Run` that `launch.load` returns, and its policy as a function for code of one's own.
+
+A run directory, which `acme_ext.utils.rundir` lays out:
+
+    runs/dqn-gym-CartPole-v1-s0/
+      config.json      what was run, in names that a fresh process finds again
+      logs/*.csv       a row for each episode, evaluation and second of learning
+      checkpoints/     complete and checked, or not there (`acme_ext.learning.checkpoints`)
+      curve.png        the learning curve
+
+Nothing here runs anything: `launch.runners` and `launch.compiled` do.
+"""

@@ -1,0 +1,72 @@
+"""Recorded data beside a run's own experience."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from acme_ext.builders.base import Agent
+from acme_ext.data.format import Folder
+from acme_ext.errors import UsageError
+from acme_ext.launch.runs.experiment import Experiment, split_data
+from acme_ext.replay import fixed
+from acme_ext.replay.dataset import RawBatch
+from acme_ext.replay.mixed import Mixed, Source
+from acme_ext.types import EnvironmentSpec
+
+
+def check(experiment: Experiment, agent: Agent, spec: EnvironmentSpec, *, skip_damaged: bool = False) -> Folder | None:
+    """Returns the folder of an experiment's demonstrations; None for one that has none, or draws none.
+
+    Raises:
+        UsageError: it is no recorded data, or not of the environment's specs, or damaged; or the agent can't learn from
+            it, or can't without.
+    """
+    if experiment.demos is None:
+        if experiment.builder.wants_demos and agent.replay.demo_ratio > 0:
+            raise UsageError(
+                f"{experiment.builder.name} learns from demonstrations: give it some (--demos DIR), or set "
+                "replay.demo_ratio to 0."
+            )
+        return None
+    fixed.check(agent.replay)
+    folder = Folder(split_data(experiment.demos)[0], skip_damaged=skip_damaged)
+    folder.check_spec(spec)
+    folder.check_shards()
+    return folder if agent.replay.demo_ratio > 0 else None
+
+
+def rows_of(
+    experiment: Experiment,
+    agent: Agent,
+    spec: EnvironmentSpec,
+    *,
+    skip_damaged: bool = False,
+    report: Callable[[str], None] = print,
+) -> np.ndarray | None:
+    """Returns the rows, uint8 `[N, nbytes]`, of an experiment's demonstrations; None if it draws none. Errors are those
+    of `check`; `report` is told what was left out.
+    """
+    folder = check(experiment, agent, spec, skip_damaged=skip_damaged)
+    if folder is None:
+        return None
+    _, best = split_data(experiment.demos or "")
+    rows = fixed.rows_of(agent.replay, folder.episodes(best), agent.policy.init_state(1))
+    for said in folder.damaged:
+        report(f"left out: {said}")
+    return rows
+
+
+def mixed(experiment: Experiment, agent: Agent, rows: np.ndarray, dataset: Iterator[RawBatch]) -> Mixed:
+    """Returns the batches of a run's own experience and its demonstrations, from the dataset of the former and the
+    rows of the latter.
+    """
+    replay, calls = agent.replay, agent.sgd_steps_per_call
+    exponent = replay.priority_exponent if replay.prioritized else None
+    demos = fixed.FixedRows(rows, exponent=exponent, offset=agent.demo_offset)
+    return Mixed(
+        {"own": Source(dataset, 1 - replay.demo_ratio), "demos": Source(demos, replay.demo_ratio)},
+        replay.batch_size * calls,
+        seed=experiment.seed,
+        first_batches=math.ceil(agent.pretrain_steps / calls),
+    )

@@ -1,0 +1,217 @@
+"""Evaluating a policy on environments of its own."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import jax
+import numpy as np
+
+from acme_ext import envs, interfaces
+from acme_ext.acting.loop import EnvironmentLoop, Episode
+from acme_ext.acting.variables import POLICY, VariableClient
+from acme_ext.builders.base import Builder
+from acme_ext.envs.canonical import own_actions
+from acme_ext.errors import UsageError
+from acme_ext.launch.runs import settings
+from acme_ext.launch.runs.experiment import EnvironmentFactory, Evaluation, Experiment
+from acme_ext.launch.runs.store import BestParams, by_another_version
+from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.types import EnvironmentSpec
+from acme_ext.utils import naming
+from acme_ext.utils.rundir import RunDirectory
+
+_OTHER = 2**30
+
+
+class Score(NamedTuple):
+    """An evaluation's result."""
+
+    returns: np.ndarray  # [episodes] sums of rewards as the environment gave them
+    lengths: np.ndarray  # [episodes] steps
+
+    def row(self) -> dict[str, float]:
+        """Returns the result as a row of metrics."""
+        return {
+            "episode_return_mean": float(self.returns.mean()),
+            "episode_return_std": float(self.returns.std()),
+            "episode_return_min": float(self.returns.min()),
+            "episode_return_max": float(self.returns.max()),
+            "episode_length_mean": float(self.lengths.mean()),
+            "episodes": len(self.returns),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns everything, for the run directory."""
+        return {**self.row(), "returns": self.returns.tolist(), "lengths": self.lengths.tolist()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run came to."""
+
+    run_dir: pathlib.Path
+    environment_steps: int
+    learner_steps: int
+    score: Score | None  # of the evaluation at the end; None if the run was stopped before
+    curve: pathlib.Path | None  # the learning curve's PNG; None if the run was stopped
+    stopped_by: int | None = None  # the signal that stopped the run
+
+
+class Evaluator:
+    """Evaluates whatever parameters a source has.
+
+    Every evaluation starts from the same seeds, which are not training's, and fetches fresh parameters: it is a
+    function of the parameters and the experiment's seed, and repeats to the last digit.
+    """
+
+    def __init__(self, experiment: Experiment, spec: EnvironmentSpec, source: interfaces.VariableSource):
+        self._experiment = experiment
+        self._variables = VariableClient(source)
+        self._agent = experiment.make_agent(spec)
+        self.steps = 0
+        """Steps taken in all evaluations so far, which shows that one is alive."""
+        self._actors: dict[int, Any] = {}  # by number of environments, so that each is compiled once
+
+    @property
+    def params(self) -> Any:
+        """The parameters of the last evaluation."""
+        return self._variables.params
+
+    def evaluate(
+        self, episodes: int, on_step: Callable[[], None] = lambda: None, *, standing: list[list] | None = None
+    ) -> Score:
+        """Runs `episodes` episodes, as many in each environment, so that short ones are not favoured.
+
+        Args:
+            episodes: how many.
+            on_step: called after each step of all environments; may raise to end the evaluation, which then is none.
+            standing: what the actors' policies know of how to act best; see `acting.policy.Policy`.
+        """
+        num_envs = min(episodes, self._experiment.evaluation.num_envs)
+        environment = self._experiment.make_environment(num_envs, evaluation=True)
+        actor = self._actors.get(num_envs)
+        if actor is None:
+            key = self._experiment.key("evaluator")
+            actor = self._agent.make_actor(self._variables, key, evaluation=True, num_envs=num_envs)
+            self._actors[num_envs] = actor
+        actor.restore({"ticks": 0, "steps": 0})
+        if actor.core:
+            actor.core.brief(standing)
+        actor.update(wait=True)
+        quota = [len(part) for part in np.array_split(np.arange(episodes), num_envs)]
+        finished: list[list[Episode]] = [[] for _ in range(num_envs)]
+        loop = EnvironmentLoop(
+            environment, actor, on_episode=lambda episode: finished[episode.env].append(episode), should_update=False
+        )
+        try:
+            while any(len(done) < q for done, q in zip(finished, quota, strict=True)):
+                self.steps += loop.step()
+                on_step()
+        finally:
+            environment.close()
+        kept = [episode for done, q in zip(finished, quota, strict=True) for episode in done[:q]]
+        return Score(np.array([e.episode_return for e in kept]), np.array([e.length for e in kept]))
+
+
+class _Saved(interfaces.VariableSource):
+    """The variables of a saved learner state."""
+
+    def __init__(self, variables: dict[str, Any]):
+        self._variables = variables
+
+    def get_variables(self, names: Sequence[str]) -> list[Any]:
+        return [self._variables[name] for name in names]
+
+
+class Loaded(NamedTuple):
+    """The agent of a run's latest good checkpoint."""
+
+    experiment: Experiment
+    spec: EnvironmentSpec
+    source: interfaces.VariableSource
+    standing: Any  # what policies carry from episode to episode, as it was saved
+    steps: int  # of the run's budget, when it was saved
+    actions: Any  # the environment's own spec of its actions, which `spec` has in [-1, 1] where they are continuous
+
+    @property
+    def params(self) -> Any:
+        """What the agent's policies are applied with."""
+        (params,) = self.source.get_variables([POLICY])
+        return params
+
+
+def load_run(
+    path: str | os.PathLike[str],
+    *,
+    builder: Builder | None = None,
+    environment: str | EnvironmentFactory | None = None,
+    environment_options: Mapping[str, Any] | None = None,
+    best: bool = False,
+) -> Loaded:
+    """Returns the agent of a run's latest good checkpoint; writes nothing.
+
+    Args:
+        path: the run directory.
+        builder: the run's agent, where its config can't name it.
+        environment: the run's environment, likewise.
+        environment_options: in place of the run's own, by name.
+        best: take the parameters of the run's best evaluation in place of the last ones; they are then evaluated on
+            other seeds than those that chose them.
+
+    Raises:
+        UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own
+            script knows.
+    """
+    rundir = RunDirectory.open(path)
+    described = rundir.read_config()
+    evaluation = settings.from_json(Evaluation, described["run"]["evaluation"])
+    where: Any = environment
+    try:
+        if where is None:
+            where = described["environment"]
+            where = where if isinstance(where, str) else naming.restore(where)
+            envs.check(where, **described["environment_options"])
+    except UsageError as error:
+        raise _unknown(path, rundir, error) from error
+    options = {**described["environment_options"], **(environment_options or {})}
+    envs.check(where, **options)
+    try:
+        if builder is None:
+            builder = cast(Builder, settings.builder_of(described))
+    except UsageError as error:
+        raise _unknown(path, rundir, error) from error
+    experiment = Experiment(
+        builder,
+        where,
+        # The best was chosen on the run's own seeds, and is judged on others.
+        seed=(described["seed"] + _OTHER) % 2**31 if best else described["seed"],
+        environment_options=options,
+        evaluation=evaluation,
+    )
+    instance = experiment.make_environment(1, evaluation=True)
+    spec = envs.make_spec(instance)
+    actions = own_actions(instance)
+    instance.close()
+    core = builder.make_agent(spec).core
+    if best:
+        template = jax.eval_shape(lambda: core.variables(core.abstract_state())[POLICY])
+        kept = BestParams(rundir).restore(template)
+        if kept is None:
+            raise UsageError(f"{path} has no best parameters yet: they are those of its best evaluation.")
+        source = _Saved({POLICY: kept.trees[POLICY]})
+        return Loaded(experiment, spec, source, kept.info["best"]["standing"], kept.steps, actions)
+    restored = CheckpointStore(rundir.checkpoints).restore({"learner": core.abstract_state()}, extra=False)
+    if restored is None:
+        raise UsageError(f"{path} has no checkpoint yet.")
+    source = _Saved(core.variables(restored.trees["learner"]))
+    return Loaded(experiment, spec, source, restored.info["state"].get("standing"), restored.steps, actions)
+
+
+def _unknown(path: Any, rundir: RunDirectory, error: UsageError) -> UsageError:
+    return UsageError(
+        f"the agent or environment of {path}{by_another_version(rundir)} can't be had by its name: {error} From "
+        "Python, launch.load takes both."
+    )

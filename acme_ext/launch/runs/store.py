@@ -1,0 +1,292 @@
+"""A run's directory at work: refused, resumed, logged to and saved to. The same for every way of running."""
+
+import contextlib
+import math
+import os
+import pathlib
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from acme_ext import __version__
+from acme_ext.acting.variables import POLICY
+from acme_ext.errors import NotFiniteError, RunError, UsageError
+from acme_ext.launch.runs.experiment import Checkpoints, Experiment
+from acme_ext.learning.checkpoints import CheckpointStore, Restored
+from acme_ext.utils import loggers
+from acme_ext.utils.rundir import RunDirectory
+
+
+class SavesReplay(Protocol):
+    """Something that writes a replay's contents to a folder which doesn't exist yet."""
+
+    def checkpoint(self, folder: pathlib.Path) -> None: ...
+
+
+_WHOLE = {"agent", "environment", "config", "run"}  # of a run's config.json, by whichever version
+_TELL_EVERY_S = 1.0  # what the run is doing
+_REPLAY = "replay"  # the folder of a checkpoint that holds Reverb's own
+
+
+class RunCheckpoints:
+    """A run's checkpoints: learner, state and replay.
+
+    Args:
+        rundir: the run's directory.
+        settings: when and what to save.
+        report: told of what the user should know.
+    """
+
+    def __init__(self, rundir: RunDirectory, settings: Checkpoints, report: Callable[[str], None]):
+        self._settings = settings
+        self._store = CheckpointStore(rundir.checkpoints, settings.keep, report=report)
+        self._saved_at = time.monotonic()
+        self._replay_saved_at = -math.inf
+        self._latest: pathlib.Path | None = None  # with a replay, saved here
+
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        every_s = self._settings.every_s
+        return every_s > 0 and time.monotonic() - self._saved_at >= every_s
+
+    def save(
+        self,
+        steps: int,
+        trees: Mapping[str, Any],
+        state: Mapping[str, Any],
+        replay: SavesReplay | None,
+        *,
+        last: bool = False,
+    ) -> None:
+        """Saves a checkpoint at step `steps` of the budget: trees of arrays, a state of plain JSON, and the replay if
+        asked for and there is one.
+
+        Args:
+            last: whether the run ends here. Otherwise a replay that was written not long ago is not written again: the
+                checkpoint before gives its own, as hard links.
+        """
+
+        now = time.monotonic()
+        before = None if last or now - self._replay_saved_at >= self._settings.replay_every_s else self._latest
+
+        def save_replay(folder: pathlib.Path) -> None:
+            assert replay is not None
+            if before is not None:
+                shutil.copytree(before / _REPLAY, folder / _REPLAY, copy_function=os.link)
+            else:
+                replay.checkpoint(folder / _REPLAY)
+
+        with_replay = self._settings.replay and replay is not None
+        saved = self._store.save(steps, trees, {"state": state}, save_replay if with_replay else None)
+        self._latest = saved if with_replay else None
+        if before is None:
+            self._replay_saved_at = now
+        self._saved_at = time.monotonic()
+
+    def restore(self, templates: Mapping[str, Any], steps: int | None = None) -> Restored | None:
+        """Returns the latest good checkpoint, or that of `steps`, whose replay somebody else has found to be good; None
+        for a run that has none.
+        """
+        return self._store.restore(templates, extra=steps is None, steps=steps)
+
+    @contextlib.contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Adds to the error of a loss that was not finite what of the run stays."""
+        try:
+            yield
+        except NotFiniteError as error:
+            steps = self._store.latest()
+            stays = "It has no checkpoint yet." if steps is None else f"Its checkpoint of step {steps:,} stays."
+            raise RunError(f"{error} {stays}") from error
+
+
+def replay_folder(restored: Restored | None) -> pathlib.Path | None:
+    """Returns the folder of a checkpoint that holds the replay, or None."""
+    if restored is None or not (restored.path / _REPLAY).is_dir():
+        return None
+    return restored.path / _REPLAY
+
+
+class BestParams:
+    """The parameters of a run's best evaluation, beside its checkpoints.
+
+    Args:
+        rundir: the run's directory.
+        report: told of damage.
+    """
+
+    def __init__(self, rundir: RunDirectory, report: Callable[[str], None] = print):
+        self._store = CheckpointStore(rundir.best, keep=1, report=report)
+        self._lock = threading.Lock()
+        self._mean: float | None = None  # not looked for yet
+
+    @property
+    def mean(self) -> float:
+        """The mean return of the best evaluation; -inf before the first."""
+        mean = self._mean
+        if mean is None:
+            try:
+                restored = self._store.restore({})
+            except RunError:  # damaged: the next is the best
+                restored = None
+            self._mean = mean = float(restored.info["best"]["mean"]) if restored else -math.inf
+        return mean
+
+    def offer(self, mean: float, steps: int, params: Callable[[], Any], standing: list | None) -> None:
+        """Keeps the parameters of an evaluation if none was better.
+
+        Args:
+            mean: the evaluation's mean return.
+            steps: of the budget.
+            params: returns what the policy is applied with.
+            standing: what policies carried from episode to episode, see `acting.policy.Policy`.
+        """
+        with self._lock:
+            if mean > self.mean:
+                self._store.save(steps, {POLICY: params()}, {"best": {"mean": mean, "standing": standing}})
+                self._mean = mean
+
+    def restore(self, template: Any) -> Restored | None:
+        """Returns what was kept, under `POLICY`, with its `info["best"]`; None where no evaluation was made."""
+        return self._store.restore({POLICY: template})
+
+
+class RunStore:
+    """What a run keeps, in its directory.
+
+    Args:
+        rundir: locked by the caller, with the experiment's config written.
+        experiment: the run's.
+        report: told of what the user should know.
+    """
+
+    def __init__(self, rundir: RunDirectory, experiment: Experiment, report: Callable[[str], None]):
+        self.rundir = rundir
+        self.checkpoints = RunCheckpoints(rundir, experiment.checkpoints, report)
+        self.best = BestParams(rundir, report)
+        self._budget, self._step_key = experiment.steps, experiment.step_key
+        self._loggers: dict[str, Any] = {}
+        loggers.describe(rundir, rundir.read_config())
+        self._elapsed, self._started = 0.0, time.monotonic()
+        self._told_at = -math.inf
+
+    @property
+    def wall_time_s(self) -> float:
+        """Seconds that the run has been running, all its parts together."""
+        return self._elapsed + time.monotonic() - self._started
+
+    def now(self) -> dict[str, float]:
+        """Returns the column of a row with the run's time."""
+        return {"wall_time_s": round(self.wall_time_s, 3)}
+
+    def log(self, label: str, row: Mapping[str, Any]) -> None:
+        """Appends a row to a log; the run's time is added to one that hasn't it."""
+        if label not in self._loggers:
+            self._loggers[label] = loggers.make_logger(self.rundir, label, step_key=self._step_key)
+        self._loggers[label].write({**row, **({} if "wall_time_s" in row else self.now())})
+
+    def tell(self, nodes: Mapping[str, str], replay: str = "") -> None:
+        """Writes down for `acme-ext watch` what the run is doing now; a second apart at most.
+
+        Args:
+            nodes: what each is doing or waiting for, in words.
+            replay: its state, in words.
+        """
+        if time.monotonic() - self._told_at >= _TELL_EVERY_S:
+            self._told_at = time.monotonic()
+            self.rundir.write_status({"time": time.time(), "nodes": dict(nodes), "replay": replay})
+
+    def restore(self, templates: Mapping[str, Any], steps: int | None = None) -> Restored | None:
+        """Returns a checkpoint as `RunCheckpoints.restore` does, and makes the logs end where it was saved."""
+        restored = self.checkpoints.restore(templates, steps)
+        for path in sorted(self.rundir.logs.glob("*.csv")):
+            last = restored.steps if restored else -1
+            if path.stem == "evaluator" and last >= self._budget:
+                last -= 1  # the evaluation at the end is made again
+            loggers.truncate(self.rundir, path.stem, self._step_key, last)
+        if restored is not None:
+            self._elapsed = restored.info["state"]["wall_time_s"]
+        return restored
+
+    def close(self) -> None:
+        """Closes the logs."""
+        self.rundir.status.unlink(missing_ok=True)
+        for logger in self._loggers.values():
+            logger.close()
+
+
+def prepare(
+    experiment: Experiment, *, fresh: bool = False, arrangement: Mapping[str, Any] | None = None
+) -> RunDirectory:
+    """Readies an experiment's directory for a run; what an earlier part of the run left there is gone on with.
+
+    Args:
+        experiment: what is to be run.
+        arrangement: what else of the run must be the same to go on with it.
+        fresh: deletes what an earlier run left in the directory and starts anew.
+
+    Raises:
+        UsageError: the directory holds another experiment (the fields that differ are named), or is in use, or can't be
+            written, or holds files that are no run's.
+    """
+    description = {**experiment.describe(), **(arrangement or {})}
+    path = experiment.directory
+    if path.is_dir() and any(path.iterdir()):
+        there = RunDirectory.open(path) if (path / "config.json").is_file() else None
+        # Others too call a file config.json, and theirs isn't ours to delete.
+        ours = _only_remains(path) if there is None else there.read_config().keys() >= _WHOLE
+        if not ours:
+            raise UsageError(f"{path} is neither empty nor a run directory: choose another.")
+        if there is not None and not fresh:
+            differences = {
+                name: pair for name, pair in there.compare(description).items() if not name.startswith("run.")
+            }
+            if differences:
+                fields = "; ".join(f"{name} is {a!r} there and {b!r} here" for name, (a, b) in differences.items())
+                raise UsageError(
+                    f"{path} holds another run{by_another_version(there)}: {fields}; choose another directory, or "
+                    "start anew (--fresh)."
+                )
+    rundir = RunDirectory(path)
+    with rundir.lock():
+        if fresh:
+            for entry in path.iterdir():
+                if entry.name != "lock":
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        rundir.write_config(description)
+        # Replay scratch of a killed part of the run.
+        shutil.rmtree(rundir.replay, ignore_errors=True)
+        rundir.replay.mkdir()
+    return rundir
+
+
+@contextlib.contextmanager
+def hold(rundir: RunDirectory, experiment: Experiment, report: Callable[[str], None]) -> Iterator[RunStore]:
+    """Holds a prepared directory for one run."""
+    with rundir.lock():
+        store = RunStore(rundir, experiment, report)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+def draw_curve(experiment: Experiment, rundir: RunDirectory) -> pathlib.Path:
+    """Draws a run's learning curve into its directory and returns the figure's path."""
+    from acme_ext.utils import plots
+
+    return plots.learning_curves(
+        {f"{experiment.builder.name} on {experiment.environment_name}": [rundir]}, rundir.curve, experiment.step_key
+    )
+
+
+def by_another_version(rundir: RunDirectory) -> str:
+    """Returns by which version a run was made, in words, where it is not this one."""
+    version = rundir.read_config()["run"].get("version", "an earlier one")
+    return "" if version == __version__ else f", made by version {version} (this is {__version__})"
+
+
+def _only_remains(path: Any) -> bool:
+    return all(entry.name == "lock" for entry in path.iterdir())

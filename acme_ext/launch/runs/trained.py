@@ -1,0 +1,269 @@
+"""A trained policy, to be used in code of one's own."""
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dm_env
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tree
+from jax.interpreters import partial_eval
+
+from acme_ext import envs
+from acme_ext.acting import carries
+from acme_ext.acting.inference import reset_and_apply
+from acme_ext.acting.policy import Carry, Context, Policy
+from acme_ext.envs import pictures
+from acme_ext.envs.canonical import ActionScale, bounds_of
+from acme_ext.errors import UsageError
+from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Score, load_run
+from acme_ext.types import Array, Params, Tree
+from acme_ext.utils import compiling, films
+
+_NOT_GIVEN: Any = object()
+
+
+class PolicyFunction:
+    """A policy as a pure function of what is given to it, with the memory that it has of an episode in its state.
+
+    Args:
+        policy: of an agent.
+        standing: what the run's policies carry from episode to episode; see `Policy.standing`.
+        steps: that the run has taken, for schedules.
+    """
+
+    def __init__(self, policy: Policy, standing: list[list] | None, steps: int):
+        self._policy, self._standing, self._steps = policy, standing, np.int32(steps)
+        self._initial = jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
+
+    def init(self, batch: int) -> Tree:
+        """Returns the state `[B, ...]` at the start of an episode."""
+        carry = self._policy.init_carry(batch)
+        if isinstance(carry, Carry):
+            carry = carry._replace(run=carries.of_each(self._standing, carry.run))
+        return self._policy.init_state(batch), carry
+
+    def __call__(
+        self, params: Params, keys: Array, observation: Tree, state: Tree, reward: Array, first: Array
+    ) -> tuple[Array, Tree]:
+        """Returns the actions `[B, ...]` and the new state.
+
+        Args:
+            params: of the policy.
+            keys: `[B]` random, one for each.
+            observation: `[B, ...]`.
+            state: from `init`, or the step before.
+            reward: `[B]` float32, came with the observation.
+            first: `[B]` bool, whether an episode begins.
+        """
+        recurrent, carry = state
+        reward = jnp.where(first, 0.0, reward)
+        context = Context(keys, self._steps, jnp.zeros_like(reward), reward, first, carry)
+        action, _, _, *state = reset_and_apply(self._policy, self._initial, params, context, observation, recurrent)
+        return action, tuple(state)
+
+
+class TrainedPolicy:
+    """How the agent of a run acts; compiled for each number of observations when first called with as many.
+
+    ```
+    action = policy(observation)
+    action, state = policy(observation, state)  # of an agent with a memory; None where an episode begins
+    ```
+
+    Observations are those of the environment, and actions in its own units.
+
+    Args:
+        loaded: the run's agent.
+        seed: of what is random in it.
+    """
+
+    def __init__(self, loaded: Loaded, seed: int = 0):
+        self._params, self._spec, self._seed = loaded.params, loaded.spec, seed
+        agent = loaded.experiment.builder.make_agent(loaded.spec)
+        bounds = bounds_of(loaded.actions)
+        self._scale = None if bounds is None else ActionScale(*bounds)
+        self.functions = {
+            explore: PolicyFunction(policy, loaded.standing, loaded.steps)
+            for explore, policy in ((False, agent.evaluation_policy), (True, agent.policy))
+        }
+        """As in evaluation, and by True as in training, with the exploration."""
+        self.has_memory = bool(jax.tree.leaves(self.functions[False].init(1)))
+        """Whether it has to be given a state."""
+        self._initial: dict[tuple[bool, int], Tree] = {}
+        self._calls = 0
+        self._compiled: dict[bool, Any] = {}
+        self._reads_reward: dict[bool, bool] = {}
+
+    def __call__(
+        self,
+        observation: Any,
+        state: Any = _NOT_GIVEN,
+        *,
+        reward: Any = None,
+        first: Any = None,
+        explore: bool = False,
+    ) -> Any:
+        """Returns the action for one observation, or the actions for a batch of them; with a state given, also the new
+        one.
+
+        Args:
+            observation: of the environment's spec, with or without a leading axis.
+            state: what the call before has returned; None where all episodes begin.
+            reward: that came with the observation, or `[B]` of them; for policies that have it as an input.
+            first: whether an episode begins, or `[B]` of it, in place of a state of None: the state begins anew.
+            explore: act as in training, with the exploration of the run's last step; otherwise as in evaluation.
+
+        Raises:
+            UsageError: the observation is not of the spec, or the policy needs a state or a reward.
+        """
+        batch, observations = self._batched(observation)
+        if state is _NOT_GIVEN and self.has_memory:
+            raise UsageError(
+                "this policy has a memory: give it a state, as in `action, state = policy(observation, state)`, which "
+                "is None where an episode begins."
+            )
+        begins = state is None or state is _NOT_GIVEN
+        count = batch or 1
+        before = self._begun(explore, count) if begins else state
+        firsts = np.broadcast_to(np.asarray(state is None if first is None else first, np.bool_), count)
+        if reward is None and not firsts.all() and self._needs_reward(explore, observations, before):
+            raise UsageError("this policy has the last reward as an input: give it, as in `reward=reward`.")
+        rewards = np.broadcast_to(np.asarray(0.0 if reward is None else reward, np.float32), count)
+        if explore not in self._compiled:
+            threaded = compiling.is_convolutional(self._params)
+            self._compiled[explore] = compiling.jit(self._function(explore), threaded=threaded)
+        action, after = self._compiled[explore](
+            self._params, np.int32(self._calls), observations, before, rewards, firsts
+        )
+        self._calls += 1
+        action = np.asarray(action)
+        if self._scale is not None:
+            action = self._scale(action)
+        action = action if batch else action[0]
+        return action if state is _NOT_GIVEN else (action, after)
+
+    def _begun(self, explore: bool, count: int) -> Tree:
+        if (explore, count) not in self._initial:
+            self._initial[explore, count] = jax.device_get(self.functions[explore].init(count))
+        return self._initial[explore, count]
+
+    def _function(self, explore: bool) -> Any:
+        function, seed = self.functions[explore], self._seed
+
+        def act(params, call, observation, state, reward, first):
+            keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), call), len(first))
+            return function(params, keys, observation, state, reward, first)
+
+        return act
+
+    def _needs_reward(self, explore: bool, observation: Tree, state: Tree) -> bool:
+        if explore not in self._reads_reward:
+            count = len(tree.flatten(observation)[0])
+            shaped = jax.eval_shape(lambda: (self._params, np.int32(0), observation, state))
+            reward, first = (jax.ShapeDtypeStruct((count,), dtype) for dtype in (jnp.float32, jnp.bool_))
+            traced = jax.make_jaxpr(self._function(explore))(*shaped, reward, first).jaxpr
+            _, used = partial_eval.dce_jaxpr(traced, [True] * len(traced.outvars))
+            self._reads_reward[explore] = used[-2]
+        return self._reads_reward[explore]
+
+    def _batched(self, observation: Any) -> tuple[int | None, Tree]:
+        """Returns how many observations there are, None for one without a leading axis, and all with one."""
+        stated = self._spec.observations
+        try:
+            given = tree.map_structure_up_to(stated, lambda s, x: np.asarray(x, s.dtype), stated, observation)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"the observation is not of the environment's spec, {stated}: {error}") from None
+        sizes = set()
+        for spec, leaf in zip(tree.flatten(stated), tree.flatten_up_to(stated, given), strict=True):
+            lead = leaf.shape[: leaf.ndim - len(spec.shape)]
+            if len(lead) > 1 or leaf.shape[len(lead) :] != spec.shape or lead == (0,):
+                raise UsageError(
+                    f"an observation of the shape {list(leaf.shape)} was given: {list(spec.shape)} is one observation, "
+                    f"and [B{''.join(f', {size}' for size in spec.shape)}] are several."
+                )
+            sizes.add(lead)
+        if len(sizes) != 1:
+            raise UsageError("some fields of the observation have a leading axis, and others have not the same.")
+        (lead,) = sizes
+        return (lead[0], given) if lead else (None, tree.map_structure(lambda leaf: leaf[None], given))
+
+
+class Run:
+    """A run that was trained; see `load`."""
+
+    def __init__(self, path: str | os.PathLike[str], loaded: Loaded):
+        self.path = Path(path)
+        self.loaded = loaded
+        self._evaluator: Evaluator | None = None
+
+    @functools.cached_property
+    def policy(self) -> TrainedPolicy:
+        """How its agent acts."""
+        return TrainedPolicy(self.loaded)
+
+    def evaluate(self, episodes: int | None = None) -> Score:
+        """Evaluates the agent, on the seeds of the run's own evaluations.
+
+        Args:
+            episodes: None takes as many as the run's last evaluation.
+        """
+        if self._evaluator is None:
+            self._evaluator = Evaluator(self.loaded.experiment, self.loaded.spec, self.loaded.source)
+        usual = self.loaded.experiment.evaluation.final_episodes
+        return self._evaluator.evaluate(episodes or usual, standing=self.loaded.standing)
+
+    def film(self, path: str | os.PathLike[str], episodes: int = 3) -> Path:
+        """Writes a film of episodes of evaluation, and returns its path.
+
+        Args:
+            path: ends in `.mp4` (H.264) or `.gif`.
+            episodes: that are played for it.
+
+        Raises:
+            UsageError: the environment can't be drawn, or films can't be written here.
+        """
+        path = Path(path)
+        films.check(path)
+        experiment = self.loaded.experiment
+        environment = envs.make_single(
+            experiment.environment, seed=experiment.seed, evaluation=True, **experiment.options
+        )
+        try:
+            films.write(path, self._pictures(environment, episodes), pictures.frames_per_second(environment))
+        except UsageError as error:
+            raise UsageError(f"{experiment.environment_name}: {error}") from error
+        finally:
+            environment.close()
+        return path
+
+    def _pictures(self, environment: dm_env.Environment, episodes: int) -> Iterator[np.ndarray]:
+        for _ in range(episodes):
+            timestep, state = environment.reset(), None
+            yield pictures.picture(environment, timestep.observation)
+            while not timestep.last():
+                action, state = self.policy(timestep.observation, state, reward=timestep.reward or 0.0)
+                timestep = environment.step(action)
+                yield pictures.picture(environment, timestep.observation)
+
+
+def load(path: str | os.PathLike[str], **arguments: Any) -> Run:
+    """Returns a run's agent, of its latest good checkpoint, to act with and to evaluate; writes nothing.
+
+    ```
+    run = launch.load("runs/x")
+    action = run.policy(observation)
+    ```
+
+    Args:
+        path: the run directory.
+        **arguments: `builder`, `environment`, `environment_options` and `best` of `evaluation.load_run`.
+
+    Raises:
+        UsageError: see `evaluation.load_run`.
+    """
+    return Run(path, load_run(path, **arguments))

@@ -1,0 +1,113 @@
+"""Evaluating, playing and comparing the agents of board games."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from acme_ext import builders
+from acme_ext.agents.alphazero.config import AlphaZeroConfig
+from acme_ext.agents.muzero.config import RootsConfig
+from acme_ext.commands import cli, play, players, tournament
+from acme_ext.errors import UsageError
+from acme_ext.launch.runners import local
+from acme_ext.launch.runs.experiment import Evaluation, Experiment
+from acme_ext.ops.search import SearchConfig
+
+CONFIG = AlphaZeroConfig(
+    hidden_sizes=(8,),
+    state_size=8,
+    batch_size=4,
+    roots=2,
+    search=SearchConfig(simulations=40, value_scale=1.0, value_range=0.1),
+    replay=RootsConfig(length=9, min_size=4, samples_per_insert=4.0),
+)
+
+
+def test_ratings_are_those_that_make_the_outcomes_likeliest():
+    # Of 1,000 games 10 / 11 are won: 400 points, but for the drawn one that is added.
+    results = np.array([1] * 10_000 + [-1] * 1_000)
+    ratings = tournament.elo({(0, 1): results, (1, 2): results, (0, 2): np.zeros(0)}, 3, anchor=2)
+    np.testing.assert_allclose(ratings, [800, 400, 0], atol=8)
+    np.testing.assert_allclose(tournament.elo({(0, 1): np.zeros(10)}, 2, 0), 0, atol=1e-6)
+
+
+def test_a_match_is_of_both_sides_and_a_perfect_player_never_loses_it():
+    perfect = tournament._Opponent("minimax", "tic_tac_toe", 0)
+    results = tournament.match("tic_tac_toe", perfect, tournament._Opponent("random", "tic_tac_toe", 1), 20, 0)
+    assert results.min() == 0
+    assert results.mean() > 0.6
+    lost = tournament.match("tic_tac_toe", tournament._Opponent("random", "tic_tac_toe", 2), perfect, 20, 0)
+    assert lost.max() == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["random"], "two players or more"),
+        (["random", "random"], "each named once"),
+        (["random", "mcts:10"], "needs a run directory"),
+    ],
+)
+def test_a_tournament_that_can_not_be_held_is_refused(names, said):
+    with pytest.raises(UsageError, match=said):
+        tournament.hold(names, 2, 0)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The directory of a run that has hardly learned, stopped once and gone on with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("acme_ext.launch.runners.local.draw_curve", lambda *_: None)
+        experiment = Experiment(
+            builders.AlphaZero(CONFIG),
+            "board:tic_tac_toe",
+            steps=60,
+            num_envs=2,
+            evaluation=Evaluation(every=0, final_episodes=2),
+            run_dir=tmp_path_factory.mktemp("alphazero") / "run",
+        )
+        first = local.run(experiment, quiet=True)
+        second = local.run(dataclasses.replace(experiment, steps=90), quiet=True)
+        assert second.learner_steps > first.learner_steps > 0
+    return str(experiment.run_dir)
+
+
+@pytest.mark.slow
+def test_it_is_evaluated_against_whom_one_likes(run, capsys):
+    arguments = ["evaluate", run, "--episodes", "4", "--env-set", "opponent=minimax"]
+    assert cli.main(arguments) == 0
+    assert "over 4 episodes" in capsys.readouterr().out
+    assert cli.main([*arguments[:-1], "opponent=minmax"]) == 2
+    assert "did you mean 'minimax'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_every_reply_is_played(run):
+    """With all simulations that it needs the search alone is a good player; what counts is that all is counted."""
+    first, second = players.against_every_reply(players.RunPlayer(run))
+    # Who begins leaves eight replies, then six, four and two, some of which lead to the same positions.
+    assert 20 < sum(first) < 8 * 6 * 4 * 2
+    assert 60 < sum(second) < 9 * 7 * 5 * 3
+    assert first.won > 2 * first.lost
+
+
+@pytest.mark.slow
+def test_a_person_plays_against_it_and_hears_of_illegal_moves(run):
+    typed, shown = iter(["z9", "a1", "a1", *(f"{c}{r}" for c in "abc" for r in "123"), *["q"] * 9]), []
+    outcome = play.play(players.RunPlayer(run), ask=lambda _: next(typed), say=shown.append)
+    assert outcome in (1, 0, -1)
+    assert any("'z9' is no legal move; these are: a1, b1" in line for line in shown)
+    assert any(line.startswith("the agent plays ") and "it expects" in line for line in shown)
+    assert play.play(players.RunPlayer(run), person_begins=False, ask=lambda _: "q", say=shown.append) is None
+
+
+@pytest.mark.slow
+def test_a_tournament_has_a_table_and_a_chart(run, tmp_path, capsys):
+    chart = tmp_path / "chart.png"
+    arguments = ["tournament", run, "random", "--games", "6", "--opening-moves", "0", "-o", str(chart)]
+    assert cli.main(arguments) == 0
+    table = capsys.readouterr().out
+    assert "| random | 0 | 0 to 0 |" in table
+    assert table.index(run) < table.index("random")
+    assert chart.stat().st_size > 1_000
