@@ -192,7 +192,7 @@ class Builder(abc.ABC):
         return SequenceReplay.queue(spec, c.replay, state=state, extras=EXTRAS, **shared)
 
     @property
-    def first_error(self) -> Callable[..., np.ndarray] | None:
+    def first_error(self) -> Callable[..., Array] | None:
         """What gives the errors by which new items of a prioritized replay get their first priorities; see `Replay`."""
         return None
 

@@ -5,8 +5,6 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-import numpy as np
-
 from acme_ext import specs
 from acme_ext.acting.policy import Policy
 from acme_ext.agents.ngu import acting, learning, networks
@@ -18,7 +16,7 @@ from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.intrinsic import Distillation
 from acme_ext.replay.base import Replay
 from acme_ext.replay.sequences import SequenceReplay
-from acme_ext.types import EnvironmentSpec, Tree
+from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,5 +66,5 @@ class NGU(R2D2):
         return acting.EXTRAS
 
     @property
-    def first_error(self) -> Callable[..., np.ndarray]:
+    def first_error(self) -> Callable[..., Array]:
         return functools.partial(acting.first_error, config=self.config)

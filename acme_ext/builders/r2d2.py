@@ -13,7 +13,7 @@ from acme_ext.agents.r2d2.config import ATARI, R2D2Config
 from acme_ext.builders.base import FunctionalBuilder, Preset
 from acme_ext.networks.recurrent import MakeCore, RecurrentNetwork
 from acme_ext.networks.torsos import Torso
-from acme_ext.types import EnvironmentSpec, Tree
+from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,5 +53,5 @@ class R2D2(FunctionalBuilder):
         return () if self.config.retrace_lambda is None else SequenceValues(zero, zero, zero)
 
     @property
-    def first_error(self) -> Callable[..., np.ndarray]:
+    def first_error(self) -> Callable[..., Array]:
         return functools.partial(acting.first_error, config=self.config)

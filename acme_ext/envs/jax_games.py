@@ -25,6 +25,7 @@ GYMNAX = {
     "MountainCarContinuous-v0": "MountainCarContinuous-v0",
     "Pendulum-v1": "Pendulum-v1",
     "catch": "Catch-bsuite",
+    "memory": "MemoryChain-bsuite",
 }
 """Gymnax's environments by our names."""
 

@@ -54,7 +54,7 @@ def signed_hyperbolic(x: Array, epsilon: float) -> Array:
     """Returns h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, which squeezes large values (Pohlen et al. 2018, section
     3.2).
     """
-    xp = _numpy_of(x)
+    xp = numpy_of(x)
     size = xp.abs(x)
     # The root's difference to 1 as a quotient: it loses no digits where x is small.
     return x / (xp.sqrt(size + 1.0) + 1.0) + epsilon * x
@@ -62,7 +62,7 @@ def signed_hyperbolic(x: Array, epsilon: float) -> Array:
 
 def signed_parabolic(x: Array, epsilon: float) -> Array:
     """Returns the inverse of `signed_hyperbolic` (Pohlen et al. 2018, proposition A.2)."""
-    xp = _numpy_of(x)
+    xp = numpy_of(x)
     size, middle = xp.abs(x), 1.0 + 2.0 * epsilon
     # sign(x) (z**2 - 1) with z = (sqrt(1 + 4 epsilon (|x| + 1 + epsilon)) - 1) / (2 epsilon), written by z - 1 in a
     # form that subtracts nothing from what is nearly as large.
@@ -83,7 +83,7 @@ def n_step_returns(r_t: Array, discount_t: Array, v_t: Array, mask: Array, n: in
         mask: `[T, ...]` 1 where there is a step.
         n: steps.
     """
-    xp = _numpy_of(r_t, discount_t, v_t, mask)
+    xp = numpy_of(r_t, discount_t, v_t, mask)
     returns = r_t + discount_t * v_t
     for _ in range(n - 1):
         following = xp.concatenate([xp.where(mask[1:] > 0, returns[1:], v_t[:-1]), v_t[-1:]])
@@ -163,6 +163,6 @@ def epsilon_greedy_probabilities(q: Array, epsilon: Array, legal: Array | None =
     return epsilon * uniform + (1 - epsilon) * best / jnp.maximum(jnp.sum(best, axis=-1, keepdims=True), 1)
 
 
-def _numpy_of(*arrays: Array) -> ModuleType:
+def numpy_of(*arrays: Array) -> ModuleType:
     """Returns NumPy if all arrays are of it, else JAX's: actors compute some of this too, who wait for no device."""
     return np if all(isinstance(array, np.ndarray) for array in arrays) else jnp

@@ -1,59 +1,89 @@
-"""Replay of transitions in the device's memory, as pure functions, for runs that are one compiled program.
+"""Replay in the device's memory, as pure functions, for runs that are one compiled program.
 
-Items, n-step returns, discounts, priorities and the rate limit are those of `TransitionReplay`, whose settings are
-read; `tests/replay/test_device.py` holds them to its writer. There are no blocks: each item is drawn by itself.
+Items, n-step returns, discounts, priorities and the rate limit are those of the replay whose settings are read, a
+`TransitionReplay` or a `SequenceReplay`; `tests/replay/test_device.py` holds them to its writer. There are no blocks:
+each item is drawn by itself.
 """
 
+import abc
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dm_env
 import jax
 import jax.numpy as jnp
 
 from acme_ext.errors import UsageError
-from acme_ext.replay import nstep
+from acme_ext.replay import nstep, unrolls
+from acme_ext.replay.base import Replay
+from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
-from acme_ext.types import Array, Transition, Tree, stored_extras
+from acme_ext.types import Array, Sequence, Transition, Tree, stored_extras
 from acme_ext.utils.trees import select
 
-_LAST = int(dm_env.StepType.LAST)
+_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 _GROUP = 256  # priorities that are summed together
 
 
-class Pending(NamedTuple):
-    """The newest n + 1 timesteps of all environments with what was done at them; rings over time."""
+class Happened(NamedTuple):
+    """A step of N environments."""
 
-    step_type: Array  # [n + 1, N]
-    reward: Array  # [n + 1, N]
-    discount: Array  # [n + 1, N] the environment's
-    observation: Tree  # [n + 1, N, ...]
-    action: Array  # [n + 1, N, ...]
-    extras: Tree  # [n + 1, N, ...]
+    timestep: dm_env.TimeStep  # [N, ...] before it
+    action: Array  # [N, ...] taken at it; where the timestep is LAST none was
+    extras: Tree  # [N, ...] what the policy gave with the action
+    state: Tree = ()  # [N, ...] the policy's recurrent state before it was given the timestep
+
+
+class Pending(NamedTuple):
+    """The newest R timesteps of all environments with what was done at them; rings over time."""
+
+    step_type: Array  # [R, N]
+    reward: Array  # [R, N]
+    discount: Array  # [R, N] the environment's
+    observation: Tree  # [R, N, ...]
+    action: Array  # [R, N, ...]
+    extras: Tree  # [R, N, ...]
+
+
+class Unfinished(NamedTuple):
+    """The unfinished sequences of all environments; the names are `unrolls.UnrollStore`'s."""
+
+    pending: Pending  # [T + 1, N, ...]
+    start: Array  # [N] int32 tick of the first timestep of the oldest
+    origin: Array  # [N] int32 tick of the first timestep that there is for it: the episode's, or the run's
+    state: Tree  # [sequences open, N, ...] recurrent, at their beginnings
 
 
 class DeviceReplayState(NamedTuple):
     """What is in a device's replay."""
 
-    items: Transition  # [max_size, ...]
+    items: Any  # [max_size, ...]
     weight: Array  # [groups, 256] p**alpha, 0 for no item; of a uniform replay [0]
     inserted: Array  # [] int32 items in all
     ticks: Array  # [] int32 timesteps in all
     credit: Array  # [] float32 samples that the rate limit allows now
-    pending: Pending
+    pending: Any  # of what no item has been made yet: Pending or Unfinished
+
+
+class Made(NamedTuple):
+    """What a step of all environments comes to: at most one item of each."""
+
+    items: Any  # [N, ...]
+    valid: Array  # [N] bool: there is one
+    errors: Callable[[], Array]  # `-> [N]` that their first priorities are made of
 
 
 class Drawn(NamedTuple):
     """A batch."""
 
-    items: Transition  # [B, ...]
+    items: Any  # as the learner is given it: Transition [B, ...] or Sequence [T, B, ...]
     index: Array  # [B] int32 places in the replay
     probability: Array  # [B] float32 with which each was drawn
 
 
-class DeviceReplay:
-    """A `TransitionReplay`'s settings as pure functions of a `DeviceReplayState`.
+class DeviceReplay(abc.ABC):
+    """A replay's settings as pure functions of a `DeviceReplayState`.
 
     Args:
         replay: uniform or prioritized.
@@ -63,7 +93,131 @@ class DeviceReplay:
         UsageError: a setting that can't be honoured here.
     """
 
+    def __init__(self, replay: Replay, num_envs: int):
+        if replay.max_size < num_envs:
+            raise UsageError(f"max_size is {replay.max_size}: it must be at least num_envs, which is {num_envs}.")
+        self._settings, self._num_envs = replay, num_envs
+        self._limit = replay.limit
+
+    @abc.abstractmethod
+    def _begin(self, happened: Happened) -> Any:
+        """Returns what is pending before the first timestep."""
+
+    @abc.abstractmethod
+    def _make(self, pending: Any, now: Array, happened: Happened, active: Array | bool) -> tuple[Any, Made]:
+        """Returns what is pending after timestep number `now`, and the items that it has finished; with `active` false
+        what was pending before.
+        """
+
+    def _batch(self, items: Any) -> Any:
+        """Returns items `[B, ...]` as the learner is given them."""
+        return items
+
+    def init(self, happened: Happened) -> DeviceReplayState:
+        """Returns an empty replay, for steps like this one; shapes and dtypes are enough."""
+        pending = self._begin(happened)
+
+        def example(pending: Any, now: Array, happened: Happened) -> Any:
+            return self._make(pending, now, happened, True)[1].items
+
+        items = jax.eval_shape(example, pending, jnp.int32(0), happened)
+        groups = -(-self._settings.max_size // _GROUP)
+        return DeviceReplayState(
+            items=jax.tree.map(lambda x: jnp.zeros((self._settings.max_size, *x.shape[1:]), x.dtype), items),
+            weight=jnp.zeros((groups, _GROUP) if self._settings.prioritized else (0,), jnp.float32),
+            inserted=jnp.int32(0),
+            ticks=jnp.int32(0),
+            credit=jnp.float32(0.0),
+            pending=pending,
+        )
+
+    def add(self, state: DeviceReplayState, happened: Happened, active: Array | bool) -> DeviceReplayState:
+        """Adds a step of all environments, and inserts the items that are whole with it.
+
+        Args:
+            state: the replay.
+            happened: the step.
+            active: `[]` whether anything is to be added; if not, the replay stays as it is.
+        """
+        size = self._settings.max_size
+        pending, made = self._make(state.pending, state.ticks, happened, active)
+        valid = made.valid & active
+        number = jnp.cumsum(valid, dtype=jnp.int32)
+        index = select(valid, (state.inserted + number - 1) % size, size)
+        weight = state.weight
+        if self._settings.prioritized:
+            weight = self._weighed(weight, index, made.errors())
+        count = number[-1]
+        return DeviceReplayState(
+            items=jax.tree.map(lambda table, x: table.at[index].set(x, mode="drop"), state.items, made.items),
+            weight=weight,
+            inserted=state.inserted + count,
+            ticks=state.ticks + jnp.asarray(active, jnp.int32),
+            credit=self._credit(state, count, active),
+            pending=pending,
+        )
+
+    def due(self, state: DeviceReplayState) -> Array:
+        """Returns `[]` bool: whether the rate limit allows a batch."""
+        return state.credit >= self._settings.batch_size
+
+    def draw(self, state: DeviceReplayState, key: Array) -> tuple[DeviceReplayState, Drawn]:
+        """Returns a batch that was drawn with replacement, and the replay whose limit counts it."""
+        size, batch = jnp.minimum(state.inserted, self._settings.max_size), self._settings.batch_size
+        if self._settings.prioritized:
+            index, probability = self._by_weight(state.weight, key)
+        else:
+            index = jax.random.randint(key, (batch,), 0, size)
+            probability = jnp.full(batch, 1.0, jnp.float32) / size
+        items = self._batch(jax.tree.map(lambda table: table[index], state.items))
+        return state._replace(credit=state.credit - batch), Drawn(items, index, probability)
+
+    def reprioritized(self, state: DeviceReplayState, index: Array, errors: Array | None) -> DeviceReplayState:
+        """Returns the replay with the priorities of |TD errors| `[B]` at places `[B]`; of a uniform one as it is."""
+        if not self._settings.prioritized or errors is None:
+            return state
+        return state._replace(weight=self._weighed(state.weight, index, errors))
+
+    def _weighed(self, weight: Array, index: Array, errors: Array) -> Array:
+        value = (errors + self._settings.priority_offset) ** self._settings.priority_exponent
+        index = select(index == self._settings.max_size, weight.size, index)
+        return weight.at[index // _GROUP, index % _GROUP].set(value.astype(jnp.float32), mode="drop")
+
+    def _by_weight(self, weight: Array, key: Array) -> tuple[Array, Array]:
+        """Returns places `[B]` drawn in proportion to their weight, and the probabilities: first a group, then one of
+        its members, so that no sum over all is made for each.
+        """
+        groups = jnp.cumsum(jnp.sum(weight, axis=1))
+        total = groups[-1]
+        point = jax.random.uniform(key, (self._settings.batch_size,)) * total
+        group = jnp.minimum(jnp.searchsorted(groups, point, side="right"), len(groups) - 1)
+        rest = point - select(group > 0, groups[group - 1], 0.0)
+        member = jnp.cumsum(weight[group], axis=1)  # [B, 256]
+        # Rounding may step over the last member that has a weight.
+        last = jnp.sum(member < member[:, -1:], axis=1)
+        place = jnp.minimum(jnp.sum(member <= rest[:, None], axis=1), last)
+        return group * _GROUP + place, weight[group, place] / total
+
+    def _credit(self, state: DeviceReplayState, count: Array, active: Array | bool) -> Array:
+        """Returns the samples that `RateLimit.samples_allowed` allows, less those drawn, after so many inserts more; up
+        to rounding, for it is added up.
+        """
+        limit, batch = self._limit, self._settings.batch_size
+        after = state.inserted + count
+        ready = after >= (limit.min_size if limit else 1)
+        if limit is None or limit.samples_per_insert is None:  # a batch for each time that it is asked
+            return select(active & ready, jnp.float32(batch), state.credit)
+        ratio = limit.samples_per_insert
+        first = (after - limit.min_size) * ratio + math.floor(limit.error_buffer)
+        more = select(state.inserted >= limit.min_size, state.credit + ratio * count, first)
+        return select(ready, more, 0.0).astype(jnp.float32)
+
+
+class DeviceTransitions(DeviceReplay):
+    """n-step transitions, as `nstep.NStepWriter` makes them."""
+
     def __init__(self, replay: TransitionReplay, num_envs: int):
+        super().__init__(replay, num_envs)
         if replay.rows_per_item not in (None, 1):
             raise UsageError(
                 f"rows_per_item is {replay.rows_per_item}: a replay on the device draws every transition by itself; "
@@ -73,65 +227,15 @@ class DeviceReplay:
             raise UsageError(
                 "a replay on the device keeps no single steps beside those of n: this agent can't have it."
             )
-        if replay.max_size < num_envs:
-            raise UsageError(f"max_size is {replay.max_size}: it must be at least num_envs, which is {num_envs}.")
-        self._replay, self._num_envs, self._span = replay, num_envs, replay.n_step + 1
-        self._limit = replay.limit
-        self._first_error: Callable[..., Array] = replay.priority or nstep.largest_error
+        self._replay, self._span = replay, replay.n_step + 1
 
-    def init(self, timestep: dm_env.TimeStep, action: Array, extras: Tree) -> DeviceReplayState:
-        """Returns an empty replay, for timesteps, actions and extras `[N, ...]` like these; shapes and dtypes are
-        enough.
-        """
+    def _begin(self, happened: Happened) -> Pending:
+        return _rings(happened, self._span)
 
-        def ring(tree: Tree) -> Tree:
-            return jax.tree.map(lambda x: jnp.zeros((self._span, *x.shape), x.dtype), tree)
-
-        def table(tree: Tree) -> Tree:
-            return jax.tree.map(lambda x: jnp.zeros((self._replay.max_size, *x.shape[1:]), x.dtype), tree)
-
-        reward = jnp.zeros(self._num_envs, jnp.float32)
-        items = Transition(
-            observation=timestep.observation,
-            action=action,
-            reward=reward,
-            discount=reward,
-            next_observation=timestep.observation,
-            extras=stored_extras(extras) if self._replay.extras else (),
-        )
-        groups = -(-self._replay.max_size // _GROUP)
-        return DeviceReplayState(
-            items=table(items),
-            weight=jnp.zeros((groups, _GROUP) if self._replay.prioritized else (0,), jnp.float32),
-            inserted=jnp.int32(0),
-            ticks=jnp.int32(0),
-            credit=jnp.float32(0.0),
-            pending=Pending(
-                *(ring(x) for x in (timestep.step_type, reward, reward, timestep.observation, action, extras))
-            ),
-        )
-
-    def add(
-        self, state: DeviceReplayState, timestep: dm_env.TimeStep, action: Array, extras: Tree, active: Array | bool
-    ) -> DeviceReplayState:
-        """Adds timesteps `[N]` with the actions taken at them, and inserts the transitions that began n steps before.
-
-        Args:
-            state: the replay.
-            timestep: `[N, ...]`.
-            action: `[N, ...]`; where the timestep is LAST none was taken.
-            extras: `[N, ...]` what the policy gave with the action.
-            active: `[]` whether anything is to be added; if not, the replay stays as it is.
-        """
-        replay, span, now = self._replay, self._span, state.ticks
-        place = now % span
-        new = Pending(timestep.step_type, timestep.reward, timestep.discount, timestep.observation, action, extras)
-        pending = jax.tree.map(
-            lambda ring, x: ring.at[select(active, place, span)].set(x.astype(ring.dtype), mode="drop"),
-            state.pending,
-            new,
-        )
-        # The transitions that begin n ticks ago; the sums are `nstep.NStepWriter`'s.
+    def _make(self, pending: Pending, now: Array, happened: Happened, active: Array | bool) -> tuple[Pending, Made]:
+        """The transitions that began n steps before are whole."""
+        replay, span = self._replay, self._span
+        pending = _recorded(pending, now, happened, active)
         start = (now + 1) % span
         rewards = pending.reward
         if replay.max_abs_reward is not None:
@@ -159,74 +263,116 @@ class DeviceReplay:
             next_observation=jax.tree.map(at_end, pending.observation),
             extras=stored_extras(extras_tm1) if replay.extras else (),
         )
-        valid = started & (now >= replay.n_step) & active
-        number = jnp.cumsum(valid)
-        index = select(valid, (state.inserted + number - 1) % replay.max_size, replay.max_size)
-        weight = state.weight
-        if replay.prioritized:
-            errors = self._first_error(returns, discounts, extras_tm1, jax.tree.map(at_end, pending.extras))
-            weight = self._weighed(weight, index, errors)
-        count = number[-1]
-        return DeviceReplayState(
-            items=jax.tree.map(lambda table, x: table.at[index].set(x, mode="drop"), state.items, items),
-            weight=weight,
-            inserted=state.inserted + count,
-            ticks=now + jnp.asarray(active, jnp.int32),
-            credit=self._credit(state, count, active),
-            pending=pending,
+        error_of: Callable[..., Array] = replay.priority or nstep.largest_error
+
+        def errors() -> Array:
+            return error_of(returns, discounts, extras_tm1, jax.tree.map(at_end, pending.extras))
+
+        return pending, Made(items, started & (now >= replay.n_step), errors)
+
+
+class DeviceSequences(DeviceReplay):
+    """Sequences, as `unrolls.UnrollStore` makes them."""
+
+    def __init__(self, replay: SequenceReplay, num_envs: int):
+        super().__init__(replay, num_envs)
+        self._replay, self._open = replay, -(-replay.length // replay.period)
+
+    def _begin(self, happened: Happened) -> Unfinished:
+        zeros = jnp.zeros(self._num_envs, jnp.int32)
+        state: Tree = ()
+        if jax.tree.leaves(self._replay.state):
+            state = jax.tree.map(lambda x: jnp.zeros((self._open, *x.shape), x.dtype), happened.state)
+        return Unfinished(_rings(happened, self._replay.length + 1), zeros - self._replay.burn_in, zeros, state)
+
+    def _make(
+        self, pending: Unfinished, now: Array, happened: Happened, active: Array | bool
+    ) -> tuple[Unfinished, Made]:
+        """The oldest unfinished sequences are whole where they are as long as they may be, or the episode has ended."""
+        replay = self._replay
+        held = pending._replace(pending=_recorded(pending.pending, now, happened, active))
+        full = now - held.start == replay.length
+        ended = (happened.timestep.step_type == _LAST) & (not replay.cross_episodes)
+        sequence, kept = self._sequences(held, now)
+        started = select(full, held.start + replay.period, held.start)
+        fresh = held._replace(
+            start=select(ended, now + 1 - replay.burn_in, started), origin=select(ended, now + 1, held.origin)
+        )
+        fresh = fresh._replace(state=self._states(fresh, now, happened.state))
+        clocks = select(active, fresh._replace(pending=()), held._replace(pending=()))
+        return clocks._replace(pending=held.pending), Made(
+            sequence._replace(extras=stored_extras(sequence.extras) if jax.tree.leaves(replay.extras) else ()),
+            (full | ended) & kept,
+            lambda: (replay.priority or unrolls.largest_error)(unrolls.swap_axes(sequence)),
         )
 
-    def due(self, state: DeviceReplayState) -> Array:
-        """Returns `[]` bool: whether the rate limit allows a batch."""
-        return state.credit >= self._replay.batch_size
+    def _batch(self, items: Sequence) -> Sequence:
+        return unrolls.swap_axes(items)
 
-    def draw(self, state: DeviceReplayState, key: Array) -> tuple[DeviceReplayState, Drawn]:
-        """Returns a batch that was drawn with replacement, and the replay whose limit counts it."""
-        size, batch = jnp.minimum(state.inserted, self._replay.max_size), self._replay.batch_size
-        if self._replay.prioritized:
-            index, probability = self._by_weight(state.weight, key)
-        else:
-            index = jax.random.randint(key, (batch,), 0, size)
-            probability = jnp.full(batch, 1.0, jnp.float32) / size
-        items = jax.tree.map(lambda table: table[index], state.items)
-        return state._replace(credit=state.credit - batch), Drawn(items, index, probability)
+    def _states(self, held: Unfinished, now: Array, state: Tree) -> Tree:
+        """Returns the states at the beginnings of sequences; `UnrollStore._keep_state`."""
+        if not jax.tree.leaves(held.state):
+            return ()
+        age = now - held.origin
+        sequence, phase = jnp.divmod(age + self._replay.burn_in, self._replay.period)
+        place = jnp.arange(self._open)[:, None]
+        # At the first timestep the state is that of the sequences which begin with padding too.
+        put = (age == 0) | ((phase == 0) & (place == sequence % self._open))  # [open, N]
+        return select(put, jax.tree.map(lambda x: x[None], state), held.state)
 
-    def reprioritized(self, state: DeviceReplayState, index: Array, errors: Array | None) -> DeviceReplayState:
-        """Returns the replay with the priorities of |TD errors| `[B]` at places `[B]`; of a uniform one as it is."""
-        if not self._replay.prioritized or errors is None:
-            return state
-        return state._replace(weight=self._weighed(state.weight, index, errors))
-
-    def _weighed(self, weight: Array, index: Array, errors: Array) -> Array:
-        value = (errors + self._replay.priority_offset) ** self._replay.priority_exponent
-        index = select(index == self._replay.max_size, weight.size, index)
-        return weight.at[index // _GROUP, index % _GROUP].set(value.astype(jnp.float32), mode="drop")
-
-    def _by_weight(self, weight: Array, key: Array) -> tuple[Array, Array]:
-        """Returns places `[B]` drawn in proportion to their weight, and the probabilities: first a group, then one of
-        its members, so that no sum over all is made for each.
+    def _sequences(self, held: Unfinished, now: Array) -> tuple[Sequence, Array]:
+        """Returns the oldest unfinished sequences `[N, T, ...]` as far as they have come, with all extras, and which of
+        them have a step that the one before had not; `UnrollStore._finish`.
         """
-        groups = jnp.cumsum(jnp.sum(weight, axis=1))
-        total = groups[-1]
-        point = jax.random.uniform(key, (self._replay.batch_size,)) * total
-        group = jnp.minimum(jnp.searchsorted(groups, point, side="right"), len(groups) - 1)
-        rest = point - select(group > 0, groups[group - 1], 0.0)
-        member = jnp.cumsum(weight[group], axis=1)  # [B, 256]
-        # Rounding may step over the last member that has a weight.
-        last = jnp.sum(member < member[:, -1:], axis=1)
-        place = jnp.minimum(jnp.sum(member <= rest[:, None], axis=1), last)
-        return group * _GROUP + place, weight[group, place] / total
+        replay, rings = self._replay, held.pending
+        number = (held.start - held.origin + replay.burn_in) // replay.period
+        time = jnp.arange(replay.length + 1)
+        tick = held.start[:, None] + time  # [N, T + 1]
+        at = tick % len(time), jnp.arange(self._num_envs)[:, None]
+        there = (tick >= held.origin[:, None]) & (tick <= now)
+        kinds = select(there, rings.step_type[at], _LAST)
+        mask = there[:, 1:] & (kinds[:, :-1] != _LAST)
+        known = select(number > 0, replay.length - replay.period, 0)
+        kept = jnp.any(mask & (time[:-1] >= known[:, None]), axis=1)
+        taken = there[:, :-1] & there[:, 1:]
 
-    def _credit(self, state: DeviceReplayState, count: Array, active: Array | bool) -> Array:
-        """Returns the samples that `RateLimit.samples_allowed` allows, less those drawn, after so many inserts more; up
-        to rounding, for it is added up.
-        """
-        limit, batch = self._limit, self._replay.batch_size
-        after = state.inserted + count
-        ready = after >= (limit.min_size if limit else 1)
-        if limit is None or limit.samples_per_insert is None:  # a batch for each time that it is asked
-            return select(active & ready, jnp.float32(batch), state.credit)
-        ratio = limit.samples_per_insert
-        first = (after - limit.min_size) * ratio + math.floor(limit.error_buffer)
-        more = select(state.inserted >= limit.min_size, state.credit + ratio * count, first)
-        return select(ready, more, 0.0).astype(jnp.float32)
+        def of(nest: Tree, rows: Array) -> Tree:
+            steps = rows.shape[1]
+            found = jax.tree.map(lambda ring: ring[at[0][:, :steps], at[1]], nest)
+            return select(rows, found, jax.tree.map(lambda x: jnp.zeros((), x.dtype), found))
+
+        return Sequence(
+            observation=of(rings.observation, there),
+            reward=of(rings.reward, there),
+            first=kinds == _FIRST,
+            action=of(rings.action, taken),
+            discount=select(mask, jnp.float32(replay.discount) * rings.discount[at][:, 1:], 0.0),
+            mask=mask.astype(jnp.float32),
+            extras=of(rings.extras, taken),
+            state=jax.tree.map(lambda ring: ring[number % self._open, at[1][:, 0]], held.state),
+        ), kept
+
+
+def device_replay(replay: TransitionReplay | SequenceReplay, num_envs: int) -> DeviceReplay:
+    """Returns the replay on the device that has these settings; raises UsageError where one can't be honoured."""
+    if isinstance(replay, SequenceReplay):
+        return DeviceSequences(replay, num_envs)
+    return DeviceTransitions(replay, num_envs)
+
+
+def _rings(happened: Happened, span: int) -> Pending:
+    """Returns empty rings of so many timesteps."""
+    now = _of_now(happened)
+    return jax.tree.map(lambda x: jnp.zeros((span, *x.shape), x.dtype), now)
+
+
+def _recorded(rings: Pending, now: Array, happened: Happened, active: Array | bool) -> Pending:
+    """Returns the rings with timestep number `now`, if `active`."""
+    span = len(rings.reward)
+    place = select(active, now % span, span)
+    return jax.tree.map(lambda ring, x: ring.at[place].set(x.astype(ring.dtype), mode="drop"), rings, _of_now(happened))
+
+
+def _of_now(happened: Happened) -> Pending:
+    step_type, reward, discount, observation = happened.timestep
+    return Pending(step_type, reward, discount, observation, happened.action, happened.extras)

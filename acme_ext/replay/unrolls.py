@@ -9,11 +9,11 @@ import tree
 
 from acme_ext.replay.layout import Layout
 from acme_ext.replay.sinks import OnWait, Sink
-from acme_ext.types import Sequence, Tree, stored_extras
+from acme_ext.types import Array, Sequence, Tree, stored_extras
 
-SequencePriorityFn = Callable[[Sequence], np.ndarray]
-"""`Sequence of NumPy arrays [T, M, ...], extras included -> |TD error| [M]`, by which new sequences are first given
-their priorities."""
+SequencePriorityFn = Callable[[Sequence], Any]
+"""`Sequence [T, M, ...], extras included -> |TD error| [M]`, by which new sequences are first given their priorities;
+of NumPy arrays for a writer, of JAX's for a replay on the device."""
 
 _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
@@ -275,7 +275,7 @@ class UnrollWriter:
             self._sink.flush(self._max_pending, self._on_wait)
 
 
-def largest_error(batch: Sequence) -> np.ndarray:
+def largest_error(batch: Sequence) -> Array:
     """Returns the largest |TD error| so far, which a prioritized policy passes on; a `SequencePriorityFn`."""
     return batch.extras.largest_error.max(axis=0)
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from bsuite.environments.catch import Catch
+from bsuite.environments.memory_chain import MemoryChain
 
 from acme_ext import envs
 from acme_ext.envs.functional import canonical_functional, row_keys
@@ -92,6 +93,26 @@ def test_every_step_of_catch_is_bsuites():
                 continue
             expected = original.step(action)
             np.testing.assert_array_equal(timestep.observation[0], expected.observation)
+            got = (timestep.step_type[0], timestep.reward[0], timestep.discount[0])
+            assert got == (expected.step_type, expected.reward, expected.discount)
+            ends += expected.last()
+    assert ends > 4
+
+
+def test_every_step_of_memory_is_bsuites():
+    original = MemoryChain(5)
+    with envs.make("jax:memory", num_envs=1, seed=3) as environment:
+        timestep, rng, ends = environment.reset(), np.random.default_rng(0), 0
+        for _ in range(60):
+            if timestep.step_type[0] == FIRST:
+                original.reset()
+                original._context = np.array([timestep.observation[0, 2] > 0], int)
+            action, was_last = int(rng.integers(2)), timestep.step_type[0] == LAST
+            timestep = environment.step(np.array([action]))
+            if was_last:
+                continue
+            expected = original.step(action)
+            np.testing.assert_allclose(timestep.observation[0], expected.observation[0], atol=1e-6)
             got = (timestep.step_type[0], timestep.reward[0], timestep.discount[0])
             assert got == (expected.step_type, expected.reward, expected.discount)
             ends += expected.last()

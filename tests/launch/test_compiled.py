@@ -16,7 +16,7 @@ from acme_ext.launch.compiled import runner
 from acme_ext.launch.runners import local
 from acme_ext.launch.runs.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
-from acme_ext.replay import TransitionConfig, UnrollConfig
+from acme_ext.replay import SequenceConfig, TransitionConfig, UnrollConfig
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 
@@ -109,6 +109,38 @@ def test_a_replay_run_that_was_stopped_goes_on_to_what_it_would_have_been(tmp_pa
     assert {"loss", "gradient_norm", "learner_steps"} <= set(rows)
 
 
+def r2d2(builder: Any, **fields: Any) -> Any:
+    replay = SequenceConfig(
+        length=6, burn_in=2, period=3, min_size=4, max_size=64, samples_per_insert=4.0, prioritized=True
+    )
+    fields = {"hidden_sizes": (8,), "core_size": 4, "batch_size": 4, "replay": replay, **fields}
+    return builder.replace(config=dataclasses.replace(builder.config, **fields))
+
+
+@pytest.mark.slow
+def test_a_run_of_sequences_that_was_stopped_goes_on_to_what_it_would_have_been(tmp_path):
+    whole, parts = (experiment(tmp_path / name, r2d2(builders.R2D2()), 160) for name in ("whole", "parts"))
+    (result,) = runner.run(whole, quiet=True)
+    runner.run(dataclasses.replace(parts, steps=80), quiet=True)
+    (resumed,) = runner.run(parts, quiet=True)
+    assert resumed.learner_steps == result.learner_steps > 30
+    assert_close(learned(parts), learned(whole), rtol=0, atol=0)
+    assert load(tmp_path / "whole").evaluate().returns.tolist() == result.score.returns.tolist()
+
+
+@pytest.mark.slow
+def test_what_a_policy_carries_is_saved_and_given_to_the_evaluation(tmp_path):
+    small = r2d2(builders.Agent57(), num_arms=3, memory_rows=16, embedding_size=4)
+    results = runner.run(experiment(tmp_path / "run", small, 200), seeds=2, quiet=True)
+    for result in results:
+        loaded = load(result.run_dir)
+        plays, returns, *_ = loaded.loaded.standing
+        assert sum(plays) == 4 * 5  # whole episodes
+        assert sum(returns) == int(sum(returns)) != 0
+        assert loaded.evaluate().returns.tolist() == result.score.returns.tolist()
+    assert results[0].learner_steps > 20
+
+
 @pytest.mark.slow
 def test_a_seed_of_several_is_that_seed_alone(tmp_path):
     together = experiment(tmp_path / "together", dqn(), 120, seed=5, evaluation=Evaluation(60, 2, 3, 2))
@@ -156,7 +188,6 @@ def test_what_cannot_run_compiled_is_refused_and_nothing_is_written(tmp_path, mo
     assert "--actors and --on compiled exclude" in refused(capsys, "ppo", "jax:catch", *compiled, "--actors", "2")
     assert "--evaluators and --on compiled" in refused(capsys, "ppo", "jax:catch", *compiled, "--evaluators", "2")
     assert "num_devices is 2" in refused(capsys, "ppo", "jax:catch", *compiled, "--devices", "2")
-    assert "R2D2 can't run compiled" in refused(capsys, "r2d2", "jax:catch", *compiled)
     assert "one must divide the other" in refused(capsys, "ppo", "jax:catch", *compiled, "--num-envs", "5")
     assert "rows_per_item is 4" in refused(capsys, "dqn", "jax:catch", *compiled, "--set", "replay.rows_per_item=4")
     assert "GB are free: give a smaller replay.max_size" in refused(

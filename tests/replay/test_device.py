@@ -1,6 +1,7 @@
 """The replay on the device beside the writers, limits and selectors of the replay that goes through Reverb."""
 
 import collections
+import functools
 import itertools
 
 import dm_env
@@ -10,10 +11,14 @@ import numpy as np
 import pytest
 from dm_env import specs
 
+from acme_ext import builders
 from acme_ext.acting.values import ActorValues, first_error
+from acme_ext.agents.muzero import acting as muzero
+from acme_ext.agents.ngu import acting as ngu
+from acme_ext.agents.r2d2 import acting as r2d2
 from acme_ext.errors import UsageError
-from acme_ext.replay import RateLimit, TransitionReplay
-from acme_ext.replay.device import DeviceReplay
+from acme_ext.replay import RateLimit, Replay, SequenceReplay, TransitionReplay, unrolls
+from acme_ext.replay.device import Happened, device_replay
 from acme_ext.types import PrioritizedExtras
 
 FIRST, MID, LAST = 0, 1, 2
@@ -53,28 +58,35 @@ def stream(num_envs, ticks, seed=0):
         observation = rng.normal(size=(num_envs, 3)).astype(np.float32)
         extras = ActorValues(*rng.normal(size=(2, num_envs)).astype(np.float32))
         timestep = dm_env.TimeStep(kinds.astype(np.uint8), reward, discount, observation)
-        yield timestep, rng.integers(4, size=num_envs).astype(np.int32), extras
+        state = {"hidden": rng.normal(size=(num_envs, 2)).astype(np.float32)}
+        yield Happened(timestep, rng.integers(4, size=num_envs).astype(np.int32), extras, state)
         kinds = np.where(ended, FIRST, np.where(rng.random(num_envs) < 0.2, LAST, MID))
 
 
-def written(replay, num_envs, ticks):
-    """The items that the replay's own writer makes of the stream, in their order, with their first errors."""
+def timeline_of(num_envs, ticks, extras):
+    timeline = stream(num_envs, ticks)
+    return [step._replace(extras=extras(t)) if extras else step for t, step in enumerate(timeline)]
+
+
+def written(replay, num_envs, ticks, extras=None):
+    """The items that the replay's own writer makes of the stream, in their order, and their first errors."""
     sink = Rows()
     writer = replay.writer(sink, num_envs)
-    timeline = list(stream(num_envs, ticks))
+    timeline = timeline_of(num_envs, ticks, extras)
     writer.add_first(timeline[0][0])
-    for (_, action, extras), (timestep, _, _) in itertools.pairwise(timeline):
-        writer.add(action, timestep, extras)
-    writer.flush()
+    for (_, action, extras, state), (timestep, *_) in itertools.pairwise(timeline):
+        writer.add(action, timestep, extras, *([state] if isinstance(replay, SequenceReplay) else []))
+    if not isinstance(replay, SequenceReplay):
+        writer.flush()
     errors = [x for x in sink.errors if x is not None]
     return replay.decode(np.concatenate(sink.rows)), np.concatenate(errors) if errors else None
 
 
-def kept(replay, num_envs, ticks):
-    device = DeviceReplay(replay, num_envs)
-    timeline = list(stream(num_envs, ticks))
-    state = device.init(*timeline[0])
-    add = jax.jit(lambda state, happened: device.add(state, *happened, True))
+def kept(replay, num_envs, ticks, extras=None):
+    device = device_replay(replay, num_envs)
+    timeline = timeline_of(num_envs, ticks, extras)
+    state = device.init(timeline[0])
+    add = jax.jit(lambda state, happened: device.add(state, happened, True))
     for happened in timeline:
         state = add(state, happened)
     return device, state
@@ -82,7 +94,7 @@ def kept(replay, num_envs, ticks):
 
 @pytest.fixture(autouse=True)
 def sinks_are_rows(monkeypatch):
-    monkeypatch.setattr(TransitionReplay, "_sink", lambda self, client: client)
+    monkeypatch.setattr(Replay, "_sink", lambda self, client: client)
 
 
 @pytest.mark.parametrize(("n_step", "clip"), [(1, None), (3, 0.5), (10, None)])
@@ -98,6 +110,83 @@ def test_items_are_those_of_the_writer_in_its_order(n_step, clip):
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a[:count], b[:count], rtol=1e-5, atol=1e-6), state.items, expected
     )
+
+
+EXTRAS = ActorValues(np.zeros((), np.float32), np.zeros((), np.float32))
+STATE = {"hidden": np.zeros(2, np.float32)}
+
+
+def sequences(length, period, burn_in, *, cross=False, **fields):
+    return SequenceReplay(
+        spec=SPEC,
+        batch_size=4,
+        length=length,
+        period=period,
+        burn_in=burn_in,
+        discount=0.9,
+        cross_episodes=cross,
+        state=STATE,
+        **{"max_size": 1_000, **fields},
+    )
+
+
+@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize(("length", "period", "burn_in"), [(4, 4, 0), (6, 2, 3), (5, 1, 2), (1, 1, 0), (7, 3, 1)])
+def test_sequences_are_those_of_the_writer_in_its_order(length, period, burn_in, cross):
+    replay = sequences(length, period, burn_in, cross=cross, extras=EXTRAS)
+    expected, _ = written(replay, 5, 60)
+    _, state = kept(replay, 5, 60)
+    count = int(state.inserted)
+    assert count == expected.mask.shape[1] > 40
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a[:count], b, rtol=1e-6),
+        state.items,
+        unrolls.swap_axes(expected),
+    )
+
+
+def test_a_batch_of_sequences_has_time_first():
+    device, state = kept(replay := sequences(6, 3, 2), 3, 40)
+    assert not replay.extras
+    state, drawn = device.draw(state, jax.random.key(0))
+    assert drawn.items.observation.shape == (7, 4, 3)
+    assert drawn.items.mask.shape == (6, 4)
+    assert drawn.items.state["hidden"].shape == (4, 2)
+    assert drawn.items.extras == ()
+    np.testing.assert_array_equal(drawn.items.reward[:, 1], state.items.reward[drawn.index[1]])
+
+
+def test_replaced_sequences_are_the_oldest():
+    expected, _ = written(replay := sequences(4, 2, 1, max_size=16), 3, 60)
+    _, state = kept(replay, 3, 60)
+    newest = np.roll(np.asarray(expected.reward.T)[-16:], int(state.inserted) % 16, axis=0)
+    np.testing.assert_array_equal(state.items.reward, newest)
+
+
+@pytest.mark.parametrize("agent", ["r2d2", "ngu", "muzero"])
+def test_first_priorities_of_sequences_are_those_of_the_writer(agent):
+    zeros = np.zeros((5, 60), np.float32)
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(60, 5)).astype(np.float32)
+    extras, priority = {
+        "r2d2": (None, functools.partial(r2d2.first_error, config=builders.R2D2().config)),
+        "ngu": (
+            lambda t: ngu.NGUExtras(values[t], 2 * values[t], zeros[:, 0], np.full(5, t // 5 % 4, np.int32), values[t]),
+            functools.partial(ngu.first_error, config=builders.NGU().config),
+        ),
+        "muzero": (
+            lambda t: muzero.Planned(np.zeros((5, 4), np.float32), values[t]),
+            functools.partial(muzero.first_error, config=builders.MuZero().config),
+        ),
+    }[agent]
+    replay = sequences(14, 5, 8, order="prioritized", priority=priority)
+    _, errors = written(replay, 5, 60, extras)
+    _, state = kept(replay, 5, 60, extras)
+    count = int(state.inserted)
+    assert len(errors) == count > 20
+    expected = (errors + replay.priority_offset) ** replay.priority_exponent
+    np.testing.assert_allclose(np.asarray(state.weight).reshape(-1)[:count], expected, rtol=1e-4)
+    assert not np.asarray(state.weight).reshape(-1)[count:].any()
 
 
 def test_the_oldest_items_go_first():
@@ -123,20 +212,20 @@ def test_first_priorities_are_those_of_the_writer():
 
 def test_new_items_may_have_the_largest_error_so_far():
     replay = TransitionReplay(SPEC, batch_size=4, max_size=50, order="prioritized", priority_exponent=1.0)
-    device = DeviceReplay(replay, 2)
+    device = device_replay(replay, 2)
     state = None
-    for timestep, action, _ in stream(2, 8):
-        extras = PrioritizedExtras((), jnp.full(2, 7.0))
-        state = device.init(timestep, action, extras) if state is None else state
-        state = device.add(state, timestep, action, extras, True)
+    for happened in stream(2, 8):
+        happened = happened._replace(extras=PrioritizedExtras((), jnp.full(2, 7.0)))
+        state = device.init(happened) if state is None else state
+        state = device.add(state, happened, True)
     filled = np.asarray(state.weight).reshape(-1)[: int(state.inserted)]
     np.testing.assert_allclose(filled, 7.0 + replay.priority_offset, rtol=1e-6)
 
 
 def test_draws_are_in_proportion_to_priorities():
     replay = TransitionReplay(SPEC, batch_size=20_000, max_size=600, order="prioritized", priority_exponent=0.5)
-    device = DeviceReplay(replay, 2)
-    state = device.init(*next(stream(2, 1)))
+    device = device_replay(replay, 2)
+    state = device.init(next(stream(2, 1)))
     errors = np.random.default_rng(0).uniform(size=600).astype(np.float32) * (np.arange(600) % 3 > 0)
     state = device.reprioritized(state._replace(inserted=jnp.int32(600)), jnp.arange(600), errors)
     _, drawn = jax.jit(device.draw)(state, jax.random.key(0))
@@ -149,20 +238,26 @@ def test_draws_are_in_proportion_to_priorities():
 
 def test_uniform_draws_are_of_what_is_there():
     _, state = kept(replay := TransitionReplay(SPEC, batch_size=2_000, max_size=100, rows_per_item=1), 3, 12)
-    _, drawn = DeviceReplay(replay, 3).draw(state, jax.random.key(1))
+    _, drawn = device_replay(replay, 3).draw(state, jax.random.key(1))
     assert set(np.asarray(drawn.index).tolist()) == set(range(int(state.inserted)))
     np.testing.assert_allclose(drawn.probability, 1 / int(state.inserted))
+
+
+def test_what_is_not_active_changes_no_sequences():
+    device, state = kept(sequences(4, 2, 1), 3, 20)
+    after = device.add(state, next(stream(3, 1, seed=5)), False)
+    jax.tree.map(np.testing.assert_array_equal, after, state)
 
 
 @pytest.mark.parametrize("ratio", [0.25, 2.0, 8.0])
 def test_updates_are_due_as_the_rate_limit_has_it(ratio):
     limit = RateLimit(ratio, min_size=11)
     replay = TransitionReplay(SPEC, batch_size=4, max_size=50, limit=limit, rows_per_item=1)
-    device, drawn = DeviceReplay(replay, 3), 0
+    device, drawn = device_replay(replay, 3), 0
     state = None
     for happened in stream(3, 60):
-        state = device.init(*happened) if state is None else state
-        state = device.add(state, *happened, True)
+        state = device.init(happened) if state is None else state
+        state = device.add(state, happened, True)
         while device.due(state):
             state, _ = device.draw(state, jax.random.key(0))
             drawn += 4
@@ -173,12 +268,12 @@ def test_updates_are_due_as_the_rate_limit_has_it(ratio):
 def test_what_is_not_active_changes_nothing():
     replay = TransitionReplay(SPEC, batch_size=4, max_size=30, n_step=2, rows_per_item=1)
     device, state = kept(replay, 3, 20)
-    after = device.add(state, *next(stream(3, 1, seed=5)), False)
+    after = device.add(state, next(stream(3, 1, seed=5)), False)
     jax.tree.map(np.testing.assert_array_equal, after, state)
 
 
 def test_settings_that_cannot_be_honoured_are_refused():
     with pytest.raises(UsageError, match="rows_per_item is 2"):
-        DeviceReplay(TransitionReplay(SPEC, batch_size=4, rows_per_item=2), 1)
+        device_replay(TransitionReplay(SPEC, batch_size=4, rows_per_item=2), 1)
     with pytest.raises(UsageError, match="max_size is 8: it must be at least num_envs"):
-        DeviceReplay(TransitionReplay(SPEC, batch_size=4, max_size=8), 16)
+        device_replay(TransitionReplay(SPEC, batch_size=4, max_size=8), 16)

@@ -11,7 +11,7 @@ from acme_ext.acting.policy import Context, Policy
 from acme_ext.agents.muzero.config import MuZeroConfig, PlanningConfig
 from acme_ext.agents.muzero.losses import signed_discounts, value_targets
 from acme_ext.networks.models import ModelNetwork
-from acme_ext.ops import masking, search
+from acme_ext.ops import masking, search, value
 from acme_ext.ops.search import Root, Searched, Step
 from acme_ext.types import Array, Params, Sequence, Tree
 
@@ -86,15 +86,16 @@ def temperature(steps: Array, config: PlanningConfig) -> Array:
     return jnp.where(share < 0.5, 1.0, jnp.where(share < 0.75, 0.5, 0.25)).astype(jnp.float32)
 
 
-def first_error(batch: Sequence, config: PlanningConfig) -> np.ndarray:
+def first_error(batch: Sequence, config: PlanningConfig) -> Array:
     """Returns the errors `[M]` that new sequences get their first priorities from: the mean |nu - z| over their steps,
     where z bootstraps from the searches' own values (Schrittwieser et al. 2020, appendix G).
 
     The last timestep's value is not known yet: where no termination makes it needless, the one before stands in.
     """
     nu, mask = batch.extras.value, batch.mask
-    known = np.concatenate([mask[1:] > 0, np.zeros_like(mask[:1], bool)])
-    v_t = np.where(known, np.concatenate([nu[1:], nu[-1:]]), nu)
+    xp = value.numpy_of(nu, mask)
+    known = xp.concatenate([mask[1:] > 0, xp.zeros_like(mask[:1], bool)])
+    v_t = xp.where(known, xp.concatenate([nu[1:], nu[-1:]]), nu)
     discount = signed_discounts(batch.discount, batch.observation)
     z = value_targets(batch.reward[1:], discount, v_t, mask, config.n_step)
     return (mask * abs(nu - z)).sum(axis=0) / mask.sum(axis=0).clip(1)

@@ -182,15 +182,15 @@ def bonuses_of(batch: Sequence) -> tuple[Array, Array]:
     known = there[1:] & there[:-1]
     shifted = bonus[1:] * known
     pad = bonus[:1] * 0
-    xp = np if isinstance(bonus, np.ndarray) else jnp
+    xp = value.numpy_of(bonus)
     return xp.concatenate([shifted, pad]), xp.concatenate([known, pad > 0])
 
 
-def first_error(batch: Sequence, config: NGUConfig) -> np.ndarray:
+def first_error(batch: Sequence, config: NGUConfig) -> Array:
     """Returns the errors `[M]` that new sequences get their first priorities from, as R2D2 does, of the reward and the
     bonus of the policy that acted.
     """
-    arm = arms_of(batch)
-    reward = batch.reward.copy()
-    reward[1:] += config.betas[arm] * bonuses_of(batch)[0]
-    return r2d2.first_error(batch._replace(reward=reward, discount=batch.discount * config.discounts[arm]), config)
+    arm, xp = arms_of(batch), value.numpy_of(batch.reward)
+    betas, discounts = xp.asarray(config.betas), xp.asarray(config.discounts)
+    reward = xp.concatenate([batch.reward[:1], batch.reward[1:] + betas[arm] * bonuses_of(batch)[0]])
+    return r2d2.first_error(batch._replace(reward=reward, discount=batch.discount * discounts[arm]), config)

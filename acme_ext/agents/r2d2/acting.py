@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import jax.numpy as jnp
-import numpy as np
 
 from acme_ext.acting.exploration import epsilon_greedy, ladder_epsilon
 from acme_ext.acting.policy import Context, Policy
@@ -53,7 +52,7 @@ def policy_of(network: RecurrentNetwork, epsilon: Callable[[Context], Array], *,
     return Policy(apply, network.init_memory)
 
 
-def first_error(batch: Sequence, config: R2D2Config) -> np.ndarray:
+def first_error(batch: Sequence, config: R2D2Config) -> Array:
     """Returns the errors `[M]` that new sequences get their first priorities from, by the values that their actor
     computed anyway: Q-learning errors in the place of the learner's double Q-learning ones.
 
@@ -61,12 +60,13 @@ def first_error(batch: Sequence, config: R2D2Config) -> np.ndarray:
     before stand in.
 
     Args:
-        batch: NumPy arrays, with the policy's extras.
+        batch: NumPy or JAX arrays, with the policy's extras.
         config: the agent's.
     """
     best, mask = batch.extras.best, batch.mask
-    known = np.concatenate([mask[1:] > 0, np.zeros_like(mask[:1], bool)])
-    v_t = np.where(known, np.concatenate([best[1:], best[-1:]]), best)
+    xp = value.numpy_of(best, mask)
+    known = xp.concatenate([mask[1:] > 0, xp.zeros_like(mask[:1], bool)])
+    v_t = xp.where(known, xp.concatenate([best[1:], best[-1:]]), best)
     target = losses.n_step_target(batch.reward[1:], batch.discount, v_t, mask, config.n_step, config.rescaling_epsilon)
     error = target - batch.extras.taken
     learned = slice(config.replay.burn_in, None)

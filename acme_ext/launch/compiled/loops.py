@@ -14,7 +14,7 @@ from acme_ext.builders.base import Agent
 from acme_ext.envs.functional import FunctionalEnvironment
 from acme_ext.errors import UsageError
 from acme_ext.learning.prioritized import importance_weights
-from acme_ext.replay.device import DeviceReplay
+from acme_ext.replay.device import DeviceReplay, Happened, device_replay
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
@@ -29,6 +29,7 @@ class Place(NamedTuple):
     environment: Tree  # [N] FunctionalState
     timestep: dm_env.TimeStep  # [N, ...] the newest
     policy: Tree  # [N, ...] recurrent state
+    carry: Tree  # [N, ...] what the policy keeps beside it, see `acting.policy.Carry`
     keys: Array  # [N] of the actions
     ticks: Array  # [] int32 steps of all environments together, resets too
     steps: Array  # [] int32 environment steps
@@ -75,14 +76,6 @@ class Scores(NamedTuple):
     lengths: Array  # [N, Q] int32
 
 
-class _Happened(NamedTuple):
-    """What a step of all environments gave."""
-
-    timestep: dm_env.TimeStep  # [N, ...] before it
-    action: Array  # [N, ...]
-    extras: Tree  # [N, ...]
-
-
 def _start(environment: FunctionalEnvironment, policy: Policy, environment_keys: Array, keys: Array) -> Place:
     state, timestep = jax.vmap(environment.reset)(environment_keys)
     count, zero = len(keys), jnp.int32(0)
@@ -90,6 +83,7 @@ def _start(environment: FunctionalEnvironment, policy: Policy, environment_keys:
         environment=state,
         timestep=timestep,
         policy=jax.tree.map(jnp.asarray, policy.init_state(count)),
+        carry=jax.tree.map(jnp.asarray, policy.init_carry(count)),
         keys=keys,
         ticks=zero,
         steps=zero,
@@ -100,7 +94,7 @@ def _start(environment: FunctionalEnvironment, policy: Policy, environment_keys:
 
 def _step(
     environment: FunctionalEnvironment, policy: Policy, params: Params, place: Place
-) -> tuple[Place, _Happened, Array]:
+) -> tuple[Place, Happened, Array]:
     """Acts once in all environments. Returns also which `[N]` episodes ended; their returns and lengths are still in
     the place, and the next step begins them anew.
     """
@@ -108,8 +102,8 @@ def _step(
     first, count = before.step_type == _FIRST, len(place.lengths)
     ranks = jnp.linspace(0, 1, count, dtype=jnp.float32)
     keys = jax.vmap(jax.random.fold_in)(place.keys, jnp.broadcast_to(place.ticks, ranks.shape))
-    context = Context(keys, place.steps, ranks, before.reward, first)
-    action, extras, _, after, _ = reset_and_apply(
+    context = Context(keys, place.steps, ranks, before.reward, first, place.carry)
+    action, extras, used, after, carry = reset_and_apply(
         policy, _initial(policy), params, context, before.observation, place.policy
     )
     state, timestep = jax.vmap(environment.step)(place.environment, action)
@@ -118,12 +112,13 @@ def _step(
         environment=state,
         timestep=timestep,
         policy=after,
+        carry=carry,
         ticks=place.ticks + 1,
         steps=place.steps + jnp.sum(moved, dtype=jnp.int32),
         returns=select(moved, place.returns + timestep.reward, 0.0),
         lengths=select(moved, place.lengths + 1, 0),
     )
-    return place, _Happened(before, action, extras), timestep.step_type == _LAST
+    return place, Happened(before, action, extras, used), timestep.step_type == _LAST
 
 
 def _initial(policy: Policy) -> Tree:
@@ -152,14 +147,12 @@ class Loop:
         replay = agent.replay
         self._rounds = self._batches = 1
         self._replay: DeviceReplay | None = None
-        if jax.tree.leaves(agent.policy.init_carry(1)):
-            raise UsageError(f"{name} can't run compiled: its policy keeps more than a recurrent state; {_ELSEWHERE}")
-        if isinstance(replay, TransitionReplay) and not replay.fifo:
-            self._replay = DeviceReplay(replay, num_envs)
-        elif not isinstance(replay, SequenceReplay) or not replay.fifo:
+        if isinstance(replay, TransitionReplay | SequenceReplay) and not replay.fifo:
+            self._replay = device_replay(replay, num_envs)
+        elif not isinstance(replay, SequenceReplay):
             raise UsageError(
-                f"{name} can't run compiled: its replay is of overlapping sequences, and the device keeps transitions "
-                f"and unrolls alone; {_ELSEWHERE}"
+                f"{name} can't run compiled: its replay is neither of transitions nor of sequences; leave --on "
+                "compiled away."
             )
         elif num_envs % replay.batch_size == 0:
             self._batches = num_envs // replay.batch_size
@@ -179,7 +172,7 @@ class Loop:
         params = self.agent.core.variables(state)[POLICY]
         if self._replay is not None:
             _, happened, _ = jax.eval_shape(self._act, params, place)
-            replay = self._replay.init(*happened)
+            replay = self._replay.init(happened)
         learning = Learning(state, jnp.int32(0), jnp.int32(-1), {})
         metrics = jax.eval_shape(self._metrics_of, learning, place, replay)
         learning = learning._replace(metrics={name: jnp.zeros(m.shape, m.dtype) for name, m in metrics.items()})
@@ -220,7 +213,7 @@ class Loop:
     def _iterate(self, world: World, active: Array | bool) -> World:
         return self._with_unrolls(world) if self._replay is None else self._with_replay(world, active)
 
-    def _act(self, params: Params, place: Place) -> tuple[Place, _Happened, Array]:
+    def _act(self, params: Params, place: Place) -> tuple[Place, Happened, Array]:
         return _step(self._environment, self.agent.policy, params, place)
 
     def _params(self, learning: Learning) -> Params:
@@ -246,7 +239,7 @@ class Loop:
         assert self._replay is not None
         device, replay = self._replay, self.agent.replay
         place, happened, last = self._act(self._params(world.learning), world.place)
-        held = device.add(world.replay, happened.timestep, happened.action, happened.extras, active)
+        held = device.add(world.replay, happened, active)
 
         # What a draw doesn't change is no part of the loop's carry, which `vmap` copies for every learner step.
         fixed = {"items": held.items, "pending": held.pending}
@@ -311,9 +304,9 @@ class Loop:
         replay: Any = self.agent.replay
         before = select(place.timestep.step_type == _FIRST, _initial(self.agent.policy), place.policy)
 
-        def tick(carry: tuple[Place, Ended], _: None) -> tuple[tuple[Place, Ended], _Happened]:
+        def tick(carry: tuple[Place, Ended], _: None) -> tuple[tuple[Place, Ended], Happened]:
             place, happened, last = self._act(params, carry[0])
-            return (place, _count(carry[1], place, last)), happened
+            return (place, _count(carry[1], place, last)), happened._replace(state=())
 
         (place, ended), happened = jax.lax.scan(tick, (place, ended), length=replay.length)
         steps = jax.tree.map(lambda xs, x: jnp.concatenate([xs, x[None]]), happened.timestep, place.timestep)
@@ -387,6 +380,3 @@ def _count(ended: Ended, place: Place, last: Array) -> Ended:
         ended.returns + jnp.sum(select(last, place.returns, 0.0)),
         ended.lengths + jnp.sum(select(last, place.lengths, 0), dtype=jnp.int32),
     )
-
-
-_ELSEWHERE = "leave --on compiled away."

@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from acme_ext.acting import carries
 from acme_ext.acting.variables import POLICY
 from acme_ext.envs.backend import environment_seed
 from acme_ext.envs.functional import FunctionalEnvironment, canonical_functional, row_keys
 from acme_ext.envs.jax_games import Jax, functional
 from acme_ext.errors import NotFiniteError, UsageError, nearest
-from acme_ext.launch.compiled.loops import NONE_ENDED, EvaluationLoop, Loop, World
+from acme_ext.launch.compiled.loops import NONE_ENDED, EvaluationLoop, Loop, Scores, World
 from acme_ext.launch.processes.interrupt import Interrupt, graceful
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Result, Score
@@ -356,7 +357,7 @@ class _Run:
             state = self.world.learning.state
             return self.loop.agent.core.variables(_part(state, number) if self.many else state)[POLICY]
 
-        seed.store.best.offer(float(score.returns.mean()), seed.steps, params, None)
+        seed.store.best.offer(float(score.returns.mean()), seed.steps, params, self._standing(number))
         if self.progress:
             self.progress.update(evaluation=float(score.returns.mean()))
 
@@ -380,6 +381,7 @@ class _Run:
                 "next_evaluation": seed.next_evaluation,
                 "next_row": seed.next_row,
                 "logged": seed.logged,
+                "standing": self._standing(number),
                 "wall_time_s": seed.store.wall_time_s,
             }
             seed.store.checkpoints.save(seed.steps, {"learner": learner, "world": rest}, state, None)
@@ -402,6 +404,7 @@ class _Run:
             advance = compiling.jit(many(evaluation.advance, in_axes=(0, 0, None)))
             self.evaluations[episodes] = evaluation, start, advance
         evaluation, scores, advance = self.evaluations[episodes]
+        scores = self._briefed(scores)
         variables = self.loop.agent.core.variables
         params = (jax.vmap(variables) if self.many else variables)(self.world.learning.state)[POLICY]
         while (np.asarray(scores.finished) < evaluation.quota).any():
@@ -411,6 +414,25 @@ class _Run:
         returns, lengths = (np.asarray(x).reshape(len(self.seeds), *x.shape[-2:]) for x in scores[2:])
         made = np.arange(returns.shape[-1]) < evaluation.quota[:, None]  # [N, Q], those of the quota
         return [Score(r[made].astype(np.float64), n[made]) for r, n in zip(returns, lengths, strict=True)]
+
+
+    def _standing(self, number: int) -> list[list] | None:
+        """Returns what a seed's policies know of how to act best, in JSON's types; see `acting.policy.Policy`."""
+        standing, carry = self.loop.agent.policy.standing, self.world.place.carry
+        if standing is None:
+            return None
+        run = jax.device_get(carry.run)
+        return carries.to_json(standing(_part(run, number) if self.many else run))
+
+    def _briefed(self, scores: Scores) -> Scores:
+        """Returns an evaluation's start whose policies are given the seeds' standings."""
+        carry = scores.place.carry
+        if self.loop.agent.policy.standing is None:
+            return scores
+        each = [_part(carry.run, i) if self.many else carry.run for i in range(len(self.seeds))]
+        runs = [carries.of_each(self._standing(i), run) for i, run in enumerate(each)]
+        run = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs) if self.many else runs[0]
+        return scores._replace(place=scores.place._replace(carry=carry._replace(run=run)))
 
 
 def _split(world: World, with_replay: bool) -> tuple[Any, World]:
