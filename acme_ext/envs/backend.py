@@ -8,6 +8,7 @@ import dm_env
 import numpy as np
 
 from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.envs.functional import FunctionalEnvironment
 
 _HALF = 2**30
 _ROOM = 2**20
@@ -42,6 +43,11 @@ class Backend(abc.ABC):
     ) -> BatchedEnvironment | None:
         """A natively batched environment, where there is one that is better than a list."""
         del name, num_envs, seed, evaluation, options
+        return None
+
+    def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment | None:
+        """The environment as pure functions, for compiled runs, where it is written in JAX."""
+        del name, evaluation, options
         return None
 
 

@@ -15,12 +15,14 @@ from dm_env import specs
 
 from acme_ext.envs.backend import Backend
 from acme_ext.envs.base import FIRST, LAST, MID, BatchedEnvironment
+from acme_ext.envs.functional import FunctionalEnvironment
 from acme_ext.envs.opponents import Opponent, check_opponent, make_opponent
 from acme_ext.envs.single import Unbatched
 from acme_ext.errors import RunError, UsageError
 from acme_ext.specs import ACTION_MASK, PLAYER, STATE
 from acme_ext.types import Array, Tree
 
+RANDOM = "random"  # the opponent that every game has
 GAMES = ("tic_tac_toe", "connect_four", "othello", "hex", "go_9x9", "chess")
 
 
@@ -31,7 +33,7 @@ class Board(Backend):
         return GAMES
 
     def options(self, name: str) -> Mapping[str, Any]:
-        return {"opponent": "random", "self_play": False, "game_state": False, "opening_moves": 0}
+        return {"opponent": RANDOM, "self_play": False, "game_state": False, "opening_moves": 0}
 
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
         return Unbatched(BoardEnvironment(name, 1, seed, evaluation, **options))
@@ -40,6 +42,11 @@ class Board(Backend):
         self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any
     ) -> BatchedEnvironment | None:
         return BoardEnvironment(name, num_envs, seed, evaluation, **options)
+
+    def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment:
+        from acme_ext.envs.jax_board import BoardGame
+
+        return BoardGame(name, evaluation, **options)
 
 
 class Rules:
@@ -98,6 +105,20 @@ class Rules:
 def rules_of(game: str) -> Rules:
     """Returns the rules of a game; imports pgx, which starts JAX."""
     return Rules(game)
+
+
+def specs_of(game: str, self_play: bool, game_state: bool) -> tuple[dict[str, specs.Array], specs.DiscreteArray]:
+    """Returns the specs of a game's observations and actions; the options are those of `BoardEnvironment`."""
+    rules = rules_of(game)
+    fields: dict[str, specs.Array] = {
+        "board": specs.BoundedArray(rules.planes.shape, rules.planes.dtype, 0, 1, "board"),
+        ACTION_MASK: specs.BoundedArray((rules.num_actions,), np.bool_, False, True, ACTION_MASK),
+    }
+    if self_play:
+        fields[PLAYER] = specs.BoundedArray((), np.int32, 0, 1, PLAYER)
+    if game_state:
+        fields[STATE] = specs.Array((rules.nbytes,), np.uint8, f"board:{game}")
+    return fields, specs.DiscreteArray(rules.num_actions, np.int32, "action")
 
 
 class _Fetched(NamedTuple):
@@ -165,7 +186,7 @@ class BoardEnvironment(BatchedEnvironment):
         seed: int,
         evaluation: bool,
         *,
-        opponent: str = "random",
+        opponent: str = RANDOM,
         self_play: bool = False,
         game_state: bool = False,
         opening_moves: int = 0,
@@ -181,17 +202,8 @@ class BoardEnvironment(BatchedEnvironment):
 
         self._device = jax.devices("cpu")[0]
         with jax.default_device(self._device):
-            rules = rules_of(game)
+            self._spec, self._actions = specs_of(game, self_play, game_state)
             self._begin, self._step = _compiled(game, game_state)
-        self._spec: dict[str, specs.Array] = {
-            "board": specs.BoundedArray(rules.planes.shape, rules.planes.dtype, 0, 1, "board"),
-            ACTION_MASK: specs.BoundedArray((rules.num_actions,), np.bool_, False, True, ACTION_MASK),
-        }
-        if self_play:
-            self._spec[PLAYER] = specs.BoundedArray((), np.int32, 0, 1, PLAYER)
-        if game_state:
-            self._spec[STATE] = specs.Array((rules.nbytes,), np.uint8, f"board:{game}")
-        self._actions = specs.DiscreteArray(rules.num_actions, np.int32, "action")
         self._opponents: list[Opponent] = []
         if not self._both:
             self._opponents = [make_opponent(opponent, game, seed + row) for row in range(num_envs)]

@@ -50,6 +50,9 @@ class Jax(Backend):
     def load_batch(self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any) -> BatchedEnvironment:
         return FunctionalBatch(functional(name), num_envs, seed)
 
+    def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment:
+        return functional(name)
+
 
 @functools.cache
 def functional(name: str) -> FunctionalEnvironment:

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from acme_ext.envs.backend import Backend
     from acme_ext.envs.base import BatchedEnvironment
+    from acme_ext.envs.functional import FunctionalEnvironment
     from acme_ext.interfaces import EnvironmentSpec
 
-Factory = Callable[[int, bool], "dm_env.Environment"]
+Factory = Callable[[int, bool], "dm_env.Environment | FunctionalEnvironment"]
 """Makes one environment of a seed in [0, 2**31) and of whether it is for evaluation."""
 
 
@@ -162,14 +163,15 @@ def make(
     """Makes a batch of environments.
 
     Args:
-      environment: a name, `family:rest`, or a function `factory(seed, evaluation, **options)` that makes a dm_env, or
-        the name of one, `py:module:name`.
+      environment: a name, `family:rest`, or a function `factory(seed, evaluation, **options)` that makes a dm_env or a
+        `FunctionalEnvironment`, or the name of one, `py:module:name`.
       num_envs: environments in the batch.
       seed: fixes all of them, each with a random stream of its own.
       evaluation: whether they are for evaluation: their seeds are none of training's, and episodes are whole games.
       **options: the family's, or the factory's.
     """
     from acme_ext.envs.backend import environment_seed
+    from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment
     from acme_ext.envs.vector import VectorEnvironment
 
     if num_envs < 1:
@@ -184,9 +186,32 @@ def make(
     else:
         load = _factory(environment, options)
     if batch is None:
-        batch = VectorEnvironment([load(environment_seed(seed, evaluation, i), evaluation) for i in range(num_envs)])
+        first = load(environment_seed(seed, evaluation), evaluation)
+        if isinstance(first, FunctionalEnvironment):
+            batch = FunctionalBatch(first, num_envs, environment_seed(seed, evaluation))
+        else:
+            others: list[Any] = [load(environment_seed(seed, evaluation, i), evaluation) for i in range(1, num_envs)]
+            batch = VectorEnvironment([first, *others])
     batch.name = name_of(given)
     return batch
+
+
+def make_functional(
+    environment: str | Factory, *, seed: int = 0, evaluation: bool = False, **options: Any
+) -> "FunctionalEnvironment | None":
+    """Makes an environment as pure functions in JAX; None where it is not written so. The arguments are those of
+    `make`.
+    """
+    from acme_ext.envs.backend import environment_seed
+    from acme_ext.envs.functional import FunctionalEnvironment
+
+    _check_seed(seed)
+    environment = _named_factory(environment) or environment
+    if isinstance(environment, str):
+        backend, name = _resolve(environment, options)
+        return backend.functional(name, evaluation, **options)
+    made: Any = _factory(environment, options)(environment_seed(seed, evaluation), evaluation)
+    return made if isinstance(made, FunctionalEnvironment) else None
 
 
 def name_of(environment: str | Factory) -> str:
@@ -206,7 +231,8 @@ def make_single(
 ) -> "dm_env.Environment":
     """Makes one ordinary dm_env, in single precision; the arguments are those of `make`."""
     from acme_ext.envs.backend import environment_seed
-    from acme_ext.envs.single import single_precision
+    from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment
+    from acme_ext.envs.single import Unbatched, single_precision
 
     _check_seed(seed)
     environment = _named_factory(environment) or environment
@@ -214,7 +240,10 @@ def make_single(
         load = _loader(*_resolve(environment, options), options)
     else:
         load = _factory(environment, options)
-    return single_precision(load(environment_seed(seed, evaluation), evaluation))
+    made = load(environment_seed(seed, evaluation), evaluation)
+    if isinstance(made, FunctionalEnvironment):
+        return Unbatched(FunctionalBatch(made, 1, environment_seed(seed, evaluation)))
+    return single_precision(made)
 
 
 def make_spec(environment: "dm_env.Environment | BatchedEnvironment") -> "EnvironmentSpec":

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from acme_ext import builders
+from acme_ext.agents.muzero.config import RootsConfig
 from acme_ext.commands import cli
 from acme_ext.errors import NotFiniteError, RunError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, load
@@ -16,6 +17,7 @@ from acme_ext.launch.compiled import runner
 from acme_ext.launch.runners import local
 from acme_ext.launch.runs.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.ops.search import SearchConfig
 from acme_ext.replay import SequenceConfig, TransitionConfig, UnrollConfig
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
@@ -142,6 +144,25 @@ def test_what_a_policy_carries_is_saved_and_given_to_the_evaluation(tmp_path):
 
 
 @pytest.mark.slow
+def test_alphazero_plays_searches_and_learns_in_one_program(tmp_path):
+    config = dataclasses.replace(
+        builders.AlphaZero().config,
+        search=SearchConfig(simulations=4, value_scale=1.0, value_range=0.1),
+        hidden_sizes=(8,),
+        state_size=8,
+        batch_size=4,
+        replay=RootsConfig(length=9, max_size=32, min_size=4, samples_per_insert=8.0),
+    )
+    run = experiment(tmp_path / "run", builders.AlphaZero(config), 120, environment="board:tic_tac_toe")
+    (result,) = runner.run(run, quiet=True)
+    assert result.learner_steps > 10
+    assert set(result.score.returns.tolist()) <= {-1.0, 0.0, 1.0}
+    assert (result.score.lengths <= 5).all(), "against an opponent, whose moves are none of the agent's"
+    # The run directory is one like any other.
+    assert len(load(tmp_path / "run").evaluate().returns) == 3
+
+
+@pytest.mark.slow
 def test_a_seed_of_several_is_that_seed_alone(tmp_path):
     together = experiment(tmp_path / "together", dqn(), 120, seed=5, evaluation=Evaluation(60, 2, 3, 2))
     results = runner.run(together, seeds=2, quiet=True)
@@ -185,6 +206,9 @@ def test_what_cannot_run_compiled_is_refused_and_nothing_is_written(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     compiled = ("--on", "compiled")
     assert "did you mean 'jax:CartPole-v1'" in refused(capsys, "ppo", "gym:CartPole-v1", *compiled)
+    assert "the opponent is 'random'" in refused(
+        capsys, "alphazero", "board:tic_tac_toe", *compiled, "--env-set", "opponent=minimax"
+    )
     assert "--actors and --on compiled exclude" in refused(capsys, "ppo", "jax:catch", *compiled, "--actors", "2")
     assert "--evaluators and --on compiled" in refused(capsys, "ppo", "jax:catch", *compiled, "--evaluators", "2")
     assert "num_devices is 2" in refused(capsys, "ppo", "jax:catch", *compiled, "--devices", "2")

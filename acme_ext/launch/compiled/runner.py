@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from acme_ext import envs
 from acme_ext.acting import carries
 from acme_ext.acting.variables import POLICY
 from acme_ext.envs.backend import environment_seed
 from acme_ext.envs.functional import FunctionalEnvironment, canonical_functional, row_keys
-from acme_ext.envs.jax_games import Jax, functional
+from acme_ext.envs.jax_games import Jax
 from acme_ext.errors import NotFiniteError, UsageError, nearest
 from acme_ext.launch.compiled.loops import NONE_ENDED, EvaluationLoop, Loop, Scores, World
 from acme_ext.launch.processes.interrupt import Interrupt, graceful
@@ -37,7 +38,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
     """Runs an experiment as one compiled program, from where its run directory stands to its budget.
 
     Args:
-        experiment: what to run; its environment is `jax:NAME`.
+        experiment: what to run; its environment is `jax:NAME`, `board:GAME` or one's own `FunctionalEnvironment`.
         seeds: so many experiments at once, whose seeds follow the given one. Each has a run directory of its own, `sN`
             for its seed N, under that of the experiment; one curve of all is drawn beside them.
         fresh: starts anew even if the directory holds a part of this run.
@@ -52,7 +53,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
         UsageError: nothing was started or written; the message says why.
         RunError: the run had to stop; the last good checkpoints stand.
     """
-    environment = environment_of(experiment)
+    environment, evaluated = (environment_of(experiment, evaluation=each) for each in (False, True))
     if seeds < 1 or experiment.seed + seeds > 2**31:
         raise UsageError(f"seeds is {seeds}: it must be at least 1, and seeds lie in [0, 2**31).")
     if experiment.num_devices != 1:
@@ -76,7 +77,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
         ]
         if progress:
             report(f"the run directory is {_root(experiment, seeds)}")
-        results = _Run(several, environment, loop, stores, progress, report).run(interrupt)
+        results = _Run(several, evaluated, loop, stores, progress, report).run(interrupt)
     if interrupt.requested:
         return [dataclasses.replace(result, stopped_by=interrupt.signal) for result in results]
     if seeds > 1:
@@ -90,20 +91,23 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
     ]
 
 
-def environment_of(experiment: Experiment) -> FunctionalEnvironment:
+def environment_of(experiment: Experiment, *, evaluation: bool = False) -> FunctionalEnvironment:
     """Returns an experiment's environment as pure functions; raises UsageError if it is none that is written in JAX."""
     if experiment.data is not None:
         raise UsageError("a run on recorded data has no environment to compile: leave --on compiled away.")
     if experiment.demos is not None:
         raise UsageError("a compiled run has no replay that demonstrations could be mixed with: leave one away.")
-    family, _, name = experiment.environment_name.partition(":")
-    if family != "jax":
+    environment = envs.make_functional(
+        experiment.environment, seed=experiment.seed, evaluation=evaluation, **experiment.options
+    )
+    if environment is None:
+        name = experiment.environment_name
         names = [f"jax:{each}" for each in Jax().names()]
         raise UsageError(
-            f"{experiment.environment_name} is not written in JAX, so that it can't run compiled: leave --on compiled "
-            f"away, or take one that is: {nearest(f'jax:{name}', names)}"
+            f"{name} is not written in JAX, so that it can't run compiled: leave --on compiled away, or take one that "
+            f"is: {nearest('jax:' + name.partition(':')[2], names)}"
         )
-    return canonical_functional(functional(name))
+    return canonical_functional(environment)
 
 
 def _root(experiment: Experiment, seeds: int) -> pathlib.Path:
@@ -210,13 +214,13 @@ class _Run:
     def __init__(
         self,
         experiments: Sequence[Experiment],
-        environment: FunctionalEnvironment,
+        evaluated: FunctionalEnvironment,
         loop: Loop,
         stores: Sequence[RunStore],
         progress: ProgressLine | None,
         report: Callable[[str], None],
     ):
-        self.environment, self.loop, self.progress, self.report = environment, loop, progress, report
+        self.evaluated, self.loop, self.progress, self.report = evaluated, loop, progress, report
         self.experiment = experiments[0]
         self.seeds = [_Seed(*each) for each in zip(experiments, stores, strict=True)]
         self.many = len(self.seeds) > 1
@@ -390,7 +394,7 @@ class _Run:
         """Returns the scores of the present parameters; None if the run was asked to stop meanwhile."""
         if episodes not in self.evaluations:
             policy = self.loop.agent.evaluation_policy
-            evaluation = EvaluationLoop(policy, self.environment, episodes, self.experiment.evaluation.num_envs)
+            evaluation = EvaluationLoop(policy, self.evaluated, episodes, self.experiment.evaluation.num_envs)
             many = jax.vmap if self.many else lambda function, **_: function
             keys = [
                 (
@@ -414,7 +418,6 @@ class _Run:
         returns, lengths = (np.asarray(x).reshape(len(self.seeds), *x.shape[-2:]) for x in scores[2:])
         made = np.arange(returns.shape[-1]) < evaluation.quota[:, None]  # [N, Q], those of the quota
         return [Score(r[made].astype(np.float64), n[made]) for r, n in zip(returns, lengths, strict=True)]
-
 
     def _standing(self, number: int) -> list[list] | None:
         """Returns what a seed's policies know of how to act best, in JSON's types; see `acting.policy.Policy`."""
