@@ -6,9 +6,9 @@ Importing this package imports nothing heavy; the doors are `acme_ext.builders` 
 
 import sys
 
-from acme_ext.utils import libpython
+from acme_ext.utils import install, libpython
 
 __version__ = "0.3.0"
 
-if sys.version_info[:2] == (3, 10):
+if sys.version_info[:2] == install.REVERB_PYTHON:
     libpython.load()

@@ -4,7 +4,6 @@ them removed, and DQN, `python -m benchmarks.ablation`.
 
 import argparse
 import dataclasses
-import os
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
-from benchmarks import learning, outcomes, report
+from benchmarks import command, learning, outcomes, report
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import SETTINGS, Setting
 
@@ -36,12 +35,7 @@ VARIANTS = ("rainbow", *REMOVED, "dqn")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code, which is 0 or what `benchmarks.learning` would return."""
     options = _parser().parse_args(arguments)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
-    try:
-        return _main(options)
-    except UsageError as error:
-        print(f"benchmarks.ablation: {error}", file=sys.stderr)
-        return 2
+    return command.run("benchmarks.ablation", lambda: _main(options))
 
 
 def settings(game: str) -> dict[str, Setting]:

@@ -9,7 +9,6 @@ stands.
 import argparse
 import csv
 import dataclasses
-import os
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from acme_ext import builders, envs
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import settings as config_settings
 from acme_ext.utils import files
-from benchmarks import atari57, learning, outcomes, report
+from benchmarks import atari57, command, learning, outcomes, report
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import Setting
 
@@ -36,12 +35,7 @@ _MAX_FRAMES = 108_000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code, which means what `learning.main`'s does."""
     options = _parser().parse_args(arguments)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
-    try:
-        return _main(options)
-    except UsageError as error:
-        print(f"benchmarks.atari: {error}", file=sys.stderr)
-        return 2
+    return command.run("benchmarks.atari", lambda: _main(options))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import multiprocessing.connection
-import os
 import pathlib
 import signal
 import sys
@@ -15,7 +14,7 @@ from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.runs import settings as agent_settings
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
-from benchmarks import outcomes
+from benchmarks import command, outcomes
 from benchmarks.settings import SETTINGS, Setting
 
 RESULTS = pathlib.Path(__file__).parent / "results"
@@ -29,12 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stopped it.
     """
     options = _parser().parse_args(arguments)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
-    try:
-        return _main(options)
-    except UsageError as error:
-        print(f"benchmarks.learning: {error}", file=sys.stderr)
-        return 2
+    return command.run("benchmarks.learning", lambda: _main(options))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -144,21 +138,20 @@ def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs
 
 def train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: bool) -> None:
     """Runs a setting's experiment to its budget, then exits with the code of `acme-ext train`."""
-    from acme_ext.errors import RunError
+    sys.exit(command.run("benchmarks.learning", lambda: _train(experiment, setting, fresh, quiet)))
 
-    try:
-        for part in range(1, setting.parts + 1):
-            budget = dataclasses.replace(experiment, steps=max(1, experiment.steps * part // setting.parts))
-            if setting.actors:
-                topology = launch.Topology(setting.actors, inference=setting.inference, experience=setting.experience)
-                result = launch.run_program(budget, topology, fresh=fresh and part == 1, on=setting.on)
-            else:
-                result = launch.run(budget, fresh=fresh and part == 1, quiet=quiet)
-            if result.stopped_by is not None:
-                sys.exit(128 + result.stopped_by)
-    except (UsageError, RunError) as error:
-        print(f"benchmarks.learning: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, UsageError) else 1)
+
+def _train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: bool) -> int:
+    for part in range(1, setting.parts + 1):
+        budget = dataclasses.replace(experiment, steps=max(1, experiment.steps * part // setting.parts))
+        if setting.actors:
+            topology = launch.Topology(setting.actors, inference=setting.inference, experience=setting.experience)
+            result = launch.run_program(budget, topology, fresh=fresh and part == 1, on=setting.on)
+        else:
+            result = launch.run(budget, fresh=fresh and part == 1, quiet=quiet)
+        if result.stopped_by is not None:
+            return 128 + result.stopped_by
+    return 0
 
 
 def finished(experiment: launch.Experiment) -> bool:

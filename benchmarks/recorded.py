@@ -1,7 +1,6 @@
 """Makes the data that some settings of `benchmarks.learning` learn from: `python -m benchmarks.recorded NAME`."""
 
 import argparse
-import os
 import pathlib
 import shutil
 import sys
@@ -11,6 +10,7 @@ from acme_ext import builders, launch
 from acme_ext.commands.record import describe, record_run
 from acme_ext.data.format import Folder
 from acme_ext.errors import UsageError, nearest
+from benchmarks import command
 from benchmarks.settings import DATA, RECORDED
 
 
@@ -19,17 +19,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recorded", description=__doc__)
     parser.add_argument("name", metavar="NAME", nargs="?", help="which; without it all are listed")
     options = parser.parse_args(arguments)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
-    if options.name is None:
+    return command.run("benchmarks.recorded", lambda: _main(options.name))
+
+
+def _main(name: str | None) -> int:
+    if name is None:
         print("\n".join(f"{name}: {recorded}" for name, recorded in RECORDED.items()))
         return 0
-    try:
-        if options.name not in RECORDED:
-            raise UsageError(f"there is no data {options.name!r}: {nearest(options.name, RECORDED)}")
-        print("\n".join(describe(make(options.name, DATA / options.name))))
-    except UsageError as error:
-        print(f"benchmarks.recorded: {error}", file=sys.stderr)
-        return 2
+    if name not in RECORDED:
+        raise UsageError(f"there is no data {name!r}: {nearest(name, RECORDED)}")
+    print("\n".join(describe(make(name, DATA / name))))
     return 0
 
 

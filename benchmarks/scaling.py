@@ -18,11 +18,10 @@ import dm_env
 import numpy as np
 
 from acme_ext import builders, envs, launch
-from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.runs import settings
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
-from benchmarks import learning, report
+from benchmarks import command, learning, report
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 RUNS = pathlib.Path("runs") / "benchmarks" / "scaling"
@@ -260,11 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser().parse_args(arguments)
-    try:
-        return _main(options, arguments)
-    except (UsageError, RunError) as error:
-        print(f"benchmarks.scaling: {error}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+    return command.run("benchmarks.scaling", lambda: _main(options, arguments))
 
 
 def _main(options: argparse.Namespace, arguments: Sequence[str]) -> int:

@@ -18,6 +18,7 @@ import psutil
 
 from acme_ext import builders
 from acme_ext.errors import UsageError
+from benchmarks import command
 
 RUN = pathlib.Path("runs") / "benchmarks" / "soak"
 
@@ -137,11 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--run-dir", type=pathlib.Path, default=RUN, metavar="DIR", help="(%(default)s)")
     options = parser.parse_args(arguments)
-    try:
-        return _soak(options)
-    except UsageError as error:
-        print(f"benchmarks.soak: {error}", file=sys.stderr)
-        return 2
+    return command.run("benchmarks.soak", lambda: _soak(options))
 
 
 def _soak(options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from acme_ext.errors import UsageError, nearest
 from acme_ext.utils import files
 from acme_ext.utils.native import native_stderr
-from benchmarks import report
+from benchmarks import command, report
 from benchmarks.report import Figure
 
 PEERS = "peers"
@@ -37,11 +37,7 @@ RESULTS = pathlib.Path(__file__).parent / "results"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code: 0 done, 2 it was asked for what can't be."""
     options = _parser().parse_args(arguments)
-    try:
-        return _main(options)
-    except UsageError as error:
-        print(f"benchmarks.speed: {error}", file=sys.stderr)
-        return 2
+    return command.run("benchmarks.speed", lambda: _main(options))
 
 
 def run_section(name: str, seconds: float, rounds: int) -> list[Figure]:

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import os
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ import numpy as np
 from acme_ext import envs
 from acme_ext.errors import UsageError, nearest
 from acme_ext.utils import files
-from benchmarks import learning, outcomes, report
+from benchmarks import command, learning, outcomes, report
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import Setting
 
@@ -67,12 +66,7 @@ BAR = 0.5
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code: 0, 2 for what can't be asked for, or that of a run that failed."""
     options = _parser().parse_args(arguments)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
-    try:
-        return _main(options)
-    except UsageError as error:
-        print(f"benchmarks.validation: {error}", file=sys.stderr)
-        return 2
+    return command.run("benchmarks.validation", lambda: _main(options))
 
 
 def settings(name: str) -> dict[tuple[str, str], Setting]:

@@ -1,11 +1,13 @@
 """Policies of agents that act by vectors in [-1, 1]."""
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
+import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from acme_ext.acting.exploration import uniform_noise
+from acme_ext.acting.exploration import normal_noise, uniform_noise
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.types import Array, Params, Tree
 
@@ -30,3 +32,30 @@ def make_policy(choose: Choose, *, random_steps: int = 0) -> Policy:
         return action, state, ()
 
     return Policy(apply)
+
+
+class HasPolicy(Protocol):
+    """Networks of which one is the policy."""
+
+    @property
+    def policy(self) -> hk.Transformed:
+        """`observation [B, ...] -> Gaussian [B, A]`, squashed or not; see `ops.gaussian`."""
+        ...
+
+
+def gaussian_policy(networks: HasPolicy, config: Any, *, evaluation: bool, random_steps: int = 0) -> Policy:
+    """Returns the policy that samples the network's Gaussian; in evaluation it takes the mode.
+
+    Args:
+        networks: the agent's.
+        config: the agent's, of which nothing is read.
+        evaluation: whether it is the evaluation's.
+        random_steps: as for `make_policy`.
+    """
+    del config
+
+    def choose(params: Params, keys: Array, observation: Tree) -> Array:
+        policy = networks.policy.apply(params, None, observation)
+        return policy.mode() if evaluation else policy.sample(normal_noise(keys, policy.mean.shape[-1]))
+
+    return make_policy(choose, random_steps=random_steps)

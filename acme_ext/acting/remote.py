@@ -53,10 +53,8 @@ class RemoteVariables(interfaces.VariableSource):
         self._changed = threading.Condition()
         self._wanted = threading.Event()
         self._wanted.set()
-        self._taken, self._interval_s = (
-            time.monotonic(),
-            0.0,
-        )  # when they were last taken, and how long after the time before
+        self._taken = time.monotonic()  # when they were last taken,
+        self._interval_s = 0.0  # and how long after the time before
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="variables", daemon=True)
         self._thread.start()

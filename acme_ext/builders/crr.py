@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import ClassVar
 
+from acme_ext.acting import continuous
 from acme_ext.agents.crr import learning
 from acme_ext.agents.crr.config import CRRConfig
-from acme_ext.agents.iql import acting
 from acme_ext.agents.iql.networks import Networks, make_networks
 from acme_ext.builders.actor_critic import ActorCritic
 
@@ -18,7 +18,7 @@ class CRR(ActorCritic):
     """
 
     name: ClassVar[str] = "crr"
-    policy_of = staticmethod(acting.make_policy)
+    policy_of = staticmethod(continuous.gaussian_policy)
     core_of = staticmethod(learning.make_core)
 
     config: CRRConfig = CRRConfig()

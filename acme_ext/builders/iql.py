@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import ClassVar
 
-from acme_ext.agents.iql import acting, learning
+from acme_ext.acting import continuous
+from acme_ext.agents.iql import learning
 from acme_ext.agents.iql.config import IQLConfig
 from acme_ext.agents.iql.networks import Networks, make_networks
 from acme_ext.builders.actor_critic import ActorCritic
@@ -15,7 +16,7 @@ class IQL(ActorCritic):
     """Implicit Q-learning for a continuous, bounded action, from recorded data. The fields are `ActorCritic`'s."""
 
     name: ClassVar[str] = "iql"
-    policy_of = staticmethod(acting.make_policy)
+    policy_of = staticmethod(continuous.gaussian_policy)
     core_of = staticmethod(learning.make_core)
 
     config: IQLConfig = IQLConfig()

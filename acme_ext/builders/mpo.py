@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import ClassVar
 
-from acme_ext.agents.mpo import acting, learning
+from acme_ext.acting import continuous
+from acme_ext.agents.mpo import learning
 from acme_ext.agents.mpo.config import MPOConfig
 from acme_ext.agents.mpo.networks import Networks, make_networks
 from acme_ext.builders.actor_critic import ActorCritic
@@ -15,7 +16,7 @@ class MPO(ActorCritic):
     """MPO for a continuous, bounded action. The fields are `ActorCritic`'s."""
 
     name: ClassVar[str] = "mpo"
-    policy_of = staticmethod(acting.make_policy)
+    policy_of = staticmethod(continuous.gaussian_policy)
     core_of = staticmethod(learning.make_core)
 
     config: MPOConfig = MPOConfig()

@@ -411,16 +411,11 @@ def _train(options: argparse.Namespace) -> int:
     if program and (options.skip_damaged or any(alone.values())):
         what = next((name for name, value in alone.items() if value), "--skip-damaged")
         raise UsageError(f"{what} is for a single process: leave --actors and --on away.")
-    if experiment.data is None:
-        worlds.need_reverb("a program" if program else "a run in one process")
-    from acme_ext.launch.runners import local
-    from acme_ext.replay import server
-
-    if experiment.data is None and (not program or options.on == "threads"):
-        server.import_libraries()
     if program:
         result = _run_program(experiment, options)
     else:
+        from acme_ext.launch.runners import local
+
         result = local.run(
             experiment,
             fresh=options.fresh,
@@ -482,6 +477,7 @@ def _train_compiled(options: argparse.Namespace) -> int:
 
 
 def _run_program(experiment: Any, options: argparse.Namespace) -> Any:
+    worlds.need_reverb("a program")
     from acme_ext.launch.runners import distributed
     from acme_ext.launch.runners.program import Topology
     from acme_ext.launch.runs import settings

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 DISTRIBUTION = "acme-ext"
-_REVERB_PYTHON = (3, 10)
 IMPORT_SECONDS = 120.0
 """How long one import may take; Reverb's takes 10 s on a slow disk."""
 
@@ -95,7 +94,7 @@ def diagnose() -> list[Finding]:
         requirements = []
         unread = [Finding("problem", f"no version could be checked: {error}", _ANEW)]
     version = sys.version_info[:3]
-    if version[:2] != _REVERB_PYTHON:
+    if version[:2] != install.REVERB_PYTHON:
         return [
             *check_platform(version, platform.system(), platform.machine()),
             *unread,
@@ -140,7 +139,7 @@ def run_doctor(write: Callable[[str], object] = print) -> int:
 def check_platform(version: tuple[int, ...], system: str, machine: str) -> Iterator[Finding]:
     """Which ways of running the interpreter and the machine allow, by the wheels that there are."""
     python = ".".join(map(str, version))
-    if tuple(version[:2]) != _REVERB_PYTHON:
+    if tuple(version[:2]) != install.REVERB_PYTHON:
         yield Finding(
             "ok",
             f"Python {python}: compiled runs and recorded data; no runs in one process and no programs, since Reverb "

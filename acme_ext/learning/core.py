@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -102,6 +102,18 @@ def sgd_step(
 
 def _norm(tree: Tree) -> Array:
     return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
+
+
+class HasPolicy(Protocol):
+    """A core's state with a policy."""
+
+    @property
+    def policy(self) -> TrainState: ...
+
+
+def policy_params(state: HasPolicy) -> dict[str, Params]:
+    """Returns what actors may ask for of a core whose state has a policy: its parameters."""
+    return {"policy": state.policy.params}
 
 
 def single_loss_core(

@@ -11,6 +11,9 @@ _CHECKOUT = _PACKAGE.parent
 CONSTRAINTS = _PACKAGE / "constraints.txt"
 """The versions that are tested, for pip's `--constraint`."""
 
+REVERB_PYTHON = (3, 10)
+"""The one Python that Reverb, Launchpad and Acme have wheels for, and that the constraints are of."""
+
 
 def command(extra: str | None = None) -> str:
     """The command that installs the package, with an extra, where and as it is installed now.
@@ -22,7 +25,6 @@ def command(extra: str | None = None) -> str:
         return f"make venv EXTRAS={extra}" if extra else "make clean venv"
     pip = ["pip"] if importlib.util.find_spec("pip") else ["uv", "pip"]
     extras = f"[{extra}]" if extra else ""
-    # The constraints are of the Python that the tests run with.
-    tested = ["-c", str(CONSTRAINTS)] if sys.version_info[:2] == (3, 10) else []
+    tested = ["-c", str(CONSTRAINTS)] if sys.version_info[:2] == REVERB_PYTHON else []
     target = ["-e", f"{_CHECKOUT}{extras}"] if checkout else [f"acme-ext{extras}"]
     return shlex.join([*pip, "install", *tested, *target])

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 
 from acme_ext.errors import UsageError
+from acme_ext.utils.install import REVERB_PYTHON
 
 _MODULES = ("acme", "launchpad", "reverb")
 
@@ -20,7 +21,8 @@ def need_reverb(what: str) -> None:
     if has_reverb():
         return
     version = ".".join(map(str, sys.version_info[:2]))
-    other = "see acme-ext doctor." if version == "3.10" else f"which need Python 3.10 (this is {version})."
+    needed = ".".join(map(str, REVERB_PYTHON))
+    other = "see acme-ext doctor." if version == needed else f"which need Python {needed} (this is {version})."
     raise UsageError(
         f"{what} needs Reverb, Launchpad and Acme, {other} Without them, an environment written in JAX (jax:NAME) runs "
         "with --on compiled, and recorded data (data:FOLDER) can be learned from."

@@ -1,6 +1,6 @@
 """IQL's learning."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +9,11 @@ import optax
 from acme_ext.agents.iql import losses
 from acme_ext.agents.iql.config import IQLConfig
 from acme_ext.agents.iql.networks import Networks
-from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
+from acme_ext.learning.core import LearnerCore, TrainState, policy_params, sgd_step
 from acme_ext.networks.continuous import apply_ensemble, init_ensemble
 from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 _CRITICS = 2
-_INSIDE = 1 - 1e-5  # data's actions at the bounds have no density under a policy whose mean is a tanh
 
 
 class State(NamedTuple):
@@ -57,13 +56,10 @@ def make_core(networks: Networks, config: IQLConfig, observation: Tree) -> Learn
 
     def policy_loss(policy: Params, sample: Sample, better: Array) -> tuple[Array, None]:
         distribution = networks.policy.apply(policy, None, sample.data.observation)
-        log_prob = distribution.log_prob(jnp.clip(sample.data.action, -_INSIDE, _INSIDE))
-        return -jnp.mean(sample.weight * better * log_prob), None
+        return losses.policy_loss(distribution, sample.data.action, sample.weight * better), None
 
     def critic_loss(critics: Params, sample: Sample, target: Array) -> tuple[Array, tuple[Array, Array]]:
-        q = q_values(critics, sample.data)
-        error = target - q
-        return jnp.sum(jnp.mean(sample.weight * jnp.square(error), axis=1)), (q, error)
+        return losses.critic_loss(q_values(critics, sample.data), target, sample.weight)
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array]:
         batch: Transition = sample.data
@@ -88,7 +84,4 @@ def make_core(networks: Networks, config: IQLConfig, observation: Tree) -> Learn
         }
         return State(policy, critics, value, target_critics), metrics, jnp.mean(jnp.abs(error), axis=0)
 
-    def variables(state: State) -> dict[str, Any]:
-        return {"policy": state.policy.params}
-
-    return LearnerCore(init, step, variables)
+    return LearnerCore(init, step, policy_params)

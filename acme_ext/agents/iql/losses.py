@@ -3,7 +3,10 @@
 import jax.numpy as jnp
 from jax import lax
 
+from acme_ext.ops.gaussian import Gaussian
 from acme_ext.types import Array
+
+_INSIDE = 1 - 1e-5  # data's actions at the bounds have no density under a policy whose mean is a tanh
 
 
 def expectile_loss(error: Array, expectile: float) -> Array:
@@ -14,3 +17,27 @@ def expectile_loss(error: Array, expectile: float) -> Array:
 def advantage_weights(advantage: Array, inverse_temperature: float, max_weight: float) -> Array:
     """Returns min(exp(beta A), max_weight), `[B]`, through which no gradient flows (eq. 7)."""
     return lax.stop_gradient(jnp.minimum(jnp.exp(inverse_temperature * advantage), max_weight))
+
+
+def policy_loss(policy: Gaussian, action: Array, weight: Array) -> Array:
+    """Returns -mean_b w_b log pi(a_b | o_b), `[]`, the weighted behavioural cloning of advantage-weighted regression
+    (eq. 7).
+
+    Args:
+        policy: `[B, A]`.
+        action: `[B, A]` the data's actions, in [-1, 1].
+        weight: `[B]`.
+    """
+    return -jnp.mean(weight * policy.log_prob(jnp.clip(action, -_INSIDE, _INSIDE)))
+
+
+def critic_loss(q: Array, target: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+    """Returns the critics' loss sum_i mean_b w_b (y_b - q_ib)**2 `[]` (eq. 6), and with it their values and errors.
+
+    Args:
+        q: `[N, B]` each critic's value of the action taken.
+        target: `[B]` y.
+        weight: `[B]`.
+    """
+    error = target - q
+    return jnp.sum(jnp.mean(weight * jnp.square(error), axis=1)), (q, error)

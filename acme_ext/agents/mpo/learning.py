@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from acme_ext.agents.mpo import losses
 from acme_ext.agents.mpo.config import MPOConfig
 from acme_ext.agents.mpo.networks import Networks
-from acme_ext.learning.core import LearnerCore, TargetUpdate, TrainState, sgd_step
+from acme_ext.learning.core import LearnerCore, TargetUpdate, TrainState, policy_params, sgd_step
 from acme_ext.learning.optimizers import adam, decayed
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.types import Array, Params, Sample, Transition, Tree
@@ -149,10 +149,7 @@ def make_core(networks: Networks, config: MPOConfig, observation: Tree) -> Learn
         }
         return new_state, metrics, error
 
-    def variables(state: State) -> dict[str, Any]:
-        return {"policy": state.policy.params}
-
-    return LearnerCore(init, step, variables)
+    return LearnerCore(init, step, policy_params)
 
 
 def _on_samples(apply: Any, params: Params, observation: Tree, actions: Array) -> Array:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from acme_ext.agents.td3 import losses
 from acme_ext.agents.td3.config import TD3Config
 from acme_ext.agents.td3.networks import Networks
 from acme_ext.learning import optimizers
-from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
+from acme_ext.learning.core import LearnerCore, TrainState, policy_params, sgd_step
 from acme_ext.networks.continuous import apply_ensemble, init_ensemble
 from acme_ext.types import Array, Params, Sample, Transition, Tree
 
@@ -113,7 +113,4 @@ def make_core(
         new_state = State(policy, critics, target_policy, target_critics, key, steps)
         return new_state, metrics, jnp.mean(jnp.abs(error), axis=0)
 
-    def variables(state: State) -> dict[str, Any]:
-        return {"policy": state.policy.params}
-
-    return LearnerCore(init, step, variables)
+    return LearnerCore(init, step, policy_params)

@@ -25,6 +25,7 @@ from acme_ext.launch.runners.program import SERVERS, Extend, Topology, added_gro
 from acme_ext.launch.runs.evaluation import Result, Score
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.replay import server
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import install
 from acme_ext.utils.rundir import RunDirectory
@@ -74,6 +75,7 @@ def run_program(
     if on != "ray" and (ray_address is not None or ray_wait_s is not None or topology.resources):
         raise UsageError(f"a Ray address, a wait for its hosts and resources are for programs on 'ray', not on {on!r}.")
     if on == "threads":
+        server.import_libraries()
         code = threads.run(make(experiment, topology, fresh=fresh, quiet=quiet, extend=extend))
     elif on == "processes":
         code = _run_processes(experiment, topology, fresh, quiet, restarts, private, extend)

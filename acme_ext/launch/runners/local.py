@@ -24,6 +24,7 @@ from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Result
 from acme_ext.launch.runs.experiment import NOTHING_LEARNED, Experiment, about, check, foresee
 from acme_ext.launch.runs.store import RunStore, draw_curve, hold, prepare, replay_folder
+from acme_ext.replay import server
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import files, worlds
 from acme_ext.utils.native import native_stderr
@@ -84,6 +85,7 @@ def run(
     if skip_damaged and experiment.demos is None:
         raise UsageError("there is no recorded data in this run, of which damaged parts could be left out.")
     worlds.need_reverb("a run in one process")
+    server.import_libraries()
     with contextlib.ExitStack() as stack:
         stack.enter_context(native_stderr())
         progress = ProgressLine(experiment.steps) if not quiet else None

@@ -1,0 +1,23 @@
+"""What the commands of the benchmarks share: how they end."""
+
+import os
+import sys
+from collections.abc import Callable
+
+from acme_ext.errors import RunError, UsageError
+
+
+def run(name: str, command: Callable[[], int]) -> int:
+    """Runs a command that returns its exit code; returns that, or 2 for what can't be asked for, or 1 for a failed run,
+    of which it prints one sentence.
+
+    Args:
+        name: of the module, as `benchmarks.learning`.
+        command: what it does.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
+    try:
+        return command()
+    except (UsageError, RunError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
