@@ -1,5 +1,5 @@
-"""What each part of Rainbow is worth on a game of MinAtar, after Hessel et al. 2018, figure 3: all six parts, each of
-them removed, and DQN, `python -m benchmarks.ablation`.
+"""What each part of Rainbow is worth on a game of MinAtar, or on catch, after Hessel et al. 2018, figure 3: all six
+parts, each of them removed, and DQN, `python -m benchmarks.ablation`.
 """
 
 import argparse
@@ -30,6 +30,7 @@ REMOVED: dict[str, dict[str, str]] = {
 """The part that is removed -> the fields that remove it."""
 
 VARIANTS = ("rainbow", *REMOVED, "dqn")
+CATCH = "catch"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,13 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def settings(game: str) -> dict[str, Setting]:
-    """Returns the settings of all variants on a game of MinAtar, by the names of their runs' folders.
+    """Returns the settings of all variants on a game of MinAtar or on catch, by the names of their runs' folders.
 
-    Those of Rainbow and DQN on Breakout are `benchmarks.learning`'s own, and so are their runs.
+    Those of Rainbow and DQN on Breakout are `benchmarks.learning`'s own, and so are their runs. On catch, which takes
+    minutes in place of hours, they are the agents' defaults, evaluated more often.
     """
-    environment = f"minatar:{game}"
     rainbow, dqn = (
-        dataclasses.replace(SETTINGS[f"{agent}-minatar-breakout"], environment=environment)
+        dataclasses.replace(SETTINGS[f"{agent}-catch"], steps=15_000, eval_every=1_500, eval_episodes=50)
+        if game == CATCH
+        else dataclasses.replace(SETTINGS[f"{agent}-minatar-breakout"], environment=_environment(game))
         for agent in ("rainbow", "dqn")
     )
     made = {"rainbow": rainbow}
@@ -56,16 +59,21 @@ def settings(game: str) -> dict[str, Setting]:
 
 def folder(variant: str, game: str) -> str:
     """Returns the name of the folder of a variant's runs, that of `benchmarks.learning` where it has the same."""
-    return f"{'rainbow-' if variant in REMOVED else ''}{variant}-minatar-{game}"
+    removed = "rainbow-" if variant in REMOVED else ""
+    return f"{removed}{variant}-{'parts-catch' if game == CATCH else f'minatar-{game}'}"
+
+
+def _environment(game: str) -> str:
+    return "bsuite:catch/0" if game == CATCH else f"minatar:{game}"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.ablation",
-        description="Rainbow on a game of MinAtar, with each of its six parts removed in turn, beside DQN. "
+        description="Rainbow on a game of MinAtar or on catch, with each of its six parts removed in turn, beside DQN. "
         "What is finished is not run again, what was stopped goes on.",
     )
-    parser.add_argument("--game", default="breakout", metavar="NAME", help="of MinAtar (%(default)s)")
+    parser.add_argument("--game", default="breakout", metavar="NAME", help="of MinAtar, or catch (%(default)s)")
     parser.add_argument("--steps", type=int, metavar="N", help="another budget: results beside the runs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="(0 1 2)")
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), metavar="NAME", help=", ".join(VARIANTS))
@@ -85,7 +93,7 @@ def _main(options: argparse.Namespace) -> int:
     for name in ("seeds", "variants"):
         if len(set(getattr(options, name))) < len(getattr(options, name)):
             raise UsageError(f"--{name} names one twice.")
-    envs.check(f"minatar:{options.game}")
+    envs.check(_environment(options.game))
     out = options.out or (learning.RESULTS if options.steps is None else options.runs)
     files.make_writable_folder(out)
 
@@ -125,12 +133,14 @@ def write(
     (seeds,) = {len(of_seeds) for of_seeds in found.values()}
     (steps,) = {e.steps for of_seeds in experiments.values() for e in of_seeds}
     parts = ", all of it and without each of its six parts" if set(found) == set(VARIANTS) else ""
-    command = "python -m benchmarks.ablation" + ("" if parts else f" --variants {' '.join(found)}")
+    command = "python -m benchmarks.ablation" + ("" if game == "breakout" else f" --game {game}")
+    command += "" if parts else f" --variants {' '.join(found)}"
+    numbers, unit = ("its own defaults", "steps") if game == CATCH else ("the same numbers otherwise", "frames")
     lines = [
         f"# {out.name}",
         "",
-        f"Rainbow on `minatar:{game}`{parts}, and DQN with the same numbers "
-        f"otherwise: {steps:,} frames, {seeds} {'seed' if seeds == 1 else 'seeds'}. Made by `{command}`.",
+        f"Rainbow on `{_environment(game)}`{parts}, and DQN with {numbers}: "
+        f"{steps:,} {unit}, {seeds} {'seed' if seeds == 1 else 'seeds'}. Made by `{command}`.",
         "",
         "The final return is the mean of a seed's last evaluation, greedy and without noise, on environments and seeds "
         "of its own; the return on the way is the mean of its evaluations until then.",

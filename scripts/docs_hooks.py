@@ -1,6 +1,10 @@
-"""What `make docs` adds to the pages of docs/: the files outside of it that they link to, and the command line."""
+"""What `make docs` adds to the pages of docs/: the files outside of it that they link to, the command line, and the
+fields of all configs.
+"""
 
 import argparse
+import dataclasses
+import inspect
 import os
 import pathlib
 import re
@@ -12,13 +16,17 @@ from mkdocs.structure.files import File, Files
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 _LINK = re.compile(r'(\]\(|src=")([^)"#\s]+)')
 _COMMANDS = "reference/command-line.md"
+_FIELDS = "reference/fields.md"
+_FIELD = re.compile(r"    (\w+): ([^#]*?)(?:  # (.*))?")
+_COMMENT = re.compile(r"    # (.*)")
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Adds what pages of docs/ link to outside of it, under its path in the repository, and the commands' page."""
-    for page in [page for page in files.documentation_pages() if page.src_uri != _COMMANDS]:
+    for page in [page for page in files.documentation_pages() if page.src_uri not in (_COMMANDS, _FIELDS)]:
         _add_linked(page.content_string, (ROOT / "docs" / page.src_uri).parent, files, config)
     files.append(File.generated(config, _COMMANDS, content=_command_line()))
+    files.append(File.generated(config, _FIELDS, content=_fields()))
     return files
 
 
@@ -65,6 +73,8 @@ def _command_line() -> str:
     lines = ["# Commands and their options", "", "As `--help` prints them."]
     for name, parser in _parsers(cli._parser()):
         lines += ["", f"## {name}", "", "```text", parser.format_help().rstrip(), "```"]
+    _, exit_codes = inspect.cleandoc(cli.main.__doc__ or "").split("\n\n", 1)
+    lines += ["", "## Exit codes", "", *(f"- {code}" for code in exit_codes.split("; "))]
     return "\n".join(lines) + "\n"
 
 
@@ -74,3 +84,60 @@ def _parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Ar
         if isinstance(action, argparse._SubParsersAction):
             for child in action.choices.values():
                 yield from _parsers(child)
+
+
+def _fields() -> str:
+    """Returns the page of what can be set: the fields of experiments and of every agent's config."""
+    from acme_ext import builders, launch, replay
+
+    lines = ["# Fields", "", "What can be set, with the default, the unit and the source, as the code has it."]
+    lines += ["", "On the command line, `--set NAME=VALUE` sets a field of the agent's config; those of `replay` are"]
+    lines += ["`replay.NAME`. Each agent's page has the values of its presets beside its defaults."]
+    shared = [launch.Experiment, launch.Evaluation, launch.Checkpoints, launch.Topology]
+    shared += [replay.TransitionConfig, replay.SequenceConfig, replay.UnrollConfig]
+    for cls in shared:
+        lines += ["", f"## {cls.__name__}", "", *_table(cls)]
+    for name in builders.AGENTS:
+        config = builders.load(name).__dataclass_fields__["config"].default
+        lines += ["", f"## {name}", "", f"`{type(config).__name__}`", "", *_table(type(config), config)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(cls: type, example: Any = None) -> Iterator[str]:
+    said = documented(cls)
+    yield "| field | default | what it is |"
+    yield "|---|---|---|"
+    for field in dataclasses.fields(cls):
+        default = field.default if example is None else getattr(example, field.name)
+        shown = "" if default is dataclasses.MISSING else f"`{_shown(default)}`"
+        text = said.get(field.name, "").replace("|", "\\|")
+        yield f"| `{field.name}` | {shown} | {text} |"
+
+
+def _shown(value: Any) -> str:
+    """Returns a default as code: of a nested config the fields that are not its class's own defaults."""
+    if not dataclasses.is_dataclass(value):
+        return repr(value)
+    usual, names = type(value)(), [field.name for field in dataclasses.fields(value)]
+    changed = [name for name in names if getattr(value, name) != getattr(usual, name)]
+    return f"{type(value).__name__}({', '.join(f'{name}={getattr(value, name)!r}' for name in changed)})"
+
+
+def documented(cls: type) -> dict[str, str]:
+    """Returns what the source says of each field of a dataclass: the comment behind it or above it, or what the
+    docstring says.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        if not dataclasses.is_dataclass(base):
+            continue
+        found |= dict(re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(base) or "", re.MULTILINE))
+        above: list[str] = []
+        for line in inspect.getsource(base).splitlines():
+            if comment := _COMMENT.fullmatch(line):
+                above.append(comment[1])
+                continue
+            if (field := _FIELD.fullmatch(line)) and (field[3] or above):
+                found[field[1]] = field[3] or " ".join(above)
+            above = []
+    return {name: " ".join(text.split()) for name, text in found.items()}

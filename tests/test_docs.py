@@ -2,12 +2,14 @@
 
 import ast
 import dataclasses
+import html
 import json
 import pathlib
 import re
 import shlex
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 
 from acme_ext import builders, envs
 from acme_ext.commands import cli
-from benchmarks import learning, settings, speed, validation
+from benchmarks import ablation, learning, settings, speed, validation
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -79,6 +81,8 @@ def test_every_shell_command_is_one_that_exists(page, tmp_path):
                 assert target in targets
             case ["pip", "install", *what] | ["uv", "pip", "install", *what]:
                 assert any(re.match(r"acme[-_]ext\b", name) for name in what)
+            case ["python", "-m", "ipykernel", "install", *_]:
+                assert "notebook" in read(ROOT / "setup.cfg")
             case ["uv", "venv", "--managed-python", "--python", "3.10"]:
                 pass
             case ["python", "-m", "benchmarks.speed", *arguments]:
@@ -89,6 +93,10 @@ def test_every_shell_command_is_one_that_exists(page, tmp_path):
                 learning._parser().parse_args(arguments)
             case ["python", "-m", "benchmarks.validation", *arguments]:
                 validation._parser().parse_args(arguments)
+            case ["python", "-m", "benchmarks.ablation", *arguments]:
+                ablation._parser().parse_args(arguments)
+            case ["python", script] if script.endswith(".py"):
+                assert (ROOT / "examples" / script).is_file()
             case ["python", "-m", module]:
                 assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file(), module
             case ["acme-ext", *arguments]:
@@ -185,6 +193,42 @@ def test_the_agent_that_is_shown_is_the_one_that_is_tested(tmp_path, monkeypatch
     assert names["result"].environment_steps >= 200
 
 
+@pytest.mark.parametrize(("page", "name"), [("own-environment", "my_gym"), ("own-network", "my_networks")])
+def test_examples_are_shown_as_they_are(page, name):
+    shown = blocks(DOCS / f"{page}.md", "python")[0]
+    first, _, rest = shown.partition("\n")
+    assert first == f"# examples/{name}.py"
+    assert read(ROOT / f"examples/{name}.py").endswith(f"\n\n{rest}")
+
+
+def test_every_example_is_listed():
+    listed = re.findall(r"^\| \[(\w+\.py)\]", read(DOCS / "examples.md"), re.MULTILINE)
+    assert sorted(listed) == sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+
+
+def test_the_logs_are_read_as_their_page_says(trained, monkeypatch):
+    folder, _ = trained
+    monkeypatch.chdir(folder)
+    (block,) = blocks(DOCS / "logging.md", "python")
+    exec(compile(block, "logging.md", "exec"), {})
+    assert (folder / "dqn.png").is_file()
+    logs = folder / "runs/dqn-gym-CartPole-v1-s0/logs"
+    for name, columns in re.findall(
+        r"^\| `logs/(\w+)\.csv` \|[^|]*\| (.*) \|$", read(DOCS / "logging.md"), re.MULTILINE
+    ):
+        there = (logs / f"{name}.csv").read_text().splitlines()[0].split(",")
+        assert set(re.findall(r"`(\w+)`", columns)) - {"actor", "parameter_lag"} <= set(there)
+
+
+def test_a_torso_of_ones_own_is_used_as_its_page_says(tmp_path, monkeypatch):
+    _, use = blocks(DOCS / "own-network.md", "python")
+    monkeypatch.chdir(tmp_path)
+    assert "steps=100_000" in use
+    exec(compile(use.replace("steps=100_000", "steps=100"), "own-network.md", "exec"), {})
+    (run,) = (tmp_path / "runs").iterdir()
+    assert json.loads((run / "config.json").read_text())["builder"]["torso"] == "my_networks:make_torso"
+
+
 def test_what_is_said_of_the_agents_test_is_what_it_asks():
     claim = search(r"mean\s+return\s+of\s+([\d.]+)\s+on\s+catch\s+after\s+([\d,]+)\s+steps", read(DOCS / "compose.md"))
     test = read(ROOT / "tests/examples/test_my_agents.py")
@@ -224,8 +268,31 @@ def test_the_site_is_built_without_a_broken_link(tmp_path):
     pages = {page.relative_to(tmp_path).with_suffix(".md") for page in tmp_path.rglob("*.html")}
     assert {page.relative_to(DOCS) for page in DOCS.rglob("*.md") if page.name != "package.md"} <= pages
     assert "acme-ext train" in (tmp_path / "reference/command-line.html").read_text(encoding="utf-8")
+    fields = (tmp_path / "reference/fields.html").read_text(encoding="utf-8")
+    assert "gamma of one step; Mnih et al. 2015, table 1" in fields
+    assert all(f'id="{name}"' in fields for name in builders.AGENTS)
+    assert broken_links(tmp_path) == []
     index = (tmp_path / "search/search_index.json").read_text(encoding="utf-8")
     assert "prioritized" in index
+
+
+def broken_links(site: pathlib.Path) -> list[str]:
+    """The links of a built site to a file or an anchor that it hasn't."""
+    texts = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html") if page.name != "404.html"}
+    anchors = {page: set(re.findall(r'\b(?:id|name)="([^"]+)"', text)) for page, text in texts.items()}
+    broken = []
+    for page, text in texts.items():
+        for link in set(re.findall(r'(?:href|src)="([^"]+)"', text)):
+            parts = urllib.parse.urlsplit(html.unescape(link))
+            if parts.scheme or parts.netloc:
+                continue
+            target = (page.parent / urllib.parse.unquote(parts.path)).resolve() if parts.path else page
+            target = target / "index.html" if target.is_dir() else target
+            anchor = urllib.parse.unquote(parts.fragment)
+            known = anchors.get(target, set())
+            if not target.is_file() or (anchor and target in anchors and anchor not in known | {"__toc", "__search"}):
+                broken.append(f"{page.relative_to(site)} links to {link}")
+    return broken
 
 
 def leaves(config: object, prefix: str = "") -> dict[str, object]:

@@ -7,13 +7,13 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
 
+import archives
 import pytest
 
 import acme_ext
@@ -22,33 +22,16 @@ ROOT = pathlib.Path(__file__).parents[1]
 LINKS = ("agents", "builders", "launch")
 
 
-def build(kind: str, source: pathlib.Path, into: pathlib.Path) -> pathlib.Path:
-    """The archive that setuptools builds, as pip has it build, from installed packages alone."""
-    code = f"import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", code, str(into)], cwd=source, check=True, capture_output=True, text=True)
-    (archive,) = into.iterdir()
-    return archive
-
-
 def wheel_of(source: pathlib.Path, factory: pytest.TempPathFactory) -> pathlib.Path:
     """The wheel of a folder, unpacked."""
     unpacked = factory.mktemp("unpacked")
-    zipfile.ZipFile(build("wheel", source, factory.mktemp("wheel"))).extractall(unpacked)
+    zipfile.ZipFile(archives.build("wheel", source, factory.mktemp("wheel"))).extractall(unpacked)
     return unpacked
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """A copy of what git has, so that the project's folder stays clean."""
-    copy = tmp_path_factory.mktemp("checkout") / "copy"
-    anywhere = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "results")
-
-    def ignored(folder: str, names: list[str]) -> set[str]:
-        made = {"runs"} if "acme_ext" not in pathlib.Path(folder).relative_to(ROOT).parts else set()
-        return anywhere(folder, names) | made & set(names)
-
-    shutil.copytree(ROOT, copy, symlinks=True, ignore=ignored)
-    return copy
+    return archives.checkout(tmp_path_factory.mktemp("checkout"))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +43,7 @@ def wheel(checkout, tmp_path_factory):
 def sdist(checkout, tmp_path_factory):
     """The source archive, unpacked."""
     unpacked = tmp_path_factory.mktemp("sdist")
-    with tarfile.open(build("sdist", checkout, tmp_path_factory.mktemp("archive"))) as archive:
+    with tarfile.open(archives.build("sdist", checkout, tmp_path_factory.mktemp("archive"))) as archive:
         archive.extractall(unpacked)
     (folder,) = unpacked.iterdir()
     return folder
@@ -171,7 +154,7 @@ def test_the_command_of_setup_cfg_is_the_wheels_and_resolves(wheel, tmp_path):
 def user(checkout, tmp_path_factory):
     """An environment of a user's: the wheel with what it depends on, in the tested versions, and nothing else."""
     folder = tmp_path_factory.mktemp("user")
-    archive = build("wheel", checkout, tmp_path_factory.mktemp("dist"))
+    archive = archives.build("wheel", checkout, tmp_path_factory.mktemp("dist"))
     uv = [sys.executable, "-m", "uv", "--quiet"]
     subprocess.run([*uv, "venv", "--python", sys.executable, str(folder / "venv")], check=True, cwd=folder)
     what = ["--python", str(folder / "venv"), "--constraint", str(ROOT / "acme_ext/constraints.txt"), str(archive)]
@@ -216,25 +199,17 @@ def test_a_user_of_the_wheel_is_told_what_to_type(user):
     assert advice in done.stderr
 
 
-def newer_python() -> pathlib.Path | None:
-    """A Python 3.12 of this machine, if there is one that runs."""
-    versions = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
-    found = [shutil.which("python3.12"), *sorted(versions.glob("3.12*/bin/python3.12"))]
-    for candidate in filter(None, found):
-        if subprocess.run([candidate, "--version"], capture_output=True, check=False).returncode == 0:
-            return pathlib.Path(candidate)
-    return None
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(newer_python() is None, reason="there is no Python 3.12 here")
+@pytest.mark.skipif(archives.newer_python() is None, reason="there is no Python 3.12 here")
 def test_another_python_has_what_is_pure_and_compiled_runs(checkout, tmp_path_factory):
     """With the newest JAX that is locked, and neither Reverb nor Acme."""
     folder = tmp_path_factory.mktemp("newer")
-    archive = build("wheel", checkout, tmp_path_factory.mktemp("dist"))
+    archive = archives.build("wheel", checkout, tmp_path_factory.mktemp("dist"))
     uv = [sys.executable, "-m", "uv", "--quiet"]
-    subprocess.run([*uv, "venv", "--python", str(newer_python()), str(folder / "venv")], check=True, cwd=folder)
+    subprocess.run(
+        [*uv, "venv", "--python", str(archives.newer_python()), str(folder / "venv")], check=True, cwd=folder
+    )
     install = [*uv, "pip", "install", "--python", str(folder / "venv")]
     subprocess.run([*install, "--require-hashes", "-r", str(ROOT / "requirements/newer.txt")], check=True, cwd=folder)
     subprocess.run([*install, "--no-deps", str(archive)], check=True, cwd=folder)

@@ -15,7 +15,7 @@ import numpy as np
 
 import acme_ext
 from acme_ext.errors import UsageError
-from acme_ext.utils import files, loggers, plots, progress
+from acme_ext.utils import files, loggers, naming, plots, progress
 from acme_ext.utils.rundir import ABSENT, RunDirectory, flatten
 
 _PACKAGES = ("jax", "dm-acme", "dm-reverb", "dm-launchpad", "dm-haiku", "optax", "numpy", "gymnasium")
@@ -107,7 +107,7 @@ def write_report(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike
 
 def _name(run: RunDirectory) -> str:
     config = run.read_config()
-    return f"{config['agent']} on {config['environment']}"
+    return f"{naming.said(config['agent'])} on {naming.said(config['environment'])}"
 
 
 def _common(runs: Sequence[RunDirectory]) -> str:

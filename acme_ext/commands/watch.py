@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from acme_ext.utils import charts, loggers, progress
+from acme_ext.utils import charts, loggers, naming, progress
 from acme_ext.utils.rundir import RunDirectory
 
 _REFRESH_S = 1.0
@@ -63,7 +63,8 @@ def screen(rundir: RunDirectory, width: int = 80, *, braille: bool = True) -> li
     path = loggers.csv_path(rundir, "evaluator")
     evaluator = loggers.read_csv(path) if path.is_file() else {}
 
-    lines = [f"{rundir.path}: {config['agent']} on {config['environment']}, seed {config['seed']}"]
+    agent, environment = (naming.said(config[name]) for name in ("agent", "environment"))
+    lines = [f"{rundir.path}: {agent} on {environment}, seed {config['seed']}"]
     lines.append(_state(rundir, status))
     budget = config["run"]["steps"]
     taken = max(

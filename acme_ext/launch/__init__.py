@@ -1,4 +1,5 @@
-"""Running an experiment: in one process (`run`), as a program of several (`run_program`), or compiled.
+"""Running an experiment: in one process (`run`), as a program of several (`run_program`), or compiled
+(`run_compiled`).
 
 | room | what is in it |
 |---|---|
@@ -23,6 +24,7 @@ from acme_ext.utils import worlds
 from acme_ext.utils.naming import named as named
 
 if TYPE_CHECKING:
+    from acme_ext.launch.compiled.runner import run as run_compiled  # noqa: F401
     from acme_ext.launch.runners import program as program
     from acme_ext.launch.runners.distributed import run_program as run_program
     from acme_ext.launch.runners.local import run as run
@@ -44,6 +46,7 @@ _WHERE = {
     "Run": "runs.trained",
     "load": "runs.trained",
     "run_program": "runners.distributed",
+    "run_compiled": "compiled.runner:run",
     "program": "runners.program",  # the module, whose `make` gives the Launchpad program
 }
 
@@ -55,5 +58,6 @@ def __getattr__(name: str) -> Any:
         worlds.need_reverb("a program")
     # JAX and Reverb, half of which would turn a Ctrl-C into an error of their own or lose it.
     with interrupt.heard_by(None):
-        module = importlib.import_module(f"acme_ext.launch.{_WHERE[name]}")
-    return module if name == "program" else getattr(module, name)
+        path, _, there = _WHERE[name].partition(":")
+        module = importlib.import_module(f"acme_ext.launch.{path}")
+    return module if name == "program" else getattr(module, there or name)

@@ -15,16 +15,21 @@ REVERB_PYTHON = (3, 10)
 """The one Python that Reverb, Launchpad and Acme have wheels for, and that the constraints are of."""
 
 
+def checkout() -> pathlib.Path | None:
+    """Returns the folder of the checkout that this package is imported from, or None if it is installed."""
+    return _CHECKOUT if (_CHECKOUT / "scripts/bootstrap").is_file() else None
+
+
 def command(extra: str | None = None) -> str:
     """The command that installs the package, with an extra, where and as it is installed now.
 
     Of a checkout's own environment it is make's, which takes the locked versions and verifies their hashes.
     """
-    checkout = (_CHECKOUT / "scripts/bootstrap").is_file()
-    if checkout and pathlib.Path(sys.prefix) == _CHECKOUT / ".venv":
+    source = checkout()
+    if source and pathlib.Path(sys.prefix) == source / ".venv":
         return f"make venv EXTRAS={extra}" if extra else "make clean venv"
     pip = ["pip"] if importlib.util.find_spec("pip") else ["uv", "pip"]
     extras = f"[{extra}]" if extra else ""
     tested = ["-c", str(CONSTRAINTS)] if sys.version_info[:2] == REVERB_PYTHON else []
-    target = ["-e", f"{_CHECKOUT}{extras}"] if checkout else [f"acme-ext{extras}"]
+    target = ["-e", f"{source}{extras}"] if source else [f"acme-ext{extras}"]
     return shlex.join([*pip, "install", *tested, *target])

@@ -131,5 +131,14 @@ def restore(described: Any) -> Any:
     return described
 
 
+def said(described: Any) -> str:
+    """Returns what `describe` wrote of a function or class as a person names it."""
+    if isinstance(described, Mapping):
+        for kind in ("named", "partial", "object"):
+            if kind in described:
+                return said(described[kind]).removeprefix("__main__:")
+    return str(described)
+
+
 def _last_line(error: BaseException) -> str:
     return traceback.format_exception_only(error)[-1].strip()

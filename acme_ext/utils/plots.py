@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from acme_ext.errors import UsageError
-from acme_ext.utils import files, loggers
+from acme_ext.utils import files, loggers, naming
 from acme_ext.utils.rundir import ABSENT, RunDirectory, flatten
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def _dress(axes: "Axes", opened: Mapping[str, Sequence[RunDirectory]], x: str, n
     from matplotlib.ticker import EngFormatter
 
     configs = [run.read_config() for members in opened.values() for run in members if run.exists_run()]
-    environments = {str(config["environment"]) for config in configs if "environment" in config}
+    environments = {naming.said(config["environment"]) for config in configs if "environment" in config}
     if len(environments) == 1:
         axes.set_title(environments.pop(), fontsize=11)
     axes.set_xlabel(X_NAMES.get(x, x.replace("_", " ")))

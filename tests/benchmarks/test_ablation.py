@@ -41,6 +41,16 @@ def test_dqn_has_the_same_numbers_and_none_of_the_parts():
     assert (config.double, config.dueling, config.replay.prioritized, config.replay.n_step) == (False, False, False, 1)
 
 
+def test_on_catch_they_are_the_defaults_without_one_part():
+    made = ablation.settings("catch")
+    assert {setting.environment for setting in made.values()} == {"bsuite:catch/0"}
+    whole = made["rainbow"].experiment(0, 1, learning.RUNS).builder.config
+    for variant in ablation.REMOVED:
+        config = made[variant].experiment(0, 1, learning.RUNS).builder.config
+        assert len(changed(config, whole)) == 1
+    assert not {ablation.folder(variant, "catch") for variant in ablation.VARIANTS} & SETTINGS.keys()
+
+
 def test_its_runs_on_breakout_are_those_of_the_learning_benchmark():
     for variant in ("rainbow", "dqn"):
         name = ablation.folder(variant, "breakout")

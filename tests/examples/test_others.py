@@ -6,6 +6,7 @@ import pathlib
 import jax
 import my_agents
 import my_envs
+import my_gym
 import my_networks
 import numpy as np
 import pytest
@@ -103,3 +104,21 @@ def test_a_torso_and_a_core_of_ones_own(tmp_path):
     r2d2 = R2D2(core=core)
     r2d2 = dataclasses.replace(r2d2, config=dataclasses.replace(r2d2.config, replay=replay, batch_size=4))
     assert launch.run(experiment(r2d2, "bsuite:memory_len/2", 1_000, tmp_path / "core"), quiet=True).learner_steps > 0
+
+
+def test_the_corridor_takes_legal_actions_alone():
+
+    environment = my_gym.make(length=3, cost=0.5)
+    observation, _ = environment.reset(seed=0)
+    np.testing.assert_array_equal(observation["action_mask"], [0, 1])
+    with pytest.raises(AssertionError, match="not legal"):
+        environment.step(0)
+    rewards = [environment.step(1)[1:3] for _ in range(2)]
+    assert rewards == [(-0.5, False), (0.5, True)]
+
+
+@pytest.mark.slow
+def test_an_environment_of_gymnasium_of_ones_own(tmp_path):
+    options = {"environment_options": {"length": 6}}
+    result = launch.run(experiment(DQN(), "gym:my_gym:Corridor-v0", 4_000, tmp_path, **options), quiet=True)
+    assert result.score.returns.mean() == pytest.approx(1 - 5 * 0.01)

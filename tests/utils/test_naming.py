@@ -79,6 +79,21 @@ def test_a_function_of_a_script_or_notebook_is_known_by_its_name_there(monkeypat
     assert naming.describe(function, "it") == {"named": "__main__:function"}
 
 
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (naming.named("mine", lambda: 0), "mine"),
+        (functools.partial(function, x=3), f"{__name__}:function"),
+        (function, f"{__name__}:function"),
+        ("gym:CartPole-v1", "gym:CartPole-v1"),
+    ],
+)
+def test_what_is_described_is_shown_by_its_name(value, says, monkeypatch):
+    assert naming.said(naming.describe(value, "it")) == says
+    monkeypatch.setattr(function, "__module__", "__main__")
+    assert naming.said(naming.describe(function, "it")) == "function"
+
+
 def test_a_named_function_is_the_function():
     assert naming.named("mine", function)(x=3) == 3
 

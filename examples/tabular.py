@@ -1,0 +1,142 @@
+"""SARSA beside Q-learning on the cliff (Sutton and Barto 2018, example 6.6), with a table for a network.
+
+`python tabular.py` trains both and draws the returns of their episodes, `cliff.png`.
+"""
+
+import dataclasses
+import pathlib
+import sys
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from acme_ext import launch, specs
+from acme_ext.acting.exploration import epsilon_greedy
+from acme_ext.acting.policy import Policy
+from acme_ext.builders import Builder
+from acme_ext.learning.core import LossOutput, single_loss_core
+from acme_ext.replay import SequenceReplay, UnrollConfig
+from acme_ext.utils import loggers
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    epsilon: float = 0.1  # probability of a random action
+    learning_rate: float = 0.5  # the step size alpha
+    discount: float = 1.0
+    batch_size: int = 1
+    replay: UnrollConfig = UnrollConfig(length=1, max_size=1)  # every step is learned from once, as it comes
+
+
+def sampled_next(q_t, epsilon, key):
+    """What SARSA looks ahead to: `[B]` the value of the action that the policy takes next, here drawn anew."""
+    action = epsilon_greedy(jax.random.split(key, len(q_t)), q_t, epsilon)
+    return q_t[jnp.arange(len(q_t)), action]
+
+
+def best_next(q_t, epsilon, key):
+    """What Q-learning looks ahead to: `[B]` the largest value, whatever the policy does."""
+    del epsilon, key
+    return q_t.max(axis=-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sarsa(Builder):
+    name = "sarsa"
+    next_value = staticmethod(sampled_next)
+
+    config: Config = Config()
+
+    def make_networks(self, spec):
+        shape = (spec.observations.num_values, specs.num_actions(spec, self.name))
+        return hk.without_apply_rng(hk.transform(lambda state: hk.get_parameter("q", shape, init=jnp.zeros)[state]))
+
+    def make_replay(self, spec, networks):
+        c = self.config
+        return SequenceReplay.queue(spec, c.replay, batch_size=c.batch_size, discount=c.discount, extras=())
+
+    def make_policy(self, spec, networks, *, evaluation=False):
+        epsilon = 0.0 if evaluation else self.config.epsilon
+
+        def apply(params, context, observation, state):
+            return epsilon_greedy(context.key, networks.apply(params, observation), epsilon), state, ()
+
+        return Policy(apply)
+
+    def make_core(self, spec, networks):
+        def loss(params, target_params, batch, weight, key):
+            del weight
+            q_tm1 = networks.apply(params, batch.observation[0])
+            q_t = networks.apply(target_params, batch.observation[1])
+            target = batch.reward[1] + batch.discount[0] * self.next_value(q_t, self.config.epsilon, key)
+            error = batch.mask[0] * (target - q_tm1[jnp.arange(len(q_tm1)), batch.action[0]])
+            # Down the gradient of half of its square, an entry of the table moves by alpha times the error.
+            return jnp.mean(0.5 * error**2), LossOutput({"q_mean": q_tm1.mean()})
+
+        example = specs.zeros(spec.observations, 1)
+        return single_loss_core(loss, lambda key: networks.init(key, example), optax.sgd(self.config.learning_rate))
+
+
+@dataclasses.dataclass(frozen=True)
+class QLearning(Sarsa):
+    name = "q_learning"
+    next_value = staticmethod(best_next)
+
+
+def train(builder, seed, folder, steps=15_000):
+    """Trains one agent; returns the result of the run."""
+    experiment = launch.Experiment(
+        builder,
+        "gym:CliffWalking-v1",
+        steps=steps,
+        environment_options={"max_episode_steps": 1_000},
+        seed=seed,
+        evaluation=launch.Evaluation(every=0, final_episodes=1),  # greedy, and nothing is random there
+        run_dir=f"{folder}/{builder.name}-{seed}",
+    )
+    return launch.run(experiment, quiet=True)
+
+
+def online_returns(results, episodes=500):
+    """Returns the mean over runs of the return of each of their first episodes, with its exploration."""
+    logs = [loggers.read_csv(result.run_dir / "logs" / "actor.csv")["episode_return"] for result in results]
+    episodes = min(episodes, *map(len, logs))
+    return np.mean([log[:episodes] for log in logs], axis=0)
+
+
+def draw(results, out, window=20):
+    """Draws the returns during learning, smoothed over episodes, as the textbook's figure has them."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    for name, color in (("sarsa", "#0072b2"), ("q_learning", "#d55e00")):
+        returns = online_returns(results[name])
+        smooth = np.convolve(returns, np.ones(window) / window, mode="valid")
+        greedy = np.mean([result.score.returns.mean() for result in results[name]])
+        label = f"{name.replace('_', '-')}: the greedy path at the end is worth {greedy:.0f}"
+        axes.plot(np.arange(window, len(returns) + 1), smooth, color=color, label=label)
+    axes.set(xlabel="episode", ylabel="return of an episode", ylim=(-100, 0))
+    axes.legend(frameon=False, loc="lower right")
+    figure.savefig(out, dpi=100)
+    return out
+
+
+def main(folder="runs/cliff", seeds=10):
+    builders = (Sarsa(), QLearning())
+    results = {each.name: [train(each, seed, folder) for seed in range(int(seeds))] for each in builders}
+    for name, runs in results.items():
+        greedy = [run.score.returns.mean() for run in runs]
+        print(
+            f"{name:10} last 100 episodes {online_returns(runs)[-100:].mean():6.1f}, greedy {np.mean(greedy):.1f}",
+            end="",
+        )
+        print(f" (from {min(greedy):.0f} to {max(greedy):.0f})")
+    print(draw(results, pathlib.Path(folder) / "cliff.png"))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
