@@ -116,7 +116,7 @@ def draw(results, out, window=20):
     for name, color in (("sarsa", "#0072b2"), ("q_learning", "#d55e00")):
         returns = online_returns(results[name])
         smooth = np.convolve(returns, np.ones(window) / window, mode="valid")
-        greedy = np.mean([result.score.returns.mean() for result in results[name]])
+        greedy = np.median([result.score.returns.mean() for result in results[name]])
         label = f"{name.replace('_', '-')}: the greedy path at the end is worth {greedy:.0f}"
         axes.plot(np.arange(window, len(returns) + 1), smooth, color=color, label=label)
     axes.set(xlabel="episode", ylabel="return of an episode", ylim=(-100, 0))
@@ -129,12 +129,8 @@ def main(folder="runs/cliff", seeds=10):
     builders = (Sarsa(), QLearning())
     results = {each.name: [train(each, seed, folder) for seed in range(int(seeds))] for each in builders}
     for name, runs in results.items():
-        greedy = [run.score.returns.mean() for run in runs]
-        print(
-            f"{name:10} last 100 episodes {online_returns(runs)[-100:].mean():6.1f}, greedy {np.mean(greedy):.1f}",
-            end="",
-        )
-        print(f" (from {min(greedy):.0f} to {max(greedy):.0f})")
+        greedy = sorted(run.score.returns.mean() for run in runs)
+        print(f"{name:10} the last 100 episodes {online_returns(runs)[-100:].mean():.1f}, greedy {greedy}")
     print(draw(results, pathlib.Path(folder) / "cliff.png"))
 
 
