@@ -64,7 +64,11 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--seed", type=int, default=0, metavar="N", help="of all that can be seeded (%(default)s)")
     train.add_argument("--num-envs", type=_count, default=1, metavar="N", help="stepped together (%(default)s)")
     train.add_argument(
-        "--devices", type=_count, default=1, metavar="N", help="that the learner's batch is split over (%(default)s)"
+        "--devices",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="that the learner's batch, and a compiled run's environments, are split over (%(default)s)",
     )
     train.add_argument(
         "--set",

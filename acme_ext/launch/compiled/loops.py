@@ -13,6 +13,7 @@ from acme_ext.acting.variables import POLICY
 from acme_ext.builders.base import Agent
 from acme_ext.envs.functional import FunctionalEnvironment
 from acme_ext.errors import UsageError
+from acme_ext.launch.compiled.spread import Spread
 from acme_ext.learning.prioritized import importance_weights
 from acme_ext.replay.device import DeviceReplay, Happened, device_replay
 from acme_ext.replay.sequences import SequenceReplay
@@ -137,13 +138,21 @@ class Loop:
         environment: what it acts in.
         num_envs: N.
         name: the agent's, for messages.
+        spread: how it lies on several devices; None for one.
 
     Raises:
         UsageError: the agent can't run in this way, with these settings; the message says why.
     """
 
-    def __init__(self, agent: Agent, environment: FunctionalEnvironment, num_envs: int, name: str):
-        self.agent, self._environment, self._num_envs = agent, environment, num_envs
+    def __init__(
+        self,
+        agent: Agent,
+        environment: FunctionalEnvironment,
+        num_envs: int,
+        name: str,
+        spread: Spread | None = None,
+    ):
+        self.agent, self._environment, self._num_envs, self.spread = agent, environment, num_envs, spread
         replay = agent.replay
         self._rounds = self._batches = 1
         self._replay: DeviceReplay | None = None
@@ -211,7 +220,8 @@ class Loop:
         return rest._replace(replay=after.replay)
 
     def _iterate(self, world: World, active: Array | bool) -> World:
-        return self._with_unrolls(world) if self._replay is None else self._with_replay(world, active)
+        world = self._with_unrolls(world) if self._replay is None else self._with_replay(world, active)
+        return self.spread.held(world) if self.spread else world
 
     def _act(self, params: Params, place: Place) -> tuple[Place, Happened, Array]:
         return _step(self._environment, self.agent.policy, params, place)
@@ -220,6 +230,11 @@ class Loop:
         return self.agent.core.variables(learning.state)[POLICY]
 
     def _learn(self, learning: Learning, data: Any, weight: Array) -> tuple[Learning, Array | None]:
+        if self.spread:
+            timed = isinstance(data, Sequence)
+            state = self.spread.batch(data.state, 0) if timed else ()
+            data = self.spread.batch(data, int(timed))
+            data = data._replace(state=state) if timed else data
         state, metrics, errors = self.agent.core.step(learning.state, Sample(data, weight))
         finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics.get("gradient_norm", 0.0))
         steps = learning.steps + 1

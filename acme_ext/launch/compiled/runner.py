@@ -20,6 +20,7 @@ from acme_ext.envs.functional import FunctionalEnvironment, canonical_functional
 from acme_ext.envs.jax_games import Jax
 from acme_ext.errors import NotFiniteError, UsageError, nearest
 from acme_ext.launch.compiled.loops import NONE_ENDED, EvaluationLoop, Loop, Scores, World
+from acme_ext.launch.compiled.spread import Spread
 from acme_ext.launch.processes.interrupt import Interrupt, graceful
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Result, Score
@@ -56,13 +57,13 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
     environment, evaluated = (environment_of(experiment, evaluation=each) for each in (False, True))
     if seeds < 1 or experiment.seed + seeds > 2**31:
         raise UsageError(f"seeds is {seeds}: it must be at least 1, and seeds lie in [0, 2**31).")
-    if experiment.num_devices != 1:
-        raise UsageError(f"num_devices is {experiment.num_devices}: a compiled run is on one device; leave it out.")
     spec = experiment.make_spec()
     check(experiment, spec)
     agent = dataclasses.replace(experiment.make_agent(spec), sgd_steps_per_call=1)
     demonstrations.check(experiment, agent, spec)
-    loop = Loop(agent, environment, experiment.num_envs, type(experiment.builder).__name__)
+    devices = experiment.devices()
+    spread = Spread(devices, experiment.num_envs, agent.replay.batch_size) if devices else None
+    loop = Loop(agent, environment, experiment.num_envs, type(experiment.builder).__name__, spread)
     several = _experiments(experiment, seeds)
     _check_memory(jax.eval_shape(loop.init, *keys_of(several[0])), loop, seeds)
     with contextlib.ExitStack() as stack:
@@ -136,11 +137,11 @@ def keys_of(experiment: Experiment) -> tuple[Array, Array, Array, Array]:
 
 def _check_memory(world: World, loop: Loop, seeds: int) -> None:
     """Raises UsageError if a run's arrays don't fit into the device's memory."""
-    held = _nbytes(world) * seeds
+    held = loop.spread.nbytes(world, seeds) if loop.spread else _nbytes(world) * seeds
     if not world.replay:
         replay: Any = loop.agent.replay
         held += 3 * replay.length * max(replay.batch_size, len(world.place.lengths)) * seeds * _row_nbytes(world)
-    free = _free_memory()
+    free = _free_memory(len(loop.spread.devices) if loop.spread else 1)
     if held > free:
         large = "replay.max_size, " if world.replay else "replay.length, "
         raise UsageError(
@@ -157,11 +158,11 @@ def _row_nbytes(world: World) -> int:
     return _nbytes(world.place.timestep) // len(world.place.lengths)
 
 
-def _free_memory() -> int:
-    """Returns the bytes that can be had on the device."""
+def _free_memory(devices: int) -> int:
+    """Returns the bytes that can be had on so many devices together; those of a machine's processors share them."""
     statistics = jax.local_devices()[0].memory_stats()
     if statistics and "bytes_limit" in statistics:
-        return statistics["bytes_limit"] - statistics["bytes_in_use"]
+        return devices * (statistics["bytes_limit"] - statistics["bytes_in_use"])
     for line in pathlib.Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -233,10 +234,12 @@ class _Run:
 
     def _begin(self) -> World:
         keys = [keys_of(seed.experiment) for seed in self.seeds]
-        if self.many:
-            world = compiling.jit(jax.vmap(self.loop.init))(*jax.tree.map(lambda *each: jnp.stack(each), *keys))
-        else:
-            world = compiling.jit(self.loop.init)(*keys[0])
+        begin = jax.vmap(self.loop.init) if self.many else self.loop.init
+        start = jax.tree.map(lambda *each: jnp.stack(each), *keys) if self.many else keys[0]
+        where = None
+        if self.loop.spread:
+            where = self.loop.spread.of_world(jax.eval_shape(begin, *start), seeds=self.many)
+        world = compiling.jit(begin, out_shardings=where)(*start)
         template = jax.eval_shape(self.loop.init, *keys[0])
         parts, resumed = [], False
         for number, seed in enumerate(self.seeds):
@@ -287,7 +290,10 @@ class _Run:
         """Makes one compiled call, about as long as a signal may wait."""
         targets = np.array([seed.target for seed in self.seeds], np.int32)
         began = time.monotonic()
-        self.world, made = self.advance(self.world, targets if self.many else targets[0], np.int32(self.most))
+        world = self.world
+        if self.loop.spread:  # what a checkpoint or the logs have put in its place is on one device
+            world = jax.device_put(world, self.loop.spread.of_world(world, seeds=self.many))
+        self.world, made = self.advance(world, targets if self.many else targets[0], np.int32(self.most))
         made = int(made)  # waits for the device
         took = max(time.monotonic() - began, 1e-6)
         if made == self.most:
@@ -411,6 +417,8 @@ class _Run:
         scores = self._briefed(scores)
         variables = self.loop.agent.core.variables
         params = (jax.vmap(variables) if self.many else variables)(self.world.learning.state)[POLICY]
+        if self.loop.spread:
+            params = jax.device_put(params, self.loop.spread.devices[0])
         while (np.asarray(scores.finished) < evaluation.quota).any():
             if interrupt.requested:
                 return None

@@ -73,7 +73,7 @@ class Experiment:
         steps: the run's budget, environment steps of all its actors. A finished run given more goes on.
         seed: of everything that can be seeded.
         num_envs: environments that an actor steps together.
-        num_devices: devices that the learner's batch is split over.
+        num_devices: devices that the learner's batch is split over, and in a compiled run the environments.
         environment_options: the family's own, see its module in `acme_ext.envs`; the preset's where they are not set.
         evaluation, checkpoints: see there.
         data: a folder of recorded experience (see `data.format`), or with `?best=SHARE` its episodes of the greatest

@@ -1,0 +1,37 @@
+"""A compiled run that is killed at its tenth call: between two calls, inside one, or while a checkpoint is written."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from test_compiled import dqn, experiment
+
+from acme_ext.launch import Checkpoints
+from acme_ext.launch.compiled import runner
+from acme_ext.learning import checkpoints
+
+if __name__ == "__main__":
+    folder, when = Path(sys.argv[1]), sys.argv[2]
+    calls = 0
+
+    def die(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    class Killed(runner._Run):
+        def _call(self) -> None:
+            global calls
+            calls += 1
+            if calls == 10 and when == "inside":
+                # The call's work is done, and the host knows nothing of it.
+                self._look = die
+            if calls == 10 and when == "saving":
+                checkpoints._write_manifest = die
+            super()._call()
+            if calls == 10 and when == "between":
+                die()
+
+    runner._Run = Killed
+    often = Checkpoints(every_s=1e-6)  # after each call
+    runner.run(experiment(folder, dqn(prioritized=True), 160, checkpoints=often), quiet=True)
