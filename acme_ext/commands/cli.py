@@ -97,8 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--on",
         choices=("processes", "threads", "ray", "compiled"),
-        help="where the nodes of a program run (processes), implies --actors 1; or compiled: environments of jax:, "
-        "acting, replay and learning as one compiled program",
+        help="where the nodes of a program run (processes), implies --actors 1; or compiled: environments written "
+        "in JAX, acting, replay and learning as one compiled program",
     )
     train.add_argument(
         "--seeds", type=_count, metavar="N", help="of a compiled run: so many seeds at once, from --seed on"
