@@ -104,8 +104,8 @@ class InferenceCore:
         self._keys, implementation = jax.random.key_data(jax.random.split(key, rows)), jax.random.key_impl(key)
         self._ranks = jnp.zeros(rows, jnp.float32)
         self._far = jax.default_backend() != "cpu"
-        self._apply: Callable | None = None
-        self._apply_some: Callable | None = None
+        self._apply: Any = None  # compiled
+        self._apply_some: Any = None
 
         def apply(params, keys, ranks, state, carry, ticks, steps, first, reward, observation):
             keys = jax.random.wrap_key_data(keys, impl=implementation)

@@ -18,6 +18,7 @@ from ale_py import roms
 from dm_env import specs
 
 from acme_ext.envs.backend import Backend
+from acme_ext.envs.base import SingleEnvironment
 from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
 
@@ -58,7 +59,7 @@ class Atari(Backend):
         return AtariEnvironment(self._games[name], seed=seed, **options)
 
 
-class AtariEnvironment(dm_env.Environment):
+class AtariEnvironment(SingleEnvironment):
     """One game; observations are uint8 [84, 84, 4] with the newest picture last.
 
     With `life_loss` a step that loses a life gets discount 0 and the episode goes on: a termination for the targets, as

@@ -15,6 +15,16 @@ from acme_ext.types import Tree
 FIRST, MID, LAST = (int(kind) for kind in (dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST))
 
 
+class SingleEnvironment(dm_env.Environment):
+    """One environment: dm_env's own interface, with types for what it leaves without."""
+
+    @abc.abstractmethod
+    def observation_spec(self) -> Any: ...
+
+    @abc.abstractmethod
+    def action_spec(self) -> Any: ...
+
+
 class BatchedEnvironment(abc.ABC):
     """B environments stepped together. `reset` and `step` return one `dm_env.TimeStep` of arrays:
 

@@ -12,6 +12,7 @@ import numpy as np
 from dm_env import specs
 
 from acme_ext.envs.backend import Backend
+from acme_ext.envs.base import SingleEnvironment
 from acme_ext.envs.specs import DISCOUNT, REWARD, action_spec
 
 with warnings.catch_warnings():
@@ -35,7 +36,7 @@ class Dmc(Backend):
         return FlatObservation(environment) if options.get("flatten", True) else environment
 
 
-class FlatObservation(dm_env.Environment):
+class FlatObservation(SingleEnvironment):
     """Another environment's flat dict of observations as one float32 vector, in the order of its spec."""
 
     def __init__(self, environment: dm_env.Environment):

@@ -8,6 +8,7 @@ import numpy as np
 from dm_env import specs
 
 from acme_ext.envs.backend import Backend
+from acme_ext.envs.base import SingleEnvironment
 from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
 
@@ -34,7 +35,7 @@ class Explore(Backend):
         return make(np.random.default_rng(seed), **options)
 
 
-class _Task(dm_env.Environment):
+class _Task(SingleEnvironment):
     """What the tasks share: a time limit that truncates, and their specs.
 
     Args:

@@ -98,7 +98,7 @@ def _user_errors(name: str) -> Iterator[None]:
         raise UsageError(f"gymnasium can't make {name!r}: {error}") from error
 
 
-class GymEnvironment(dm_env.Environment):
+class GymEnvironment(base.SingleEnvironment):
     """One gymnasium environment as a dm_env in single precision; a time limit in steps truncates."""
 
     def __init__(self, environment: gymnasium.Env, *, seed: int | None = None, max_episode_steps: int | None = None):

@@ -17,6 +17,7 @@ import numpy as np
 from dm_env import specs
 
 from acme_ext.envs.backend import Backend
+from acme_ext.envs.base import SingleEnvironment
 from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
 
@@ -64,7 +65,7 @@ def _game(name: str) -> ModuleType:
     return module
 
 
-class MinAtarEnvironment(dm_env.Environment):
+class MinAtarEnvironment(SingleEnvironment):
     """One game; observations are float32 [10, 10, C] of zeros and ones, which a network takes without scaling."""
 
     def __init__(

@@ -7,7 +7,7 @@ import numpy as np
 import tree
 from dm_env import specs
 
-from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.envs.base import BatchedEnvironment, SingleEnvironment
 from acme_ext.envs.specs import DISCOUNT, REWARD, action_spec, scalar_reward, single_dtype, single_specs
 from acme_ext.types import Tree
 
@@ -20,7 +20,7 @@ def single_precision(environment: dm_env.Environment) -> dm_env.Environment:
     return environment
 
 
-class SinglePrecision(dm_env.Environment):
+class SinglePrecision(SingleEnvironment):
     """Another environment's time steps in single precision; it is given actions of the dtype its own spec states."""
 
     def __init__(self, environment: dm_env.Environment):
@@ -64,7 +64,7 @@ class SinglePrecision(dm_env.Environment):
         self.environment.close()
 
 
-class Unbatched(dm_env.Environment):
+class Unbatched(SingleEnvironment):
     """The only row of a batch of one, as an ordinary dm_env; its arrays are copies."""
 
     def __init__(self, batch: BatchedEnvironment):

@@ -65,7 +65,7 @@ class Support(NamedTuple):
     epsilon: float | None  # of h, see `value.signed_hyperbolic`; None for values as they are
 
     @property
-    def count(self) -> int:
+    def num_atoms(self) -> int:
         """How many atoms there are."""
         return 2 * self.size + 1
 

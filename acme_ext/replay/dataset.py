@@ -1,7 +1,5 @@
 """Batches of packed rows out of a Reverb table."""
 
-import contextlib
-import itertools
 import math
 import queue
 import threading
@@ -69,13 +67,15 @@ class Dataset:
         return self
 
     def __next__(self) -> RawBatch:
-        for looks in itertools.count(1):
-            with contextlib.suppress(queue.Empty):
+        looks, batch = 0, None
+        while batch is None:
+            try:
                 batch = self._queue.get(timeout=_WAIT_S)
-                break
-            self._on_wait()
-            if looks % _WAITS_A_LOOK == 0:
-                self._look()
+            except queue.Empty:
+                looks += 1
+                self._on_wait()
+                if looks % _WAITS_A_LOOK == 0:
+                    self._look()
         self._wanted.release()
         if isinstance(batch, Exception):
             self._queue.put(batch)

@@ -94,8 +94,12 @@ class TransitionReplay(Replay):
             **arguments_of(config),
         )
 
-    @functools.cached_property
+    @property
     def block(self) -> int:
+        return self._block
+
+    @functools.cached_property
+    def _block(self) -> int:
         if self.rows_per_item is not None:
             return self.rows_per_item
         if self.order != "uniform":

@@ -61,7 +61,7 @@ def _array(shape: tuple[int, ...], dtype: str, buffer: Any) -> np.ndarray:
 class _Pickler(pickle.Pickler):
     """Describes an array in less than half of the time that NumPy takes for it; a small one comes out read-only."""
 
-    dispatch_table: ClassVar[dict[type, Callable]] = {**copyreg.dispatch_table, np.ndarray: _reduced}
+    dispatch_table: ClassVar[dict[type, Callable]] = {**copyreg.dispatch_table, np.ndarray: _reduced}  # type: ignore
 
 
 def _pickled(message: Any) -> tuple[bytes, list[memoryview]]:

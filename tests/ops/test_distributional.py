@@ -173,7 +173,7 @@ def test_a_support_gives_back_the_values_it_was_given(epsilon):
     values = jnp.array([-15.0, -0.25, 0.0, 1.0, 7.3, 19.0])
     logits = jnp.log(support.probs(values) + 1e-12)
     np.testing.assert_allclose(support.mean(logits), values, atol=1e-3)
-    assert support.count == 41
+    assert support.num_atoms == 41
     assert support.mean(jnp.zeros(41)) == pytest.approx(0, abs=1e-4)
 
 

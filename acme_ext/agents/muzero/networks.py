@@ -19,7 +19,7 @@ def make_network(
         torso: of the representation, where that is an MLP; see `torsos.features`.
     """
     projection = 4 * config.state_size if config.consistency_coef else 0
-    return planning_network(spec, config, torso, "MuZero", config.support.count, projection_size=projection)
+    return planning_network(spec, config, torso, "MuZero", config.support.num_atoms, projection_size=projection)
 
 
 def planning_network(
