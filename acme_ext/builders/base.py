@@ -17,6 +17,7 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.errors import UsageError, nearest
 from acme_ext.learning import normalize
 from acme_ext.learning.averaged import averaged_core, averaged_policy
+from acme_ext.learning.bonus import BONUSES, Bonus
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
 from acme_ext.learning.normalized import MAX_ABS, normalized_core, normalized_policy
@@ -25,7 +26,7 @@ from acme_ext.learning.prioritized import prioritized_core, prioritized_policy
 from acme_ext.networks.recurrent import CORES
 from acme_ext.networks.torsos import TORSOS
 from acme_ext.replay.base import Replay
-from acme_ext.replay.config import SequenceConfig, TransitionConfig
+from acme_ext.replay.config import SequenceConfig, TransitionConfig, UnrollConfig
 from acme_ext.replay.mixed import Mixed
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
@@ -130,6 +131,11 @@ class Builder(abc.ABC):
     average_rate: float | None = dataclasses.field(default=None, kw_only=True)
     """Evaluations act by a moving average of the policy's parameters, of which the newest have this share, see
     `learning.averaged`; None: by the newest alone."""
+    intrinsic: str | Bonus | None = dataclasses.field(default=None, kw_only=True)
+    """Adds a bonus for what is new to the reward that is learned from, see `learning.bonus`; a name is one of its
+    `BONUSES`."""
+    intrinsic_weight: float = dataclasses.field(default=0.02, kw_only=True)
+    """What that bonus is multiplied by."""
 
     def __post_init__(self):
         if not dataclasses.is_dataclass(self.config) or isinstance(self.config, type):
@@ -142,7 +148,7 @@ class Builder(abc.ABC):
             )
         if self.average_rate is not None and not 0 < self.average_rate <= 1:
             raise UsageError(f"average_rate is {self.average_rate}: it must be above 0 and at most 1, or none.")
-        for field, known in (("torso", TORSOS), ("core", CORES)):
+        for field, known in (("torso", TORSOS), ("core", CORES), ("intrinsic", BONUSES)):
             name = getattr(self, field, None)
             if isinstance(name, str) and name not in known:
                 raise UsageError(f"there is no {field} {name!r}: {nearest(name, known)}")
@@ -230,6 +236,8 @@ class Builder(abc.ABC):
             max_abs = getattr(self.config, "max_abs_observation", MAX_ABS)
             core = normalized_core(core, example, max_abs)
             policy, evaluation_policy = (normalized_policy(p, example, max_abs) for p in (policy, evaluation_policy))
+        if self.intrinsic is not None:
+            core = self._with_bonus(core, self.intrinsic, policy, example)
         if replay.needs_largest_error:
             core = prioritized_core(core)
             policy, evaluation_policy = prioritized_policy(policy), prioritized_policy(evaluation_policy)
@@ -250,6 +258,20 @@ class Builder(abc.ABC):
             getattr(self.config, "pretrain_steps", 0),
             getattr(self.config, "demo_priority_offset", replay.priority_offset),
         )
+
+    def _with_bonus(self, core: LearnerCore, intrinsic: str | Bonus, policy: Policy, observation: Tree) -> LearnerCore:
+        """Returns the core that also learns from the bonus; raises UsageError where the agent can't."""
+        if hasattr(self.config, "distillation"):
+            raise UsageError(f"{type(self).__name__} has a bonus of its own: intrinsic is for agents without one.")
+        if not isinstance(self.config.replay, TransitionConfig | SequenceConfig | UnrollConfig):
+            raise UsageError(f"intrinsic is {intrinsic!r}: the replay of {type(self).__name__} can't carry a bonus.")
+        if jax.tree.leaves(policy.init_state(1)):
+            raise UsageError(
+                f"intrinsic is {intrinsic!r}: {type(self).__name__} has a recurrent network, which is given the "
+                "environment's rewards. Take ngu or agent57, or a network without memory."
+            )
+        bonus = BONUSES[intrinsic] if isinstance(intrinsic, str) else intrinsic
+        return bonus(core, observation, self.intrinsic_weight)
 
 
 @dataclasses.dataclass(frozen=True)

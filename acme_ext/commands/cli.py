@@ -77,6 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FIELD=VALUE",
         help="a setting of the agent, as learning_rate=1e-3, replay.n_step=5 or torso=MODULE:NAME",
     )
+    train.add_argument(
+        "--intrinsic",
+        metavar="BONUS",
+        help="a bonus for what is new around any agent without memory, as rnd: short for --set intrinsic=BONUS",
+    )
     train.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
     train.add_argument(
         "--eval-every", type=int, metavar="N", help="environment steps between evaluations; 0: at the end"
@@ -361,6 +366,8 @@ def experiment_from(options: argparse.Namespace) -> Any:
 
     environment_options = {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
     fields = settings.split(options.set)
+    if (bonus := options.intrinsic) is not None and fields.setdefault("intrinsic", bonus) != bonus:
+        raise UsageError(f"--intrinsic {bonus} and --set intrinsic={fields['intrinsic']} are two: give one.")
     builders.check(options.agent)
     environment, data = options.environment, None
     if environment.startswith("data:"):

@@ -12,6 +12,7 @@ import acme_ext
 from acme_ext.agents.dqn.config import ATARI
 from acme_ext.builders import DQN
 from acme_ext.commands import cli
+from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils.rundir import RunDirectory
@@ -136,6 +137,18 @@ def test_the_options_make_the_experiment():
     assert (config.learning_rate, config.hidden_sizes, config.huber_delta) == (3e-4, (32, 16), None)
     assert made.environment_options == {"max_episode_steps": 50, "sutton_barto_reward": True}
     assert (made.evaluation.every, made.evaluation.final_episodes, made.checkpoints.every_s) == (0, 7, 2.5)
+
+
+def test_a_bonus_is_a_setting_with_an_option_of_its_own():
+    def made(*options):
+        return cli.experiment_from(cli._parser().parse_args([*_CARTPOLE, *options])).builder
+
+    assert made().intrinsic is None
+    assert made("--intrinsic", "rnd") == made("--set", "intrinsic=rnd") == made().replace(intrinsic="rnd")
+    with pytest.raises(UsageError, match="--intrinsic rnd and --set intrinsic=rnd_shuffled are two"):
+        made("--intrinsic", "rnd", "--set", "intrinsic=rnd_shuffled")
+    with pytest.raises(UsageError, match="there is no intrinsic 'rdn'"):
+        made("--intrinsic", "rdn")
 
 
 def test_a_family_has_its_own_defaults():

@@ -1,0 +1,142 @@
+"""The bonus around an agent that knows nothing of it."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from spec_of import continuous, discrete
+
+from acme_ext import builders
+from acme_ext.errors import UsageError
+from acme_ext.learning.bonus import BONUSES, distilled
+from acme_ext.learning.core import LearnerCore
+from acme_ext.types import OneStep, Sample, Sequence, Transition
+
+RNG = np.random.default_rng(0)
+KNOWN, NEW = np.eye(2, 6, dtype=np.float32)
+BATCH = 8
+
+
+def told() -> LearnerCore:
+    """A core that learns nothing, and says which rewards it was given."""
+
+    def step(state, sample):
+        rewards = {"reward": sample.data.reward}
+        if getattr(sample.data, "one_step", ()):
+            rewards["one_step"] = sample.data.one_step.reward
+        return state, {"loss": jnp.zeros(()), **rewards}, sample.weight
+
+    return LearnerCore(lambda key: jnp.zeros(()), step, lambda state: {"policy": state})
+
+
+def transitions(following, one_step=()) -> Sample:
+    ones = np.ones(BATCH, np.float32)
+    data = Transition(np.tile(KNOWN, (BATCH, 1)), np.zeros(BATCH, np.int32), 2 * ones, ones, following, (), one_step)
+    return Sample(data, ones)
+
+
+def after(sample, last, *, bonus=distilled, weight=0.5):
+    """The metrics of a batch after many of another."""
+    core = bonus(told(), KNOWN[None], weight)
+    state, step = core.init(jax.random.key(0)), jax.jit(core.step)
+    for _ in range(60):
+        state, before, errors = step(state, sample)
+    np.testing.assert_array_equal(errors, sample.weight)
+    return before, step(state, last)[1]
+
+
+def noisy(observation):
+    return observation + RNG.normal(scale=0.01, size=(*observation.shape,)).astype(np.float32)
+
+
+def test_what_is_new_is_worth_more():
+    known = noisy(np.tile(KNOWN, (BATCH, 1)))
+    some = known.copy()
+    some[3] = NEW
+    before, metrics = after(transitions(known), transitions(some))
+    bonus = (metrics["reward"] - 2) / 0.5
+    assert bonus[3] == 5 == metrics["bonus_max"]  # the most there is
+    assert (np.delete(bonus, 3) < 0.5).all()
+    assert (np.asarray(before["reward"]) >= 2).all()
+    np.testing.assert_allclose(metrics["bonus"], np.mean(bonus), rtol=1e-5)
+
+
+def test_the_first_step_of_n_has_the_bonus_of_where_it_leads():
+    known = noisy(np.tile(KNOWN, (BATCH, 1)))
+    some = known.copy()
+    some[3] = NEW
+    one = OneStep(np.ones(BATCH, np.float32), np.ones(BATCH, np.float32), known)
+    _, metrics = after(transitions(known, one), transitions(known, one._replace(next_observation=some)))
+    assert metrics["one_step"][3] == 1 + 0.5 * 5
+    assert metrics["reward"][3] < 2 + 0.5
+
+
+def test_shuffled_bonuses_are_the_same_ones_elsewhere():
+    known = noisy(np.tile(KNOWN, (BATCH, 1)))
+    some = known.copy()
+    some[3] = NEW
+    found = [after(transitions(known), transitions(some), bonus=BONUSES[name])[1] for name in ("rnd", "rnd_shuffled")]
+    rewards = [np.asarray(metrics["reward"]) for metrics in found]
+    assert (rewards[0] != rewards[1]).any()
+    np.testing.assert_allclose(*map(np.sort, rewards), rtol=1e-6)
+
+
+def test_a_sequences_bonus_is_of_the_steps_that_count():
+    steps = 3
+    known = noisy(np.tile(KNOWN, (steps + 1, BATCH, 1)))
+
+    def unrolls(observation):
+        ones = np.ones((steps, BATCH), np.float32)
+        mask = ones.copy()
+        mask[2, 1] = 0
+        data = Sequence(
+            observation, np.zeros((steps + 1, BATCH), np.float32), np.zeros((steps + 1, BATCH), bool), ones, ones, mask
+        )
+        return Sample(data, np.ones(BATCH, np.float32))
+
+    some = known.copy()
+    some[0, 0] = some[2, 0] = some[3, 1] = NEW  # where it began, where step 1 led, and where no step led
+    _, metrics = after(unrolls(known), unrolls(some))
+    assert metrics["reward"].shape == (steps + 1, BATCH)
+    assert metrics["reward"][2, 0] == 0.5 * 5
+    assert (metrics["reward"][0] == 0).all()
+    assert metrics["reward"][3, 1] == 0
+
+
+@pytest.mark.parametrize(
+    ("builder", "message"),
+    [
+        (builders.RND(intrinsic="rnd"), "RND has a bonus of its own"),
+        (builders.R2D2(intrinsic="rnd"), "R2D2 has a recurrent network.* Take ngu or agent57"),
+        (builders.PPO(intrinsic="rnd", core="lstm"), "PPO has a recurrent network"),
+    ],
+)
+def test_agents_that_it_is_not_for(builder, message):
+    with pytest.raises(UsageError, match=message):
+        builder.make_agent(discrete(2))
+
+
+def test_a_search_has_no_replay_for_it():
+    pytest.importorskip("mctx")
+    with pytest.raises(UsageError, match="the replay of MuZero can't carry a bonus"):
+        builders.MuZero(intrinsic="rnd").make_agent(discrete(2))
+
+
+def test_a_name_that_is_none():
+    with pytest.raises(UsageError, match=r"there is no intrinsic 'rdn'.*rnd"):
+        builders.DQN(intrinsic="rdn")
+
+
+@pytest.mark.parametrize("agent", ["DQN", "SAC", "PPO"])
+def test_agents_that_it_is_for(agent):
+    builder = getattr(builders, agent)(intrinsic="rnd")
+    spec = continuous(2) if builder.actions == "continuous" else discrete(2)
+    plain = dataclasses.replace(builder, intrinsic=None).make_agent(spec)
+    made = builder.make_agent(spec)
+    state = made.core.abstract_state()
+    assert "distillation" in state._fields or "distillation" in state.core._fields
+    # The actors are given what they were given before.
+    structure = [jax.tree.structure(jax.eval_shape(a.core.variables, a.core.abstract_state())) for a in (plain, made)]
+    assert structure[0] == structure[1]
