@@ -1,8 +1,12 @@
 """The data that travels round the ring."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import dm_env.specs
+
+if TYPE_CHECKING:
+    import jax
+    import numpy as np
 
 Tree = Any
 """A nest (dict, tuple, list, NamedTuple) of arrays, or of what a comment says."""
@@ -10,7 +14,10 @@ Tree = Any
 Params = Any
 """A nest of network parameters."""
 
-Array = Any
+if TYPE_CHECKING:
+    Array: TypeAlias = jax.Array | np.ndarray
+else:  # JAX is not imported for it
+    Array = Any
 """A NumPy or a JAX array."""
 
 

@@ -13,7 +13,7 @@ class Context(NamedTuple):
     steps: Array  # [] int32: environment steps the run has taken so far, of all its actors
     rank: Array  # [B] float32: which of the run's exploring environments this is, i / (N - 1) in [0, 1]; 0 if alone
     reward: Array  # [B] float32: came with the observation, as the environment gave it; 0 at an episode's first
-    first: Array = ()  # [B] bool: begins an episode; there for a policy with recurrent state or a carry only
+    first: Tree = ()  # [B] bool: begins an episode; there for a policy with recurrent state or a carry only
     carry: Tree = ()  # [B, ...] the policy's, see `Carry`; nothing for a policy without one
 
 

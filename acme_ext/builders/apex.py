@@ -4,13 +4,12 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-import numpy as np
-
 from acme_ext.acting.values import first_error
 from acme_ext.agents.apex import acting
 from acme_ext.agents.apex.config import ATARI, ApexConfig
 from acme_ext.builders.base import Preset
 from acme_ext.builders.dqn import DQN
+from acme_ext.types import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,5 +25,5 @@ class ApexDQN(DQN):
     config: ApexConfig = ApexConfig()
 
     @property
-    def first_error(self) -> Callable[..., np.ndarray]:
+    def first_error(self) -> Callable[..., Array]:
         return first_error

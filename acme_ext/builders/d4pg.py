@@ -4,14 +4,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-import numpy as np
-
 from acme_ext.acting.values import first_error
 from acme_ext.agents.d4pg import acting, learning
 from acme_ext.agents.d4pg.config import SUITE, D4PGConfig, DPGConfig
 from acme_ext.agents.d4pg.networks import Networks, make_networks
 from acme_ext.builders.actor_critic import ActorCritic
 from acme_ext.builders.base import Preset
+from acme_ext.types import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,5 +26,5 @@ class D4PG(ActorCritic):
     networks: Callable[..., Networks] = make_networks
 
     @property
-    def first_error(self) -> Callable[..., np.ndarray]:
+    def first_error(self) -> Callable[..., Array]:
         return first_error

@@ -1,7 +1,7 @@
 """The contract of learning: pure functions over one state."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -45,7 +45,7 @@ class LearnerCore(Generic[AnyState]):
 class LossOutput(NamedTuple):
     """What a loss gives besides its value."""
 
-    metrics: dict[str, Array]  # scalars
+    metrics: Mapping[str, Array]  # scalars
     error: Array | None = None  # [B] |TD errors| of the batch's items, for prioritized replay
 
 

@@ -13,7 +13,7 @@ from acme_ext.types import Array, Tree
 class Moments(NamedTuple):
     """The mean and variance of what was seen so far, element by element; before that, 0 and 1."""
 
-    count: Array  # [] float32, how many there were, or the horizon of the average if that is less
+    count: Array  # type: ignore  # [] float32, how many there were, or the horizon of the average if that is less
     mean: Tree  # float32
     variance: Tree  # float32
 

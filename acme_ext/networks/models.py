@@ -168,7 +168,7 @@ def scaled(state: Array) -> Array:
 _SMALL = 32  # pixels of a side, below which a convolution is a product of its patches
 
 
-def _conv(x: Array, channels: int, stride: int = 1) -> Array:
+def _conv(x: Array, channels: int, stride: int = 1) -> jax.Array:
     """A convolution of 3 by 3, padded with zeros.
 
     On a small grid it is the product of all patches and a matrix: XLA for the CPU runs convolutions in a loop, as the
@@ -182,12 +182,12 @@ def _conv(x: Array, channels: int, stride: int = 1) -> Array:
     return hk.Linear(channels, with_bias=False)(jnp.concatenate(patches, axis=-1))
 
 
-def _norm(x: Array) -> Array:
+def _norm(x: Array) -> jax.Array:
     """Layer normalisation, which needs no running statistics."""
     return hk.LayerNorm(axis=tuple(range(1, x.ndim)), param_axis=-1, create_scale=True, create_offset=True)(x)
 
 
-def _block(x: Array) -> Array:
+def _block(x: Array) -> jax.Array:
     inner = jax.nn.relu(_norm(_conv(x, x.shape[-1])))
     return jax.nn.relu(x + _norm(_conv(inner, x.shape[-1])))
 

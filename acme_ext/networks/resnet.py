@@ -32,6 +32,6 @@ class ResidualTorso(hk.Module):
         return jax.nn.relu(hk.Flatten()(x))
 
 
-def _convolution(x: Array, channels: int) -> Array:
+def _convolution(x: Array, channels: int) -> jax.Array:
     start = layers.uniform(9 * x.shape[-1])
     return hk.Conv2D(channels, 3, w_init=start, b_init=start)(x)

@@ -3,7 +3,7 @@
 An agent that is given a `ValueModel` learns either.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -20,7 +20,7 @@ class CriticLoss(NamedTuple):
 
     loss: Array  # [B]
     td_error: Array  # [B] target less prediction, of the expected returns
-    metrics: dict[str, Array]  # [B] each
+    metrics: Mapping[str, Array]  # [B] each
 
 
 class ValueModel(NamedTuple):

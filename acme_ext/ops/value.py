@@ -145,7 +145,7 @@ def retrace_factors(pi_a: Array, mu: Array, lambda_: float) -> Array:
     return lambda_ * jnp.minimum(1.0, pi_a / jnp.maximum(mu, 1e-8))
 
 
-def epsilon_greedy_probabilities(q: Array, epsilon: Array, legal: Array | None = None) -> Array:
+def epsilon_greedy_probabilities(q: Array, epsilon: Array | float, legal: Array | None = None) -> Array:
     """Returns the probabilities `[..., A]` that epsilon-greedy gives to each action, ties shared equally.
 
     Args:

@@ -78,7 +78,7 @@ class Drawn(NamedTuple):
     """A batch."""
 
     items: Any  # as the learner is given it: Transition [B, ...] or Sequence [T, B, ...]
-    index: Array  # [B] int32 places in the replay
+    index: Array  # type: ignore  # [B] int32 places in the replay
     probability: Array  # [B] float32 with which each was drawn
 
 
@@ -181,7 +181,7 @@ class DeviceReplay(abc.ABC):
     def _weighed(self, weight: Array, index: Array, errors: Array) -> Array:
         value = (errors + self._settings.priority_offset) ** self._settings.priority_exponent
         index = select(index == self._settings.max_size, weight.size, index)
-        return weight.at[index // _GROUP, index % _GROUP].set(value.astype(jnp.float32), mode="drop")
+        return jnp.asarray(weight).at[index // _GROUP, index % _GROUP].set(value.astype(jnp.float32), mode="drop")
 
     def _by_weight(self, weight: Array, key: Array) -> tuple[Array, Array]:
         """Returns places `[B]` drawn in proportion to their weight, and the probabilities: first a group, then one of

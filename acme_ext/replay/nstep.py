@@ -1,6 +1,7 @@
 """From timesteps to packed n-step transitions, for B environments at once."""
 
 from collections.abc import Callable
+from typing import Any
 
 import dm_env
 import numpy as np
@@ -8,9 +9,9 @@ import tree
 
 from acme_ext.replay.layout import Layout
 from acme_ext.replay.sinks import OnWait, Sink
-from acme_ext.types import OneStep, Transition, Tree, stored_extras
+from acme_ext.types import Array, OneStep, Transition, Tree, stored_extras
 
-PriorityFn = Callable[[np.ndarray, np.ndarray, Tree, Tree], np.ndarray]
+PriorityFn = Callable[..., Any]
 """`(reward [M], discount [M], extras_tm1 [M, ...], extras_t [M, ...]) -> |TD error| [M]`, by which new transitions are
 first given their priorities, from what the policy gave with the actions at both ends."""
 
@@ -201,7 +202,7 @@ class NStepWriter:
             self._sink.flush(self._max_pending // self._block, self._on_wait)
 
 
-def largest_error(reward: np.ndarray, discount: np.ndarray, extras_tm1: Tree, extras_t: Tree) -> np.ndarray:
+def largest_error(reward: Array, discount: Array, extras_tm1: Tree, extras_t: Tree) -> Array:
     """Returns the largest |TD error| so far, which a prioritized policy passes on; a `PriorityFn`."""
     return extras_tm1.largest_error
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from acme_ext.types import Array, Tree
 
 
-def select(rows: Array, new: Tree, old: Tree) -> Tree:
+def select(rows: Array | bool, new: Tree, old: Tree) -> Tree:
     """Returns `new` where `rows` holds and `old` elsewhere; `rows` is compared with the first axes of every array."""
 
     def one(a: Array, b: Array) -> Array:

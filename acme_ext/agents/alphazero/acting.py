@@ -23,7 +23,7 @@ def planner(networks: Networks, config: AlphaZeroConfig) -> Plan:
     """Returns the search in a game's own rules."""
     network, support = networks.network, config.support
 
-    def evaluate(params: Params, observation: Tree, legal: Array) -> tuple[Array, Array]:
+    def evaluate(params: Params, observation: Tree, legal: Array | None) -> tuple[Array, Array]:
         prediction = network.predict(params, network.represent(params, observation))
         return masking.masked(prediction.logits, legal), support.mean(prediction.value)
 

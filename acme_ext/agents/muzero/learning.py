@@ -1,5 +1,7 @@
 """MuZero's learning: the model unrolled from roots inside sequences, in the shared core of agents with one loss."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -91,7 +93,8 @@ def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) ->
         if fresh:
             keys = jax.random.split(search_key, fresh)
             again = plan(target_params, keys, jax.tree.map(lambda x: x[:fresh], seen), True)
-            targets = targets._replace(policy=targets.policy.at[0, :fresh].set(lax.stop_gradient(again.policy)))
+            policy = jnp.asarray(targets.policy).at[0, :fresh].set(lax.stop_gradient(again.policy))
+            targets = targets._replace(policy=policy)
 
         # After an episode's end any action leads from the absorbing state to itself.
         count = targets.policy.shape[-1]
@@ -103,7 +106,8 @@ def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) ->
 
         def step(state: Array, action: Array) -> tuple[Array, tuple[Array, Array]]:
             # Half of the gradient goes on into the steps before (Schrittwieser et al. 2020, appendix G).
-            reward, state = network.dynamics(params, optax.scale_gradient(state, 0.5), action)
+            halved: Any = optax.scale_gradient(state, 0.5)
+            reward, state = network.dynamics(params, halved, action)
             return state, (reward, state)
 
         root = network.represent(params, seen)

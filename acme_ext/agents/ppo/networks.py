@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import haiku as hk
@@ -81,7 +81,7 @@ def make_network(
 _HIDDEN_GAIN, _POLICY_GAIN = 2**0.5, 0.01
 
 
-def _linear(size: int, gain: float) -> hk.Linear:
+def _linear(size: int, gain: float) -> Callable[..., jax.Array]:
     return hk.Linear(size, w_init=_orthogonal(gain))
 
 

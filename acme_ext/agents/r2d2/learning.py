@@ -106,14 +106,14 @@ def make_core(
         mask = task.mask[learned]
         each = errors(q, q_target, task)
         steps = jnp.maximum(jnp.sum(mask), 1)
-        size = sum(map(jnp.abs, each))
+        size: Any = sum(map(jnp.abs, each))
         metrics = {
             "q_mean": jnp.sum(mask * jnp.mean(task.preferred(q)[:-1], axis=-1)) / steps,
             "td_error_abs": jnp.sum(size) / steps,
             "steps_share": jnp.mean(mask),
         }
         of_sequence = losses.sequence_error(size, mask, config.priority_max_share)
-        total = sum(losses.sequence_loss(error, weight) for error in each)
+        total: Any = sum(losses.sequence_loss(error, weight) for error in each)
         return total, LossOutput(metrics, lax.stop_gradient(of_sequence))
 
     return single_loss_core(

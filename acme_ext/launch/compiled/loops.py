@@ -46,7 +46,7 @@ class Ended(NamedTuple):
     lengths: Array  # [] int32
 
 
-NONE_ENDED = Ended(np.int32(0), np.float32(0), np.int32(0))
+NONE_ENDED = Ended(np.int32(0), np.float32(0), np.int32(0))  # type: ignore
 
 
 class Learning(NamedTuple):
@@ -73,8 +73,8 @@ class Scores(NamedTuple):
 
     place: Place
     finished: Array  # [N] int32 episodes
-    returns: Array  # [N, Q] float32, those of the episodes finished
-    lengths: Array  # [N, Q] int32
+    returns: jax.Array  # [N, Q] float32, those of the episodes finished
+    lengths: jax.Array  # [N, Q] int32
 
 
 def _start(environment: FunctionalEnvironment, policy: Policy, environment_keys: Array, keys: Array) -> Place:

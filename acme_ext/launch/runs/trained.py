@@ -37,7 +37,8 @@ class PolicyFunction:
     """
 
     def __init__(self, policy: Policy, standing: list[list] | None, steps: int):
-        self._policy, self._standing, self._steps = policy, standing, np.int32(steps)
+        self._policy, self._standing = policy, standing
+        self._steps: Any = np.int32(steps)
         self._initial = jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
 
     def init(self, batch: int) -> Tree:
