@@ -19,7 +19,7 @@ import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from acme_ext.utils import install, libpython
 
@@ -83,6 +83,12 @@ class Probe:
     code: int | None
     output: str
     error: str
+
+
+def add(commands: Any) -> None:
+    """Adds the command."""
+    doctor = commands.add_parser("doctor", help="check this installation, and say how to mend it")
+    doctor.set_defaults(command=lambda options: run_doctor(print))
 
 
 def diagnose() -> list[Finding]:

@@ -11,7 +11,7 @@ import pytest
 import acme_ext
 from acme_ext.agents.dqn.config import ATARI
 from acme_ext.builders import DQN
-from acme_ext.commands import cli
+from acme_ext.commands import cli, train
 from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -125,7 +125,7 @@ def test_the_options_make_the_experiment():
             *("--eval-every", "0", "--eval-episodes", "7", "--checkpoint-every", "2.5"),
         ]
     )
-    made = cli.experiment_from(options)
+    made = train.experiment_from(options)
     assert (made.environment, made.steps, made.seed, made.num_envs, made.run_dir) == (
         "gym:CartPole-v1",
         1000,
@@ -141,7 +141,7 @@ def test_the_options_make_the_experiment():
 
 def test_a_bonus_is_a_setting_with_an_option_of_its_own():
     def made(*options):
-        return cli.experiment_from(cli._parser().parse_args([*_CARTPOLE, *options])).builder
+        return train.experiment_from(cli._parser().parse_args([*_CARTPOLE, *options])).builder
 
     assert made().intrinsic is None
     assert made("--intrinsic", "rnd") == made("--set", "intrinsic=rnd") == made().replace(intrinsic="rnd")
@@ -152,7 +152,7 @@ def test_a_bonus_is_a_setting_with_an_option_of_its_own():
 
 
 def test_a_family_has_its_own_defaults():
-    made = cli.experiment_from(cli._parser().parse_args(["train", "dqn", "atari:Pong", "--set", "batch_size=16"]))
+    made = train.experiment_from(cli._parser().parse_args(["train", "dqn", "atari:Pong", "--set", "batch_size=16"]))
     assert (made.builder.config.batch_size, made.builder.config.replay) == (16, ATARI.replay)
 
 
@@ -299,13 +299,13 @@ def test_ctrl_c_before_anything_has_begun(monkeypatch, capsys):
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "experiment_from", interrupted)
+    monkeypatch.setattr(train, "experiment_from", interrupted)
     assert cli.main(_CARTPOLE) == 130
     assert _sentences(capsys.readouterr().err) == []
 
 
 def test_before_anything_is_loaded_it_says_what_will_be(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "experiment_from", lambda options: 1 / 0)
+    monkeypatch.setattr(train, "experiment_from", lambda options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(_CARTPOLE)
     assert capsys.readouterr().err == "acme-ext: loading JAX, TensorFlow and Reverb ...\n"
@@ -348,7 +348,7 @@ def test_a_sweep_has_a_directory_for_each_setting_and_is_plotted_by_its_folder(t
     rates = ("0.001", "0.0001", "0.003")  # the first is the default
     for rate in rates:
         experiment, again = (
-            cli.experiment_from(cli._parser().parse_args([*_CARTPOLE, "--set", f"learning_rate={text}"]))
+            train.experiment_from(cli._parser().parse_args([*_CARTPOLE, "--set", f"learning_rate={text}"]))
             for text in (rate, f"{float(rate):.1e}")
         )
         assert again.directory == experiment.directory
@@ -363,7 +363,7 @@ def test_a_sweep_has_a_directory_for_each_setting_and_is_plotted_by_its_folder(t
 
 
 def test_an_error_that_is_nobodys_is_shown_as_it_is(monkeypatch):
-    monkeypatch.setattr(cli, "experiment_from", lambda options: 1 / 0)
+    monkeypatch.setattr(train, "experiment_from", lambda options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(_CARTPOLE)
 

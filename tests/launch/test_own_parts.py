@@ -15,7 +15,7 @@ import pytest
 
 from acme_ext import builders, launch
 from acme_ext.builders import DQN, IMPALA, R2D2, Builder
-from acme_ext.commands import cli
+from acme_ext.commands import cli, train
 from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment
 from acme_ext.launch.runs import settings
@@ -73,12 +73,12 @@ def test_a_lambda_is_refused_before_anything_is_written_and_named_it_runs(tmp_pa
 @pytest.mark.parametrize("agent", ["dqn", "rainbow", "r2d2", "impala", "ppo"])
 def test_python_and_the_shell_make_the_same_experiment(agent, name):
     options = cli._parser().parse_args(["train", agent, name])
-    assert cli.experiment_from(options).describe() == Experiment(builders.load(agent)(), name).describe()
+    assert train.experiment_from(options).describe() == Experiment(builders.load(agent)(), name).describe()
 
 
 def test_a_part_can_be_set_back_to_its_default_where_a_preset_has_another(tmp_path):
     options = cli._parser().parse_args(["train", "impala", "atari:Pong", "--set", "torso=none"])
-    experiment = cli.experiment_from(options)
+    experiment = train.experiment_from(options)
     assert Experiment(IMPALA(), "atari:Pong").builder.torso == "residual"
     assert experiment.builder.torso is None
     again = settings.builder_of(json.loads(json.dumps(experiment.describe())))

@@ -1,0 +1,48 @@
+"""`acme-ext play` and `acme-ext tournament`: the agents of runs in board games."""
+
+import argparse
+from typing import Any
+
+from acme_ext.commands import common
+
+
+def add(commands: Any) -> None:
+    """Adds the commands."""
+    play = commands.add_parser(
+        "play", help="play a board game against the agent of a run", description="Play against a run's agent."
+    )
+    play.add_argument("run", metavar="RUN", help="a run directory")
+    play.add_argument("--second", action="store_true", help="let the agent begin")
+    play.set_defaults(command=_play)
+
+    tournament = commands.add_parser(
+        "tournament",
+        help="let the agents of runs play a board game against each other",
+        description="A round robin, both sides in turn: results, Elo ratings with 95%% intervals, and a chart.",
+    )
+    tournament.add_argument(
+        "players", nargs="+", metavar="PLAYER", help="run directories, random, mcts:N, minimax or py:MODULE:FUNCTION"
+    )
+    tournament.add_argument("--games", type=common.count, default=40, metavar="N", help="of each pair (%(default)s)")
+    tournament.add_argument(
+        "--opening-moves", type=int, default=2, metavar="N", help="drawn at random, so that games differ (%(default)s)"
+    )
+    tournament.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
+    tournament.add_argument("-o", "--output", default="tournament.png", metavar="FILE", help="(%(default)s)")
+    tournament.set_defaults(command=_tournament)
+
+
+def _play(options: argparse.Namespace) -> int:
+    from acme_ext.commands import play, players
+
+    play.play(players.RunPlayer(options.run), person_begins=not options.second)
+    return 0
+
+
+def _tournament(options: argparse.Namespace) -> int:
+    from acme_ext.commands import tournament
+
+    held = tournament.hold(options.players, options.games, options.opening_moves, options.seed)
+    print("\n".join(held.table()))
+    print(tournament.draw(held, options.output))
+    return 0

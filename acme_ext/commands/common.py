@@ -1,0 +1,31 @@
+"""What several commands share."""
+
+import argparse
+from typing import Any
+
+
+def count(text: str) -> int:
+    """Returns the whole number above 0 that an option's text is."""
+    try:
+        value = int(text.replace("_", ""))
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return value
+
+
+def environment_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns what --env-set gives, by name; raises UsageError for a text that is no setting."""
+    from acme_ext.launch.runs import settings
+
+    return {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
+
+
+def say_score(score: Any) -> str:
+    """Returns an evaluation's score in words."""
+    row = score.row()
+    return (
+        f"return {row['episode_return_mean']:.4g} (std {row['episode_return_std']:.3g}, "
+        f"{row['episode_return_min']:.4g} to {row['episode_return_max']:.4g}) over {row['episodes']} episodes"
+    )

@@ -1,0 +1,64 @@
+"""`acme-ext evaluate`."""
+
+import argparse
+import pathlib
+from typing import Any
+
+from acme_ext.commands import common
+from acme_ext.errors import UsageError
+
+
+def add(commands: Any) -> None:
+    """Adds the command."""
+    evaluate = commands.add_parser(
+        "evaluate", help="evaluate the agent of a run", description="Evaluate a run's agent."
+    )
+    evaluate.add_argument("run", metavar="RUN", help="a run directory")
+    evaluate.add_argument("--episodes", type=common.count, metavar="N", help="(those of the run's own last evaluation)")
+    evaluate.add_argument(
+        "--env-set",
+        action="append",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="an environment's option in place of the run's, as opponent=mcts:100",
+    )
+    evaluate.add_argument(
+        "--every-reply",
+        action="store_true",
+        help="of a board game: play against all that can be replied, on both sides, and count the outcomes",
+    )
+    evaluate.add_argument(
+        "--best",
+        action="store_true",
+        help="the parameters of the run's best evaluation, on other seeds than those that chose them",
+    )
+    evaluate.add_argument("--video", metavar="FILE", help="write a film of some more episodes, .mp4 or .gif")
+    evaluate.add_argument(
+        "--video-episodes", type=common.count, default=3, metavar="N", help="of the film (%(default)s)"
+    )
+    evaluate.set_defaults(command=_evaluate)
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from acme_ext.envs import pictures
+    from acme_ext.launch.runs.trained import load
+    from acme_ext.utils import films
+
+    if options.every_reply:
+        others = {"--video": options.video, "--episodes": options.episodes, "--env-set": options.env_set}
+        others |= {"--best": options.best}
+        if given := [name for name, value in others.items() if value]:
+            raise UsageError(f"--every-reply plays all games that there can be: leave {given[0]} away.")
+        from acme_ext.commands import players
+
+        print(players.describe(players.against_every_reply(players.RunPlayer(options.run))))
+        return 0
+    if options.video:
+        films.check(pathlib.Path(options.video))
+        pictures.prepare()
+    given = common.environment_options(options)
+    run = load(options.run, environment_options=given, best=options.best)
+    if options.video:
+        print(f"film        {run.film(options.video, options.video_episodes)}", flush=True)
+    print(f"evaluation  {common.say_score(run.evaluate(options.episodes))}")
+    return 0

@@ -1,0 +1,24 @@
+"""`acme-ext export`."""
+
+import argparse
+from typing import Any
+
+
+def add(commands: Any) -> None:
+    """Adds the command."""
+    export = commands.add_parser(
+        "export",
+        help="write the policy of a run for use elsewhere",
+        description="Write a run's evaluation policy to a folder: for NumPy alone, as jax.export, and for ONNX.",
+    )
+    export.add_argument("run", metavar="RUN", help="a run directory")
+    export.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder")
+    export.add_argument("--onnx", action="store_true", help="write policy.onnx too")
+    export.set_defaults(command=_export)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from acme_ext.launch.exporting.export import export_run
+
+    print(export_run(options.run, options.output, onnx=options.onnx))
+    return 0

@@ -1,0 +1,180 @@
+"""`acme-ext train`."""
+
+import argparse
+import sys
+from typing import Any
+
+from acme_ext.commands import common, train_on
+from acme_ext.errors import UsageError
+
+
+def add(commands: Any) -> None:
+    """Adds the command."""
+    train = commands.add_parser(
+        "train",
+        help="train an agent, or go on with a run that was stopped",
+        description="Train an agent. The same command on the same run directory goes on where it was.",
+    )
+    train.add_argument("agent", metavar="AGENT", help="see `acme-ext list`; your own as MODULE:CLASS")
+    train.add_argument(
+        "environment",
+        metavar="ENVIRONMENT",
+        help="FAMILY:NAME, as gym:CartPole-v1, or py:MODULE:FUNCTION; data:FOLDER learns from recorded data alone",
+    )
+    train.add_argument(
+        "--steps",
+        type=common.count,
+        default=50_000,
+        metavar="N",
+        help="environment steps, or with recorded data those of the learner (%(default)s)",
+    )
+    train.add_argument("--seed", type=int, default=0, metavar="N", help="of all that can be seeded (%(default)s)")
+    train.add_argument("--num-envs", type=common.count, default=1, metavar="N", help="stepped together (%(default)s)")
+    train.add_argument(
+        "--devices",
+        type=common.count,
+        default=1,
+        metavar="N",
+        help="that the learner's batch, and a compiled run's environments, are split over (%(default)s)",
+    )
+    train.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="a setting of the agent, as learning_rate=1e-3, replay.n_step=5 or torso=MODULE:NAME",
+    )
+    train.add_argument(
+        "--intrinsic",
+        metavar="BONUS",
+        help="a bonus for what is new around any agent without memory, as rnd: short for --set intrinsic=BONUS",
+    )
+    train.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
+    train.add_argument(
+        "--eval-every", type=int, metavar="N", help="environment steps between evaluations; 0: at the end"
+    )
+    train.add_argument("--eval-episodes", type=common.count, metavar="N", help="of the evaluation at the end")
+    train.add_argument("--checkpoint-every", type=float, metavar="S", help="seconds between checkpoints; 0: at the end")
+    train.add_argument(
+        "--replay-every",
+        type=float,
+        metavar="S",
+        help="least seconds between times that a checkpoint has the replay written anew",
+    )
+    train.add_argument("--run-dir", metavar="DIR", help="(runs/AGENT-ENVIRONMENT-sSEED, with what is set)")
+    train.add_argument(
+        "--fresh", action="store_true", help="start anew: delete what an earlier run left in the directory"
+    )
+    train_on.add_options(train)
+    train.add_argument(
+        "--profile",
+        action="store_true",
+        help="say where the time of a run in one process goes; writes profile.txt and trace.json to its directory",
+    )
+    train.add_argument("--record", metavar="DIR", help="record all whole episodes to a folder, beside the training")
+    train.add_argument(
+        "--demos",
+        metavar="DIR",
+        help="learn from recorded data too, which is DIR's, or of DIR?best=SHARE the best of it",
+    )
+    train.add_argument(
+        "--snapshot-every",
+        type=common.count,
+        metavar="N",
+        help="export the policy every N environment steps, to the run directory's snapshots/STEP",
+    )
+    train.add_argument("--skip-damaged", action="store_true", help="leave out damaged parts of recorded data")
+    train.add_argument("--quiet", action="store_true", help="no progress line")
+    train.set_defaults(command=_train, if_stopped="; nothing is lost, and the same command starts again")
+
+
+def experiment_from(options: argparse.Namespace) -> Any:
+    """Returns the `Experiment` that the options of `train` describe; raises UsageError before anything heavy is
+    imported.
+    """
+    from acme_ext import builders, envs
+    from acme_ext.launch.runs import settings
+
+    environment_options = common.environment_options(options)
+    fields = settings.split(options.set)
+    if (bonus := options.intrinsic) is not None and fields.setdefault("intrinsic", bonus) != bonus:
+        raise UsageError(f"--intrinsic {bonus} and --set intrinsic={fields['intrinsic']} are two: give one.")
+    builders.check(options.agent)
+    environment, data = options.environment, None
+    if environment.startswith("data:"):
+        from acme_ext.data.format import Folder
+        from acme_ext.launch.runs.experiment import split_data
+
+        data = environment.removeprefix("data:")
+        manifest = Folder(split_data(data)[0]).manifest
+        environment, environment_options = (
+            manifest["environment"],
+            manifest["environment_options"] | environment_options,
+        )
+    envs.check(environment, **environment_options)
+
+    builder = builders.make(options.agent).for_environment(environment)
+    builder = settings.configure(builder, fields)
+
+    from acme_ext.launch.runs.experiment import Checkpoints, Evaluation, Experiment
+
+    def given(**values: Any) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if value is not None}
+
+    return Experiment(
+        builder,
+        environment,
+        steps=options.steps,
+        seed=options.seed,
+        num_envs=options.num_envs,
+        num_devices=options.devices,
+        environment_options=environment_options,
+        evaluation=Evaluation(**given(every=options.eval_every, final_episodes=options.eval_episodes)),
+        checkpoints=Checkpoints(**given(every_s=options.checkpoint_every, replay_every_s=options.replay_every)),
+        run_dir=options.run_dir,
+        data=data,
+        demos=options.demos,
+    )
+
+
+def parse(*arguments: str) -> argparse.Namespace:
+    """Returns the options of a command `acme-ext train` with these arguments."""
+    parser = argparse.ArgumentParser(prog="acme-ext")
+    add(parser.add_subparsers())
+    return parser.parse_args(["train", *arguments])
+
+
+def _train(options: argparse.Namespace) -> int:
+    train_on.check(options, parse(options.agent, options.environment))
+    compiled = options.on == "compiled"
+    if not options.quiet:
+        what = "JAX" if compiled else "JAX, TensorFlow and Reverb"
+        print(f"acme-ext: loading {what} ...", file=sys.stderr, flush=True)
+    experiment = experiment_from(options)
+    if compiled:
+        return train_on.run_compiled(experiment, options)
+    if train_on.is_program(options):
+        result = train_on.run_program(experiment, options)
+    else:
+        from acme_ext.launch.runners import local
+
+        result = local.run(
+            experiment,
+            fresh=options.fresh,
+            quiet=options.quiet,
+            profile=options.profile,
+            record=options.record,
+            snapshot_every=options.snapshot_every,
+            skip_damaged=options.skip_damaged,
+        )
+    if result.stopped_by is not None:
+        steps = result.environment_steps or result.learner_steps
+        print(f"stopped at step {steps:,}; the same command goes on. {result.run_dir}")
+        return 128 + result.stopped_by
+    assert result.score is not None
+    of_environment = f"{result.environment_steps:,} of the environment, " if result.environment_steps else ""
+    print(f"steps       {of_environment}{result.learner_steps:,} of the learner")
+    print(f"evaluation  {common.say_score(result.score)}")
+    print(f"curve       {result.curve}")
+    print(f"everything  {result.run_dir}")
+    return 0

@@ -1,0 +1,155 @@
+"""What `acme-ext train` runs elsewhere than in this process alone: programs, and compiled runs."""
+
+import argparse
+from typing import Any
+
+from acme_ext.commands import common
+from acme_ext.errors import UsageError
+from acme_ext.utils import worlds
+
+_NOT_COMPILED = (
+    *("actors", "replay_shards", "evaluators", "accelerated", "inference", "experience", "restart", "open_ports"),
+    *("ray_address", "ray_wait", "resources", "record", "profile", "skip_damaged", "demos", "snapshot_every"),
+)
+"""Options that mean nothing in a compiled run."""
+
+
+def add_options(train: argparse.ArgumentParser) -> None:
+    """Adds the options of programs and compiled runs."""
+    train.add_argument("--actors", type=common.count, metavar="N", help="run as a program with so many actors")
+    train.add_argument(
+        "--on",
+        choices=("processes", "threads", "ray", "compiled"),
+        help="where the nodes of a program run (processes), implies --actors 1; or compiled: environments written "
+        "in JAX, acting, replay and learning as one compiled program",
+    )
+    train.add_argument(
+        "--seeds", type=common.count, metavar="N", help="of a compiled run: so many seeds at once, from --seed on"
+    )
+    train.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="of a Ray cluster that this machine is a part of, or auto; without it a Ray is started for the run",
+    )
+    train.add_argument(
+        "--ray-wait", type=float, metavar="S", help="seconds that the cluster has to make room for all nodes"
+    )
+    train.add_argument(
+        "--resources",
+        action="append",
+        default=[],
+        metavar="NODES=NAME:N[,...]",
+        help="what each of a program's nodes of a kind asks of Ray, as learner=GPU:1,CPU:4",
+    )
+    train.add_argument("--replay-shards", type=common.count, default=1, metavar="N", help="of a program (%(default)s)")
+    train.add_argument("--evaluators", type=common.count, default=1, metavar="N", help="of a program (%(default)s)")
+    train.add_argument(
+        "--accelerated",
+        default="learner,inference",
+        metavar="NODES",
+        help="which of a program's nodes see accelerators, of learner,inference,evaluator,actor (%(default)s)",
+    )
+    train.add_argument(
+        "--inference",
+        choices=("actor", "server"),
+        default="actor",
+        help="who applies the policy in a program: each actor, or a server for all of them (%(default)s)",
+    )
+    train.add_argument(
+        "--experience",
+        choices=("actor", "server"),
+        default="actor",
+        help="who writes the experience in a program with an inference server (%(default)s)",
+    )
+    train.add_argument(
+        "--restart",
+        type=int,
+        default=0,
+        metavar="N",
+        help="times in an hour that a program's actors, evaluators and inference server are started again",
+    )
+    train.add_argument(
+        "--open-ports", action="store_true", help="let the network reach a program's ports: whoever does can run code"
+    )
+
+
+def is_program(options: argparse.Namespace) -> bool:
+    """Returns whether a run is a program."""
+    for_ray = options.ray_address is not None or options.ray_wait is not None or options.resources
+    return options.on != "compiled" and bool(options.actors or options.on or for_ray)
+
+
+def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
+    """Raises UsageError if options exclude each other.
+
+    Args:
+        options: those of `train`.
+        usual: them where only agent and environment are given.
+    """
+    if options.on == "compiled":
+        for name in _NOT_COMPILED:
+            if getattr(options, name) != getattr(usual, name):
+                raise UsageError(
+                    f"--{name.replace('_', '-')} and --on compiled exclude each other: a compiled run is one program "
+                    "on the device, without nodes and without a replay outside; leave one of them away."
+                )
+    elif options.seeds is not None:
+        raise UsageError("--seeds is of a compiled run: add --on compiled, or run one seed after the other (--seed).")
+    elif is_program(options):
+        if options.profile:
+            raise UsageError("--profile is of a run in one process: leave out --actors and what else makes a program.")
+        alone = ("record", "snapshot_every", "skip_damaged")
+        if given := [name for name in alone if getattr(options, name)]:
+            what = given[0].replace("_", "-")
+            raise UsageError(f"--{what} is for a single process: leave --actors and --on away.")
+
+
+def run_compiled(experiment: Any, options: argparse.Namespace) -> int:
+    """Runs an experiment as one compiled program, prints what it came to, and returns the command's exit code."""
+    from acme_ext.launch.compiled import runner
+
+    results = runner.run(experiment, seeds=options.seeds or 1, fresh=options.fresh, quiet=options.quiet)
+    first = results[0]
+    if first.stopped_by is not None:
+        print(f"stopped at step {first.environment_steps:,}; the same command goes on. {first.run_dir}")
+        return 128 + first.stopped_by
+    for result in results:
+        assert result.score is not None
+        print(f"evaluation  {common.say_score(result.score)}  {result.run_dir}")
+    if len(results) == 1:
+        print(f"steps       {first.environment_steps:,} of the environment, {first.learner_steps:,} of the learner")
+        print(f"curve       {first.curve}")
+        return 0
+    means = [float(result.score.returns.mean()) for result in results if result.score is not None]
+    print(f"seeds       {len(means)}: mean {sum(means) / len(means):.4g}, least {min(means):.4g}")
+    print(f"curve       {first.run_dir.parent / 'curve.png'}")
+    return 0
+
+
+def run_program(experiment: Any, options: argparse.Namespace) -> Any:
+    """Runs an experiment as a program; returns the `Result`."""
+    worlds.need_reverb("a program")
+    from acme_ext.launch.runners import distributed
+    from acme_ext.launch.runners.program import Topology
+    from acme_ext.launch.runs import settings
+
+    accelerated = tuple(name.strip() for name in options.accelerated.split(",") if name.strip())
+    return distributed.run_program(
+        experiment,
+        Topology(
+            options.actors or 1,
+            options.replay_shards,
+            options.evaluators,
+            accelerated,
+            options.inference,
+            options.experience,
+            settings.amounts(options.resources),
+        ),
+        fresh=options.fresh,
+        quiet=options.quiet,
+        on=options.on or "processes",
+        restarts=options.restart,
+        private=not options.open_ports,
+        ray_address=options.ray_address,
+        ray_wait_s=options.ray_wait,
+    )
