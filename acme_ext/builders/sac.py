@@ -6,8 +6,9 @@ from typing import ClassVar
 
 from acme_ext.agents.sac import acting, learning
 from acme_ext.agents.sac.config import SACConfig
-from acme_ext.agents.sac.networks import Networks, make_networks
+from acme_ext.agents.sac.networks import make_networks
 from acme_ext.builders.actor_critic import ActorCritic
+from acme_ext.networks.continuous import Networks
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ observation is joined into one vector, a dict's fields in the order of their nam
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import haiku as hk
 import jax
@@ -135,6 +135,31 @@ class GaussianPolicy(hk.Module):
         mean, raw = jnp.split(layers.Linear(2 * self._size)(x), 2, axis=-1)
         scale = self._init_stddev / jax.nn.softplus(0.0)
         return Gaussian(mean, scale * jax.nn.softplus(raw) + self._min_stddev)
+
+
+class Networks(NamedTuple):
+    """A policy and a critic. Actions are in [-1, 1]; neither network is given a random key."""
+
+    action_size: int  # A
+    policy: hk.Transformed  # observation [B, ...] -> action [B, A], or their distribution
+    critic: hk.Transformed  # (observation [B, ...], action [B, A]) -> q [B]; one of the two, where there are two
+
+
+def make_networks(
+    policy_class: type[DeterministicPolicy] | type[SquashedGaussianPolicy],
+    action_size: int,
+    sizes: Sequence[int],
+    torso: str | torsos.Torso | None,
+) -> Networks:
+    """Returns a policy and a critic with hidden layers of the same sizes, each with a torso of its own."""
+
+    def policy(observation: Tree) -> Array | SquashedGaussian:
+        return policy_class(action_size, sizes, torso=torso)(observation)
+
+    def critic(observation: Tree, action: Array) -> Array:
+        return Critic(sizes, torso=torso)(observation, action)
+
+    return Networks(action_size, hk.transform(policy), hk.transform(critic))
 
 
 def init_ensemble(init: Callable[..., Params], key: Array, count: int, *examples: Any) -> Params:

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from acme_ext.agents.cql import losses
 from acme_ext.agents.cql.config import CQLConfig
 from acme_ext.agents.sac import learning as sac
-from acme_ext.agents.sac.networks import Networks
 from acme_ext.learning.core import LearnerCore
+from acme_ext.networks.continuous import Networks
 from acme_ext.types import Array, Params, Transition, Tree
 
 

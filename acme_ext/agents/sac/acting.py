@@ -3,7 +3,7 @@
 from acme_ext.acting import continuous
 from acme_ext.acting.policy import Policy
 from acme_ext.agents.sac.config import SACConfig
-from acme_ext.agents.sac.networks import Networks
+from acme_ext.networks.continuous import Networks
 
 
 def make_policy(networks: Networks, config: SACConfig, *, evaluation: bool) -> Policy:

@@ -4,9 +4,9 @@ import dataclasses
 from typing import Any
 
 from acme_ext.agents.sac import learning as sac
-from acme_ext.agents.sac.networks import Networks
 from acme_ext.agents.sqil.config import SQILConfig
 from acme_ext.learning.core import LearnerCore
+from acme_ext.networks.continuous import Networks
 from acme_ext.types import Sample, Tree
 
 

@@ -4,7 +4,7 @@ from acme_ext.acting import continuous
 from acme_ext.acting.exploration import normal_noise
 from acme_ext.acting.policy import Policy
 from acme_ext.agents.td3.config import TD3Config
-from acme_ext.agents.td3.networks import Networks
+from acme_ext.networks.continuous import Networks
 from acme_ext.types import Array, Params, Tree
 
 

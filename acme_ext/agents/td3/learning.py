@@ -10,10 +10,9 @@ import optax
 
 from acme_ext.agents.td3 import losses
 from acme_ext.agents.td3.config import TD3Config
-from acme_ext.agents.td3.networks import Networks
 from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore, TrainState, policy_params, sgd_step
-from acme_ext.networks.continuous import apply_ensemble, init_ensemble
+from acme_ext.networks.continuous import Networks, apply_ensemble, init_ensemble
 from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 _CRITICS = 2

@@ -1,10 +1,10 @@
 """TD3+BC's learning: TD3's, with another loss of the policy."""
 
 from acme_ext.agents.td3 import learning as td3
-from acme_ext.agents.td3.networks import Networks
 from acme_ext.agents.td3_bc import losses
 from acme_ext.agents.td3_bc.config import TD3BCConfig
 from acme_ext.learning.core import LearnerCore
+from acme_ext.networks.continuous import Networks
 from acme_ext.types import Array, Transition, Tree
 
 

@@ -8,8 +8,9 @@ from spec_of import continuous
 from acme_ext.acting.policy import Context
 from acme_ext.agents.sac import acting, learning
 from acme_ext.agents.sac.config import SACConfig
-from acme_ext.agents.sac.networks import Networks, make_networks
+from acme_ext.agents.sac.networks import make_networks
 from acme_ext.errors import UsageError
+from acme_ext.networks.continuous import Networks
 from acme_ext.ops.gaussian import SquashedGaussian
 from acme_ext.types import Sample, Transition
 

@@ -8,8 +8,9 @@ from spec_of import continuous
 from acme_ext.acting.policy import Context
 from acme_ext.agents.td3 import acting, learning
 from acme_ext.agents.td3.config import TD3Config
-from acme_ext.agents.td3.networks import Networks, make_networks
+from acme_ext.agents.td3.networks import make_networks
 from acme_ext.errors import UsageError
+from acme_ext.networks.continuous import Networks
 from acme_ext.types import Sample, Transition
 
 KEY = jax.random.key(0)
