@@ -11,6 +11,11 @@ import numpy as np
 from acme_ext.types import Tree
 
 
+def first(carry: Tree, rows: int) -> Tree:
+    """Returns the first rows of arrays `[B, ...]`, in NumPy."""
+    return jax.tree.map(lambda leaf: leaf[:rows], jax.device_get(carry))
+
+
 def pack(carry: Tree) -> str:
     """Returns arrays `[B, ...]` as text."""
     file = io.BytesIO()

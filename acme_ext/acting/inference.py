@@ -195,12 +195,15 @@ class InferenceCore:
         return Acted(*self._fetched((action, extras, before if with_state else ()), count))
 
     def warm_up(self, params: Params, observation: Tree) -> None:
-        """Compiles every bucket, for observations `[1, ...]` like this one; no slot's state is changed."""
+        """Compiles every bucket, for observations `[1, ...]` like this one; no slot's state is changed. What was
+        counted of `step` is forgotten.
+        """
         for size in self._buckets:
             slots = np.full(size, self._scratch, np.int32)
             zeros = np.zeros(size, np.int32)
             repeated = tree.map_structure(lambda leaf, size=size: np.repeat(leaf, size, axis=0), observation)
             self.step(params, slots, zeros, 0, np.ones(size, np.bool_), np.zeros(size, np.float32), repeated)
+        self.rows = self.padded_rows = 0
 
     @property
     def needs_first(self) -> bool:
@@ -220,7 +223,7 @@ class InferenceCore:
         """Returns the policy's standing in JSON's types; None for a policy without any."""
         if self._standing is None or not isinstance(self._carry, Carry):
             return None
-        return carries.to_json(self._standing(jax.device_get(self._carry.run)))
+        return carries.to_json(self._standing(carries.first(self._carry.run, self._scratch)))
 
     def brief(self, standing: list[list] | None) -> None:
         """Gives all environments a standing as their policy's `carry.run`; zeros if there is none."""

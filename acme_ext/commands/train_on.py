@@ -10,6 +10,7 @@ from acme_ext.utils import worlds
 _NOT_COMPILED = (
     *("actors", "replay_shards", "evaluators", "accelerated", "inference", "experience", "restart", "open_ports"),
     *("ray_address", "ray_wait", "resources", "record", "profile", "skip_damaged", "demos", "snapshot_every"),
+    "inference_servers",
 )
 """Options that mean nothing in a compiled run."""
 
@@ -56,6 +57,12 @@ def add_options(train: argparse.ArgumentParser) -> None:
         help="who applies the policy in a program: each actor, or a server for all of them (%(default)s)",
     )
     train.add_argument(
+        "--inference-servers",
+        type=common.count,
+        metavar="N",
+        help="with --inference server: so many of them, among which the actors are split (1)",
+    )
+    train.add_argument(
         "--experience",
         choices=("actor", "server"),
         default="actor",
@@ -66,7 +73,7 @@ def add_options(train: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="times in an hour that a program's actors, evaluators and inference server are started again",
+        help="times in an hour that a program's actors, evaluators and inference servers are started again",
     )
     train.add_argument(
         "--open-ports", action="store_true", help="let the network reach a program's ports: whoever does can run code"
@@ -102,6 +109,8 @@ def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
         if given := [name for name in alone if getattr(options, name)]:
             what = given[0].replace("_", "-")
             raise UsageError(f"--{what} is for a single process: leave --actors and --on away.")
+    elif options.inference_servers:
+        raise UsageError("--inference-servers is of a program: add --actors N and --inference server.")
 
 
 def run_compiled(experiment: Any, options: argparse.Namespace) -> int:
@@ -144,6 +153,7 @@ def run_program(experiment: Any, options: argparse.Namespace) -> Any:
             options.inference,
             options.experience,
             settings.amounts(options.resources),
+            options.inference_servers,
         ),
         fresh=options.fresh,
         quiet=options.quiet,

@@ -78,6 +78,10 @@ _BAD = [
     ([*_CARTPOLE, "--run-dir", "/proc/nowhere/run"], "the folder /proc/nowhere/run can't be written: "),
     ([*_CARTPOLE, "--run-dir", "/dev/null/run"], "the folder /dev/null/run can't be written: Not a directory"),
     ([*_CARTPOLE, "--actors", "2", "--replay-shards", "3"], "3 replay shards need as many actors to write to them"),
+    ([*_CARTPOLE, "--actors", "2", "--inference", "server", "--inference-servers", "3"], "3 inference servers need as"),
+    ([*_CARTPOLE, "--actors", "2", "--inference-servers", "1"], "inference_servers is 1: that needs inference on the "),
+    ([*_CARTPOLE, "--inference-servers", "2"], "is of a program: add --actors N and --inference server"),
+    ([*_CARTPOLE, "--on", "compiled", "--inference-servers", "2"], "--inference-servers and --on compiled exclude "),
     ([*_CARTPOLE, "--actors", "2", "--accelerated", "learner,replay"], "'replay' can't be given accelerators, only "),
     (["evaluate", "x", "--every-reply", "--video", "x.gif"], "all games that there can be: leave --video away"),
     (["evaluate", "x", "--every-reply", "--episodes", "5"], "all games that there can be: leave --episodes away"),
@@ -104,7 +108,14 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize(
-    "option", [["--steps", "0"], ["--steps", "1.5"], ["--num-envs", "-2"], ["--eval-episodes", "x"]]
+    "option",
+    [
+        ["--steps", "0"],
+        ["--steps", "1.5"],
+        ["--num-envs", "-2"],
+        ["--eval-episodes", "x"],
+        ["--inference-servers", "0"],
+    ],
 )
 def test_a_count_is_a_whole_number_above_0(tmp_path, monkeypatch, capsys, option):
     monkeypatch.chdir(tmp_path)

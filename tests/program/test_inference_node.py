@@ -16,12 +16,12 @@ from programs import Client
 
 from acme_ext import envs
 from acme_ext.acting.actor import Actor
-from acme_ext.acting.inference import LocalInference
-from acme_ext.acting.policy import Policy
+from acme_ext.acting.inference import LocalInference, bucket_sizes
+from acme_ext.acting.policy import Carry, Kept, Policy
 from acme_ext.acting.remote import RemoteExperience, RemoteInference, Reply
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Builder
-from acme_ext.launch.runners.nodes import inference
+from acme_ext.launch.runners.nodes import inference, reports
 from acme_ext.launch.runners.nodes.inference import InferenceNode
 from acme_ext.launch.runners.nodes.reports import Orders
 from acme_ext.launch.runs.experiment import Experiment
@@ -76,6 +76,23 @@ class Remembering(Builder):
         return LearnerCore(lambda key: (), lambda state, sample: ((), {}, None), lambda state: {})
 
 
+@dataclasses.dataclass(frozen=True)
+class Counting(Remembering):
+    """A policy that carries how many episodes each environment has begun."""
+
+    name: ClassVar[str] = "counting"
+
+    def make_policy(self, spec, networks, *, evaluation=False):
+        def apply(params, context, observation, state):
+            run = context.carry.run + context.first
+            return run % 2, Kept(state, Carry(run, context.carry.episode)), ()
+
+        def carry(batch):
+            return Carry(np.zeros(batch, np.int32), ())
+
+        return Policy(apply, init_carry=carry, standing=lambda run: [jnp.sum(run)])
+
+
 class World:
     """The learner and the coordinator."""
 
@@ -111,11 +128,11 @@ def replay(experiment):
 def start(experiment, request):
     """Starts a node; it ends with the test."""
 
-    def start(world=None, *, replays=(None,), experience=True, builder=experiment.builder):
+    def start(world=None, *, replays=(None,), experience=True, builder=experiment.builder, index=0, servers=1):
         world = world or World()
         described = dataclasses.replace(experiment, builder=builder)
         spec = described.make_spec()
-        options = {"callers": 2, "experience": experience, "token": TOKEN}
+        options = {"index": index, "servers": servers, "callers": 2, "experience": experience, "token": TOKEN}
         node = InferenceNode(described, spec, ACTORS, replays, world, Client(world), **options)
 
         def end():
@@ -177,8 +194,9 @@ def rows(timestep, mine):
     return tuple(np.copy(field[mine]) for field in timestep)
 
 
-def test_actions_are_those_of_the_local_policy_whoever_else_asks(experiment, start, caller):
-    node, rng = start(), np.random.default_rng(0)
+@pytest.mark.parametrize("servers", [1, 2])
+def test_actions_are_those_of_the_local_policy_whoever_else_asks(experiment, start, caller, servers):
+    nodes, rng = [start(index=index, servers=servers) for index in range(servers)], np.random.default_rng(0)
     with envs_of(experiment) as environment:
         policy = experiment.builder.make_agent(envs.make_spec(environment)).policy
         ranks = experiment.ranks(ACTORS)
@@ -194,7 +212,8 @@ def test_actions_are_those_of_the_local_policy_whoever_else_asks(experiment, sta
             for actor in range(ACTORS)
         ]
         timestep = environment.reset()
-        calls = {(actor, part): caller(node, actor, part) for actor in range(ACTORS) for part in range(2)}
+        whose = [nodes[actor % servers] for actor in range(ACTORS)]
+        calls = {(actor, part): caller(whose[actor], actor, part) for actor in range(ACTORS) for part in range(2)}
         for tick in range(60):
             # Both actors see the same, and differ in their randomness and ranks.
             expected = [inference.step(7, timestep) for inference in local]
@@ -212,6 +231,46 @@ def test_actions_are_those_of_the_local_policy_whoever_else_asks(experiment, sta
                 assert reply.version == 3
             timestep = environment.step(expected[0].action)
         assert (timestep.step_type == dm_env.StepType.FIRST).sum() < NUM_ENVS
+    for node in nodes:
+        assert node.fill()[0] == 60 * NUM_ENVS * ACTORS // servers
+        assert node.compilations() == len(bucket_sizes(NUM_ENVS * ACTORS // servers))
+
+
+def test_a_server_acts_for_its_own_actors_alone(experiment, start, caller):
+    node = start(index=1, servers=2)
+    with envs_of(experiment, 2) as environment:
+        timestep = copied(environment.reset())
+    with pytest.raises(RuntimeError, match=r"KeyError: \(0, 0\)"):
+        act(caller(node, actor=0), 0, timestep)
+    assert len(act(caller(node, actor=1), 0, timestep).action) == 2
+
+
+class Keeping(World):
+    """A coordinator that keeps what policies carry."""
+
+    def __init__(self):
+        super().__init__()
+        self.by_name = {}
+
+    def keep(self, name, carry, standing):
+        self.by_name[name] = carry, standing
+
+    def kept(self, name):
+        return self.by_name.get(name, (None,))[0]
+
+
+@pytest.mark.parametrize(("servers", "name"), [(1, "inference"), (2, "inference 1 of 2")])
+def test_what_its_policy_carries_is_kept_for_as_many_servers(experiment, start, caller, monkeypatch, servers, name):
+    monkeypatch.setattr(reports, "_KEEP_S", 0.0)
+    world, options = Keeping(), {"builder": Counting(), "servers": servers}
+    with envs_of(experiment, 2) as environment:
+        timestep = copied(environment.reset())
+    for episodes in (2, 4):  # the second is started in the place of the first
+        node = start(world, index=servers - 1, **options)
+        act(caller(node, actor=1), 0, timestep)
+        node.end()
+        assert list(world.by_name) == [name]
+        assert world.by_name[name][1] == [episodes]
 
 
 def test_a_request_that_comes_twice_is_acted_on_once(experiment, start, caller):

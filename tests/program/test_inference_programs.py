@@ -2,6 +2,7 @@
 
 import signal
 
+import numpy as np
 import programs
 import pytest
 
@@ -12,13 +13,14 @@ from acme_ext.launch.runners import distributed
 from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import Evaluation, Experiment
+from acme_ext.utils import loggers
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("experience", ["actor", "server"])
-def test_learns_and_goes_on(tmp_path, experience):
+@pytest.mark.parametrize(("experience", "actors", "servers"), [("actor", 2, 1), ("server", 2, 1), ("server", 4, 2)])
+def test_learns_and_goes_on(tmp_path, experience, actors, servers):
     def run(steps):
         texts = {name: str(value) for name, value in {**programs.FIELDS, "replay.prioritized": "true"}.items()}
         described = Experiment(
@@ -29,19 +31,32 @@ def test_learns_and_goes_on(tmp_path, experience):
             evaluation=Evaluation(every=0, final_episodes=2),
             run_dir=str(tmp_path / "run"),
         )
-        topology = Topology(actors=2, replay_shards=2, inference="server", experience=experience)
+        options = {"replay_shards": 2, "inference": "server", "experience": experience}
+        topology = Topology(actors, inference_servers=servers, **options)
         return distributed.run_program(described, topology, on="threads", quiet=True)
 
     first = run(600)
-    assert 600 <= first.environment_steps <= 680
+    assert 600 <= first.environment_steps <= 600 + 40 * actors
     assert first.learner_steps > 0
     _, inserted, _ = programs.state(tmp_path / "run", shards=2)
     # Every step is in the replay; a restart of an environment takes no step.
-    assert abs(inserted - first.environment_steps) <= 8
+    assert abs(inserted - first.environment_steps) <= 4 * actors
+    served = of_server(tmp_path / "run")
+    assert set(served) == set(range(servers))
+    assert all(steps[-1] > 0 for steps in served.values())
     second = run(900)
     assert second.learner_steps > first.learner_steps
     # What acted was never older than what the learner had a while ago.
     assert max(programs.rows(tmp_path / "run", "actor", "parameter_lag")) < second.learner_steps
+
+
+def of_server(run):
+    """Returns the rows of `inference_steps` by the number of the server."""
+    path = run / "logs/inference.csv"
+    if not path.is_file():
+        return {}
+    log = loggers.read_csv(path)  # once, for it grows
+    return {int(number): log["inference_steps"][log["server"] == number] for number in set(log.get("server", ()))}
 
 
 @pytest.mark.slow
@@ -64,18 +79,24 @@ def test_recurrent_state_stays_on_the_server(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_inference_server_that_dies_comes_back_and_the_actors_go_on(tmp_path, train):
-    run = tmp_path / "run"
-    program = train(run, 10**7, "--restart", "1", "--inference", "server", "--experience", "server", "--num-envs", "2")
-    program.wait_for(lambda: program.steps() > 300)
-    actors = [program.node(f"actor-{index}").pid for index in range(2)]
-    program.node("inference").kill()
-    program.wait_for(lambda: program.steps() > 900)
-    assert [program.node(f"actor-{index}").pid for index in range(2)] == actors
+@pytest.mark.parametrize("names", [["inference"], ["inference-0", "inference-1"]])
+def test_an_inference_server_that_dies_comes_back_and_the_actors_go_on(tmp_path, train, names):
+    run, last = tmp_path / "run", len(names) - 1
+    options = ["--actors", str(2 * len(names)), "--inference-servers", str(len(names)), "--restart", "1"]
+    program = train(run, 10**7, *options, "--inference", "server", "--experience", "server", "--num-envs", "2")
+    program.wait_for(lambda: program.steps() > 300 and len(of_server(run)) == len(names))
+    lasting = [f"actor-{index}" for index in range(2 * len(names))] + names[:last]
+    pids = [program.node(name).pid for name in lasting]
+    program.node(names[last]).kill()
+    # It counts from 0 again, what its actors ask for.
+    program.wait_for(lambda: (np.diff(of_server(run)[last]) < 0).any())
+    steps = program.steps()
+    program.wait_for(lambda: program.steps() > steps + 600)
+    assert [program.node(name).pid for name in lasting] == pids
     program.interrupt()
     code, _, err = program.end()
     assert code == 128 + signal.SIGINT
-    assert "acme-ext: inference was killed by SIGKILL and is started again.\n" in err
+    assert f"acme-ext: {names[last]} was killed by SIGKILL and is started again.\n" in err
     assert "acme-ext: restarts of nodes that had died: 1.\n" in err
 
 
@@ -94,6 +115,15 @@ def test_an_inference_server_that_dies_for_good_ends_the_program_with_its_name(t
     [
         ({"inference": "learner"}, "inference is 'learner': it must be one of actor, server"),
         ({"experience": "server"}, "experience on the server needs inference on the server"),
+        ({"inference": "server", "inference_servers": 0}, "inference_servers is 0: it must be at least 1"),
+        (
+            {"inference": "server", "inference_servers": 5},
+            "5 inference servers need as many actors .*, and there are 4",
+        ),
+        (
+            {"inference_servers": 2},
+            "inference_servers is 2: that needs inference on the server, and it is on the actor",
+        ),
     ],
 )
 def test_wishes_that_cannot_be(wish, said):

@@ -43,6 +43,13 @@ def test_every_node_asks_for_a_cpu_where_nothing_is_said():
     assert all(asked[group] == {"CPU": 1.0} for group in ("replay", "evaluator", "inference", "actor"))
 
 
+def test_each_inference_server_has_a_place():
+    asked = {"inference": {"GPU": 1}}
+    topology = Topology(actors=3, inference="server", inference_servers=2, resources=asked)
+    assert topology.groups["inference"] == 2
+    assert topology.all_resources["inference"] == {"CPU": 1.0, "GPU": 1}
+
+
 @pytest.mark.parametrize(
     ("resources", "message"),
     [

@@ -52,7 +52,7 @@ def run_program(
         fresh: starts anew even if the directory holds a part of this run.
         quiet: shows no progress line.
         on: `processes` of this machine, `threads` of this process, or `ray`, the hosts of a Ray cluster.
-        restarts: times in an hour that actors, evaluators and the inference server are started again when they die: at
+        restarts: times in an hour that actors, evaluators and inference servers are started again when they die: at
             once, and one that dies again within a minute after 1 s, 2 s and so on up to 60 s. On Ray the whole program
             is, too, from its last checkpoint, when what can't be started again by itself is lost; all that is lost with
             one host counts once.

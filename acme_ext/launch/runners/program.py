@@ -67,12 +67,14 @@ class Topology:
             take longer than what lies between them are still made.
         accelerated: kinds of nodes whose processes see accelerators, of `learner`, `inference`, `evaluator` and
             `actor`; all others compute on the CPU.
-        inference: where the policy is applied: by each `actor`, which holds parameters, or by one `server` for all,
-            with the actors only stepping their environments.
+        inference: where the policy is applied: by each `actor`, which holds parameters, or by the `server`, with the
+            actors only stepping their environments.
         experience: who makes items of the experience and writes them: the `actor`, or the inference `server`.
         resources: on Ray, what each node of a group asks for, as `{"learner": {"GPU": 1, "CPU": 4}}`: `CPU`, `GPU`, or
             a name that hosts were given; one CPU where none is said. Accelerated are those of the groups in
             `accelerated` that ask for GPUs; actors and evaluators compute with as many threads as CPUs.
+        inference_servers: nodes that apply the policy where `inference` is `server`; actor i asks the one whose number
+            is the rest of i / inference_servers. None: one.
     """
 
     actors: int = 4
@@ -82,6 +84,7 @@ class Topology:
     inference: Literal["actor", "server"] = "actor"
     experience: Literal["actor", "server"] = "actor"
     resources: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    inference_servers: int | None = None
 
     def __post_init__(self):
         checks.types(self)
@@ -96,6 +99,18 @@ class Topology:
                 raise UsageError(f"{name} is {place!r}: it must be 'actor' or 'server'.")
         if self.experience == "server" and self.inference == "actor":
             raise UsageError("experience on the server needs inference on the server.")
+        if self.inference_servers is not None:
+            checks.at_least_one(self, "inference_servers")
+            if self.inference == "actor":
+                raise UsageError(
+                    f"inference_servers is {self.inference_servers}: that needs inference on the server, and it is on "
+                    "the actors."
+                )
+            if self.inference_servers > self.actors:
+                raise UsageError(
+                    f"{self.inference_servers} inference servers need as many actors to ask them, and there are "
+                    f"{self.actors}."
+                )
         for group in self.accelerated:
             if group not in _COMPUTING:
                 raise UsageError(f"{group!r} can't be given accelerators, only {', '.join(_COMPUTING)}.")
@@ -112,7 +127,7 @@ class Topology:
     @property
     def groups(self) -> dict[str, int]:
         """The groups of the program, with their numbers of nodes."""
-        inference = {"inference": 1} if self.inference == "server" else {}
+        inference = {"inference": self.inference_servers or 1} if self.inference == "server" else {}
         fixed = {"replay": self.replay_shards, "coordinator": 1, "learner": 1, "evaluator": self.evaluators}
         return {**fixed, **inference, "actor": self.actors}
 
@@ -193,9 +208,9 @@ def make(
     with program.group("evaluator"):
         for index in range(topology.evaluators):
             program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, spec, index, learner, coordinator))
-    inference: Any = None
+    inference: list[Any] = []
     options: dict[str, Any] = {}
-    if topology.inference == "server":
+    if servers := topology.groups.get("inference", 0):
         # Two parts of an actor's environments take turns: one waits for its actions while the other steps.
         options = {
             "callers": min(2, experiment.num_envs),
@@ -203,15 +218,16 @@ def make(
             "token": token,
         }
         with program.group("inference"):
-            node = lp.CourierNode(functools.partial(InferenceNode, experiment, spec, topology.actors, **options))
-            node.configure(replays, learner, coordinator, address=node.courier_address)
-            inference = program.add_node(node)
+            for index in range(servers):
+                of_all = {"index": index, "servers": servers, **options}
+                node = lp.CourierNode(functools.partial(InferenceNode, experiment, spec, topology.actors, **of_all))
+                node.configure(replays, learner, coordinator, address=node.courier_address)
+                inference.append(program.add_node(node))
     with program.group("actor"):
         for index in range(topology.actors):
             make_actor = functools.partial(ActorNode, experiment, index, topology.actors, **options)
-            program.add_node(
-                lp.PyNode(_run, make_actor, replays[index % shards], shards, learner, inference, coordinator)
-            )
+            server = inference[index % len(inference)] if inference else None
+            program.add_node(lp.PyNode(_run, make_actor, replays[index % shards], shards, learner, server, coordinator))
     if extend is not None:
         extend(program, Handles(learner, coordinator, replays))
     return program

@@ -35,7 +35,7 @@ class ActorNode:
         replay: the Reverb client of its shard.
         shards: how many there are.
         learner: the learner's client.
-        inference: the inference server's client; None applies the policy here.
+        inference: its inference server's client; None applies the policy here.
         coordinator: the coordinator's.
         callers: parts of the environments, each of which asks the inference server for itself.
         experience: whether it keeps the experience; otherwise the inference server does.

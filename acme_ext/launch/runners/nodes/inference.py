@@ -1,7 +1,8 @@
-"""The node that acts for all actors: they step environments, it has the policy."""
+"""The node that acts for actors: they step environments, it has the policy."""
 
 import contextlib
 import dataclasses
+import math
 import threading
 import time
 import traceback
@@ -51,6 +52,7 @@ class _Seat:
     """What is known of one caller: an actor's environments, or half of them."""
 
     actor: int
+    envs: np.ndarray  # [K] which of the actor's environments
     slots: np.ndarray
     ranks: np.ndarray
     writer: Any = None  # of its experience, where that is kept here
@@ -79,7 +81,7 @@ class _Held:
 
 
 class InferenceNode:
-    """Applies the policy for all actors, to batches of what they ask, with recurrent state that stays here.
+    """Applies the policy for actors, to batches of what they ask, with recurrent state that stays here.
 
     The actors ask at a port of its own, see `utils.calls`, and one thread takes what they ask and answers it. A request
     that is made again, since its answer was lost, is answered from memory. A caller whose actor was started again, or
@@ -97,6 +99,8 @@ class InferenceNode:
         replays: Reverb clients, one for each shard; actors are spread over them in turn.
         learner: the learner's client.
         coordinator: the coordinator's.
+        index: which of the inference servers it is.
+        servers: how many there are. It acts for the actors whose numbers leave `index` when divided by that.
         callers: of an actor, each with an equal part of its environments.
         experience: whether the actors keep the experience; otherwise this node does.
         token: that actors show, see `utils.calls.CallServer`.
@@ -112,18 +116,23 @@ class InferenceNode:
         learner: Any,
         coordinator: Any,
         *,
+        index: int = 0,
+        servers: int = 1,
         callers: int,
         experience: bool,
         token: bytes,
         address: Any = None,
     ):
-        start = coordinator.enter("inference")
-        self._reporter = Reporter(coordinator, node_name("inference", start))
-        self._experiment = experiment
+        name = "inference" if servers == 1 else f"inference {index}"
+        self._reporter = Reporter(coordinator, node_name(name, coordinator.enter(name)))
+        self._experiment, self._index = experiment, index
+        # What a policy carries is of these environments: a run that goes on with more or fewer servers begins it anew.
+        self._kept_as = name if servers == 1 else f"{name} of {servers}"
         example = specs.zeros(spec.observations, 1)
         self._expected = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(example)]
         agent, num_envs = experiment.make_agent(spec), experiment.num_envs
-        slots = actors * num_envs
+        served = range(index, actors, servers)
+        slots = len(served) * num_envs
         self._core = InferenceCore(agent.policy, slots, buckets=bucket_sizes(slots))
         self._variables = RemoteVariables(
             learner.variables, on_wait=waiting(self._reporter, lambda: "waiting for the learner's first parameters")
@@ -131,18 +140,18 @@ class InferenceNode:
         with contextlib.suppress(StopWaitingError):  # then nobody will ask
             _, params = self._variables.held()
             self._core.warm_up(params, example)
-        self._reporter.kept(self._core, "inference")
+        self._reporter.kept(self._core, self._kept_as)
 
         part = agent.replay.split(max(1, len(replays)))
         ranks = experiment.ranks(actors)
         self._seats: dict[tuple[int, int], _Seat] = {}
-        for actor in range(actors):
-            for caller, mine in enumerate(np.array_split(np.arange(num_envs), callers)):
-                mine = mine + actor * num_envs
+        for place, actor in enumerate(served):
+            for caller, mine in enumerate(np.array_split(np.arange(num_envs, dtype=np.int32), callers)):
                 writer = None
                 if not experience:
                     writer = part.writer(replays[actor % len(replays)], len(mine))
-                self._seats[actor, caller] = _Seat(actor, mine.astype(np.int32), ranks[mine], writer)
+                own = ranks[actor * num_envs + mine]
+                self._seats[actor, caller] = _Seat(actor, mine, place * num_envs + mine, own, writer)
         self._ended = threading.Event()
         self._replays = replays
         self._held: dict[int, _Held] = {}  # by the seat's id
@@ -167,7 +176,7 @@ class InferenceNode:
 
     def run(self) -> None:
         """Serves until the program ends."""
-        logged = time.monotonic()
+        logged = -math.inf
         try:
             while not lp.wait_for_stop(_REPORT_S):
                 if self._error is not None:
@@ -177,7 +186,7 @@ class InferenceNode:
                 if time.monotonic() - logged > _LOG_EVERY_S and rows:
                     logged = time.monotonic()
                     row = {"inference_steps": rows, "inference_fill": rows / padded}
-                    self._reporter.row("inference", row)
+                    self._reporter.row("inference", {"server": self._index, **row})
                     for held in list(self._held.values())[:1]:
                         replay = self._replays[held.seat.actor % len(self._replays)]
                         self._reporter.report(f"waiting for the replay to take its rows: {describe(replay)}", now=True)
@@ -208,7 +217,7 @@ class InferenceNode:
                 self._release()
                 while self._batcher.due_s() == 0.0:
                     self._run_batch()
-                self._reporter.keep(self._core, "inference")  # by this thread, whose calls write it in place
+                self._reporter.keep(self._core, self._kept_as)  # by this thread, whose calls write it in place
             for request in self._batcher.take():
                 request.call.answer(None)
             for held in self._held.values():
@@ -270,9 +279,8 @@ class InferenceNode:
             self._tell(seat, newest, goes_on)
         first, keys = newest.step_type == FIRST, None
         if not goes_on:
-            num_envs = self._experiment.num_envs
-            of_all = slot_keys(self._experiment.actor_key(seat.actor, run), num_envs)
-            keys = of_all[seat.slots - seat.actor * num_envs]
+            of_all = slot_keys(self._experiment.actor_key(seat.actor, run), self._experiment.num_envs)
+            keys = of_all[seat.envs]
             first = np.ones_like(first)
 
         def go_on(call: Call) -> None:
