@@ -239,6 +239,16 @@ SETTINGS: dict[str, Setting] = {
         demos="key_door",
     ),
     "dqfd-key_door": Setting("dqfd", "explore:key_door", 30_000, 8, 0.9, 0.9, eval_every=3_000, demos="key_door"),
+    # A reward that actions at random don't find: without a bonus, with one, and with its bonuses dealt out at random.
+    "dqn-key_door": Setting("dqn", "explore:key_door", 150_000, 8, eval_every=10_000),
+    "dqn-key_door-rnd": Setting(
+        "dqn", "explore:key_door", 150_000, 8, 0.9, 0.9, eval_every=10_000, config={"intrinsic": "rnd"}
+    ),
+    "dqn-key_door-shuffled": Setting(
+        "dqn", "explore:key_door", 150_000, 8, eval_every=10_000, config={"intrinsic": "rnd_shuffled"}
+    ),
+    "ppo-key_door": Setting("ppo", "explore:key_door", 200_000, 8, eval_every=20_000),
+    "rnd-key_door": Setting("rnd", "explore:key_door", 200_000, 8, 0.9, 0.9, eval_every=20_000),
     "discrete_sqil-catch": Setting(
         "discrete_sqil", "bsuite:catch/0", 20_000, 8, 0.9, 0.8, eval_every=2_000, demos="catch"
     ),

@@ -19,3 +19,4 @@ class A2C(PPO):
     core_of = staticmethod(learning.make_core)
 
     config: A2CConfig = A2CConfig()
+    average_rate: float | None = dataclasses.field(default=None, kw_only=True)

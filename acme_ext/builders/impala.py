@@ -27,7 +27,9 @@ class IMPALA(FunctionalBuilder):
     name: ClassVar[str] = "impala"
     actions = "discrete"
     # The paper's deep network (Espeholt et al. 2018, section 5.3.2), without an LSTM.
-    presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI, "torso": "residual"})}
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "atari": Preset({"config": ATARI, "torso": "residual", "average_rate": None})
+    }
     policy_of = staticmethod(stochastic.network_policy)
     core_of = staticmethod(learning.make_core)
 
@@ -35,6 +37,7 @@ class IMPALA(FunctionalBuilder):
     torso: str | Torso | None = None
     core: str | MakeCore | None = None
     network: Callable[..., RecurrentNetwork] = networks.make_network
+    average_rate: float | None = dataclasses.field(default=0.01, kw_only=True)  # about the last 100 batches
 
     def make_networks(self, spec: EnvironmentSpec) -> RecurrentNetwork:
         return self.network(spec, self.config, self.torso, self.core)

@@ -27,8 +27,8 @@ class PPO(FunctionalBuilder):
 
     name: ClassVar[str] = "ppo"
     presets: ClassVar[Mapping[str, Preset]] = {
-        "atari": Preset({"config": ATARI}),
-        "dmc": Preset({"config": CONTROL}),
+        "atari": Preset({"config": ATARI, "average_rate": None}),
+        "dmc": Preset({"config": CONTROL, "average_rate": None}),
     }
     policy_of = staticmethod(stochastic.network_policy)
     core_of = staticmethod(learning.make_core)
@@ -37,6 +37,7 @@ class PPO(FunctionalBuilder):
     torso: str | Torso | None = None
     core: str | MakeCore | None = None
     network: Callable[..., RecurrentNetwork] = networks.make_network
+    average_rate: float | None = dataclasses.field(default=0.1, kw_only=True)  # about the last 10 batches
 
     def make_networks(self, spec: EnvironmentSpec) -> RecurrentNetwork:
         if not specs.is_discrete(spec):

@@ -18,7 +18,7 @@ class RND(PPO):
     """
 
     name: ClassVar[str] = "rnd"
-    presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI})}
+    presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI, "average_rate": None})}
     core_of = staticmethod(learning.make_core)
 
     config: RNDConfig = RNDConfig()

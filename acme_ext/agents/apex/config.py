@@ -16,6 +16,8 @@ class ApexConfig(QLearningConfig):
     """
 
     dueling: bool = True  # Horgan et al. 2018, section 3.1
+    # Prioritized replay draws large errors more often already. With the squared loss some seeds learned late, or not.
+    huber_delta: float | None = 10.0
     # beta stays the same; Horgan et al. 2018, appendix C
     replay: TransitionConfig = TransitionConfig(n_step=10, prioritized=True, importance_exponent_end=0.4)
 
