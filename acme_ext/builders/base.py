@@ -134,8 +134,8 @@ class Builder(abc.ABC):
     intrinsic: str | Bonus | None = dataclasses.field(default=None, kw_only=True)
     """Adds a bonus for what is new to the reward that is learned from, see `learning.bonus`; a name is one of its
     `BONUSES`."""
-    intrinsic_weight: float = dataclasses.field(default=0.02, kw_only=True)
-    """What that bonus is multiplied by."""
+    intrinsic_weight: float | None = dataclasses.field(default=None, kw_only=True)
+    """What that bonus is multiplied by; None: by its own default."""
 
     def __post_init__(self):
         if not dataclasses.is_dataclass(self.config) or isinstance(self.config, type):
@@ -271,7 +271,8 @@ class Builder(abc.ABC):
                 "environment's rewards. Take ngu or agent57, or a network without memory."
             )
         bonus = BONUSES[intrinsic] if isinstance(intrinsic, str) else intrinsic
-        return bonus(core, observation, self.intrinsic_weight)
+        weight = {} if self.intrinsic_weight is None else {"weight": self.intrinsic_weight}
+        return bonus(core, observation, **weight)
 
 
 @dataclasses.dataclass(frozen=True)

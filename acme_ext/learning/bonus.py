@@ -32,12 +32,12 @@ class BonusState(NamedTuple):
     errors: Moments  # [] of the predictor's errors
 
 
-Bonus = Callable[[LearnerCore, Tree, float], LearnerCore]
-"""`(core, observation [1, ...], weight) -> core`: the core that learns from reward + weight * bonus."""
+Bonus = Callable[..., LearnerCore]
+"""`(core, observation [1, ...], weight=...) -> core`: the core that learns from reward + weight * bonus."""
 
 
 def distilled(
-    core: LearnerCore, observation: Tree, weight: float, *, shuffled: bool = False
+    core: LearnerCore, observation: Tree, weight: float = 0.02, *, shuffled: bool = False
 ) -> LearnerCore[BonusState]:
     """Returns the core that learns from the reward and a bonus by random network distillation (Burda et al. 2018).
 

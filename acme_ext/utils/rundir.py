@@ -195,11 +195,15 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Returns the fields, by dotted name, in which two mappings from JSON differ, as (there, here)."""
+    """Returns the fields, by dotted name, in which two mappings from JSON differ, as (there, here).
+
+    A field that isn't there and is None here is none of them: a later version has added it, and it is not used.
+    """
     flat, others = flatten(there), flatten(here)
     pairs = {field: (flat.get(field, ABSENT), others.get(field, ABSENT)) for field in {**flat, **others}}
     # The texts are compared too, since NaN equals nothing.
-    return {field: (a, b) for field, (a, b) in pairs.items() if not (a == b or repr(a) == repr(b))}
+    same = {field for field, (a, b) in pairs.items() if a == b or repr(a) == repr(b) or (a is ABSENT and b is None)}
+    return {field: pair for field, pair in pairs.items() if field not in same}
 
 
 def _forget_locks_in_child() -> None:

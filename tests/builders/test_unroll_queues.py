@@ -38,7 +38,7 @@ def builder_of(name: str, **fields: Any):
     name, _, core = name.partition("-")
     cls = {"ppo": PPO, "a2c": A2C, "impala": IMPALA}[name]
     small = {"core_size": 5, **({"num_minibatches": 2, "num_epochs": 2} if name == "ppo" else {}), **UNROLLS, **fields}
-    return cls(dataclasses.replace(cls().config, **small), core=core or None)
+    return cls(dataclasses.replace(cls().config, **small), core=core or None, average_rate=None)
 
 
 NAMES = ("ppo", "ppo-lstm", "a2c", "a2c-gru", "impala", "impala-lstm", "impala-gru")
