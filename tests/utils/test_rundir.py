@@ -34,6 +34,9 @@ def test_compare_names_the_differing_fields(tmp_path):
     run = RunDirectory(tmp_path)
     run.write_config({**_CONFIG, "old": math.nan, "gone": 1})
     assert run.compare({**_CONFIG, "old": math.nan, "gone": 1.0}) == {}
+    # A later version has added a field: left out of use, it makes no other run.
+    assert run.compare({**_CONFIG, "old": math.nan, "gone": 1.0, "later": None}) == {}
+    assert list(run.compare({**_CONFIG, "old": math.nan, "gone": 1.0, "later": 0})) == ["later"]
     here = {"agent": "dqn", "seed": 1, "old": math.nan, "new": [1], "config": {**_CONFIG["config"], "sizes": (64,)}}
     assert run.compare(here) == {
         "seed": (0, 1),
