@@ -188,7 +188,7 @@ def test_a_stalled_run_says_what_the_limiter_waits_for(tmp_path, monkeypatch):
             return 0.0
 
     monkeypatch.setattr(local, "Watchdog", lambda *args: Watchdog(*args, patience_s=0.2))
-    monkeypatch.setattr(local, "print", report, raising=False)
+    monkeypatch.setattr(upkeep, "print", report, raising=False)
     result = run(
         tmp_path, toy(min_size=10), steps=20, environment=named("stalls", lambda seed, evaluation: Stalls(seed))
     )

@@ -1,7 +1,6 @@
 """A run in one process: acting and learning in turn, as the replay's rate limit has it."""
 
 import contextlib
-import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -17,13 +16,13 @@ from acme_ext.data.recorder import Recorder
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.envs.canonical import own_actions
 from acme_ext.errors import UsageError
-from acme_ext.launch.processes.interrupt import Interrupt, graceful
+from acme_ext.launch.processes.interrupt import Interrupt
 from acme_ext.launch.runners.meter import LostBatchError, Patience, SampleMeter
-from acme_ext.launch.runners.upkeep import Upkeep
+from acme_ext.launch.runners.upkeep import Upkeep, conclude, console
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Result
 from acme_ext.launch.runs.experiment import NOTHING_LEARNED, Experiment, about, check, foresee
-from acme_ext.launch.runs.store import RunStore, draw_curve, hold, prepare, replay_folder
+from acme_ext.launch.runs.store import RunStore, hold, prepare, replay_folder
 from acme_ext.replay import server
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import files, worlds
@@ -88,11 +87,7 @@ def run(
     server.import_libraries()
     with contextlib.ExitStack() as stack:
         stack.enter_context(native_stderr())
-        progress = ProgressLine(experiment.steps) if not quiet else None
-        report = progress.print if progress else print
-        if progress:
-            stack.enter_context(progress)
-        interrupt = stack.enter_context(graceful(report))
+        progress, report, interrupt = stack.enter_context(console(experiment, quiet=quiet))
         environment = experiment.make_environment(experiment.num_envs)
         stack.callback(environment.close)
         spec = envs.make_spec(environment)
@@ -111,9 +106,7 @@ def run(
 
             parts.snapshots = Snapshots(parts.loaded, store.rundir, parts.steps, snapshot_every)
         result = parts.run(interrupt)
-    if interrupt.requested:
-        return dataclasses.replace(result, stopped_by=interrupt.signal)
-    return dataclasses.replace(result, curve=draw_curve(experiment, store.rundir))
+    return conclude(result, experiment, store, interrupt)
 
 
 class _Run(Upkeep):

@@ -1,19 +1,18 @@
 """A run on fixed data: the learner alone, and evaluations of what it has learned."""
 
 import contextlib
-import dataclasses
 import time
 from typing import Any
 
 from acme_ext import envs
 from acme_ext.data.format import Folder
 from acme_ext.errors import UsageError
-from acme_ext.launch.processes.interrupt import Interrupt, graceful
-from acme_ext.launch.runners.upkeep import Upkeep
+from acme_ext.launch.processes.interrupt import Interrupt
+from acme_ext.launch.runners.upkeep import Upkeep, conclude, console
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Evaluator, Result
 from acme_ext.launch.runs.experiment import Experiment, check, split_data
-from acme_ext.launch.runs.store import RunStore, draw_curve, hold, prepare
+from acme_ext.launch.runs.store import RunStore, hold, prepare
 from acme_ext.replay.fixed import FixedBatches, rows_of
 from acme_ext.utils.progress import ProgressLine
 
@@ -30,9 +29,7 @@ def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, ski
     path, best = split_data(experiment.data)
     folder = Folder(path, skip_damaged=skip_damaged)
     with contextlib.ExitStack() as stack:
-        progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps, budget="learner_steps"))
-        report = progress.print if progress else print
-        interrupt = stack.enter_context(graceful(report))
+        progress, report, interrupt = stack.enter_context(console(experiment, quiet=quiet))
         environment = experiment.make_environment(1, evaluation=True)
         spec = envs.make_spec(environment)
         environment.close()
@@ -50,9 +47,7 @@ def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, ski
         parts = _OfflineRun(experiment, agent, rows, spec, store, progress, report)
         stack.callback(parts.learner.close)
         result = parts.run(interrupt)
-    if interrupt.requested:
-        return dataclasses.replace(result, stopped_by=interrupt.signal)
-    return dataclasses.replace(result, curve=draw_curve(experiment, store.rundir))
+    return conclude(result, experiment, store, interrupt)
 
 
 class _OfflineRun(Upkeep):

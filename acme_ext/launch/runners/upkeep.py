@@ -2,18 +2,37 @@
 
 import abc
 import contextlib
+import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from acme_ext.launch.processes.interrupt import Interrupt
-from acme_ext.launch.runs.evaluation import Evaluator, Score
+from acme_ext.launch.processes.interrupt import Interrupt, graceful
+from acme_ext.launch.runs.evaluation import Evaluator, Result, Score
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.store import RunStore
+from acme_ext.launch.runs.store import RunStore, draw_curve
 from acme_ext.learning.learner import Learner
 from acme_ext.replay.mixed import Mixed
 from acme_ext.utils.progress import ProgressLine
 
 _LOG_EVERY_S = 1.0  # between rows of learner metrics, for which the device is waited for
+
+
+@contextlib.contextmanager
+def console(
+    experiment: Experiment, *, quiet: bool
+) -> Iterator[tuple[ProgressLine | None, Callable[[str], None], Interrupt]]:
+    """Gives the progress line, unless quiet, what prints a line, and whether a signal has asked the run to stop."""
+    with contextlib.ExitStack() as stack:
+        progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps, budget=experiment.step_key))
+        report = progress.print if progress else print
+        yield progress, report, stack.enter_context(graceful(report))
+
+
+def conclude(result: Result, experiment: Experiment, store: RunStore, interrupt: Interrupt) -> Result:
+    """Returns a result with the signal that stopped the run, or with the learning curve, which it draws."""
+    if interrupt.requested:
+        return dataclasses.replace(result, stopped_by=interrupt.signal)
+    return dataclasses.replace(result, curve=draw_curve(experiment, store.rundir))
 
 
 class Upkeep(abc.ABC):
