@@ -357,7 +357,7 @@ def measure(actors: int, demand: Demand) -> tuple[dict[str, Load], float, float]
             logs = folder / "run" / "logs" / "nodes"
             return make(experiment, actors, demand, folder), SERVERS, Options(logs, 0, (), {"actor": 1})
 
-        code = _under_keeper("supervisor", load, True)
+        code = _under_keeper("processes.supervisor", load, True)
         if not (folder / "found.json").is_file():
             raise RuntimeError(f"the program of {actors} actors ended with {code} before anything was measured")
         found = json.loads((folder / "found.json").read_text())
