@@ -5,12 +5,12 @@ import os
 import re
 import sys
 import sysconfig
-import types
 
+import archives
 import pytest
 
 from acme_ext.errors import UsageError
-from acme_ext.launch.cluster import placement
+from acme_ext.launch.cluster import connection, placement
 from acme_ext.launch.runners import distributed
 from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs import settings
@@ -146,16 +146,27 @@ def test_the_interpreter_s_own_folders_are_not_handed_to_what_an_environment_sta
     """Another Python would find this one's `re` in them."""
     given = {}
 
-    def start(line, env, pass_fds):
-        given.update(env)
+    def call(line, environment, descriptor):
+        given.update(environment)
+        return 0
 
     (tmp_path / "parts.zip").touch()
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "parts.zip"), *sys.path])
-    monkeypatch.setattr(distributed, "_wait", lambda process: 0)
-    monkeypatch.setattr(distributed, "subprocess", types.SimpleNamespace(Popen=start))
-    assert distributed._under_keeper("supervisor", None, False) == 0
+    monkeypatch.setattr(distributed, "_call", call)
+    assert distributed._under_keeper("processes.supervisor", None, False) == 0
     folders = given["PYTHONPATH"].split(os.pathsep)
     assert folders[:2] == [str(tmp_path), str(tmp_path / "parts.zip")]
     own = {os.path.dirname(re.__file__), sysconfig.get_config_var("DESTSHARED"), sysconfig.get_path("purelib")}
     assert own & set(sys.path)
     assert not {os.path.realpath(folder) for folder in own} & {os.path.realpath(folder) for folder in folders}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra `ray`")
+def test_all_of_the_package_travels_to_other_hosts():
+    from ray._private.runtime_env.packaging import _get_excludes
+
+    excluded = _get_excludes(archives.ROOT, list(connection.EXCLUDED))
+    assert excluded(archives.ROOT / "runs" / "dqn" / "config.json")
+    files = list((archives.ROOT / "acme_ext").rglob("*.py"))
+    assert len(files) > 100
+    assert [file for file in files if excluded(file)] == []

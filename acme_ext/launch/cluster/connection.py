@@ -9,7 +9,7 @@ from typing import Any
 
 from acme_ext.errors import UsageError
 
-_EXCLUDED = ("runs/", ".git/", ".venv/", "venv/", "__pycache__/", "*.egg-info/", ".*_cache/", "node_modules/")
+EXCLUDED = ("/runs/", ".git/", ".venv/", "venv/", "__pycache__/", "*.egg-info/", ".*_cache/", "node_modules/")
 """What of the working directory doesn't travel, beside what `.gitignore` names."""
 _SETTINGS = {
     "RAY_worker_niceness": "0",  # 15 is for tasks beside a user's own work
@@ -59,7 +59,7 @@ def connect(address: str, code: pathlib.Path, run_directory: pathlib.Path) -> No
         raise UsageError(f"the program must be started on a host of the cluster, not by way of {address!r}.")
     if address != "auto":
         _knock(address)
-    excluded: list[str] = list(_EXCLUDED)
+    excluded: list[str] = list(EXCLUDED)
     if run_directory.is_relative_to(code):
         excluded.append(f"/{run_directory.relative_to(code)}/")
     try:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
 import uuid
 from typing import Any
@@ -201,25 +202,28 @@ def _under_keeper(entry: str, payload: Any, private: bool) -> int:
         file.seek(0)
         line = [sys.executable, "-m", "acme_ext.launch.processes.keeper", entry, str(file.fileno()), str(os.getpid())]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_module_folders(None))}
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*process_tree.WISHES, *process_tree.WISHES.values()])
-        try:
-            process = subprocess.Popen(line, env=environment, pass_fds=[file.fileno()])
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        return _wait(process)
+        return _call(line, environment, file.fileno())
 
 
-def _wait(process: subprocess.Popen) -> int:
-    """Waits for the keeper; wishes to stop are passed on, and the supervisor decides."""
-    passed_on = -math.inf
+def _call(line: list[str], environment: dict[str, str], descriptor: int) -> int:
+    """Runs the keeper; wishes to stop are passed on from its first moment, and the supervisor decides."""
+    process: subprocess.Popen | None = None
+    started, passed_on = threading.Event(), -math.inf
 
     def pass_on(number: int) -> None:
         nonlocal passed_on
-        if time.monotonic() - passed_on > interrupt.SAME_WISH_S:
+        started.wait()
+        if process is not None and time.monotonic() - passed_on > interrupt.SAME_WISH_S:
             passed_on = time.monotonic()
             process.send_signal(process_tree.WISHES[signal.Signals(number)])
 
     with interrupt.heard_by(pass_on):
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*process_tree.WISHES, *process_tree.WISHES.values()])
+        try:
+            process = subprocess.Popen(line, env=environment, pass_fds=[descriptor])
+        finally:
+            started.set()
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return process.wait()
 
 

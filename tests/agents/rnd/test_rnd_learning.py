@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import spec_of
 
-from acme_ext.agents.rnd.config import ATARI, RNDConfig
+from acme_ext.agents.rnd.config import RNDConfig
 from acme_ext.builders import PPO, RND
 from acme_ext.errors import UsageError
 from acme_ext.learning import intrinsic, normalize
@@ -37,7 +37,8 @@ def test_without_a_bonus_it_is_ppo():
     """With the bonus's advantage weighed by 0, the reward's by 1, and no loss of its value, both take the same step."""
     config = RNDConfig(extrinsic_coef=1.0, intrinsic_coef=0.0, normalize_values=False, value_coef=0.0, **PLAIN)
     ppo = PPO().config.__class__(normalize_values=False, value_coef=0.0, **PLAIN)
-    one, other = RND(config).make_agent(SPEC), PPO(ppo).make_agent(SPEC)
+    one = RND(config, average_rate=None).make_agent(SPEC)
+    other = PPO(ppo, average_rate=None).make_agent(SPEC)
     mine, theirs = (agent.core.init(jax.random.key(0)) for agent in (one, other))
     sample = unrolls(one, reward=np.random.default_rng(1).normal(size=(9, 4)).astype(np.float32))
 
@@ -132,7 +133,7 @@ def test_bonuses_are_scaled_by_the_deviation_of_their_sums():
 
 
 def test_the_published_agent_has_the_published_sizes():
-    agent = RND(ATARI).make_agent(spec_of.discrete(4, (84, 84, 4), np.uint8))
+    agent = RND().for_environment("atari:montezuma_revenge").make_agent(spec_of.discrete(4, (84, 84, 4), np.uint8))
     state = agent.core.abstract_state()
     target = jax.tree.leaves(state.distillation.target)
     assert sorted(leaf.shape for leaf in target if len(leaf.shape) == 4) == [
