@@ -23,6 +23,7 @@ from acme_ext.learning.learner import Learner
 from acme_ext.learning.normalized import MAX_ABS, normalized_core, normalized_policy
 from acme_ext.learning.priorities import PriorityUpdater
 from acme_ext.learning.prioritized import prioritized_core, prioritized_policy
+from acme_ext.learning.shifted import shifted_core
 from acme_ext.networks.recurrent import CORES
 from acme_ext.networks.torsos import TORSOS
 from acme_ext.replay.base import Replay
@@ -115,7 +116,8 @@ class Builder(abc.ABC):
 
     A new agent writes `make_networks`, `make_policy` and `make_core`. Of the config, this class reads `replay`,
     `batch_size`, `discount` and, where there are such fields, `max_abs_reward`, `normalize_observations`,
-    `max_abs_observation`, `sgd_steps_per_call`, `variable_period`, `pretrain_steps` and `demo_priority_offset`.
+    `max_abs_observation`, `random_shift`, `sgd_steps_per_call`, `variable_period`, `pretrain_steps` and
+    `demo_priority_offset`.
     Builders are frozen, and picklable where their fields are, so that the parts can be made in any process.
     """
 
@@ -232,6 +234,8 @@ class Builder(abc.ABC):
         policy, evaluation_policy = (self.make_policy(spec, networks, evaluation=e) for e in (False, True))
         core = self.make_core(spec, networks)
         example = specs.zeros(spec.observations, 1)
+        if (most := getattr(self.config, "random_shift", None)) is not None:
+            core = shifted_core(core, example, most)
         if getattr(self.config, "normalize_observations", False) and normalize.fields_of(example, example):
             max_abs = getattr(self.config, "max_abs_observation", MAX_ABS)
             core = normalized_core(core, example, max_abs)

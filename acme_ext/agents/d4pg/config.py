@@ -17,6 +17,7 @@ class DPGConfig:
     # The problem
     discount: float = 0.99  # gamma of one step; Lillicrap et al. 2016, section 7
     normalize_observations: bool = False  # by running means and variances; pictures never are
+    random_shift: int | None = None  # pixels that learned pictures are shifted by at most; 4 in Yarats et al. 2021
 
     # The networks
     policy_sizes: tuple[int, ...] = (128, 128)  # units of the policy's layers
@@ -45,7 +46,7 @@ class DPGConfig:
 
     def __post_init__(self):
         checks.positive(self, "policy_learning_rate", "critic_learning_rate", "target_period", "target_rate")
-        checks.positive(self, "learning_rate_decay_steps", "max_gradient_norm", "max_policy_gradient")
+        checks.positive(self, "learning_rate_decay_steps", "max_gradient_norm", "max_policy_gradient", "random_shift")
         checks.share(self, "target_rate")
         checks.not_negative(self, "noise_stddev")
         checks.layer_sizes(self, "policy_sizes", "critic_sizes")

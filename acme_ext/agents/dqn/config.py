@@ -19,6 +19,7 @@ class QLearningConfig:
     discount: float = 0.99  # gamma of one step; Mnih et al. 2015, table 1
     max_abs_reward: float | None = None  # rewards are clipped to it; 1 on Atari, Mnih et al. 2015, Methods
     normalize_observations: bool = True  # by running means and variances; pictures never are
+    random_shift: int | None = None  # pixels that learned pictures are shifted by at most; 4 in Yarats et al. 2021
 
     # The network
     hidden_sizes: tuple[int, ...] = (64, 64)  # units of the MLP for observations that are not images
@@ -57,7 +58,7 @@ class QLearningConfig:
             "rmsprop_epsilon",
             "target_period",
         )
-        checks.positive(self, "target_rate", "max_abs_reward", "max_gradient_norm", "huber_delta")
+        checks.positive(self, "target_rate", "max_abs_reward", "max_gradient_norm", "huber_delta", "random_shift")
         checks.share(self, "target_rate", "rmsprop_decay")
         if any(size < 1 for size in self.hidden_sizes):
             raise UsageError(f"hidden_sizes is {self.hidden_sizes}: every layer needs at least 1 unit.")

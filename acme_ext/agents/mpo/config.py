@@ -19,6 +19,7 @@ class MPOConfig:
     # The problem
     discount: float = 0.99  # gamma of one step; Abdolmaleki et al. 2018a, appendix D
     normalize_observations: bool = False  # by running means and variances; pictures never are
+    random_shift: int | None = None  # pixels that learned pictures are shifted by at most; 4 in Yarats et al. 2021
 
     # The networks
     policy_sizes: tuple[int, ...] = (128, 128)  # units of the policy's layers
@@ -56,7 +57,7 @@ class MPOConfig:
 
     def __post_init__(self):
         checks.positive(self, "init_stddev", "min_stddev", "epsilon", "epsilon_penalty", "init_temperature")
-        checks.positive(self, "epsilon_mean", "epsilon_stddev", "init_alpha_mean", "init_alpha_stddev")
+        checks.positive(self, "epsilon_mean", "epsilon_stddev", "init_alpha_mean", "init_alpha_stddev", "random_shift")
         checks.positive(self, "policy_learning_rate", "critic_learning_rate", "dual_learning_rate")
         checks.positive(self, "learning_rate_decay_steps", "max_gradient_norm", "target_period", "target_rate")
         checks.share(self, "target_rate")

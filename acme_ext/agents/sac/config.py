@@ -16,6 +16,7 @@ class SACConfig:
     # The problem
     discount: float = 0.99  # gamma of one step; Haarnoja et al. 2018b, table 1
     normalize_observations: bool = False  # by running means and variances; pictures never are
+    random_shift: int | None = None  # pixels that learned pictures are shifted by at most; 4 in Yarats et al. 2021
 
     # The networks
     hidden_sizes: tuple[int, ...] = (256, 256)  # units of policy and critics, each; Haarnoja et al. 2018b, table 1
@@ -38,7 +39,9 @@ class SACConfig:
     random_steps: int = 1_000  # environment steps of the run with uniformly random actions first; the authors' code
 
     def __post_init__(self):
-        checks.positive(self, "learning_rate", "learning_rate_decay_steps", "target_rate", "init_temperature")
+        checks.positive(
+            self, "learning_rate", "learning_rate_decay_steps", "target_rate", "init_temperature", "random_shift"
+        )
         checks.share(self, "target_rate")
         checks.not_negative(self, "random_steps")
         checks.layer_sizes(self, "hidden_sizes")

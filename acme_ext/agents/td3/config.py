@@ -16,6 +16,7 @@ class TD3Config:
     # The problem
     discount: float = 0.99  # gamma of one step; Fujimoto et al. 2018, table 3
     normalize_observations: bool = False  # by running means and variances; pictures never are
+    random_shift: int | None = None  # pixels that learned pictures are shifted by at most; 4 in Yarats et al. 2021
 
     # The networks
     hidden_sizes: tuple[int, ...] = (256, 256)  # units of each network; the authors' code, (400, 300) in the paper
@@ -38,7 +39,9 @@ class TD3Config:
     noise_stddev: float = 0.1  # on the policy's actions; Fujimoto et al. 2018, section 6.1
 
     def __post_init__(self):
-        checks.positive(self, "learning_rate", "learning_rate_decay_steps", "target_rate", "max_target_noise")
+        checks.positive(
+            self, "learning_rate", "learning_rate_decay_steps", "target_rate", "max_target_noise", "random_shift"
+        )
         checks.share(self, "target_rate")
         checks.not_negative(self, "random_steps", "noise_stddev", "target_noise_stddev")
         checks.layer_sizes(self, "hidden_sizes")
