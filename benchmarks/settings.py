@@ -103,6 +103,7 @@ class Setting:
 
 SETTINGS: dict[str, Setting] = {
     "dqn-cartpole": Setting("dqn", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
+    "dqn-cartpole-demo": Setting("dqn", "gym:CartPole-v1", 50_000, 8, 475.0, 400.0),  # as `make demo`
     "dqn-cartpole-program": Setting("dqn", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4),
     "dqn-cartpole-ray": Setting("dqn", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4, on="ray"),
     "r2d2-catch-ray": Setting("r2d2", "bsuite:catch/0", 40_000, 2, 0.9, 0.8, actors=4, on="ray"),

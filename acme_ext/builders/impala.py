@@ -37,7 +37,7 @@ class IMPALA(FunctionalBuilder):
     torso: str | Torso | None = None
     core: str | MakeCore | None = None
     network: Callable[..., RecurrentNetwork] = networks.make_network
-    average_rate: float | None = dataclasses.field(default=0.01, kw_only=True)  # about the last 100 batches
+    average_rate: float | None = dataclasses.field(default=0.005, kw_only=True)  # about the last 200 batches
 
     def make_networks(self, spec: EnvironmentSpec) -> RecurrentNetwork:
         return self.network(spec, self.config, self.torso, self.core)

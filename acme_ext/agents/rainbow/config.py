@@ -23,7 +23,7 @@ class RainbowConfig(DQNConfig):
     dueling: bool = True  # Wang et al. 2016, eq. 9
     # Priorities are the KL, or the absolute TD error where the distribution is not categorical. The exponent is omega
     # of Hessel et al. 2018, table 1.
-    replay: TransitionConfig = TransitionConfig(n_step=3, prioritized=True, priority_exponent=0.5)
+    replay: TransitionConfig = TransitionConfig(n_step=10, prioritized=True, priority_exponent=0.5)
 
     # The distribution of returns: none, expected values alone; categorical, Bellemare et al. 2017; quantile, Dabney et
     # al. 2018a; implicit, quantiles of drawn fractions, Dabney et al. 2018b.
