@@ -106,6 +106,7 @@ def test_every_shell_command_is_one_that_exists(page, tmp_path):
                 if arguments[0] == "train":
                     if options.environment.startswith("data:"):
                         manifest = {"format": 1, "environment": "gym:CartPole-v1", "environment_options": {}}
+                        manifest["shards"] = []
                         manifest["spec"] = {"observations": {"fields": {}}, "actions": {"shape": [], "dtype": "int32"}}
                         (tmp_path / "manifest.json").write_text(json.dumps(manifest))
                         option = options.environment.partition("?")[1:]

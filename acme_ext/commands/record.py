@@ -16,6 +16,7 @@ from acme_ext.acting.policy import Context, Policy
 from acme_ext.acting.variables import VariableClient
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
+from acme_ext.errors import UsageError
 from acme_ext.launch.runs.evaluation import load_run
 from acme_ext.launch.runs.experiment import about
 from acme_ext.types import EnvironmentSpec, Params, Tree
@@ -88,9 +89,11 @@ def describe(folder: Folder) -> list[str]:
     """Returns what a folder of recorded data holds, in lines; every shard is read and checked.
 
     Raises:
-        UsageError: a shard is damaged.
+        UsageError: a shard is damaged, or there is none.
     """
     lengths = np.array([episode.steps for episode in folder.episodes()])
+    if not len(lengths):
+        raise UsageError(f"{folder.path} has no whole episode yet.")
     returns, manifest = folder.returns, folder.manifest
     lines = [
         f"environment  {manifest['environment']} {manifest['environment_options'] or ''}".rstrip(),

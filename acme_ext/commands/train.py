@@ -71,7 +71,12 @@ def add(commands: Any) -> None:
         action="store_true",
         help="say where the time of a run in one process goes; writes profile.txt and trace.json to its directory",
     )
-    train.add_argument("--record", metavar="DIR", help="record all whole episodes to a folder, beside the training")
+    train.add_argument(
+        "--record",
+        metavar="DIR",
+        help="record all whole episodes to a folder, beside the training; of a program on several hosts to one that "
+        "they share",
+    )
     train.add_argument(
         "--demos",
         metavar="DIR",

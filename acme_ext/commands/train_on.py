@@ -105,7 +105,7 @@ def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
     elif is_program(options):
         if options.profile:
             raise UsageError("--profile is of a run in one process: leave out --actors and what else makes a program.")
-        alone = ("record", "snapshot_every", "skip_damaged")
+        alone = ("snapshot_every", "skip_damaged")
         if given := [name for name in alone if getattr(options, name)]:
             what = given[0].replace("_", "-")
             raise UsageError(f"--{what} is for a single process: leave --actors and --on away.")
@@ -162,4 +162,5 @@ def run_program(experiment: Any, options: argparse.Namespace) -> Any:
         private=not options.open_ports,
         ray_address=options.ray_address,
         ray_wait_s=options.ray_wait,
+        record=options.record,
     )

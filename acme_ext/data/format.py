@@ -12,13 +12,17 @@ sequences are the reader's choice, and a truncation (LAST with a discount above 
 | `reward`, `discount` | `[N]` float32 | as the environment gave them |
 | `step_type` | `[N]` uint8 | 0 FIRST, 1 MID, 2 LAST |
 
-`manifest.json` has the specs, who acted where, and of each shard its SHA-256, steps and returns. Both are written under
-another name, brought to the disk and renamed. Nothing is ever unpickled.
+`manifest.json` has the specs, who acted where, and of each shard its SHA-256, steps and returns. Where several
+processes write, each lists its shards in a part of the manifest of its own, `NAME.part.json`, and no file has two
+writers; a reader takes all parts together. All files are written under another name, brought to the disk and renamed.
+Nothing is ever unpickled.
 """
 
 import hashlib
 import io
 import os
+import socket
+import uuid
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -37,6 +41,9 @@ from acme_ext.utils import files
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+SHARD_STEPS = 50_000
+"""Steps after which a shard is written, by a single process."""
+_PART = ".part.json"  # how the name of a part of the manifest ends
 
 
 class Episode(NamedTuple):
@@ -80,13 +87,15 @@ class Folder:
         if not isinstance(self.manifest, dict) or self.manifest.get("format") != FORMAT:
             raise UsageError(f"{path} is no recorded data of format {FORMAT}.")
         self.spec = spec_from_json(self.manifest["spec"])
+        parts = [files.read_json(part)["shards"] for part in sorted(self.path.glob(f"*{_PART}"))]
+        self._shards = [*self.manifest["shards"], *(shard for part in parts for shard in part)]
         self.damaged: list[str] = []
         """What was found wrong with shards that were left out, a sentence each."""
 
     @property
     def shards(self) -> list[dict[str, Any]]:
-        """The manifest's entries of the shards."""
-        return self.manifest["shards"]
+        """The entries of the shards in the manifest and its parts, when the folder was opened."""
+        return self._shards
 
     @property
     def steps(self) -> int:
@@ -179,9 +188,12 @@ class FolderWriter:
         about: plain JSON for the manifest: who acted, and where.
         shard_steps: a shard is written once it has as many steps, or `shard_bytes`.
         shard_bytes: see there.
+        part: the start of the name of the manifest's part and shards of this writer alone, beside which others may
+            write; None for the only writer.
 
     Raises:
-        UsageError: the folder holds something else, or data with other specs.
+        UsageError: the folder holds something else, or data with other specs; or it holds nothing, and this is one of
+            several writers: `begin` of another has not been called, or not for the storage that this process sees.
     """
 
     def __init__(
@@ -190,8 +202,9 @@ class FolderWriter:
         spec: EnvironmentSpec,
         about: Mapping[str, Any],
         *,
-        shard_steps: int = 50_000,
+        shard_steps: int = SHARD_STEPS,
         shard_bytes: int = 64 * 2**20,
+        part: str | None = None,
     ):
         self.path, self._spec = Path(path).expanduser(), spec
         self._shard_steps, self._shard_bytes = shard_steps, shard_bytes
@@ -202,15 +215,30 @@ class FolderWriter:
             if there.manifest["spec"] != described:
                 raise UsageError(f"{path} holds data with other specs than this environment's: choose another folder.")
             self._manifest = there.manifest
+        elif part is not None:
+            raise UsageError(
+                f"the folder {self.path.absolute()} on {socket.gethostname()} is not the one that the program records "
+                "to: it has to be on storage that all hosts of the program share."
+            )
         else:
             if self.path.is_dir() and any(self.path.iterdir()):
                 raise UsageError(f"{path} is neither empty nor recorded data: choose another folder.")
             files.make_writable_folder(self.path)
             self._manifest = {"format": FORMAT, "spec": described, **about, "shards": []}
+        self._listed, self._prefix = self.path / MANIFEST, ""
+        if part is not None:
+            # A name that no other process has, also not one of another run, or of a host that was taken for lost.
+            name = f"{part}-{uuid.uuid4().hex[:12]}"
+            self._listed, self._prefix, self._manifest = self.path / f"{name}{_PART}", f"{name}-", {"shards": []}
         self._open: list[Episode] = []
         self._open_steps = self._open_bytes = 0
         self.steps = 0
         """Steps of the episodes that were added, those not yet on the disk included."""
+
+    def begin(self) -> None:
+        """Writes the manifest, if there is none yet: from now on other writers may add their parts."""
+        if not self._listed.is_file():
+            files.write_json(self._listed, self._manifest)
 
     def add(self, episode: Episode) -> None:
         """Adds an episode, whose arrays are not copied."""
@@ -233,7 +261,7 @@ class FolderWriter:
             columns[name] = np.concatenate([getattr(episode, name) for episode in self._open])
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **columns)
-        path = self.path / f"{len(self._manifest['shards']):06d}.npz"
+        path = self.path / f"{self._prefix}{len(self._manifest['shards']):06d}.npz"
         with files.replacing(path) as temporary:
             temporary.write_bytes(buffer.getvalue())
         self._manifest["shards"].append(
@@ -245,7 +273,7 @@ class FolderWriter:
                 "returns": [e.score for e in self._open],
             }
         )
-        files.write_json(self.path / MANIFEST, self._manifest)
+        files.write_json(self._listed, self._manifest)
         self._open = []
         self._open_steps = self._open_bytes = 0
 

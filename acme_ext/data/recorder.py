@@ -6,10 +6,11 @@ import dm_env
 import numpy as np
 import tree
 
-from acme_ext.data.format import Episode, FolderWriter
-from acme_ext.types import Tree
+from acme_ext.data.format import SHARD_STEPS, Episode, FolderWriter
+from acme_ext.types import EnvironmentSpec, Tree
 
 _LAST = int(dm_env.StepType.LAST)
+_LEAST_STEPS = 2_000  # of a shard, where several processes write
 
 
 class Recorder:
@@ -79,6 +80,22 @@ class Recorder:
         self._to.close()
         if self._inner is not None:
             self._inner.close()
+
+
+def part_of(path: str, writers: int, spec: EnvironmentSpec, name: str) -> FolderWriter:
+    """Returns the writer of one of the processes that write to a folder together.
+
+    Args:
+        path: the folder, in which `FolderWriter.begin` was called.
+        writers: processes. What they have not written yet is together no more than the open shard of a single writer,
+            but for that of very many, whose shards would be small.
+        spec: of the environment.
+        name: of this process.
+
+    Raises:
+        UsageError: see `FolderWriter`.
+    """
+    return FolderWriter(path, spec, {}, shard_steps=max(_LEAST_STEPS, SHARD_STEPS // writers), part=name)
 
 
 def _copied(timestep: dm_env.TimeStep) -> dm_env.TimeStep:

@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 
 import acme.specs
 import numpy as np
@@ -57,6 +60,56 @@ def test_a_folder_is_added_to(tmp_path):
     write(tmp_path, episode(2, 2.0))
     assert [e.steps for e in Folder(tmp_path).episodes()] == [3, 2]
     assert Folder(tmp_path).digest != before
+
+
+def test_several_processes_write_at_a_time_and_all_of_it_is_read(tmp_path):
+    FolderWriter(tmp_path, SPEC, ABOUT).begin()
+    assert list(Folder(tmp_path).episodes()) == []
+    writers = [FolderWriter(tmp_path, SPEC, {}, shard_steps=2, part=name) for name in ("actor-0", "actor-1", "actor-1")]
+    for turn in range(3):
+        for number, writer in enumerate(writers):
+            writer.add(episode(1 + turn, 10.0 * number + turn))
+    before = Folder(tmp_path)
+    for writer in writers:
+        writer.close()
+    folder = Folder(tmp_path)
+    assert (before.steps, folder.steps) == (18, 18)  # each shard was on the disk as soon as it was full
+    assert [shard["steps"] for shard in folder.shards] == [3, 3] * 3
+    there = {(e.steps, float(e.reward[1])) for e in folder.episodes()}
+    assert there == {(1 + turn, 10.0 * number + turn) for turn in range(3) for number in range(3)}
+    assert folder.manifest["environment"] == "gym:CartPole-v1"
+    # Whoever writes alone, before or after, adds to them.
+    write(tmp_path, episode(4, 0.0))
+    assert Folder(tmp_path).steps == 22
+    assert next(Folder(tmp_path).episodes()).steps == 4
+
+
+def test_a_killed_writer_loses_its_open_shard_alone(tmp_path):
+    FolderWriter(tmp_path, SPEC, ABOUT).begin()
+    program = (
+        "import sys, test_format as t\n"
+        "writer = t.FolderWriter(sys.argv[1], t.SPEC, {}, shard_steps=3, part='actor-0')\n"
+        "for number in range(10**9):\n"
+        "    writer.add(t.episode(1, 1.0))\n"
+        "    if number % 3 == 2: print('written', flush=True)\n"
+    )
+    path = os.pathsep.join([os.path.dirname(__file__), *filter(None, sys.path)])
+    line = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(line, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline() for _ in range(4)]
+        process.kill()
+        said += process.stdout.readlines()
+    assert set(said) == {b"written\n"}
+    folder = Folder(tmp_path)
+    assert len(said) <= len(folder.shards) <= len(said) + 1  # of one it may not have said that it was written
+    assert len(list(folder.episodes())) == 3 * len(folder.shards)
+
+
+def test_a_folder_that_another_host_does_not_see_is_named(tmp_path):
+    with pytest.raises(UsageError, match="is not the one that the program records to"):
+        FolderWriter(tmp_path / "d", SPEC, {}, part="actor-0")
+    assert not (tmp_path / "d").exists()
 
 
 @pytest.mark.parametrize("damage", ["changed", "gone"])

@@ -44,6 +44,7 @@ def run_program(
     ray_address: str | None = None,
     ray_wait_s: float | None = None,
     extend: Extend | None = None,
+    record: str | os.PathLike[str] | None = None,
 ) -> Result:
     """Runs an experiment as a program, from where its run directory stands to its budget.
 
@@ -68,6 +69,7 @@ def run_program(
             again (`restarts`), and all are told to end (`lp.wait_for_stop`) before what they dial is. `lp.stop()` in
             one, or what `lp.make_program_stopper` returns there, ends the program after a last save, as SIGTERM does.
             On Ray each asks for one CPU.
+        record: a folder that all whole episodes of training are recorded to, see `program.make`.
 
     Raises:
         UsageError: nothing was started or written; the message says why.
@@ -75,13 +77,16 @@ def run_program(
     """
     if on != "ray" and (ray_address is not None or ray_wait_s is not None or topology.resources):
         raise UsageError(f"a Ray address, a wait for its hosts and resources are for programs on 'ray', not on {on!r}.")
+    if record is not None:
+        record = os.path.abspath(os.path.expanduser(record))  # the nodes' own working directory may be another
+    making: dict[str, Any] = {"quiet": quiet, "extend": extend, "record": record}
     if on == "threads":
         server.import_libraries()
-        code = threads.run(make(experiment, topology, fresh=fresh, quiet=quiet, extend=extend))
+        code = threads.run(make(experiment, topology, fresh=fresh, **making))
     elif on == "processes":
-        code = _run_processes(experiment, topology, fresh, quiet, restarts, private, extend)
+        code = _run_processes(experiment, topology, fresh, restarts, private, making)
     elif on == "ray":
-        code = _run_on_ray(experiment, topology, fresh, quiet, restarts, private, ray_address, ray_wait_s, extend)
+        code = _run_on_ray(experiment, topology, fresh, restarts, private, ray_address, ray_wait_s, making)
     else:
         raise UsageError(f"a program runs on 'processes', 'threads' or 'ray', not on {on!r}.")
     if code < 0:
@@ -97,10 +102,9 @@ def _run_processes(
     experiment: Experiment,
     topology: Topology,
     fresh: bool,
-    quiet: bool,
     restarts: int,
     private: bool,
-    extend: Extend | None,
+    making: dict[str, Any],
 ) -> int:
     logs = pathlib.Path(experiment.directory).absolute() / "logs" / "nodes"
 
@@ -110,7 +114,7 @@ def _run_processes(
         options = Options(logs, restarts, topology.accelerated_here, {"actor": share, "evaluator": share})
         # An environment may start threads or a device, which the processes that are forked later must not find.
         spec = in_child(experiment.make_spec, MAKE_SPEC)
-        return make(experiment, topology, fresh=fresh, quiet=quiet, spec=spec, extend=extend), SERVERS, options
+        return make(experiment, topology, fresh=fresh, spec=spec, **making), SERVERS, options
 
     return _under_keeper("processes.supervisor", load, private)
 
@@ -119,12 +123,11 @@ def _run_on_ray(
     experiment: Experiment,
     topology: Topology,
     fresh: bool,
-    quiet: bool,
     restarts: int,
     private: bool,
     address: str | None,
     wait_s: float | None,
-    extend: Extend | None,
+    making: dict[str, Any],
 ) -> int:
     if importlib.util.find_spec("ray") is None:
         raise UsageError(f"a program on Ray needs the extra `ray`, not installed here: {install.command('ray')}")
@@ -136,8 +139,9 @@ def _run_on_ray(
     experiment = dataclasses.replace(experiment, run_dir=str(directory))
 
     def load(first: bool, spec: EnvironmentSpec) -> Any:
-        return make(experiment, topology, fresh=fresh and first, quiet=quiet, spec=spec, extend=extend)
+        return make(experiment, topology, fresh=fresh and first, spec=spec, **making)
 
+    extend = making["extend"]
     added = added_groups(topology, extend) if extend is not None else {}
     run, code = f"acme-ext-{uuid.uuid4().hex[:12]}", _code_folder()
     with tempfile.TemporaryDirectory(prefix="acme-ext-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:

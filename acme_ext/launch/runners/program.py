@@ -8,6 +8,7 @@ actors --rows--> replay shards --batches--> learner --parameters--> actors, eval
 import dataclasses
 import functools
 import math
+import os
 import pathlib
 import secrets
 import sys
@@ -16,6 +17,8 @@ from typing import Any, Literal, NamedTuple
 
 import launchpad as lp
 
+from acme_ext.data.format import FolderWriter
+from acme_ext.data.recorder import part_of
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.runners.nodes.actor import ActorNode
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
@@ -24,7 +27,7 @@ from acme_ext.launch.runners.nodes.inference import InferenceNode
 from acme_ext.launch.runners.nodes.learner import LearnerCourierNode
 from acme_ext.launch.runners.nodes.replay import ReplayNode, shard_folder
 from acme_ext.launch.runs import demonstrations
-from acme_ext.launch.runs.experiment import Experiment, check, foresee
+from acme_ext.launch.runs.experiment import Experiment, about, check, foresee
 from acme_ext.launch.runs.store import RunCheckpoints, prepare, replay_folder
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import checks, proxies
@@ -152,6 +155,7 @@ def make(
     quiet: bool = False,
     spec: EnvironmentSpec | None = None,
     extend: Extend | None = None,
+    record: str | os.PathLike[str] | None = None,
 ) -> lp.Program:
     """Returns an experiment's program, from where its run directory stands to its budget.
 
@@ -165,6 +169,9 @@ def make(
         quiet: shows no progress line.
         spec: of the environment; None makes one here, to ask it.
         extend: adds nodes of one's own.
+        record: a folder that all whole episodes of training are recorded to, see `data.format`, by each of the nodes
+            that write the experience: the actors, or the inference servers. On several hosts it must be on storage that
+            they share; a node that does not find it ends the program.
 
     Raises:
         UsageError: nothing was written; the message says why.
@@ -181,11 +188,17 @@ def make(
         print(f"acme-ext: {warning}", file=sys.stderr)
     shards = topology.replay_shards
     part = experiment.make_agent(spec).replay.split(shards)
+    recorded = None if record is None else FolderWriter(record, spec, about(experiment))
     # What a run can only go on with: an actor's number is in its seeds, a shard's contents are in a checkpoint.
     arrangement = {"actors": topology.actors, "replay_shards": shards}
     rundir = prepare(experiment, fresh=fresh, arrangement={"program": arrangement})
     if not quiet:
         print(f"acme-ext: the run directory is {rundir.path}", file=sys.stderr)
+    making: dict[str, Any] = {}
+    if recorded is not None:
+        recorded.begin()
+        writers = topology.groups["actor" if topology.experience == "actor" else "inference"]
+        making = {"record": functools.partial(part_of, str(recorded.path.absolute()), writers)}
     restored = RunCheckpoints(rundir, experiment.checkpoints, print).restore({})
     stored = replay_folder(restored)
     resumes = None if restored is None else restored.steps
@@ -219,13 +232,13 @@ def make(
         }
         with program.group("inference"):
             for index in range(servers):
-                of_all = {"index": index, "servers": servers, **options}
+                of_all = {"index": index, "servers": servers, **options, **making}
                 node = lp.CourierNode(functools.partial(InferenceNode, experiment, spec, topology.actors, **of_all))
                 node.configure(replays, learner, coordinator, address=node.courier_address)
                 inference.append(program.add_node(node))
     with program.group("actor"):
         for index in range(topology.actors):
-            make_actor = functools.partial(ActorNode, experiment, index, topology.actors, **options)
+            make_actor = functools.partial(ActorNode, experiment, index, topology.actors, **options, **making)
             server = inference[index % len(inference)] if inference else None
             program.add_node(lp.PyNode(_run, make_actor, replays[index % shards], shards, learner, server, coordinator))
     if extend is not None:

@@ -14,9 +14,12 @@ from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.remote import RemoteExperience, RemoteInference, RemoteVariables
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Agent
+from acme_ext.data.format import FolderWriter
+from acme_ext.data.recorder import Recorder
 from acme_ext.launch.runners.nodes.replay import describe
 from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, find, node_name, waiting
 from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.calls import RemoteCall
 
 _PENDING = 16  # rows, beside a step of all environments, that the replay may not have taken when an actor goes on
@@ -40,6 +43,8 @@ class ActorNode:
         callers: parts of the environments, each of which asks the inference server for itself.
         experience: whether it keeps the experience; otherwise the inference server does.
         token: the inference server's.
+        record: makes the writer that this node records whole episodes with, where it keeps the experience, from a spec
+            and a name; None records nothing.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class ActorNode:
         callers: int = 1,
         experience: bool = True,
         token: bytes = b"",
+        record: Callable[[EnvironmentSpec, str], FolderWriter] | None = None,
     ):
         name = f"actor {index}"
         self._start = coordinator.enter(name)
@@ -64,15 +70,20 @@ class ActorNode:
         self._experiment, self._index, self._actors, self._token = experiment, index, actors, token
         self._stack = contextlib.ExitStack()
         self._parts: list[_Part] = []
+        recorded: FolderWriter | None = None
         for caller, mine in enumerate(np.array_split(np.arange(experiment.num_envs), callers)):
             # Each actor has environments of its own, and others each time it is started.
             seeds = 1 + (self._start * actors + index) * callers + caller
             environment = experiment.make_environment(len(mine), part=seeds)
             self._stack.callback(environment.close)
-            agent = experiment.make_agent(envs.make_spec(environment))
+            spec = envs.make_spec(environment)
+            agent = experiment.make_agent(spec)
             writer: Any = None
             if experience:
                 writer = self._writer(replay, agent.replay.split(shards), len(mine))
+                if record is not None:
+                    recorded = recorded or record(spec, f"actor-{index}")
+                    writer = Recorder(recorded, writer)
                 self._stack.callback(writer.close)
             if inference is None:
                 actor, version = self._local(agent, mine, writer, learner)

@@ -19,6 +19,8 @@ from acme_ext import specs
 from acme_ext.acting.batching import Batcher
 from acme_ext.acting.inference import FIRST, Acted, InferenceCore, bucket_sizes, slot_keys
 from acme_ext.acting.remote import RemoteVariables, Reply
+from acme_ext.data.format import FolderWriter
+from acme_ext.data.recorder import Recorder
 from acme_ext.launch.runners.nodes.replay import describe
 from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, node_name, waiting
 from acme_ext.launch.runs.experiment import Experiment
@@ -105,6 +107,8 @@ class InferenceNode:
         experience: whether the actors keep the experience; otherwise this node does.
         token: that actors show, see `utils.calls.CallServer`.
         address: Launchpad's of this node, at whose host it listens; None for this machine alone.
+        record: makes the writer that this node records whole episodes with, where it keeps the experience, from a spec
+            and a name; None records nothing.
     """
 
     def __init__(
@@ -122,6 +126,7 @@ class InferenceNode:
         experience: bool,
         token: bytes,
         address: Any = None,
+        record: Callable[[EnvironmentSpec, str], FolderWriter] | None = None,
     ):
         name = "inference" if servers == 1 else f"inference {index}"
         self._reporter = Reporter(coordinator, node_name(name, coordinator.enter(name)))
@@ -143,6 +148,7 @@ class InferenceNode:
         self._reporter.kept(self._core, self._kept_as)
 
         part = agent.replay.split(max(1, len(replays)))
+        recorded = record(spec, f"inference-{index}") if record is not None and not experience else None
         ranks = experiment.ranks(actors)
         self._seats: dict[tuple[int, int], _Seat] = {}
         for place, actor in enumerate(served):
@@ -150,6 +156,7 @@ class InferenceNode:
                 writer = None
                 if not experience:
                     writer = part.writer(replays[actor % len(replays)], len(mine))
+                    writer = writer if recorded is None else Recorder(recorded, writer)
                 own = ranks[actor * num_envs + mine]
                 self._seats[actor, caller] = _Seat(actor, mine, place * num_envs + mine, own, writer)
         self._ended = threading.Event()
