@@ -250,6 +250,10 @@ SETTINGS: dict[str, Setting] = {
     ),
     "ppo-key_door": Setting("ppo", "explore:key_door", 200_000, 8, eval_every=20_000),
     "rnd-key_door": Setting("rnd", "explore:key_door", 200_000, 8, 0.9, 0.9, eval_every=20_000),
+    # One sequence of 2^20 finds the reward; every right action on the way there costs a little.
+    "dqn-deep_sea": Setting("dqn", "bsuite:deep_sea/5", 60_000, 8, eval_every=3_000),
+    "bdqn-deep_sea": Setting("bdqn", "bsuite:deep_sea/5", 60_000, 8, 0.95, 0.95, eval_every=3_000),
+    "bdqn-catch": Setting("bdqn", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "discrete_sqil-catch": Setting(
         "discrete_sqil", "bsuite:catch/0", 20_000, 8, 0.9, 0.8, eval_every=2_000, demos="catch"
     ),

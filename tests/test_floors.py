@@ -54,6 +54,7 @@ PARENTS: dict[str, set[str]] = {
     "agent57": {"ngu", "r2d2"},
     "alphazero": {"muzero"},
     "bcq": {"dqn"},
+    "bdqn": {"dqn"},
     "r2d3": {"r2d2"},
     "crr": {"iql"},
     "dqfd": {"dqn"},

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from acme_ext.builders.base import Preset as Preset
     from acme_ext.builders.bc import BC as BC
     from acme_ext.builders.bcq import BCQ as BCQ
+    from acme_ext.builders.bdqn import BootstrappedDQN as BootstrappedDQN
     from acme_ext.builders.cql import CQL as CQL
     from acme_ext.builders.crr import CRR as CRR
     from acme_ext.builders.d4pg import D4PG as D4PG
@@ -49,6 +50,7 @@ AGENTS: dict[str, tuple[str, str]] = {
     "r2d2": ("R2D2", "recurrent Q-learning from a replay of sequences with stored state; discrete actions"),
     "r2d3": ("R2D3", "R2D2 that learns from demonstrations too; discrete actions"),
     "dqfd": ("DQfD", "DQN that learns from demonstrations first, and keeps to them by a margin; discrete actions"),
+    "bdqn": ("BootstrappedDQN", "DQN with several heads, of which one acts for an episode; discrete actions"),
     "ngu": ("NGU", "R2D2 with a family of policies, from exploring by a bonus to exploiting; discrete actions"),
     "agent57": (
         "Agent57",

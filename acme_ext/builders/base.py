@@ -189,14 +189,13 @@ class Builder(abc.ABC):
         """Returns the replay that actors write and the learner reads: by default that of `config.replay`."""
         c = self.config
         shared = {"batch_size": c.batch_size, "discount": c.discount}
+        drawn: dict[str, Any] = {**shared, "priority": self.first_error, "extras": self.extras}
         if isinstance(c.replay, TransitionConfig):
             clip = getattr(self.config, "max_abs_reward", None)
-            return TransitionReplay.of(spec, c.replay, max_abs_reward=clip, priority=self.first_error, **shared)
+            return TransitionReplay.of(spec, c.replay, max_abs_reward=clip, **drawn)
         state = networks.memory_spec()
         if isinstance(c.replay, SequenceConfig):
-            return SequenceReplay.of(
-                spec, c.replay, state=state, priority=self.first_error, extras=self.extras, **shared
-            )
+            return SequenceReplay.of(spec, c.replay, state=state, **drawn)
         return SequenceReplay.queue(spec, c.replay, state=state, extras=EXTRAS, **shared)
 
     @property
@@ -207,7 +206,7 @@ class Builder(abc.ABC):
     @property
     def extras(self) -> Tree:
         """Arrays that stand for the policy's extras of one environment's step, to have them stored in a replay of
-        overlapping sequences; nothing to store none.
+        transitions or overlapping sequences; nothing to store none.
         """
         return ()
 

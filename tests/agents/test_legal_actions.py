@@ -25,7 +25,7 @@ from acme_ext.replay.config import TransitionConfig
 from acme_ext.types import Sample
 
 ACTIONS = 5
-AGENTS = ("dqn", "rainbow", "apex", "r2d2", "ppo", "a2c", "impala")
+AGENTS = ("dqn", "rainbow", "apex", "bdqn", "r2d2", "ppo", "a2c", "impala")
 
 
 class Masked(dm_env.Environment):
@@ -92,6 +92,8 @@ def test_an_illegal_action_is_never_taken(name):
                 jnp.int32(steps),
                 jnp.linspace(0, 1, count),
                 jnp.zeros(count),
+                jnp.ones(count, bool),
+                policy.init_carry(count),
             )
             action, _, extras = jax.jit(policy.apply)(params, context, observation, policy.init_state(count))
             assert np.take_along_axis(observation["action_mask"], np.asarray(action)[:, None], 1).all()
@@ -107,7 +109,7 @@ def with_illegal_values(builder, value):
             return output._replace(policy=Categorical(output.policy.logits + more))
         if hasattr(output, "q"):
             return output._replace(q=output.q + more)  # which chooses the next action
-        return output + more
+        return output + (more[:, None] if output.ndim > more.ndim else more)  # of several heads
 
     def make(*arguments):
         network = builder.network(*arguments)
@@ -134,7 +136,7 @@ def test_what_is_learned_does_not_depend_on_what_is_said_of_illegal_actions(name
     fields = example._asdict()
     data = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), example)
     seen = {field: observation_of(rng, *fields[field]["seen"].shape[:-1]) for field in fields if "observation" in field}
-    data = data._replace(**seen, discount=np.ones_like(data.discount))
+    data = data._replace(**seen, discount=np.ones_like(data.discount), extras=jax.tree.map(np.ones_like, data.extras))
     data = data._replace(action=np.argmax(data.observation["action_mask"], -1)[: len(data.action)].astype(np.int32))
     if "mask" in fields:
         data = data._replace(mask=np.ones_like(data.mask))

@@ -1,0 +1,95 @@
+"""How bootstrapped DQN acts: each episode by one of its heads, evaluations by all of them."""
+
+from typing import NamedTuple
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from acme_ext.acting.exploration import epsilon_greedy
+from acme_ext.acting.policy import Carry, Context, Kept, Policy
+from acme_ext.agents.bdqn.config import BDQNConfig
+from acme_ext.agents.dqn import acting as dqn
+from acme_ext.ops import masking
+from acme_ext.types import Array, Params, Tree
+from acme_ext.utils.trees import select
+
+GREEDY = np.zeros((), np.float32)
+
+
+class BDQNParams(NamedTuple):
+    """What the policy is applied with."""
+
+    values: Params
+    prior: Params  # of a network like that of the values, which never change
+
+
+class BDQNExtras(NamedTuple):
+    """What is stored with every action."""
+
+    mask: Array  # [B, K] bool, the heads that learn from the step
+
+
+def extras_of(config: BDQNConfig) -> BDQNExtras:
+    """Returns what stands for the extras of one environment's step, where a replay is described."""
+    return BDQNExtras(np.zeros(config.num_heads, np.bool_))
+
+
+def head_values(network: hk.Transformed, params: BDQNParams, observation: Tree, scale: float) -> Array:
+    """Returns the action values of every head, `[B, K, A]`: Q = f + scale * p (Osband et al. 2018, eq. 8), without a
+    gradient for p.
+    """
+    values = network.apply(params.values, None, observation)
+    return values + scale * lax.stop_gradient(network.apply(params.prior, None, observation))
+
+
+def make_policy(network: hk.Transformed, config: BDQNConfig, *, evaluation: bool) -> Policy:
+    """Returns the greedy policy of the head that is drawn for the episode, each as likely as any other; in evaluation
+    that of all heads, see `joined`.
+
+    In training its extras are `BDQNExtras`: a head learns from a step with the probability `config.mask_probability`.
+    The head is a carry of the policy (see `acting.policy.Carry`).
+
+    Args:
+        network: see `networks.make_network`.
+        config: the agent's.
+        evaluation: see above.
+    """
+
+    def q_values(params: BDQNParams, observation: Tree) -> Array:
+        q = head_values(network, params, observation, config.prior_scale)
+        legal = masking.legal_actions(observation)
+        return masking.masked(q, None if legal is None else legal[:, None])
+
+    if evaluation:
+        return dqn.policy_of(
+            lambda params, keys, observation: joined(q_values(params, observation), config), lambda context: GREEDY
+        )
+
+    def apply(params: BDQNParams, context: Context, observation: Tree, state: Tree):
+        head_keys, mask_keys = (jax.vmap(jax.random.fold_in, (0, None))(context.key, i) for i in (1, 2))
+        drawn = jax.vmap(lambda key: jax.random.randint(key, (), 0, config.num_heads))(head_keys)
+        head = select(context.first, drawn, context.carry.episode)
+        q = jnp.take_along_axis(q_values(params, observation), head[:, None, None], axis=1)[:, 0]
+        action = epsilon_greedy(context.key, q, GREEDY, masking.legal_actions(observation))
+        mask = jax.vmap(lambda key: jax.random.bernoulli(key, config.mask_probability, (config.num_heads,)))(mask_keys)
+        return action, Kept(state, Carry(episode=head)), BDQNExtras(mask)
+
+    return Policy(apply, init_carry=lambda batch: Carry(episode=np.zeros(batch, np.int32)))
+
+
+def joined(q: Array, config: BDQNConfig) -> Array:
+    """Returns values `[B, A]` of which the greatest is what all heads together prefer: their mean, or, of those actions
+    that most heads value most (Osband et al. 2016, section 6.2), their mean.
+
+    Args:
+        q: `[B, K, A]` action values.
+        config: the agent's, of which `evaluation` says which.
+    """
+    mean = jnp.mean(q, axis=1)
+    if config.evaluation == "mean":
+        return mean
+    votes = jnp.sum(jax.nn.one_hot(jnp.argmax(q, axis=-1), q.shape[-1], dtype=jnp.int32), axis=1)
+    return masking.masked(mean, votes == jnp.max(votes, axis=-1, keepdims=True))

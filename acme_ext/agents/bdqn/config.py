@@ -1,0 +1,57 @@
+"""The hyperparameters of bootstrapped DQN."""
+
+import dataclasses
+from typing import Literal
+
+from acme_ext.agents.dqn.config import QLearningConfig
+from acme_ext.replay.config import TransitionConfig
+from acme_ext.utils import checks
+
+
+@dataclasses.dataclass(frozen=True)
+class BDQNConfig(QLearningConfig):
+    """Bootstrapped DQN (Osband et al. 2016) with randomized priors (Osband et al. 2018).
+
+    What differs from DQN is here; the rest is inherited. The defaults are for small problems on a CPU; `ATARI` holds
+    the published ones.
+    """
+
+    # A prior is a function of the observation: moments that move would change it.
+    normalize_observations: bool = False
+    max_gradient_norm: float | None = None  # a norm of all heads together would join what they learn
+    replay: TransitionConfig = TransitionConfig()  # one step; Osband et al. 2016, algorithm 1
+
+    # The heads
+    num_heads: int = 20  # K
+    mask_probability: float = 1.0  # p, that a head learns from a step; Osband et al. 2016, section 6.1
+    prior_scale: float = 5.0  # beta, what the prior networks are multiplied by; 0 is Osband et al. 2016
+    evaluation: Literal["vote", "mean"] = "vote"  # of the heads; vote in Osband et al. 2016, section 6.2
+
+    def __post_init__(self):
+        super().__post_init__()
+        checks.at_least_one(self, "num_heads")
+        checks.positive(self, "mask_probability")
+        checks.share(self, "mask_probability")
+        checks.not_negative(self, "prior_scale")
+
+
+# Where no source is named: as DQN's preset.
+ATARI = BDQNConfig(
+    max_abs_reward=1.0,
+    batch_size=32,
+    learning_rate=6.25e-5,
+    adam_epsilon=1.5e-4,
+    huber_delta=1.0,
+    target_period=2_500,
+    target_rate=1.0,
+    sgd_steps_per_call=1,
+    replay=TransitionConfig(
+        samples_per_insert=8.0,
+        min_size=50_000,
+        max_size=1_000_000,
+        importance_anneal_steps=12_500_000,
+    ),
+    num_heads=10,  # Osband et al. 2016, section 6
+    prior_scale=1.0,  # ours
+)
+"""The agent of Osband et al. 2016 for Atari's games, with priors."""

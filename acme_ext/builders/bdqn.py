@@ -1,0 +1,36 @@
+"""Bootstrapped DQN, composed."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import haiku as hk
+
+from acme_ext.agents.bdqn import acting, learning, networks
+from acme_ext.agents.bdqn.config import ATARI, BDQNConfig
+from acme_ext.builders.base import Preset
+from acme_ext.builders.dqn import DQN
+from acme_ext.types import Tree
+
+
+@dataclasses.dataclass(frozen=True)
+class BootstrappedDQN(DQN):
+    """Bootstrapped DQN with randomized priors, for discrete actions.
+
+    Attributes:
+        config, torso: as DQN's; a torso is one for all heads.
+        network: `(spec, config, torso) -> hk.Transformed` that maps observations `[B, ...]` to the action values of K
+            heads, `[B, K, A]`.
+    """
+
+    name: ClassVar[str] = "bdqn"
+    presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI})}
+    policy_of = staticmethod(acting.make_policy)
+    core_of = staticmethod(learning.make_core)
+
+    config: BDQNConfig = BDQNConfig()
+    network: Callable[..., hk.Transformed] = networks.make_network
+
+    @property
+    def extras(self) -> Tree:
+        return acting.extras_of(self.config)
