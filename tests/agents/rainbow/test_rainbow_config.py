@@ -28,13 +28,13 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(fields, message):
         RainbowConfig(**fields)
 
 
-@pytest.mark.parametrize("config", [RainbowConfig(), ATARI, MINATAR])
-def test_all_six_parts_are_there(config):
+@pytest.mark.parametrize(("config", "n_step"), [(RainbowConfig(), 10), (ATARI, 3), (MINATAR, 3)])
+def test_all_six_parts_are_there(config, n_step):
     assert config.double
     assert config.dueling
     assert config.replay.prioritized
     assert config.noisy
-    assert (config.replay.n_step, config.distribution, config.replay.priority_exponent) == (3, "categorical", 0.5)
+    assert (config.replay.n_step, config.distribution, config.replay.priority_exponent) == (n_step, "categorical", 0.5)
 
 
 def test_the_default_support_encloses_all_returns_of_rewards_of_at_most_one():
