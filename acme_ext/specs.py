@@ -19,6 +19,17 @@ RULES = (ACTION_MASK, PLAYER, STATE)
 """The fields of an observation with a mask that networks are not given."""
 
 
+class StackedFrames(dm_env.specs.BoundedArray):
+    """Spec of an observation `[H, W, K]` that is the newest K frames of its episode, the newest last.
+
+    Within an episode each observation holds the last K - 1 frames of the one before, so that a replay need keep each
+    frame once. What comes before an episode's first frame is the environment's choice.
+    """
+
+    def __reduce__(self):
+        return StackedFrames, super().__reduce__()[1]
+
+
 def zeros(spec: Tree, batch: int) -> Tree:
     """Returns a nest of zeros `[batch, ...]` of the specs' shapes and dtypes."""
     return tree.map_structure(lambda leaf: np.zeros((batch, *leaf.shape), leaf.dtype), spec)

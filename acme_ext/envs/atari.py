@@ -21,6 +21,7 @@ from acme_ext.envs.backend import Backend
 from acme_ext.envs.base import SingleEnvironment
 from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
+from acme_ext.specs import StackedFrames
 
 _FRAME_SKIP = 4  # frames an action is repeated for
 _SIZE = 84  # pixels of a side
@@ -163,8 +164,8 @@ class AtariEnvironment(SingleEnvironment):
         self._stack[..., _NEWEST] = self._picture
         return self._stack.copy()
 
-    def observation_spec(self) -> specs.BoundedArray:
-        return specs.BoundedArray((_SIZE, _SIZE, _STACK), np.uint8, 0, 255, "observation")
+    def observation_spec(self) -> StackedFrames:
+        return StackedFrames((_SIZE, _SIZE, _STACK), np.uint8, 0, 255, "observation")
 
     def action_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(len(self._actions), np.int32, "action")

@@ -21,6 +21,7 @@ from acme_ext.envs.backend import Backend
 from acme_ext.envs.single import Unbatched
 from acme_ext.envs.specs import single_spec
 from acme_ext.errors import UsageError
+from acme_ext.specs import StackedFrames
 from acme_ext.types import Tree
 
 
@@ -89,7 +90,9 @@ class EnvPoolEnvironment(base.BatchedEnvironment):
         self.num_envs = len(pool)
         self._keys = list(pool._state_keys)  # The public `recv` leaves out which rows were truncated.
         stated = {key: spec for key, spec in pool.spec.state_array_spec.items() if key.split(":")[0] == "obs"}
-        self._leaves = {key: _observation(key.removeprefix("obs:"), spec) for key, spec in stated.items()}
+        config = pool.spec.config
+        depth = config.stack_num if getattr(config, "gray_scale", False) else None
+        self._leaves = {key: _observation(key.removeprefix("obs:"), spec, depth) for key, spec in stated.items()}
         shapes = [spec.shape for spec in self._leaves.values()]
         floats = all(spec.dtype == np.float32 for spec in self._leaves.values())
         self._flat = flatten and floats and len(shapes) > 1
@@ -160,8 +163,8 @@ def _channels_first(shape: tuple[int, ...]) -> bool:
     return len(shape) == 3 and shape[0] < shape[2]
 
 
-def _observation(name: str, stated: Any) -> specs.Array:
-    """The spec of one array of EnvPool's observations.
+def _observation(name: str, stated: Any, depth: int | None) -> specs.Array:
+    """The spec of one array of EnvPool's observations, whose grey pictures are stacks of `depth` frames.
 
     Bounds of floats are left out, because EnvPool states the smallest positive number where it means no lower bound.
     """
@@ -173,4 +176,6 @@ def _observation(name: str, stated: Any) -> specs.Array:
         return single_spec(specs.DiscreteArray(int(stated.maximum) + 1, np.int32, name))
     if dtype == np.uint8 and _channels_first(shape):
         shape = (*shape[1:], shape[0])
+        if shape[-1] == depth:
+            return StackedFrames(shape, dtype, stated.minimum, stated.maximum, name)
     return single_spec(specs.BoundedArray(shape, dtype, stated.minimum, stated.maximum, name))

@@ -10,6 +10,7 @@ import tree
 from dm_env import specs
 
 from acme_ext.errors import RunError, UsageError
+from acme_ext.specs import StackedFrames
 from acme_ext.types import Tree
 
 REWARD = specs.Array((), np.float32, name="reward")
@@ -33,7 +34,8 @@ def single_spec(spec: Any) -> specs.Array:
         return specs.DiscreteArray(spec.num_values, dtype.type, spec.name)
     if isinstance(spec, specs.BoundedArray):
         low, high = _cast_bound(spec.minimum, dtype), _cast_bound(spec.maximum, dtype)
-        return specs.BoundedArray(spec.shape, dtype, low, high, spec.name)
+        bounded = StackedFrames if isinstance(spec, StackedFrames) else specs.BoundedArray
+        return bounded(spec.shape, dtype, low, high, spec.name)
     return specs.Array(spec.shape, dtype, spec.name)
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import tree
 
 from acme_ext.errors import UsageError
-from acme_ext.replay import sinks, unrolls
+from acme_ext.replay import frames, sinks, unrolls
 from acme_ext.replay.base import Replay, arguments_of
 from acme_ext.replay.config import SequenceConfig, UnrollConfig
 from acme_ext.replay.layout import Layout
@@ -112,7 +112,11 @@ class SequenceReplay(Replay):
 
     @property
     def _layout(self) -> Layout:
-        return Layout(unrolls.sequence_spec(self.spec, self.length, self.extras, self.state))
+        fields = unrolls.sequence_spec(self.spec, self.length, self.extras, self.state)
+        if self.cross_episodes:  # any number of episodes may begin in one
+            return Layout(fields)
+        # Padding may come before the episode's steps and after them.
+        return frames.layout(fields, self.spec.observations, ("observation",), self.length, breaks=2)
 
     def store(self, slots: int) -> unrolls.UnrollStore:
         """Returns what assembles this replay's sequences, for as many environments."""

@@ -11,7 +11,7 @@ import math
 from typing import ClassVar
 
 from acme_ext.errors import UsageError
-from acme_ext.replay import nstep, sinks
+from acme_ext.replay import frames, nstep, sinks
 from acme_ext.replay.base import Replay, arguments_of
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.layout import Layout
@@ -112,7 +112,10 @@ class TransitionReplay(Replay):
 
     @property
     def _layout(self) -> Layout:
-        return Layout(nstep.transition_spec(self.spec, self.extras, self.keeps_one_step))
+        fields = nstep.transition_spec(self.spec, self.extras, self.keeps_one_step)
+        if self.keeps_one_step:
+            return Layout(fields)
+        return frames.layout(fields, self.spec.observations, ("observation", "next_observation"), self.n_step)
 
     def writer(
         self, client, num_envs: int, *, max_pending: int | None = None, on_wait: sinks.OnWait = lambda: None

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from dm_env import specs
+from kept_rows import Rows
 
 from acme_ext import builders
 from acme_ext.acting.values import ActorValues, first_error
@@ -26,26 +27,6 @@ Spec = collections.namedtuple("Spec", "observations actions rewards discounts")
 SPEC = Spec(
     specs.Array((3,), np.float32), specs.DiscreteArray(4), specs.Array((), np.float32), specs.Array((), np.float32)
 )
-
-
-class Rows:
-    """A sink that keeps what a writer sends."""
-
-    def __init__(self):
-        self.rows, self.errors = [], []
-
-    def append(self, rows, errors):
-        self.rows.append(rows)
-        self.errors.append(errors)
-
-    def flush(self, *_):
-        pass
-
-    def has_sent(self, _):
-        return True
-
-    def close(self):
-        pass
 
 
 def stream(num_envs, ticks, seed=0):
