@@ -21,8 +21,8 @@ def add_options(train: argparse.ArgumentParser) -> None:
     train.add_argument(
         "--on",
         choices=("processes", "threads", "ray", "compiled"),
-        help="where the nodes of a program run (processes), implies --actors 1; or compiled: environments written "
-        "in JAX, acting, replay and learning as one compiled program",
+        help="where the nodes of a program run (processes), implies --actors 1, or none on recorded data; or compiled: "
+        "environments written in JAX, acting, replay and learning as one compiled program",
     )
     train.add_argument(
         "--seeds", type=common.count, metavar="N", help="of a compiled run: so many seeds at once, from --seed on"
@@ -105,10 +105,11 @@ def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
     elif is_program(options):
         if options.profile:
             raise UsageError("--profile is of a run in one process: leave out --actors and what else makes a program.")
-        alone = ("snapshot_every", "skip_damaged")
-        if given := [name for name in alone if getattr(options, name)]:
-            what = given[0].replace("_", "-")
-            raise UsageError(f"--{what} is for a single process: leave --actors and --on away.")
+        if options.actors and options.environment.startswith("data:"):
+            raise UsageError(
+                "a run on recorded data has no actors: leave --actors away; --on processes makes it a program of a "
+                "learner and evaluators."
+            )
     elif options.inference_servers:
         raise UsageError("--inference-servers is of a program: add --actors N and --inference server.")
 
@@ -146,7 +147,7 @@ def run_program(experiment: Any, options: argparse.Namespace) -> Any:
     return distributed.run_program(
         experiment,
         Topology(
-            options.actors or 1,
+            0 if experiment.data is not None else options.actors or 1,
             options.replay_shards,
             options.evaluators,
             accelerated,
@@ -163,4 +164,6 @@ def run_program(experiment: Any, options: argparse.Namespace) -> Any:
         ray_address=options.ray_address,
         ray_wait_s=options.ray_wait,
         record=options.record,
+        snapshot_every=options.snapshot_every,
+        skip_damaged=options.skip_damaged,
     )

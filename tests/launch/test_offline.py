@@ -137,8 +137,10 @@ def test_what_needs_an_actor_is_refused(recorded, tmp_path):
     for fields in ({"record": tmp_path / "more"}, {"profile": True}):
         with pytest.raises(UsageError, match="does not act"):
             local.run(of_data, quiet=True, **fields)
-    with pytest.raises(UsageError, match="of a single process"):
+    with pytest.raises(UsageError, match="has no actors"):
         launch.run_program(of_data, launch.Topology(actors=1), on="threads", quiet=True)
+    with pytest.raises(UsageError, match="does not act"):
+        launch.run_program(of_data, launch.Topology(actors=0), on="threads", quiet=True, record=tmp_path / "more")
     with pytest.raises(UsageError, match="no recorded data in this run"):
         local.run(experiment(tmp_path / "run", small("bc"), environment), quiet=True, skip_damaged=True)
     assert not (tmp_path / "run").exists()
@@ -172,6 +174,6 @@ def test_from_the_shell(tmp_path, capfd, monkeypatch):
     assert cli.main(["train", "ppo", "data:data", "--steps", "16", "--run-dir", "ppo", "--quiet"]) == 2
     assert "can't learn from fixed data" in capfd.readouterr().err
     assert cli.main(["train", "bc", "data:data", "--actors", "2", "--run-dir", "no"]) == 2
-    assert "single process" in capfd.readouterr().err
+    assert "a run on recorded data has no actors: leave --actors away" in capfd.readouterr().err
     assert not (tmp_path / "no").exists()
     assert launch.Experiment(builders.BC(), make_walk, data="data").step_key == "learner_steps"

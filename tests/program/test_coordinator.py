@@ -90,7 +90,7 @@ def test_the_learner_ends_after_the_actors_and_the_evaluator_last(coordinator, e
     assert not answer.stop
     assert answer.evaluate == {
         "task": "1001-True",
-        "environment_steps": 1_001,
+        "steps": 1_001,
         "learner_steps": 9,
         "episodes": 5,
         "final": True,
@@ -108,7 +108,7 @@ def test_evaluations_go_on_from_the_last_one_that_was_made(coordinator, experime
     coordinator._look()
     task = orders(coordinator.report("evaluator 0", "has nothing to evaluate", {})).evaluate
     assert task is not None
-    assert (task["environment_steps"], task["final"]) == (310, False)
+    assert (task["steps"], task["final"]) == (310, False)
     coordinator.done("evaluator 0", {"task": task["task"], "version": 0, "row": {"episode_return_mean": 1.0}})
     coordinator.report("actor 0, start 0", "acting", steps(650))
     coordinator._look()
@@ -191,13 +191,13 @@ def test_evaluations_are_made_by_whoever_is_free_and_logged_in_their_order(exper
 
     try:
         take(300)
-        assert ask("evaluator 1")["environment_steps"] == 300
+        assert ask("evaluator 1")["steps"] == 300
         assert ask("evaluator 0") is None
         take(610)
-        assert ask("evaluator 0")["environment_steps"] == 610
+        assert ask("evaluator 0")["steps"] == 610
         take(900)  # both are busy: this one waits for one of them
         # One that is started again is given what it has not done.
-        assert ask("evaluator 1")["environment_steps"] == 300
+        assert ask("evaluator 1")["steps"] == 300
         made.done("evaluator 0", {"task": "610-False", "version": 0, "row": {"episode_return_mean": 2.0}})
         assert rows(experiment.directory, "evaluator") == []
         made.done("evaluator 1", {"task": "300-False", "version": 0, "row": {"episode_return_mean": 1.0}})
@@ -205,7 +205,7 @@ def test_evaluations_are_made_by_whoever_is_free_and_logged_in_their_order(exper
         assert rows(experiment.directory, "evaluator") == [300, 610]
         assert rows(experiment.directory, "evaluator", "episode_return_mean") == [1.0, 2.0]
         made._look()
-        assert ask("evaluator 0")["environment_steps"] == 900
+        assert ask("evaluator 0")["steps"] == 900
     finally:
         made._stack.close()
 

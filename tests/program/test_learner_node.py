@@ -68,7 +68,8 @@ def node(monkeypatch):
     made._coordinator = made._reporter = made._remote = Around()
     made._checkpoints, made._saving = Checkpoints(), None
     made._pool = futures.ThreadPoolExecutor(1)
-    made._log, made._mixed = lambda: None, None
+    made._log, made._snapshots, made._drawn = lambda: None, None, {}
+    made._is_over = lambda: False
     return made
 
 

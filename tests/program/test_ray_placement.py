@@ -104,9 +104,9 @@ def test_folders_of_modules_in_the_code_that_travels_are_relative(tmp_path, monk
     code = tmp_path / "code"
     given = [str(code), str(code / "lib"), str(tmp_path / "other"), str(tmp_path / "gone")]
     monkeypatch.setattr(sys, "path", [*given, *sys.path])
-    assert distributed._module_folders(code)[:3] == [".", "lib", str(tmp_path / "other")]
-    assert distributed._module_folders(None)[:3] == given[:3]
-    assert not any("site-packages" in folder for folder in distributed._module_folders(None))
+    assert distributed.module_folders(code)[:3] == [".", "lib", str(tmp_path / "other")]
+    assert distributed.module_folders(None)[:3] == given[:3]
+    assert not any("site-packages" in folder for folder in distributed.module_folders(None))
 
 
 def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):

@@ -1,15 +1,22 @@
 """Programs that record what they do, each node for itself."""
 
+import json
+
+import jax
+import numpy as np
 import pytest
 from programs import FIELDS, rows
 
 from acme_ext.builders import DQN
 from acme_ext.commands.record import describe
-from acme_ext.data.format import Folder
-from acme_ext.launch.runners import distributed
+from acme_ext.data.format import Episode, Folder, FolderWriter
+from acme_ext.launch.exporting.policy import load
+from acme_ext.launch.runners import distributed, offline
 from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import Evaluation, Experiment
+from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.utils.rundir import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
@@ -47,6 +54,77 @@ def test_all_whole_episodes_are_recorded_by_who_writes_the_experience(tmp_path, 
         assert {shard["file"].rpartition("-")[0].rpartition("-")[0] for shard in folder.shards} == writers
         assert len(folder.shards) == parts * len(writers)
     assert describe(folder)[2].endswith(f"{len(folder.shards)} shards; all good")
+
+
+def of_data(folder, data, steps):
+    texts = {name: str(value) for name, value in FIELDS.items()}
+    return Experiment(
+        DQN(settings.replace(DQN().config, texts)),
+        "gym:lab_walk:LabWalk-v0",
+        steps=steps,
+        data=str(data),
+        evaluation=Evaluation(every=50, episodes=1, final_episodes=2),
+        run_dir=str(folder),
+    )
+
+
+def parameters(folder, spec):
+    builder = DQN(settings.replace(DQN().config, {name: str(value) for name, value in FIELDS.items()}))
+    template = builder.make_agent(spec).core.abstract_state()
+    restored = CheckpointStore(RunDirectory.open(folder).checkpoints).restore({"learner": template})
+    assert restored is not None
+    return jax.tree.leaves(restored.trees["learner"][0].params)
+
+
+def test_a_program_on_recorded_data_learns_what_one_process_does(tmp_path):
+    """Also where one begins a run and the other goes on with it, in either order."""
+    spec = of_data(tmp_path / "x", "", 1).make_spec()
+    about = {"environment": "gym:lab_walk:LabWalk-v0", "environment_options": {}, "agent": "none", "config": {}}
+    writer = FolderWriter(tmp_path / "data", spec, about)
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        kinds = np.array([0, *[1] * 9, 2], np.uint8)
+        reward, action = np.r_[0, rng.random(10)].astype(np.float32), rng.integers(0, 2, 11).astype(np.int32)
+        writer.add(Episode(rng.random((11, 3), np.float32), action, reward, np.ones(11, np.float32), kinds))
+    writer.close()
+
+    def alone(name, steps):
+        return offline.run(of_data(tmp_path / name, tmp_path / "data", steps), quiet=True)
+
+    def program(name, steps):
+        described = of_data(tmp_path / name, tmp_path / "data", steps)
+        return distributed.run_program(described, Topology(actors=0, evaluators=2), on="threads", quiet=True)
+
+    alone("whole", 200)
+    for name, first, second in (("pp", program, program), ("ap", alone, program), ("pa", program, alone)):
+        first(name, 100)
+        result = second(name, 200)
+        assert (result.environment_steps, result.learner_steps) == (0, 200)
+        for here, there in zip(parameters(tmp_path / name, spec), parameters(tmp_path / "whole", spec), strict=True):
+            np.testing.assert_array_equal(np.asarray(here), np.asarray(there))
+        evaluated = rows(tmp_path / name, "evaluator", "learner_steps")
+        assert evaluated == sorted(evaluated)
+        assert evaluated[-1] == 200
+        assert result.score is not None
+        assert len(result.score.returns) == 2
+    assert not (tmp_path / "pp/logs/actor.csv").exists()
+
+
+@pytest.mark.slow
+def test_the_learner_of_a_program_leaves_snapshots(tmp_path, train):
+    run = tmp_path / "run"
+    program = train(run, 900, "--snapshot-every", "300")
+    code, _, err = program.end()
+    assert code == 0, err
+    folders = sorted((run / "snapshots").iterdir())
+    assert 2 <= len(folders) <= 3
+    assert int(folders[0].name) >= 300
+    assert int(folders[1].name) >= 600
+    for folder in folders:
+        described = json.loads((folder / "policy.json").read_text())
+        assert described["about"]["steps"] <= int(folder.name) + 100
+        act = load(folder)
+        assert act.step(np.zeros(3, np.float32))[0] in (0, 1)
 
 
 @pytest.mark.slow

@@ -45,6 +45,8 @@ def run_program(
     ray_wait_s: float | None = None,
     extend: Extend | None = None,
     record: str | os.PathLike[str] | None = None,
+    snapshot_every: int | None = None,
+    skip_damaged: bool = False,
 ) -> Result:
     """Runs an experiment as a program, from where its run directory stands to its budget.
 
@@ -70,6 +72,8 @@ def run_program(
             one, or what `lp.make_program_stopper` returns there, ends the program after a last save, as SIGTERM does.
             On Ray each asks for one CPU.
         record: a folder that all whole episodes of training are recorded to, see `program.make`.
+        snapshot_every: environment steps between exports of the evaluation policy, likewise.
+        skip_damaged: leaves out damaged parts of recorded data, with a note, in place of refusing them.
 
     Raises:
         UsageError: nothing was started or written; the message says why.
@@ -79,7 +83,13 @@ def run_program(
         raise UsageError(f"a Ray address, a wait for its hosts and resources are for programs on 'ray', not on {on!r}.")
     if record is not None:
         record = os.path.abspath(os.path.expanduser(record))  # the nodes' own working directory may be another
-    making: dict[str, Any] = {"quiet": quiet, "extend": extend, "record": record}
+    making: dict[str, Any] = {
+        "quiet": quiet,
+        "extend": extend,
+        "record": record,
+        "snapshot_every": snapshot_every,
+        "skip_damaged": skip_damaged,
+    }
     if on == "threads":
         server.import_libraries()
         code = threads.run(make(experiment, topology, fresh=fresh, **making))
@@ -136,14 +146,16 @@ def _run_on_ray(
 
     directory = experiment.directory.absolute()
     # The nodes' own working directory is another.
-    experiment = dataclasses.replace(experiment, run_dir=str(directory))
+    recorded = {name: getattr(experiment, name) for name in ("data", "demos")}
+    paths = {name: os.path.abspath(os.path.expanduser(path)) for name, path in recorded.items() if path is not None}
+    experiment = dataclasses.replace(experiment, run_dir=str(directory), **paths)
 
     def load(first: bool, spec: EnvironmentSpec) -> Any:
         return make(experiment, topology, fresh=fresh and first, spec=spec, **making)
 
     extend = making["extend"]
     added = added_groups(topology, extend) if extend is not None else {}
-    run, code = f"acme-ext-{uuid.uuid4().hex[:12]}", _code_folder()
+    run, code = f"acme-ext-{uuid.uuid4().hex[:12]}", code_folder()
     with tempfile.TemporaryDirectory(prefix="acme-ext-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         plan = Plan(
             run,
@@ -156,7 +168,7 @@ def _run_on_ray(
             address,
             pathlib.Path(folder),
             code,
-            _module_folders(code if address is not None else None),
+            module_folders(code if address is not None else None),
             restarts,
             wait_s,
         )
@@ -169,7 +181,7 @@ def _run_on_ray(
                 nursery.clear(scratch)
 
 
-def _code_folder() -> pathlib.Path:
+def code_folder() -> pathlib.Path:
     """Returns the folder with the user's own code: the script's, where that is not in the working directory, or else
     the latter.
     """
@@ -181,7 +193,7 @@ def _code_folder() -> pathlib.Path:
     return here if folder.is_relative_to(here) or folder.is_relative_to(pathlib.Path(sys.prefix)) else folder
 
 
-def _module_folders(code: pathlib.Path | None) -> list[str]:
+def module_folders(code: pathlib.Path | None) -> list[str]:
     """Returns where this process finds modules, but for the interpreter's own folders, which are no good to another
     one that an environment may start: what lies in the folder `code` relative to it.
     """
@@ -205,7 +217,7 @@ def _under_keeper(entry: str, payload: Any, private: bool) -> int:
         cloudpickle.dump((private, cloudpickle.dumps(payload)), file)
         file.seek(0)
         line = [sys.executable, "-m", "acme_ext.launch.processes.keeper", entry, str(file.fileno()), str(os.getpid())]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_module_folders(None))}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(module_folders(None))}
         return _call(line, environment, file.fileno())
 
 
@@ -238,7 +250,8 @@ def _result(experiment: Experiment, code: int) -> Result:
         return Result(rundir.path, 0, 0, None, None, code - 128)
     if restored is None:
         raise RunError("the program was stopped from outside before its first checkpoint.")
-    steps, learner_steps = restored.steps, restored.info["state"]["learner_steps"]
+    learner_steps = restored.info["state"]["learner_steps"]
+    steps = restored.steps if experiment.data is None else 0
     if code:
         return Result(rundir.path, steps, learner_steps, None, None, code - 128)
     found = json.loads(rundir.evaluation.read_text())

@@ -2,9 +2,13 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from acme_ext import envs
+from acme_ext.builders.base import Agent
 from acme_ext.data.format import Folder
 from acme_ext.errors import UsageError
 from acme_ext.launch.processes.interrupt import Interrupt
@@ -13,7 +17,9 @@ from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Evaluator, Result
 from acme_ext.launch.runs.experiment import Experiment, check, split_data
 from acme_ext.launch.runs.store import RunStore, hold, prepare
-from acme_ext.replay.fixed import FixedBatches, rows_of
+from acme_ext.replay import fixed
+from acme_ext.replay.fixed import FixedBatches
+from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.progress import ProgressLine
 
 
@@ -25,29 +31,54 @@ def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, ski
 
     Arguments and errors are those of `launch.run`; the experiment has `data`.
     """
-    assert experiment.data is not None
-    path, best = split_data(experiment.data)
-    folder = Folder(path, skip_damaged=skip_damaged)
     with contextlib.ExitStack() as stack:
         progress, report, interrupt = stack.enter_context(console(experiment, quiet=quiet))
         environment = experiment.make_environment(1, evaluation=True)
         spec = envs.make_spec(environment)
         environment.close()
-        folder.check_spec(spec)
-        check(experiment, spec)
-        agent = experiment.builder.make_agent(spec)
-        demonstrations.check(experiment, agent, spec)
-        if agent.replay.prioritized:
-            raise UsageError("this agent has a prioritized replay: it can't learn from fixed data alone.")
-        rows = rows_of(agent.replay, folder.episodes(best), agent.policy.init_state(1))
-        for said in folder.damaged:
-            report(f"left out: {said}")
+        agent, folder = check_data(experiment, spec, skip_damaged=skip_damaged)
+        rows = read(experiment, agent, folder, report)
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
-        report(f"the run directory is {store.rundir.path}; {len(rows):,} {agent.replay.item}s of {path}")
+        report(f"the run directory is {store.rundir.path}; {len(rows):,} {agent.replay.item}s of {folder.path}")
         parts = _OfflineRun(experiment, agent, rows, spec, store, progress, report)
         stack.callback(parts.learner.close)
         result = parts.run(interrupt)
     return conclude(result, experiment, store, interrupt)
+
+
+def check_data(experiment: Experiment, spec: EnvironmentSpec, *, skip_damaged: bool = False) -> tuple[Agent, Folder]:
+    """Returns the agent of an experiment with `data`, and the folder that it learns from, of which nothing is read yet.
+
+    Raises:
+        UsageError: it is no recorded data, or not of the environment's specs; or the agent can't learn from it.
+    """
+    folder = Folder(split_data(experiment.data or "")[0], skip_damaged=skip_damaged)
+    folder.check_spec(spec)
+    check(experiment, spec)
+    agent = experiment.builder.make_agent(spec)
+    demonstrations.check(experiment, agent, spec)
+    fixed.check(agent.replay)
+    if agent.replay.prioritized:
+        raise UsageError("this agent has a prioritized replay: it can't learn from fixed data alone.")
+    return agent, folder
+
+
+def read(experiment: Experiment, agent: Agent, folder: Folder, report: Callable[[str], None]) -> np.ndarray:
+    """Returns the rows, uint8 `[N, nbytes]`, that an agent learns from; `report` is told what was left out.
+
+    Raises:
+        UsageError: a shard is damaged, or the data is nothing for the agent.
+    """
+    _, best = split_data(experiment.data or "")
+    rows = fixed.rows_of(agent.replay, folder.episodes(best), agent.policy.init_state(1))
+    for said in folder.damaged:
+        report(f"left out: {said}")
+    return rows
+
+
+def batches_of(experiment: Experiment, agent: Agent, rows: np.ndarray) -> FixedBatches:
+    """Returns the batches of a learner's calls, which are the same for the same seed."""
+    return FixedBatches(rows, agent.replay.batch_size * agent.sgd_steps_per_call, experiment.seed)
 
 
 class _OfflineRun(Upkeep):
@@ -64,8 +95,7 @@ class _OfflineRun(Upkeep):
         report: Any,
     ):
         self.experiment, self.store, self.progress = experiment, store, progress
-        fused = agent.sgd_steps_per_call
-        self.batches = FixedBatches(rows, agent.replay.batch_size * fused, experiment.seed)
+        self.batches = batches_of(experiment, agent, rows)
         self.learner = agent.make_learner(self.batches, [], experiment.key("learner"), devices=experiment.devices())
         self.evaluator = Evaluator(experiment, spec, self.learner)
         self.next_evaluation = experiment.evaluation.every
@@ -76,7 +106,10 @@ class _OfflineRun(Upkeep):
             self.learner.restore(restored.trees["learner"])
             self.learner.steps = state["learner_steps"]
             self.batches.restore(state["batches"])
-            self.next_evaluation = state["next_evaluation"]
+            every = experiment.evaluation.every  # a program of this run keeps no such number
+            self.next_evaluation = state.get(
+                "next_evaluation", (self.learner.steps // every + 1) * every if every else 0
+            )
             report(f"resuming {store.rundir.path} at step {self.learner.steps:,}.")
 
     @property

@@ -20,6 +20,7 @@ import launchpad as lp
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import part_of
 from acme_ext.errors import UsageError, nearest
+from acme_ext.launch.runners import offline
 from acme_ext.launch.runners.nodes.actor import ActorNode
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
 from acme_ext.launch.runners.nodes.evaluator import EvaluatorNode
@@ -64,7 +65,8 @@ class Topology:
     """How a program is spread out. The environments of an actor are the experiment's `num_envs`.
 
     Attributes:
-        actors: processes (or threads) that step environments.
+        actors: processes (or threads) that step environments; 0 for a run on recorded data, which has a learner and
+            evaluators alone, and no replay.
         replay_shards: Reverb servers that the replay is split over; actors write to them in turn.
         evaluators: nodes that evaluate. An evaluation is made by whichever is free; with more of them, evaluations that
             take longer than what lies between them are still made.
@@ -91,9 +93,11 @@ class Topology:
 
     def __post_init__(self):
         checks.types(self)
-        if min(self.actors, self.replay_shards, self.evaluators) < 1:
+        if self.actors < 0 or min(self.replay_shards, self.evaluators) < 1:
             raise UsageError("a program needs at least 1 actor, 1 replay shard and 1 evaluator.")
-        if self.replay_shards > self.actors:
+        if not self.actors and (self.replay_shards, self.inference) != (1, "actor"):
+            raise UsageError("a program without actors has neither replay shards nor an inference server.")
+        if self.replay_shards > max(1, self.actors):
             raise UsageError(
                 f"{self.replay_shards} replay shards need as many actors to write to them, and there are {self.actors}."
             )
@@ -130,6 +134,8 @@ class Topology:
     @property
     def groups(self) -> dict[str, int]:
         """The groups of the program, with their numbers of nodes."""
+        if not self.actors:
+            return {"coordinator": 1, "learner": 1, "evaluator": self.evaluators}
         inference = {"inference": self.inference_servers or 1} if self.inference == "server" else {}
         fixed = {"replay": self.replay_shards, "coordinator": 1, "learner": 1, "evaluator": self.evaluators}
         return {**fixed, **inference, "actor": self.actors}
@@ -144,7 +150,7 @@ class Topology:
     @property
     def accelerated_here(self) -> tuple[str, ...]:
         """The groups of the program that see accelerators."""
-        return tuple(group for group in self.accelerated if group != "inference" or self.inference == "server")
+        return tuple(group for group in self.accelerated if group in self.groups)
 
 
 def make(
@@ -156,6 +162,8 @@ def make(
     spec: EnvironmentSpec | None = None,
     extend: Extend | None = None,
     record: str | os.PathLike[str] | None = None,
+    snapshot_every: int | None = None,
+    skip_damaged: bool = False,
 ) -> lp.Program:
     """Returns an experiment's program, from where its run directory stands to its budget.
 
@@ -172,26 +180,40 @@ def make(
         record: a folder that all whole episodes of training are recorded to, see `data.format`, by each of the nodes
             that write the experience: the actors, or the inference servers. On several hosts it must be on storage that
             they share; a node that does not find it ends the program.
+        snapshot_every: environment steps between exports of the evaluation policy to `snapshots/STEP` of the run
+            directory, which the learner makes; None for none.
+        skip_damaged: leaves out damaged parts of recorded data, with a note, in place of refusing them.
 
     Raises:
         UsageError: nothing was written; the message says why.
     """
-    if experiment.data is not None:
-        raise UsageError("a run on recorded data is of a single process: leave --actors and --on away.")
+    if (experiment.data is None) != bool(topology.actors):
+        raise UsageError(
+            "a program needs at least 1 actor."
+            if experiment.data is None
+            else "a run on recorded data has no actors: give Topology(actors=0)."
+        )
+    if experiment.data is not None and (record is not None or snapshot_every is not None):
+        raise UsageError("a run on recorded data does not act: there is nothing to record, and no snapshots are taken.")
+    if skip_damaged and experiment.data is None and experiment.demos is None:
+        raise UsageError("there is no recorded data in this run, of which damaged parts could be left out.")
     proxies.bypass()
     if extend is not None:
         added_groups(topology, extend)
     spec = experiment.make_spec() if spec is None else spec
-    check(experiment, spec)
-    demonstrations.check(experiment, experiment.make_agent(spec), spec)
-    if warning := foresee(experiment, spec):
-        print(f"acme-ext: {warning}", file=sys.stderr)
-    shards = topology.replay_shards
-    part = experiment.make_agent(spec).replay.split(shards)
+    if experiment.data is not None:
+        _, folder = offline.check_data(experiment, spec, skip_damaged=skip_damaged)
+        folder.check_shards()
+    else:
+        check(experiment, spec)
+        demonstrations.check(experiment, experiment.make_agent(spec), spec, skip_damaged=skip_damaged)
+        if warning := foresee(experiment, spec):
+            print(f"acme-ext: {warning}", file=sys.stderr)
+    shards = topology.replay_shards if topology.actors else 0
     recorded = None if record is None else FolderWriter(record, spec, about(experiment))
     # What a run can only go on with: an actor's number is in its seeds, a shard's contents are in a checkpoint.
-    arrangement = {"actors": topology.actors, "replay_shards": shards}
-    rundir = prepare(experiment, fresh=fresh, arrangement={"program": arrangement})
+    arrangement = {"program": {"actors": topology.actors, "replay_shards": shards}} if shards else {}
+    rundir = prepare(experiment, fresh=fresh, arrangement=arrangement)
     if not quiet:
         print(f"acme-ext: the run directory is {rundir.path}", file=sys.stderr)
     making: dict[str, Any] = {}
@@ -205,19 +227,22 @@ def make(
     token = secrets.token_bytes(TOKEN_BYTES)
 
     program = lp.Program("acme-ext")
-    with program.group("replay"):
-        replays = [
-            program.add_node(
-                ReplayNode(part.tables, rundir.replay.absolute(), stored and shard_folder(stored.absolute(), shard))
-            )
-            for shard in range(shards)
-        ]
+    replays: list[Any] = []
+    if shards:
+        part = experiment.make_agent(spec).replay.split(shards)
+        with program.group("replay"):
+            for shard in range(shards):
+                contents = stored and shard_folder(stored.absolute(), shard)
+                replays.append(program.add_node(ReplayNode(part.tables, rundir.replay.absolute(), contents)))
     with program.group("coordinator"):
         coordinator = program.add_node(
             lp.CourierNode(Coordinator, experiment, topology.actors, topology.evaluators, quiet, resumes)
         )
+    learning = {"snapshot_every": snapshot_every, "skip_damaged": skip_damaged}
     with program.group("learner"):
-        learner = program.add_node(LearnerCourierNode(token, experiment, spec, replays, coordinator, resumes))
+        learner = program.add_node(
+            LearnerCourierNode(token, experiment, spec, replays, coordinator, resumes, **learning)
+        )
     with program.group("evaluator"):
         for index in range(topology.evaluators):
             program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, spec, index, learner, coordinator))
@@ -236,8 +261,8 @@ def make(
                 node = lp.CourierNode(functools.partial(InferenceNode, experiment, spec, topology.actors, **of_all))
                 node.configure(replays, learner, coordinator, address=node.courier_address)
                 inference.append(program.add_node(node))
-    with program.group("actor"):
-        for index in range(topology.actors):
+    for index in range(topology.actors):
+        with program.group("actor"):
             make_actor = functools.partial(ActorNode, experiment, index, topology.actors, **options, **making)
             server = inference[index % len(inference)] if inference else None
             program.add_node(lp.PyNode(_run, make_actor, replays[index % shards], shards, learner, server, coordinator))
@@ -254,7 +279,8 @@ def added_groups(topology: Topology, extend: Extend) -> dict[str, int]:
     """
     program = lp.Program("acme-ext")
     learner, coordinator = (lp.CourierNode(object).create_handle() for _ in range(2))
-    replays = [ReplayNode(list, pathlib.Path(), None).create_handle() for _ in range(topology.replay_shards)]
+    shards = topology.groups.get("replay", 0)
+    replays = [ReplayNode(list, pathlib.Path(), None).create_handle() for _ in range(shards)]
     extend(program, Handles(learner, coordinator, replays))
     groups = {label: len(nodes) for label, nodes in program.groups.items()}
     for label in groups:

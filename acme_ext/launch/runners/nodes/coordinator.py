@@ -65,9 +65,12 @@ class Coordinator:
         resumes: int | None = None,
     ):
         self._experiment, self._num_actors, self._num_evaluators = experiment, actors, evaluators
+        self._acts = experiment.data is None  # otherwise the run's steps are the learner's
         self._lock = threading.RLock()
         self._stack = contextlib.ExitStack()
-        self._progress = self._stack.enter_context(ProgressLine(experiment.steps, shown=not quiet))
+        self._progress = self._stack.enter_context(
+            ProgressLine(experiment.steps, shown=not quiet, budget=experiment.step_key)
+        )
         rundir = RunDirectory.open(experiment.directory)
         self._store: RunStore = self._stack.enter_context(hold(rundir, experiment, self._progress.print))
         restored = self._store.restore({}, resumes)
@@ -254,7 +257,7 @@ class Coordinator:
     def _look(self) -> None:
         """Does what is due; called with the lock held."""
         steps, experiment = self._steps, self._experiment
-        fields = {"environment_steps": steps, "learner_steps": self._learner_steps}
+        fields = self._both(steps, self._learner_steps)
         of_replay: dict[str, float] = {}
         if learner := next((r for name, r in self._reports.items() if name.startswith("learner")), None):
             self._begun |= learner.state != STARTING
@@ -282,7 +285,7 @@ class Coordinator:
     def _give_task(self, steps: int, episodes: int, *, final: bool) -> None:
         orders = {
             "task": f"{steps}-{final}",
-            "environment_steps": steps,
+            "steps": steps,
             "learner_steps": self._learner_steps,
             "episodes": episodes,
             "final": final,
@@ -302,12 +305,11 @@ class Coordinator:
         return task.orders
 
     def _log_score(self, task: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-        row = {"environment_steps": task["environment_steps"], "learner_steps": result["version"], **result["row"]}
-        self._log("evaluator", row)
+        at = self._both(task["steps"], result["version"])
+        self._log("evaluator", {**at, **result["row"]})
         self._progress.update(evaluation=result["row"]["episode_return_mean"])
         if task["final"]:
-            steps = {"environment_steps": task["environment_steps"]}
-            self._store.rundir.write_evaluation({**steps, **result["score"]})
+            self._store.rundir.write_evaluation({"environment_steps": 0, **at, **result["score"]})
             self._finished.set()
 
     def _drained(self) -> bool:
@@ -333,7 +335,7 @@ class Coordinator:
         """Returns the step of the next evaluation, by those in the log: one that was cut short is made again."""
         every = self._experiment.evaluation.every
         path = loggers.csv_path(self._store.rundir, "evaluator")
-        steps = loggers.read_csv(path).get("environment_steps", ()) if path.is_file() else ()
+        steps = loggers.read_csv(path).get(self._experiment.step_key, ()) if path.is_file() else ()
         last = int(max(steps)) if len(steps) else 0
         return (last // every + 1) * every if every else 0
 
@@ -341,7 +343,7 @@ class Coordinator:
         """Has a row written by the next `_write`; called with the lock held."""
         if "episode_return" in row:
             self._progress.update(episode_return=row["episode_return"])
-        self._rows.append((label, {"environment_steps": self._steps, **row, **self._store.now()}))
+        self._rows.append((label, {self._experiment.step_key: self._steps, **row, **self._store.now()}))
 
     def _write(self, wait: bool = False) -> None:
         """Writes what rows there are, in their order, while others may report. Where somebody else is at it, they are
@@ -356,8 +358,19 @@ class Coordinator:
             finally:
                 self._writing.release()
 
+    def _both(self, steps: int, learner_steps: int) -> dict[str, float]:
+        """Returns the columns of a row that count: steps of the budget, and of the learner."""
+        return (
+            {"environment_steps": steps, "learner_steps": learner_steps}
+            if self._acts
+            else {"learner_steps": learner_steps}
+        )
+
     @property
     def _steps(self) -> int:
+        """Steps of the budget."""
+        if not self._acts:
+            return self._learner_steps
         return int(self._base["environment_steps"] + self._totals["environment_steps"])
 
     def _counts(self) -> dict[str, int]:

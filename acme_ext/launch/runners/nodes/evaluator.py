@@ -54,7 +54,7 @@ class EvaluatorNode:
                     row=score.row(),
                     score=score.to_json(),
                     params=pickle.dumps(jax.device_get(self._evaluator.params)) if better else None,
-                    steps=task["environment_steps"],
+                    steps=task["steps"],
                     standing=task.get("standing"),
                 )
                 done = task["task"]

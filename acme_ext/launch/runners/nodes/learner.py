@@ -1,5 +1,6 @@
 """The learner's node."""
 
+import contextlib
 import functools
 import threading
 import time
@@ -13,11 +14,16 @@ from launchpad import address as lp_address
 from launchpad.nodes import base
 
 from acme_ext.acting.remote import VariableServer
+from acme_ext.builders.base import Agent
+from acme_ext.envs.canonical import own_actions
+from acme_ext.launch.runners import offline
 from acme_ext.launch.runners.nodes.replay import RemoteReplay
 from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, find, node_name, waiting
 from acme_ext.launch.runs import demonstrations
+from acme_ext.launch.runs.evaluation import Loaded
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.store import RunCheckpoints
+from acme_ext.replay.mixed import Mixed
 from acme_ext.replay.shards import Shards
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.calls import RemoteCall
@@ -67,13 +73,13 @@ class LearnerCourierNode(lp.CourierNode):
 
     Args:
         token: that whoever asks for its parameters shows.
-        arguments: of the `LearnerNode`.
+        arguments: of the `LearnerNode`, as its options are.
     """
 
-    def __init__(self, token: bytes, *arguments: Any):
+    def __init__(self, token: bytes, *arguments: Any, **options: Any):
         super().__init__(LearnerNode)
         self._token = token
-        self.configure(*arguments, token=token, address=self.courier_address)
+        self.configure(*arguments, token=token, address=self.courier_address, **options)
 
     def create_handle(self) -> Any:
         handle: Any = LearnerHandle(self.courier_address, self._token)
@@ -81,16 +87,19 @@ class LearnerCourierNode(lp.CourierNode):
 
 
 class LearnerNode:
-    """Learns from the replay for as long as the coordinator lets it, gives its parameters to whoever asks, and saves.
+    """Learns from the replay for as long as the coordinator lets it, or from recorded data for its budget; gives its
+    parameters to whoever asks, and saves.
 
     Args:
         experiment: what is run.
         spec: of its environment.
-        replays: Reverb clients, one for each shard.
+        replays: Reverb clients, one for each shard; none of an experiment with `data`.
         coordinator: its client.
         resumes: see `Coordinator`.
         token: that whoever asks for parameters shows.
         address: Launchpad's of this node, at whose host it gives them.
+        snapshot_every: environment steps between exports of the policy; None for none.
+        skip_damaged: leaves out damaged parts of recorded data.
     """
 
     def __init__(
@@ -103,21 +112,25 @@ class LearnerNode:
         *,
         token: bytes,
         address: Any,
+        snapshot_every: int | None = None,
+        skip_damaged: bool = False,
     ):
         self._experiment, self._clients = experiment, list(replays)
         self._reporter = Reporter(coordinator, node_name("learner", coordinator.enter("learner")))
         self._coordinator = coordinator
-        agent = experiment.make_agent(spec)
-        replay = agent.replay
-        self._remote = RemoteReplay(self._clients, replay.table)
-        part, calls = replay.split(len(self._clients)), agent.sgd_steps_per_call
-        on_wait = waiting(self._reporter, lambda: f"waiting for a batch: {self._remote.describe()}")
-        self._datasets = Shards([part.dataset(client, calls, on_wait=on_wait) for client in self._clients], calls)
-        batches: Any = self._datasets
-        demos = demonstrations.rows_of(experiment, agent, spec)
-        self._mixed = None if demos is None else demonstrations.mixed(experiment, agent, demos, batches)
+        self._remote: RemoteReplay | None = None
+        self._mixed: Mixed | None = None  # the batches, where there are demonstrations
+        self._drawn: dict[str, Any] = {}  # what draws recorded rows, by its name in a checkpoint
+        self._stack = contextlib.ExitStack()
+        if experiment.data is None:
+            agent = experiment.make_agent(spec)
+            batches = self._of_replay(agent, spec, skip_damaged)
+        else:
+            agent, folder = offline.check_data(experiment, spec, skip_damaged=skip_damaged)
+            batches = offline.batches_of(experiment, agent, offline.read(experiment, agent, folder, print))
+            self._drawn = {"batches": batches}
         self._learner = agent.make_learner(
-            self._mixed or batches, self._clients, experiment.key("learner"), devices=experiment.devices()
+            batches, self._clients, experiment.key("learner"), devices=experiment.devices()
         )
         self._checkpoints = RunCheckpoints(RunDirectory.open(experiment.directory), experiment.checkpoints, print)
         self._pool = futures.ThreadPoolExecutor(1, "checkpoints")
@@ -126,8 +139,9 @@ class LearnerNode:
         if restored is not None:
             self._learner.restore(restored.trees["learner"])
             self._learner.steps = restored.info["state"]["learner_steps"]
-            if self._mixed is not None:
-                self._mixed.restore(restored.info["state"]["demos"])
+            for name, drawn in self._drawn.items():
+                drawn.restore(restored.info["state"][name])
+        self._snapshots = None if snapshot_every is None else self._make_snapshots(spec, snapshot_every)
         host = address.resolve().rpartition(":")[0]
         self._variables = VariableServer(self._learner, lambda: self._learner.steps, token, host)
 
@@ -151,13 +165,16 @@ class LearnerNode:
     def _learn_and_save(self) -> None:
         logged = 0.0
         try:
-            while not lp.wait_for_stop(0):
+            while not (self._is_over() or lp.wait_for_stop(0)):
                 self._learner.step()
                 if time.monotonic() - logged > _LOG_EVERY_S:
                     self._log()
                     logged = time.monotonic()
                 self._reporter.counts["learner_steps"] = self._learner.steps
-                if self._reporter.report("learning").stop:
+                orders = self._reporter.report("learning")
+                if self._snapshots is not None:
+                    self._snapshots.look(orders.environment_steps)
+                if orders.stop:
                     break
                 if self._saving is not None and self._saving.done():
                     self._saving, saved = None, self._saving
@@ -175,8 +192,41 @@ class LearnerNode:
             self._saving.result()
         self._save(last=True).result()
 
+    def _is_over(self) -> bool:
+        """Whether the budget is used up, where it is one of learner steps."""
+        return self._experiment.data is not None and self._learner.steps >= self._experiment.steps
+
+    def _of_replay(self, agent: Agent, spec: EnvironmentSpec, skip_damaged: bool) -> Any:
+        """Returns the batches of the replay's shards, with demonstrations if there are some."""
+        self._remote = remote = RemoteReplay(self._clients, agent.replay.table)
+        part, calls = agent.replay.split(len(self._clients)), agent.sgd_steps_per_call
+        on_wait = waiting(self._reporter, lambda: f"waiting for a batch: {remote.describe()}")
+        datasets = Shards([part.dataset(client, calls, on_wait=on_wait) for client in self._clients], calls)
+        self._stack.callback(datasets.close)
+        demos = demonstrations.rows_of(self._experiment, agent, spec, skip_damaged=skip_damaged)
+        if demos is None:
+            return datasets
+        self._mixed = demonstrations.mixed(self._experiment, agent, demos, datasets)
+        self._drawn = {"demos": self._mixed}
+        return self._mixed
+
+    def _make_snapshots(self, spec: EnvironmentSpec, every: int) -> Any:
+        from acme_ext.launch.runners.snapshots import Snapshots
+
+        environment = self._experiment.make_environment(1, evaluation=True)
+        actions = own_actions(environment)
+        environment.close()
+
+        def loaded() -> Loaded:
+            standing, steps = self._coordinator.snapshot()["standing"], self._reporter.orders.environment_steps
+            return Loaded(self._experiment, spec, self._learner, standing, steps, actions)
+
+        rundir = RunDirectory.open(self._experiment.directory)
+        return Snapshots(loaded, rundir, self._reporter.orders.environment_steps, every)
+
     def _log(self) -> None:
-        self._reporter.counts |= {"learner_steps": self._learner.steps, **self._remote.counts()}
+        of_replay = self._remote.counts() if self._remote is not None else {}
+        self._reporter.counts |= {"learner_steps": self._learner.steps, **of_replay}
         drawn = {f"samples_{name}": count for name, count in (self._mixed.drawn if self._mixed else {}).items()}
         self._reporter.row("learner", {"learner_steps": self._learner.steps, **self._learner.metrics(), **drawn})
 
@@ -184,12 +234,12 @@ class LearnerNode:
         """Has a thread save what there is now; the replay's contents are a little newer."""
         self._learner.check()
         state = {**self._coordinator.snapshot(), "learner_steps": self._learner.steps}
-        if self._mixed is not None:
-            state["demos"] = self._mixed.save()
-        steps, trees = state["counts"]["environment_steps"], {"learner": self._learner.save()}
+        state |= {name: drawn.save() for name, drawn in self._drawn.items()}
+        steps = self._learner.steps if self._remote is None else state["counts"]["environment_steps"]
+        trees = {"learner": self._learner.save()}
         return self._pool.submit(self._checkpoints.save, steps, trees, state, self._remote, last=last)
 
     def _close(self) -> None:
         self._variables.close()
-        self._datasets.close()
+        self._stack.close()
         self._learner.close()
