@@ -1,5 +1,5 @@
-"""What `make docs` adds to the pages of docs/: the files outside of it that they link to, the command line, and the
-fields of all configs.
+"""What `make docs` adds to the pages of docs/: the files outside of it that they link to, the command line, the fields
+of all configs, and what a run's directory holds.
 """
 
 import argparse
@@ -17,16 +17,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 _LINK = re.compile(r'(\]\(|src=")([^)"#\s]+)')
 _COMMANDS = "reference/command-line.md"
 _FIELDS = "reference/fields.md"
+_RUN_DIRECTORY = "reference/run-directory.md"
 _FIELD = re.compile(r"    (\w+): ([^#]*?)(?:  # (.*))?")
 _COMMENT = re.compile(r"    # (.*)")
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Adds what pages of docs/ link to outside of it, under its path in the repository, and the commands' page."""
-    for page in [page for page in files.documentation_pages() if page.src_uri not in (_COMMANDS, _FIELDS)]:
+    generated = {_COMMANDS: _command_line, _FIELDS: _fields, _RUN_DIRECTORY: _run_directory}
+    for page in [page for page in files.documentation_pages() if page.src_uri not in generated]:
         _add_linked(page.content_string, (ROOT / "docs" / page.src_uri).parent, files, config)
-    files.append(File.generated(config, _COMMANDS, content=_command_line()))
-    files.append(File.generated(config, _FIELDS, content=_fields()))
+    for uri, content in generated.items():
+        files.append(File.generated(config, uri, content=content()))
     return files
 
 
@@ -76,6 +78,14 @@ def _command_line() -> str:
     _, exit_codes = inspect.cleandoc(cli.main.__doc__ or "").split("\n\n", 1)
     lines += ["", "## Exit codes", "", *(f"- {code}" for code in exit_codes.split("; "))]
     return "\n".join(lines) + "\n"
+
+
+def _run_directory() -> str:
+    from acme_ext.utils.rundir import CONTENTS
+
+    lines = ["# The directory of a run", "", "What [a run leaves](../runs.md), in one process and as a program.", ""]
+    rows = [f"| `{name}` | {text} |" for name, text in CONTENTS.items()]
+    return "\n".join([*lines, "| file or folder | what it is |", "|---|---|", *rows]) + "\n"
 
 
 def _parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:

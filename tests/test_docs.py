@@ -16,9 +16,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import saved_runs
 
-from acme_ext import builders, envs
+from acme_ext import builders, envs, launch
 from acme_ext.commands import cli, train
+from acme_ext.utils.rundir import CONTENTS
 from benchmarks import ablation, learning, settings, speed, validation
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -173,7 +175,9 @@ def test_a_run_leaves_what_its_page_says(trained):
     folder, names = trained
     run = folder / names["result"].run_dir
     (listing,) = (text for text in blocks(DOCS / "runs.md", "text") if text.startswith("config.json"))
-    listed = [line.split()[0] for line in listing.splitlines()]
+    said = dict(line.split(maxsplit=1) for line in listing.splitlines())
+    assert said == {name: CONTENTS[name] for name in said}
+    listed = list(said)
     for name in listed:
         assert (run / name).exists(), name
         assert (run / name).is_dir() == name.endswith("/"), name
@@ -230,6 +234,19 @@ def test_a_torso_of_ones_own_is_used_as_its_page_says(tmp_path, monkeypatch):
     exec(compile(use.replace("steps=100_000", "steps=100"), "own-network.md", "exec"), {})
     (run,) = (tmp_path / "runs").iterdir()
     assert json.loads((run / "config.json").read_text())["builder"]["torso"] == "my_networks:make_torso"
+
+
+def test_a_trained_policy_acts_as_its_page_shows(tmp_path, monkeypatch):
+    (two_lines,) = (block for block in blocks(DOCS / "policies.md", "python") if "launch.load" in block)
+    (memory,) = (block for block in blocks(DOCS / "policies.md", "python") if "state = None" in block)
+    path = search(r'launch.load\("(.+)"\)', two_lines)[1]
+    saved_runs.save(tmp_path / path, builders.DQN(), "gym:CartPole-v1")
+    monkeypatch.chdir(tmp_path)
+    exec(two_lines, {})
+    names = {"run": launch.load(saved_runs.save(tmp_path / "memory", builders.R2D2(), "bsuite:catch/0"))}
+    exec(memory, names)
+    assert 0 <= names["action"] < 3
+    assert names["state"] is not None
 
 
 def test_what_is_said_of_the_agents_test_is_what_it_asks():

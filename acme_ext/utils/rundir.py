@@ -12,6 +12,28 @@ from typing import Any
 from acme_ext.errors import UsageError, nearest
 from acme_ext.utils import files
 
+CONTENTS = {
+    "config.json": "the whole description: agent, environment, seed, every field of the config",
+    "logs/actor.csv": "a row for each episode of training",
+    "logs/learner.csv": "loss, gradient norm and the like, about once a second",
+    "logs/evaluator.csv": "a row for each evaluation",
+    "logs/inference.csv": "of a program with an inference server: batches, waiting times and steps of each server",
+    "logs/nodes/": "of a program: what each of its nodes printed",
+    "tensorboard/": "the same for TensorBoard, with the config as text and as hyperparameters",
+    "checkpoints/": "the latest two that are whole: learner, counters and replay, with a checksum of every file",
+    "best/": "the policy's parameters of the best evaluation so far",
+    "evaluation.json": "the evaluation at the end, with the return of every episode",
+    "curve.png": "the learning curve",
+    "snapshots/": "of `--snapshot-every`: the exported policy, in a folder named after the step",
+    "profile.txt": "of `--profile`: the shares of time",
+    "trace.json": "of `--profile`: the same as a trace for Perfetto",
+    "status.json": "while the run goes on: what it is doing",
+    "starts.json": "of a program: how often each node was started",
+    "lock": "keeps a second run out while one is running",
+    "replay/": "Reverb's scratch, empty once the run has ended",
+}
+"""What a run leaves in its directory, and what it is."""
+
 _held: set[int] = set()  # descriptors of the locks this process holds
 
 
