@@ -44,6 +44,12 @@ class Result:
         return f"{self.setting.actors} actor processes{self.setting.arrangement}"
 
     @property
+    def changed(self) -> str:
+        """The fields that aren't the agent's defaults, as they are set."""
+        fields = {**self.setting.config, **self.setting.environment_options}
+        return "".join(f", `{name}={value}`" for name, value in fields.items())
+
+    @property
     def bar(self) -> str:
         bars = [f"{n} {b:g}" for n, b in (("mean", self.setting.mean), ("least", self.setting.least)) if b is not None]
         if not bars:
@@ -93,7 +99,7 @@ def agent_table(agent: str, found: Sequence[Result]) -> list[str]:
     for r in mine:
         world = f" ({r.world})" if r.setting.actors else ""
         page = f"[{r.name}](../../benchmarks/results/{r.name}.json)"
-        lines.append(f"| `{r.setting.environment}`{world} | {' | '.join(r.cells)} | {page} |")
+        lines.append(f"| `{r.setting.environment}`{r.changed}{world} | {' | '.join(r.cells)} | {page} |")
     lines += [
         "",
         "Final greedy returns, made by `python -m benchmarks.learning` with the name in the last column; "
@@ -112,11 +118,8 @@ def whole_table(found: Sequence[Result]) -> list[str]:
     """Returns the lines of the page of all agents."""
     lines = [f"| agent | environment | {' | '.join(_COLUMNS)} | results |", f"|---|---|{_RULES}---|"]
     for r in found:
-        world = f", {r.world}" if r.setting.actors else ""
-        cells = " | ".join(r.cells)
-        lines.append(
-            f"| `{r.setting.agent}` | `{r.setting.environment}`{world} | {cells} | [{r.name}]({r.name}.json) |"
-        )
+        world = f"`{r.setting.environment}`{r.changed}" + (f", {r.world}" if r.setting.actors else "")
+        lines.append(f"| `{r.setting.agent}` | {world} | {' | '.join(r.cells)} | [{r.name}]({r.name}.json) |")
     return lines
 
 
