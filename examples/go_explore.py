@@ -1,0 +1,117 @@
+"""Go-Explore's first phase (Ecoffet et al. 2021, First return, then explore): back to a place, and on from there.
+
+An archive has the environment's state in each cell that was ever reached, by the best way there. A cell is chosen, its
+state restored, and actions at random go on from there. No network learns anything. `python go_explore.py` says in how
+many steps that finds the goals of `explore:chain` and `explore:key_door`, and random actions from the start do.
+"""
+
+import copy
+import dataclasses
+import functools
+import sys
+
+import numpy as np
+
+from acme_ext.envs.explore import Chain, KeyDoor
+
+
+@dataclasses.dataclass
+class Cell:
+    """The best way to a place that is known."""
+
+    environment: object  # as it stood there
+    actions: tuple[int, ...]  # that lead there
+    score: float  # rewards on the way
+    seen: int = 0  # steps of exploration that came here
+
+    @property
+    def weight(self):
+        """How much the cell is to be chosen (Ecoffet et al. 2021, Methods, 'Cell selection')."""
+        return 1 / np.sqrt(self.seen + 1)
+
+    def is_worse_than(self, score, actions):
+        return (score, -len(actions)) > (self.score, -len(self.actions))
+
+
+def cell_of(observation, levels=8):
+    """What makes observations the same place: their numbers, in few levels. Pictures would be made smaller, too."""
+    return np.round(np.asarray(observation) * (levels - 1)).astype(np.uint8).tobytes()
+
+
+def random_actions(rng, num_actions, steps, repeat):
+    """Gives actions at random, each with the probability `repeat` the one before."""
+    action = rng.integers(num_actions)
+    for _ in range(steps):
+        if rng.random() >= repeat:
+            action = rng.integers(num_actions)
+        yield int(action)
+
+
+def go_explore(make, *, goal, seed=0, most=200_000, steps=100, repeat=0.95):
+    """Explores until a way of a score of `goal` is found, or `most` steps are taken.
+
+    Args:
+        make: makes the environment, a dm_env whose state `copy.deepcopy` copies, and in which nothing is random.
+        goal: the score that is looked for.
+        seed: of all that is random.
+        most: steps of the environment, at most.
+        steps: of each exploration; 100 in the paper.
+        repeat: see `random_actions`; 0.95 in the paper.
+
+    Returns:
+        The actions of that way, or None; the steps that were taken; and the archive, by cell.
+    """
+    rng, environment, taken = np.random.default_rng(seed), make(), 0
+    num_actions = environment.action_spec().num_values
+    archive = {cell_of(environment.reset().observation): Cell(environment, (), 0.0)}
+    while taken < most:
+        cells = list(archive.values())
+        weights = np.array([cell.weight for cell in cells])
+        chosen = cells[rng.choice(len(cells), p=weights / weights.sum())]
+        environment, actions, score = copy.deepcopy(chosen.environment), chosen.actions, chosen.score
+        for action in random_actions(rng, num_actions, steps, repeat):
+            timestep = environment.step(action)
+            taken, actions, score = taken + 1, (*actions, action), score + float(timestep.reward)
+            if score >= goal:
+                return actions, taken, archive
+            if timestep.last():
+                break
+            key = cell_of(timestep.observation)
+            known = archive.get(key)
+            if known is None or known.is_worse_than(score, actions):
+                seen = 0 if known is None else known.seen
+                known = archive[key] = Cell(copy.deepcopy(environment), actions, score, seen)
+            known.seen += 1
+    return None, taken, archive
+
+
+def random_search(make, *, goal, seed=0, most=200_000, repeat=0.0):
+    """Takes random actions from the start, episode by episode; returns the steps to a score of `goal`, or None."""
+    rng, environment = np.random.default_rng(seed), make()
+    environment.reset()
+    score = 0.0
+    for taken, action in enumerate(random_actions(rng, environment.action_spec().num_values, most, repeat), 1):
+        timestep = environment.step(action)
+        score = 0.0 if timestep.first() else score + float(timestep.reward)
+        if score >= goal:
+            return taken
+    return None
+
+
+TASKS = {"chain": (Chain, 30), "key_door": (KeyDoor, 21)}
+
+
+def main(seeds=5, most=200_000):
+    for name, (task, size) in TASKS.items():
+        make = functools.partial(task, np.random.default_rng(0), size=size, time_limit=10 * size)
+        for seed in range(int(seeds)):
+            actions, taken, archive = go_explore(make, goal=1.0, seed=seed, most=int(most))
+            way = "no way" if actions is None else f"a way of {len(actions)} steps"
+            others = [random_search(make, goal=1.0, seed=seed, most=int(most), repeat=repeat) for repeat in (0.0, 0.95)]
+            plain, repeating = (f"not in {int(most):,}" if steps is None else f"{steps:,}" for steps in others)
+            print(f"{name}, seed {seed}: {way} after {taken:,} steps, with {len(archive)} cells;", end=" ")
+            print(f"at random {plain}, repeating actions {repeating}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
