@@ -50,6 +50,16 @@ def add(commands: Any) -> None:
         default=["defaults"],
         help="trained beside the best: the agent's defaults, the middle of the space (defaults)",
     )
+    tune.add_argument(
+        "--on",
+        choices=("processes", "ray"),
+        default="processes",
+        help="where trials run: on this machine, or on any host of a Ray cluster that it is a part of (%(default)s)",
+    )
+    tune.add_argument("--ray-address", metavar="ADDRESS", help="of the cluster (auto: the one that runs here)")
+    tune.add_argument(
+        "--resources", metavar="NAME:N[,...]", default="CPU:1", help="what each run asks of Ray (%(default)s)"
+    )
     tune.add_argument("--study", metavar="DIR", help="(runs/tune-AGENT-ENVIRONMENT)")
     tune.add_argument("--quiet", action="store_true", help="print the results alone")
     tune.set_defaults(command=_tune, if_stopped="; nothing is lost, and the same command goes on")
@@ -58,6 +68,8 @@ def add(commands: Any) -> None:
 def _tune(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("optuna") is None:
         raise UsageError(f"a search needs optuna, not installed here: {install.command('tune')}")
+    if options.on != "ray" and (options.ray_address is not None or options.resources != "CPU:1"):
+        raise UsageError("--ray-address and --resources are of trials on a cluster: add --on ray.")
     run = [options.agent, options.environment, "--steps", str(options.steps), "--num-envs"]
     run += [str(options.num_envs), *(x for text in options.set for x in ("--set", text))]
     run += [x for text in options.env_set for x in ("--env-set", text)]

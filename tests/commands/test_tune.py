@@ -1,6 +1,8 @@
 """Searching for settings: spaces, trials that are runs of their own, and what is left when a process is killed."""
 
 import json
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -11,6 +13,7 @@ from acme_ext.commands import cli
 from acme_ext.commands.tuning import results, spaces, study
 from acme_ext.commands.tuning.study import State, Study, Tuned
 from acme_ext.errors import UsageError
+from acme_ext.launch.cluster import hosts
 from acme_ext.launch.processes.interrupt import Interrupt
 
 SPACE = {"learning_rate": spaces.parse("log:1e-4:1e-2"), "batch_size": spaces.parse("int:1:100")}
@@ -41,7 +44,7 @@ if run.parent.name == "trials" and pathlib.Path("stopped").exists():
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "_CHILD", RUN)
+    monkeypatch.setattr(study, "CHILD", RUN)
     monkeypatch.setattr(study, "_POLL_S", 0.02)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -236,6 +239,39 @@ def test_a_wish_to_stop_ends_the_runs_and_the_trial_goes_on_later(runs):
     assert found.trials[0].value == found.trials[0].params["batch_size"]
 
 
+def test_a_run_whose_host_is_lost_goes_on_on_another_and_fails_in_the_end(runs, monkeypatch):
+    monkeypatch.setattr(study, "_PAUSE_S", 0.01)
+
+    class Host(hosts.OnHost):
+        def __init__(self, lost):
+            self.returncode, self.lost = (-9, True) if lost else (0, False)
+
+    class Cluster(hosts.Cluster):
+        def __init__(self, losses):
+            self.losses = losses
+
+        def start(self, child, command, run_dir):
+            lost, self.losses = self.losses > 0, self.losses - 1
+            if not lost:
+                done = subprocess.run([sys.executable, "-c", child, "0", *command], check=False)
+                assert done.returncode == 0
+            return Host(lost)
+
+    told = []
+    found = Study(
+        runs / "s", tuned(space={"batch_size": SPACE["batch_size"]}, settings={"learning_rate": "1e-3"}), told.append
+    )
+    found._cluster = Cluster(2)
+    found.search(1, 1, Interrupt())
+    assert found.trials[0].state == State.COMPLETE
+    assert told.count("0000: its host was lost, and it goes on on another") == 2
+    assert told.count("trial 0 goes on") == 2
+    found._cluster = Cluster(5)
+    found.search(2, 1, Interrupt())
+    assert found.trials[1].state == State.FAIL
+    assert found.trials[1].user_attrs["reason"] == "signal 9 ended it"
+
+
 def test_a_study_with_another_space_is_refused(runs):
     Study(runs / "s", tuned())
     other = tuned(space={**SPACE, "batch_size": spaces.parse("int:1:200")}, settings={"dueling": "true"})
@@ -256,6 +292,8 @@ def test_a_study_with_another_space_is_refused(runs):
         (["dqn", "gym:CartPole-v1", "--seed", "3"], "trials must not have the seeds 0 to 4 of --seeds"),
         (["dqn", "gym:CartPole-v1", "--space", "replay.max_size=int:2:8"], "give min_size <= 5"),
         (["sac", "gym:CartPole-v1"], "SAC needs"),
+        (["dqn", "gym:CartPole-v1", "--resources", "CPU:2"], "add --on ray"),
+        (["dqn", "gym:CartPole-v1", "--on", "ray", "--resources", "CPU:1.5"], "--resources is 'CPU:1.5': write CPU:1"),
     ],
 )
 def test_bad_input_is_one_sentence_and_nothing_is_written(tmp_path, monkeypatch, capsys, arguments, told):

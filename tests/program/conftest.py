@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from programs import FIELDS, Running
+from programs import FIELDS, Cluster, Running
 
 
 @pytest.fixture
@@ -36,3 +36,10 @@ def train(launch: Callable[..., Running]) -> Callable[..., Running]:
         return launch(["-m", "acme_ext", *command], run, **variables)
 
     return begin
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    running = Cluster(tmp_path)
+    yield running
+    running.end()

@@ -1,12 +1,7 @@
 """Programs on a cluster of several of Ray's hosts, all of them on this machine."""
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -17,69 +12,6 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra `ray`"),
     pytest.mark.timeout(900),
 ]
-
-# The cluster lives in a process of its own, since Ray takes hold of the one that it is in. It reads a line for each
-# thing to do, and answers each.
-_CLUSTER = """
-import pathlib, sys
-from ray.cluster_utils import Cluster
-
-cluster = Cluster()
-options = dict(num_gpus=0, object_store_memory=80 * 2**20)
-head = cluster.add_node(num_cpus=4, resources={"base": 9}, include_dashboard=False, **options)
-# Addresses of their own, and a driver that takes the head's for its own: each host writes its address to the same file.
-hosts, addresses = {}, (f"127.0.0.{number}" for number in range(2, 255))
-file = pathlib.Path(head.get_session_dir_path()) / "node_ip_address.json"
-address_of_head = file.read_text()
-print(cluster.address, flush=True)
-for line in sys.stdin:
-    what, name = line.split()
-    if what == "add":
-        address = next(addresses)
-        hosts[name] = cluster.add_node(num_cpus=4, resources={"field": 9}, node_ip_address=address, **options)
-        cluster.wait_for_nodes()
-        file.write_text(address_of_head)
-    else:
-        cluster.remove_node(hosts.pop(name), allow_graceful=False)
-    print("done", flush=True)
-cluster.shutdown()
-"""
-
-
-class _Cluster:
-    def __init__(self, folder: Path):
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _CLUSTER],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(folder / "cluster.log").open("w"),
-            text=True,
-        )
-        self.address = self._read()
-
-    def do(self, what: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{what}\n")
-        self._process.stdin.flush()
-        assert self._read() == "done"
-
-    def end(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[_Cluster]:
-    running = _Cluster(tmp_path)
-    yield running
-    running.end()
 
 
 def test_deaths_and_a_lost_host_cost_restarts_and_the_run_ends_at_its_budget(tmp_path, train, cluster):

@@ -10,6 +10,7 @@ Whoever works on a trial holds a lock on it, and so does the trial's own process
 holds is gone on with: its run directory goes on where it was.
 """
 
+import collections
 import contextlib
 import dataclasses
 import fcntl
@@ -30,6 +31,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from acme_ext.commands.tuning import spaces
 from acme_ext.errors import RunError, UsageError
+from acme_ext.launch.cluster import hosts
 from acme_ext.launch.processes.interrupt import Interrupt
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory, differences
@@ -37,10 +39,12 @@ from acme_ext.utils.rundir import RunDirectory, differences
 _POLL_S = 0.5  # between two looks at what runs
 _RANDOM_TRIALS = 10  # that are drawn at random before the sampler models anything
 _COMPARED_TRIALS = 5  # that have to have finished before one is pruned
+_LOSSES = 5  # of a run's hosts, after which it has failed
+_PAUSE_S = 1.0  # after the first of them until it is placed again, and twice as long after each
 _WARM_UP = 1 / 3  # share of a trial's evaluations before it can be pruned
 
 # Run by `python -c`, whose first argument is the process that it must not outlive.
-_CHILD = """
+CHILD = """
 import signal, sys
 from acme_ext.commands import cli
 from acme_ext.launch.processes import process_tree
@@ -77,7 +81,10 @@ class Tuned:
         options = {"--steps": self.steps, "--seed": seed, "--num-envs": self.num_envs, "--eval-every": self.every}
         if self.eval_episodes is not None:
             options["--eval-episodes"] = self.eval_episodes
-        command = ["train", self.agent, self.environment, "--run-dir", str(run_dir), "--quiet"]
+        environment = self.environment
+        if environment.startswith("data:"):  # a run on another host has another working directory
+            environment = f"data:{os.path.abspath(environment.removeprefix('data:'))}"
+        command = ["train", self.agent, environment, "--run-dir", str(run_dir.absolute()), "--quiet"]
         command += [text for name, value in options.items() for text in (name, str(value))]
         for name, value in {**self.settings, **chosen}.items():
             command += ["--set", f"{name}={value}"]
@@ -107,21 +114,32 @@ class Retrained(NamedTuple):
 
 
 class _Work:
-    """A run that this process looks after."""
+    """A run that this process looks after, here or by way of a cluster on another host."""
 
-    def __init__(self, run_dir: Path, command: list[str], lock: int, trial: Any = None):
+    def __init__(
+        self, run_dir: Path, command: list[str], lock: int, trial: Any = None, cluster: hosts.Cluster | None = None
+    ):
         self.run_dir, self.trial, self.lock = run_dir, trial, lock
         self.pruned = False
         self.log = run_dir.with_name(f"{run_dir.name}.log")
+        self.process: subprocess.Popen | hosts.OnHost
+        if cluster is not None:
+            self.process = cluster.start(CHILD, command, run_dir)
+            return
         with files.disk_errors(self.log), open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _CHILD, str(os.getpid()), *command],
+                [sys.executable, "-c", CHILD, str(os.getpid()), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # a terminal's Ctrl-C is passed on once
                 pass_fds=(lock,),
             )
+
+    @property
+    def lost(self) -> bool:
+        """Whether it ended because its host was lost."""
+        return isinstance(self.process, hosts.OnHost) and self.process.lost
 
     @property
     def score(self) -> float:
@@ -131,7 +149,8 @@ class _Work:
     @property
     def reason(self) -> str:
         """Why the run failed: the last line that it has printed."""
-        lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        log = self.log.read_text(encoding="utf-8", errors="replace") if self.log.is_file() else ""
+        lines = [line for line in log.splitlines() if line.strip()]
         last = lines[-1].strip() if lines else "it printed nothing"
         code = self.process.returncode
         return f"signal {-code} ended it" if code is not None and code < 0 else last.removeprefix("acme-ext: ")
@@ -150,13 +169,22 @@ class Study:
         path: the directory, which is made where there is none.
         tuned: what is tuned.
         report: told of what happens, a line each.
+        cluster: where runs are placed; None: all are here.
 
     Raises:
         UsageError: the directory holds another study (the fields that differ are named), or something else.
     """
 
-    def __init__(self, path: str | os.PathLike[str], tuned: Tuned, report: Callable[[str], None] = print):
-        self.path, self.tuned, self._report = Path(path), tuned, report
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        tuned: Tuned,
+        report: Callable[[str], None] = print,
+        cluster: hosts.Cluster | None = None,
+    ):
+        self.path, self.tuned, self._report, self._cluster = Path(path), tuned, report, cluster
+        self._losses: collections.Counter[Path] = collections.Counter()  # of runs, with their hosts
+        self._paused: dict[Path, float] = {}  # until when, after a loss
         self._step_key = "learner_steps" if tuned.environment.startswith("data:") else "environment_steps"
         description = self.path / "study.json"
         described = json.loads(files.json_text(tuned.describe()))
@@ -229,7 +257,8 @@ class Study:
                 path = self._retrained(name, seed)
                 if not self._outcome(path).is_file() and (lock := self._claim(path)) is not None:
                     if not self._outcome(path).is_file():  # it ended before the lock was let go
-                        return _Work(path, self.tuned.command(path, seed, wanted[name]), lock)
+                        command = self.tuned.command(path, seed, wanted[name])
+                        return _Work(path, command, lock, cluster=self._cluster)
                     os.close(lock)
             return None
 
@@ -278,7 +307,13 @@ class Study:
                 if work.trial is not None:
                     self._look(work)
                 if work.process.poll() is not None and not interrupt.requested:
-                    finish(work)
+                    self._losses[work.run_dir] += work.lost
+                    if work.lost and self._losses[work.run_dir] < _LOSSES:
+                        pause_s = _PAUSE_S * 2 ** (self._losses[work.run_dir] - 1)
+                        self._paused[work.run_dir] = time.monotonic() + pause_s
+                        self._report(f"{work.run_dir.name}: its host was lost, and it goes on on another")
+                    else:
+                        finish(work)
                     os.close(work.lock)
                     going.remove(work)
         for work in going:
@@ -315,7 +350,8 @@ class Study:
         chosen = spaces.draw(self.tuned.space, trial)
         self._report(f"trial {trial.number}  {say(chosen)}")
         run_dir = self._trial(trial.number)
-        return _Work(run_dir, self.tuned.command(run_dir, self.tuned.seed + trial.number, chosen), lock, trial)
+        command = self.tuned.command(run_dir, self.tuned.seed + trial.number, chosen)
+        return _Work(run_dir, command, lock, trial, self._cluster)
 
     def _look(self, work: _Work) -> None:
         """Passes on a trial's new evaluations, and ends it where they are worse than others' were."""
@@ -353,7 +389,9 @@ class Study:
         return self.path / "trials" / f"{number:04d}"
 
     def _claim(self, run_dir: Path) -> int | None:
-        """Takes a run's lock and returns its descriptor; None if somebody has it."""
+        """Takes a run's lock and returns its descriptor; None if somebody has it, or it pauses."""
+        if time.monotonic() < self._paused.get(run_dir, 0.0):
+            return None
         path = run_dir.with_name(f"{run_dir.name}.lock")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:

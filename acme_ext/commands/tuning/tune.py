@@ -1,5 +1,6 @@
 """The command `acme-ext tune`."""
 
+import contextlib
 import re
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 from acme_ext.commands.tuning import results, spaces
 from acme_ext.commands.tuning.study import Study, Tuned
 from acme_ext.errors import UsageError
+from acme_ext.launch.cluster import hosts
 from acme_ext.launch.processes import interrupt
 from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import Experiment, check
@@ -47,6 +49,15 @@ def tuned_by(options: Any, experiment: Experiment) -> Tuned:
     )
 
 
+def _amounts(text: str) -> dict[str, float]:
+    """Returns what each run asks of Ray."""
+    with contextlib.suppress(UsageError):
+        asked = settings.amounts([f"run={text}"])["run"]
+        if all(name and amount > 0 and (amount <= 1 or amount == int(amount)) for name, amount in asked.items()):
+            return asked
+    raise UsageError(f"--resources is {text!r}: write CPU:1 or GPU:1,CPU:4, with numbers above 0, whole if above 1.")
+
+
 def tune(tuned: Tuned, options: Any) -> int:
     """Searches, retrains the best and reports; returns the command's exit code."""
 
@@ -56,18 +67,22 @@ def tune(tuned: Tuned, options: Any) -> int:
 
     usual = Path("runs") / re.sub(r"[^\w.=+-]+", "-", f"tune-{tuned.agent}-{tuned.environment}")
     path = Path(options.study) if options.study else usual
-    study = Study(path, tuned, report)
-    report("\n".join([f"the study is {path}; it searches", *spaces.table(tuned.space)]))
-    with interrupt.graceful(report) as asked:
-        study.search(options.trials, options.jobs, asked)
-        retrained = (
-            study.retrain(options.best, options.seeds, options.jobs, options.beside, asked) if study.best else []
-        )
+    with contextlib.ExitStack() as stack:
+        cluster = None
+        if options.on == "ray":  # before signals are heard, for Ray takes them too
+            cluster = stack.enter_context(
+                hosts.joined(options.ray_address or "auto", path, _amounts(options.resources))
+            )
+        study = Study(path, tuned, report, cluster)
+        report("\n".join([f"the study is {path}; it searches", *spaces.table(tuned.space)]))
+        wish = stack.enter_context(interrupt.graceful(report))
+        study.search(options.trials, options.jobs, wish)
+        retrained = study.retrain(options.best, options.seeds, options.jobs, options.beside, wish) if study.best else []
     written = results.write(study, retrained)
     print("\n".join([results.counts(study), *(results.table(study, retrained) if study.best else [])]))
     for file in written:
         print(file)
-    if asked.signal is not None:
+    if wish.signal is not None:
         print("stopped; the same command goes on.")
-        return 128 + asked.signal
+        return 128 + wish.signal
     return 0 if study.best else 1

@@ -71,7 +71,7 @@ class Agent:
 
         host, niceness = ray.get_runtime_context().get_node_id(), _take_back_niceness()
         scratch = nursery.scratch() / f"{visit.run}-{host[:8]}"
-        self._connection = nursery.connect(scratch, _environment(visit))
+        self._connection = nursery.connect(scratch, environment_of(visit.path, visit.environment))
         threading.Thread(target=self._listen, args=(self._connection, scratch), daemon=True).start()
         return Place(host, ray.util.get_node_ip_address(), os.path.exists(visit.token), scratch, niceness)
 
@@ -136,11 +136,13 @@ def _take_back_niceness() -> int:
     return niceness
 
 
-def _environment(visit: Visit) -> dict[str, str]:
-    """Returns the variables that the nursery is started with."""
-    path = [os.path.abspath(entry) for entry in visit.path if os.path.isdir(entry)]
+def environment_of(path: Sequence[str], variables: Mapping[str, str | None]) -> dict[str, str]:
+    """Returns the variables that a process of this host is started with: its own, those of a `Visit`, and where modules
+    are found.
+    """
+    path = [os.path.abspath(entry) for entry in path if os.path.isdir(entry)]
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    environment: dict[str, str | None] = {**os.environ, **visit.environment}
+    environment: dict[str, str | None] = {**os.environ, **variables}
     environment["PYTHONPATH"] = os.pathsep.join([*path, *given])
     return proxies.bypassed({name: value for name, value in environment.items() if value is not None})
 
