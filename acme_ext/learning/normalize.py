@@ -7,7 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from acme_ext.types import Array, Tree
+from acme_ext.errors import UsageError
+from acme_ext.types import Array, Params, Tree
 
 
 class Moments(NamedTuple):
@@ -76,6 +77,31 @@ def denormalize(moments: Moments, values: Tree) -> Tree:
     return jax.tree.map(lambda mean, deviation, x: x * deviation + mean, moments.mean, stddev(moments), values)
 
 
+def corrected(params: Params, before: Moments, after: Moments) -> Params:
+    """Returns a network's parameters with the last layer of its values corrected for moments that have moved, so that
+    the values that its outputs stand for stay (van Hasselt et al. 2016, proposition 1, PopArt).
+
+    weight' = stddev / stddev' * weight,   bias' = (stddev * bias + mean - mean') / stddev'
+
+    Args:
+        params: of Haiku, `{module: {"w": [F, N], "b": [N]}}`, in which one layer is named `VALUE_LAYER`.
+        before: `[]` or `[N]`, by which the outputs were denormalised.
+        after: likewise, by which they will be.
+
+    Raises:
+        UsageError: there is no such layer, or more than one.
+    """
+    layers = [name for name in params if VALUE_LAYER in name.split("/")]
+    if len(layers) != 1:
+        raise UsageError(
+            f"popart is true: it corrects the layer named {VALUE_LAYER!r}, and the network has {len(layers)} of them."
+        )
+    ratio = stddev(before) / stddev(after)
+    layer = params[layers[0]]
+    bias = ratio * layer["b"] + (before.mean - after.mean) / stddev(after)
+    return {**params, layers[0]: {**layer, "w": ratio * layer["w"], "b": bias}}
+
+
 def stddev(moments: Moments) -> Tree:
     """Returns the standard deviation `[*shape]` that `normalize` divides by."""
     return jax.tree.map(lambda variance: jnp.sqrt(variance + _EPSILON), moments.variance)
@@ -115,3 +141,6 @@ def _is_normalised(example: Array) -> bool:
 
 
 _EPSILON = 1e-8
+
+VALUE_LAYER = "popart_value"
+"""What networks name the last layer of their values, where `corrected` is to find it."""

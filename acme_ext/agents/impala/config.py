@@ -32,6 +32,7 @@ class IMPALAConfig:
     # that standard deviation; Hessel et al. 2019, section 3.1.
     normalize_values: bool = True
     value_horizon: float = 100_000.0  # steps over which the values' statistics forget
+    popart: bool = False  # where they move, the last layer is corrected, so that values stay; van Hasselt et al. 2016
     normalize_advantages: bool = False  # of a batch, to mean 0 and variance 1
 
     # Learning
@@ -59,6 +60,8 @@ class IMPALAConfig:
         checks.not_negative(self, "value_coef", "entropy_coef")
         checks.share(self, "rmsprop_decay")
         checks.layer_sizes(self, "hidden_sizes")
+        if self.popart and not self.normalize_values:
+            raise UsageError("popart is true: it is a part of normalize_values, which is false.")
         if self.max_rho < self.max_c:
             raise UsageError(f"max_rho is {self.max_rho}: it must be at least max_c, which is {self.max_c}.")
 

@@ -64,6 +64,7 @@ def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree
             max_c=config.max_c,
             horizon=config.value_horizon,
             normalize_advantages=config.normalize_advantages,
+            popart=config.popart,
         )
         steps = jnp.maximum(jnp.sum(batch.mask), 1.0)
         metrics = {
@@ -79,6 +80,8 @@ def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree
             loss, optimizer, state.trained, sample.data, state.values if config.normalize_values else None
         )
         metrics, values = info.aux
+        if config.popart:
+            trained = trained._replace(params=normalize.corrected(trained.params, state.values, values))
         metrics = {
             "loss": info.loss,
             "gradient_norm": info.gradient_norm,

@@ -35,6 +35,7 @@ def impala_costs(
     max_c: float,
     horizon: float = 1e8,
     normalize_advantages: bool = False,
+    popart: bool = False,
 ) -> tuple[Costs, Moments | None]:
     """Returns what IMPALA descends along (Espeholt et al. 2018, section 4.2), with V-trace's v_s and q_s, and `moments`
     with the v_s of these steps in them.
@@ -43,7 +44,7 @@ def impala_costs(
     entropy = sum -sum_a pi(a) log pi(a)
 
     With `moments`, the network's values are in units of the standard deviation of the v_s, from their mean, and so are
-    the errors and advantages above (Hessel et al. 2019, section 3.1, without a correction of the last layer).
+    the errors and advantages above (Hessel et al. 2019, section 3.1).
 
     Sums, as the paper's equations and its code have them, not means: learning rate and bound on the gradient go with
     the number of steps in a batch.
@@ -60,6 +61,8 @@ def impala_costs(
         max_rho: rho-bar.
         max_c: c-bar.
         horizon: steps over which the moments forget.
+        popart: the last layer will be corrected for the moments, so that the network's values are compared in the new
+            units; otherwise its outputs are, as they are.
         normalize_advantages: the weights of log pi(a_s) are brought to mean 0 and variance 1 over the batch.
     """
     log_prob = actions.log_prob(a_tm1)
@@ -73,6 +76,7 @@ def impala_costs(
     if moments is not None:
         moments = normalize.update(moments, target, mask, horizon)
         target, advantage = normalize.normalize(moments, target), advantage / normalize.stddev(moments)
+        v_tm1 = normalize.normalize(moments, raw[:-1]) if popart else v_tm1
     if normalize_advantages:
         advantage = normalized_advantages(advantage, mask)
     costs = Costs(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from acme_ext import specs
 from acme_ext.agents.impala.config import IMPALAConfig
 from acme_ext.agents.impala.losses import clip_rewards
+from acme_ext.learning.normalize import VALUE_LAYER
 from acme_ext.networks import layers, recurrent, torsos
 from acme_ext.ops.policy import Categorical
 from acme_ext.types import Array, EnvironmentSpec, Tree
@@ -39,7 +40,8 @@ def make_network(
         return torsos.dense_features(torso, observation, config.hidden_sizes, config.image_features)
 
     def head(x: Array) -> Output:
-        policy, value = layers.Linear(num_actions)(x), layers.Linear(1)(x)
+        policy = layers.Linear(num_actions)(x)
+        value = layers.Linear(1, name=VALUE_LAYER if config.popart else None)(x)
         return Output(Categorical(policy), value[..., 0])
 
     made = recurrent.make_core(core, config.core_size)

@@ -27,6 +27,7 @@ class AdvantageConfig:
     max_abs_observation: float = 10.0  # normalised observations are clipped to it
     normalize_values: bool  # the network predicts values in units of the targets' running mean and variance
     value_horizon: float = 100_000.0  # steps over which the values' statistics forget
+    popart: bool = False  # where they move, the last layer is corrected, so that values stay; van Hasselt et al. 2016
     # of a minibatch, to mean 0 and variance 1
     normalize_advantages: bool
 
@@ -55,6 +56,8 @@ class AdvantageConfig:
         checks.not_negative(self, "value_coef", "entropy_coef")
         checks.share(self, "gae_lambda")
         checks.layer_sizes(self, "hidden_sizes")
+        if self.popart and not self.normalize_values:
+            raise UsageError("popart is true: it is a part of normalize_values, which is false.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -215,7 +215,10 @@ def core_of_policy_loss(
                 metrics["learned_share"] = going.astype(jnp.float32)
             return (after, going), metrics
 
-        carry = (state.trained, jnp.bool_(True))
+        trained = state.trained
+        if config.popart:
+            trained = trained._replace(params=normalize.corrected(trained.params, state.values, values))
+        carry = (trained, jnp.bool_(True))
         (trained, _), metrics = jax.lax.scan(learn, carry, order.reshape(epochs * parts, -1))
         metrics = {**jax.tree.map(jnp.mean, metrics), **lag(state.steps, unrolls)}
         return State(trained, values, key, state.steps + 1), metrics, None

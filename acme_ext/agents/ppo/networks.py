@@ -13,6 +13,7 @@ from acme_ext import specs
 from acme_ext.acting.stochastic import Distribution
 from acme_ext.agents.ppo.config import AdvantageConfig
 from acme_ext.agents.ppo.losses import clip_rewards
+from acme_ext.learning.normalize import VALUE_LAYER
 from acme_ext.networks import recurrent, torsos
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.ops.policy import Categorical
@@ -71,7 +72,7 @@ def make_network(
             distribution = Categorical(_linear(actions, _POLICY_GAIN)(policy))
         else:
             distribution = _gaussian(policy, actions, config.init_stddev)
-        value = _linear(num_values or 1, 1.0)(value)
+        value = _linear(num_values or 1, 1.0, name=VALUE_LAYER if config.popart else None)(value)
         return Output(distribution, value[:, 0] if num_values is None else value)
 
     clip = functools.partial(clip_rewards, max_abs=config.max_abs_reward)
@@ -81,8 +82,8 @@ def make_network(
 _HIDDEN_GAIN, _POLICY_GAIN = 2**0.5, 0.01
 
 
-def _linear(size: int, gain: float) -> Callable[..., jax.Array]:
-    return hk.Linear(size, w_init=_orthogonal(gain))
+def _linear(size: int, gain: float, name: str | None = None) -> Callable[..., jax.Array]:
+    return hk.Linear(size, w_init=_orthogonal(gain), name=name)
 
 
 def _orthogonal(gain: float) -> hk.initializers.Initializer:
