@@ -114,6 +114,10 @@ SETTINGS: dict[str, Setting] = {
     "dqn-cartpole-server": Setting("dqn", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4, inference="server"),
     "dqn-catch": Setting("dqn", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "dqn-catch-server": Setting("dqn", "bsuite:catch/0", 40_000, 2, 0.9, 0.8, actors=4, inference="server"),
+    "discrete_sac-catch": Setting("discrete_sac", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
+    "discrete_sac-cartpole": Setting("discrete_sac", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
+    # Which it was not tuned on.
+    "discrete_sac-acrobot": Setting("discrete_sac", "gym:Acrobot-v1", 50_000, 8, -100.0, -110.0),
     "apex-cartpole": Setting("apex", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4),
     "apex-catch": Setting("apex", "bsuite:catch/0", 40_000, 2, 0.9, 0.8, actors=4),
     "rainbow-cartpole": Setting("rainbow", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),

@@ -59,6 +59,7 @@ PARENTS: dict[str, set[str]] = {
     "crr": {"iql"},
     "dqfd": {"dqn"},
     "sqil": {"sac"},
+    "discrete_sac": {"sac"},
     "discrete_sqil": {"dqn", "sqil"},
     "cql": {"sac"},
     "discrete_cql": {"dqn"},

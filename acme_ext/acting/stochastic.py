@@ -57,7 +57,7 @@ def make_policy(
         if evaluation:
             action = distribution.mode()
             return action, remember(state, action), ()
-        action = distribution.sample(_noise(distribution, context.key))
+        action = distribution.sample(noise_of(distribution, context.key))
         version = jnp.broadcast_to(versioned.learner_steps, action.shape[:1])
         return action, remember(state, action), Behaviour(distribution.log_prob(action), version)
 
@@ -84,7 +84,7 @@ def among_legal(distribution: Distribution, observation: Tree) -> Distribution:
     return distribution
 
 
-def _noise(distribution: Distribution, keys: Array) -> Array:
+def noise_of(distribution: Distribution, keys: Array) -> Array:
     """Returns the noise `[B, A]` that a distribution is sampled with, each row from a key of its own `[B]`."""
     if isinstance(distribution, Categorical):
         size = distribution.logits.shape[-1]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from acme_ext.builders.crr import CRR as CRR
     from acme_ext.builders.d4pg import D4PG as D4PG
     from acme_ext.builders.discrete_cql import DiscreteCQL as DiscreteCQL
+    from acme_ext.builders.discrete_sac import DiscreteSAC as DiscreteSAC
     from acme_ext.builders.discrete_sqil import DiscreteSQIL as DiscreteSQIL
     from acme_ext.builders.dmpo import DMPO as DMPO
     from acme_ext.builders.dqfd import DQfD as DQfD
@@ -59,6 +60,7 @@ AGENTS: dict[str, tuple[str, str]] = {
     "muzero": ("MuZero", "plans by a tree search in a learned model; Gumbel MuZero by default; discrete actions"),
     "alphazero": ("AlphaZero", "plans by a tree search in the rules of a board game; self-play"),
     "sac": ("SAC", "soft actor-critic: twin critics, a temperature tuned to an entropy; continuous actions"),
+    "discrete_sac": ("DiscreteSAC", "SAC whose expectations over actions are exact; discrete actions"),
     "td3": ("TD3", "twin critics, smoothed targets, delayed deterministic policy; continuous actions"),
     "d4pg": ("D4PG", "deterministic policy gradients, categorical critic, n-step returns; continuous actions"),
     "apex_dpg": ("ApexDPG", "deterministic policy gradients, many actors, prioritized replay; continuous actions"),

@@ -1,4 +1,4 @@
-"""What the builders of actor-critics share that learn continuous actions from a replay of transitions."""
+"""What the builders of actor-critics share that learn from a replay of transitions."""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from acme_ext.types import EnvironmentSpec
 
 @dataclasses.dataclass(frozen=True)
 class ActorCritic(FunctionalBuilder):
-    """A policy network and critics, for a continuous, bounded action.
+    """A policy network and critics, for a continuous, bounded action unless a subclass says otherwise.
 
     Attributes:
         config: hyperparameters.

@@ -80,7 +80,7 @@ def observation_of(rng, *shape):
     return {"seen": rng.normal(size=(*shape, 3)).astype(np.float32), "action_mask": mask}
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", [*AGENTS, "discrete_sac"])
 def test_an_illegal_action_is_never_taken(name):
     agent, count, rng = agent_of(name), 200, np.random.default_rng(0)
     params = agent.core.variables(agent.core.init(jax.random.key(0)))["policy"]

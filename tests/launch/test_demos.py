@@ -48,6 +48,7 @@ AGENTS = [
     pytest.param("sqil", CONTINUOUS, marks=pytest.mark.slow),
     pytest.param("discrete_sqil", DISCRETE, marks=pytest.mark.slow),
     ("sac", CONTINUOUS),
+    pytest.param("discrete_sac", DISCRETE, marks=pytest.mark.slow),
 ]
 
 

@@ -22,7 +22,7 @@ from acme_ext.utils.rundir import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
-DISCRETE, CONTINUOUS = ("bc", "discrete_cql", "bcq", "dqn"), ("bc", "td3_bc", "iql", "cql", "crr")
+DISCRETE, CONTINUOUS = ("bc", "discrete_cql", "bcq", "dqn", "discrete_sac"), ("bc", "td3_bc", "iql", "cql", "crr")
 SMALL = {"batch_size": 8, "hidden_sizes": (8,), "sgd_steps_per_call": 2, "penalty_samples": 2}
 
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,13 @@ class State(NamedTuple):
 QValues = Callable[[Tree, Array], Array]
 """`(observation [B, ...], action [B, A]) -> q [2, B]`."""
 
+CriticLoss = Callable[[Params, State, Transition, Array, Array], tuple[Array, tuple[Array, Array]]]
+"""`(critics, state, batch, weight [B], key) -> (loss [], (q_tm1 [2, B], error [2, B]))`."""
+
+PolicyLoss = Callable[[Params, Params, Array, Tree, Array], tuple[Array, Array]]
+"""`(policy, critics, temperature [], observation [B, ...], key) -> (loss [], log_prob [B])`, of sampled actions, or
+their expectation."""
+
 Penalty = Callable[[QValues, Params, Transition, Array, Array], Array]
 """`(q_values, policy params, batch, q_tm1 [2, B], key) -> penalty []`, added to the critics' loss."""
 
@@ -52,23 +59,6 @@ def make_core(
         penalty: for agents that differ from SAC in the critics' loss.
         entropy_in_target: whether the critics' targets have the entropy of the policy in them.
     """
-    optimizer = optax.adam(optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps))
-    target_entropy = config.target_entropy_per_value * networks.action_size
-
-    def init(key: Array) -> State:
-        key, policy_key, critic_key = jax.random.split(key, 3)
-        policy = networks.policy.init(policy_key, observation)
-        critics = init_ensemble(
-            networks.critic.init, critic_key, _CRITICS, observation, jnp.zeros((1, networks.action_size))
-        )
-        log_temperature = jnp.log(jnp.float32(config.init_temperature))
-        return State(
-            policy=TrainState(policy, optimizer.init(policy)),
-            critics=TrainState(critics, optimizer.init(critics)),
-            target_critics=critics,
-            log_temperature=TrainState(log_temperature, optimizer.init(log_temperature)),
-            key=key,
-        )
 
     def q_values(params: Params, observation: Tree, action: Array) -> Array:
         return apply_ensemble(networks.critic.apply, params, observation, action)
@@ -97,8 +87,64 @@ def make_core(
         action, log_prob = act(policy, observation, key)
         return losses.policy_loss(q_values(critics, observation, action), log_prob, temperature), log_prob
 
-    def temperature_loss(log_temperature: Array, log_prob: Array) -> tuple[Array, None]:
-        return losses.temperature_loss(log_temperature, log_prob, target_entropy), None
+    return core_of_losses(
+        critic_loss,
+        policy_loss,
+        lambda observation: jnp.float32(config.target_entropy_per_value * networks.action_size),
+        lambda key: networks.policy.init(key, observation),
+        lambda key: networks.critic.init(key, observation, jnp.zeros((1, networks.action_size))),
+        config,
+    )
+
+
+class Config(Protocol):
+    """The hyperparameters of every such agent."""
+
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def learning_rate_decay_steps(self) -> int | None: ...
+    @property
+    def init_temperature(self) -> float: ...
+    @property
+    def target_rate(self) -> float: ...
+
+
+def core_of_losses(
+    critic_loss: CriticLoss,
+    policy_loss: PolicyLoss,
+    target_entropy: Callable[[Tree], Array],
+    init_policy: Callable[[Array], Params],
+    init_critic: Callable[[Array], Params],
+    config: Config,
+) -> LearnerCore[State]:
+    """Returns the core of an agent that learns twin critics, a policy and a temperature, one after the other.
+
+    Args:
+        critic_loss: see `CriticLoss`.
+        policy_loss: see `PolicyLoss`.
+        target_entropy: `observation [B, ...] -> [B] or []`, the entropy to keep to, in nats.
+        init_policy: `key -> params`.
+        init_critic: `key -> params` of one critic.
+        config: the agent's.
+    """
+    optimizer = optax.adam(optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps))
+
+    def init(key: Array) -> State:
+        key, policy_key, critic_key = jax.random.split(key, 3)
+        policy = init_policy(policy_key)
+        critics = init_ensemble(init_critic, critic_key, _CRITICS)
+        log_temperature = jnp.log(jnp.float32(config.init_temperature))
+        return State(
+            policy=TrainState(policy, optimizer.init(policy)),
+            critics=TrainState(critics, optimizer.init(critics)),
+            target_critics=critics,
+            log_temperature=TrainState(log_temperature, optimizer.init(log_temperature)),
+            key=key,
+        )
+
+    def temperature_loss(log_temperature: Array, log_prob: Array, observation: Tree) -> tuple[Array, None]:
+        return losses.temperature_loss(log_temperature, log_prob, target_entropy(observation)), None
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array]:
         batch: Transition = sample.data
@@ -109,7 +155,9 @@ def make_core(
         policy, of_policy = sgd_step(
             policy_loss, optimizer, state.policy, critics.params, temperature, batch.observation, policy_key
         )
-        log_temperature, of_temperature = sgd_step(temperature_loss, optimizer, state.log_temperature, of_policy.aux)
+        log_temperature, of_temperature = sgd_step(
+            temperature_loss, optimizer, state.log_temperature, of_policy.aux, batch.observation
+        )
         target_critics = optax.incremental_update(critics.params, state.target_critics, config.target_rate)
         norms = [info.gradient_norm for info in (of_critics, of_policy, of_temperature)]
         q_tm1, error = of_critics.aux

@@ -44,7 +44,7 @@ def policy_loss(q: Array, log_prob: Array, temperature: Array) -> Array:
     return jnp.mean(temperature * log_prob - jnp.min(q, axis=0))
 
 
-def temperature_loss(log_temperature: Array, log_prob: Array, target_entropy: float) -> Array:
+def temperature_loss(log_temperature: Array, log_prob: Array, target_entropy: Array | float) -> Array:
     """Returns the temperature's loss `[]`, which raises it while the policy's entropy is too small (eq. 18).
 
     mean -alpha * (log pi(a | o) + target entropy)
@@ -52,6 +52,6 @@ def temperature_loss(log_temperature: Array, log_prob: Array, target_entropy: fl
     Args:
         log_temperature: `[]` log alpha, the parameter, so that alpha stays positive.
         log_prob: `[B]` log-densities of sampled actions.
-        target_entropy: in nats.
+        target_entropy: `[]` or `[B]`, in nats.
     """
     return -jnp.exp(log_temperature) * jnp.mean(lax.stop_gradient(log_prob) + target_entropy)
