@@ -14,6 +14,18 @@ _NOT_COMPILED = (
 )
 """Options that mean nothing in a compiled run."""
 
+_OF_PROGRAMS = (
+    "replay_shards",
+    "evaluators",
+    "accelerated",
+    "inference",
+    "experience",
+    "restart",
+    "open_ports",
+    "inference_servers",
+)
+"""Options that mean nothing in one process."""
+
 
 def add_options(train: argparse.ArgumentParser) -> None:
     """Adds the options of programs and compiled runs."""
@@ -110,8 +122,10 @@ def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
                 "a run on recorded data has no actors: leave --actors away; --on processes makes it a program of a "
                 "learner and evaluators."
             )
-    elif options.inference_servers:
-        raise UsageError("--inference-servers is of a program: add --actors N and --inference server.")
+    else:
+        for name in _OF_PROGRAMS:
+            if getattr(options, name) != getattr(usual, name):
+                raise UsageError(f"--{name.replace('_', '-')} is of a program: add --actors N or --on processes.")
 
 
 def run_compiled(experiment: Any, options: argparse.Namespace) -> int:
