@@ -1,5 +1,6 @@
 """Runs of the command line that are killed, interrupted, or end in somebody's error, and then go on."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -9,11 +10,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import jax
+import numpy as np
 import pytest
 import slow_walk
 
-from acme_ext import envs
+from acme_ext import builders, envs
+from acme_ext.acting import carries
 from acme_ext.builders import DQN
 from acme_ext.commands import cli
 from acme_ext.launch.runs import settings
@@ -150,6 +155,69 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path, start, capfd):
     assert stopped_at < _STEPS
     # A burst and the steps that a transition spans weren't written yet.
     finish(run, stopped_at, capfd, lost=16 + 2)
+
+
+_EXPLORING = {
+    "hidden_sizes": "8",
+    "core_size": "8",
+    "batch_size": "4",
+    "num_arms": "3",
+    "memory_rows": "16",
+    "neighbours": "3",
+    "embedding_size": "4",
+    "distillation.quiet_steps": "2",
+    "replay.length": "6",
+    "replay.burn_in": "2",
+    "replay.period": "3",
+    "replay.min_size": "8",
+    "replay.samples_per_insert": "1",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("agent", "more"), [("ngu", {}), ("agent57", {"bandit_window": "5000"})])
+def test_a_killed_run_keeps_its_bandit_its_averages_and_its_normalisers(tmp_path, start, agent, more):
+    run, fields = tmp_path / "run", {**_EXPLORING, **more}
+    options = ["--num-envs", "2", "--run-dir", str(run), "--eval-every", "0", "--eval-episodes", "2", "--quiet"]
+    options += [text for name, value in fields.items() for text in ("--set", f"{name}={value}")]
+    line = ["train", agent, "bsuite:catch/0", "--checkpoint-every", "0.5", *options]
+    process = start([*line, "--steps", "1000000"])
+    wait_for(process, lambda: bool(saved(run)) and saved(run)[-1] > 1_500)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    stopped_at = saved(run)[-1]
+
+    with contextlib.closing(envs.make("bsuite:catch/0")) as environment:
+        made = settings.configure(builders.make(agent), fields).make_agent(envs.make_spec(environment))
+
+    def stands() -> tuple[Any, Any]:
+        """What the policy keeps of each environment, and the learner's state, in the last checkpoint."""
+        restored = CheckpointStore(run / "checkpoints").restore({"learner": made.core.abstract_state()})
+        assert restored is not None
+        text = restored.info["state"]["actor"]["carry"]
+        return carries.unpack(text, made.policy.init_carry(2).run), restored.trees["learner"]
+
+    policy, learner = stands()
+    assert (np.asarray(policy.distances.seen) > 500).all()
+    assert learner.errors.count > 100
+
+    assert cli.main([*line, "--steps", str(stopped_at + 300)]) == 0
+    policy_then, learner_then = stands()
+    taken = np.asarray(policy_then.distances.seen - policy.distances.seen)
+    assert ((taken > 50) & (taken <= 150)).all()
+    jax.tree.map(np.testing.assert_array_equal, learner_then.distillation.target, learner.distillation.target)
+    # Too few steps to have seen so many again.
+    assert learner.errors.count < learner_then.errors.count < learner.errors.count + 1_000
+    count, count_then = (each.distillation.observations.count for each in (learner, learner_then))
+    assert count < count_then < count + 1_000
+    if agent == "agent57":
+        bandit, bandit_then = policy.choice.bandit, policy_then.choice.bandit
+        played = np.asarray(bandit_then.plays - bandit.plays)
+        assert (np.asarray(bandit.plays) > 50).all()
+        assert ((played > 5) & (played < 20)).all()  # episodes of 9 steps
+        for old, new in ((bandit.arm, bandit_then.arm), (bandit.reward, bandit_then.reward)):
+            for env, plays in enumerate(np.asarray(bandit.plays)):
+                np.testing.assert_array_equal(new[env, :plays], old[env, :plays])
 
 
 @pytest.mark.slow
