@@ -61,7 +61,8 @@ def test_a_step_learns(core):
     for before, now in zip(jax.tree.leaves(state.trained.params), jax.tree.leaves(after.trained.params), strict=True):
         assert np.any(before != now)
     steps = 12
-    total = steps * (metrics["policy_loss"] + 0.2 * metrics["value_loss"] - 0.01 * metrics["entropy"])
+    value, entropy = CONFIG.value_coef * metrics["value_loss"], CONFIG.entropy_coef * metrics["entropy"]
+    total = steps * (metrics["policy_loss"] + value - entropy)
     np.testing.assert_allclose(metrics["loss"], total, rtol=1e-4)
 
 
