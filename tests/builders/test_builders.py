@@ -126,7 +126,7 @@ def test_agents_are_described_without_starting_jax():
 
 
 def test_names_that_are_none():
-    with pytest.raises(UsageError, match=r"there is no agent 'dnq': did you mean 'dqn' or 'dqfd'\?"):
+    with pytest.raises(UsageError, match=r"there is no agent 'dnq': did you mean 'dqn' or 'dqfd' or 'bdqn'\?"):
         builders.load("dnq")
     with pytest.raises(AttributeError, match="has no attribute 'DNQ'"):
         builders.DNQ  # noqa: B018
