@@ -58,7 +58,7 @@ def test_a_tournament_that_can_not_be_held_is_refused(names, said):
 def run(tmp_path_factory):
     """The directory of a run that has hardly learned, stopped once and gone on with."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("acme_ext.launch.runners.local.draw_curve", lambda *_: None)
+        patch.setattr("acme_ext.launch.runners.upkeep.draw_curve", lambda *_: None)
         experiment = Experiment(
             builders.AlphaZero(CONFIG),
             "board:tic_tac_toe",
