@@ -131,7 +131,7 @@ def test_the_learner_of_a_program_leaves_snapshots(tmp_path, train):
 def test_a_killed_actor_loses_its_open_shard_alone(tmp_path, train):
     run, data = tmp_path / "run", tmp_path / "data"
     program = train(run, 1_500, "--record", str(data), "--restart", "1")
-    program.wait_for(lambda: program.steps() > 300)
+    program.wait_for(lambda: program.steps() > 300 and rows(run, "actor", "actor").count(1) > 3)
     program.node("actor-1").kill()
     code, _, err = program.end()
     assert code == 0, err
