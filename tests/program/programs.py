@@ -171,7 +171,7 @@ class Running:
         while self.process.poll() is None:
             self.interrupt()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(5)
+                self.process.wait(self._patience_s / 9)  # a signal in its last moments would be its end
 
     def end(self) -> tuple[int, str, str]:
         """Waits for the end and checks that nothing is left; returns the exit code, stdout and stderr."""
