@@ -1,6 +1,5 @@
 """What the tests of programs share: programs in processes of their own, which nothing outlives."""
 
-import contextlib
 import os
 import re
 import signal
@@ -16,6 +15,7 @@ import psutil
 
 from acme_ext import envs
 from acme_ext.builders import DQN
+from acme_ext.launch.processes.interrupt import SAME_WISH_S
 from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -166,12 +166,10 @@ class Running:
         os.killpg(self.process.pid, signal.SIGINT)
 
     def interrupt_again(self) -> None:
-        """Interrupts a program that has been interrupted, until it ends: of two signals at once, it counts one."""
+        """Interrupts a program that has been interrupted: late enough, since of two signals at once it counts one."""
         self.wait_for(lambda: "stopping after a last save; Ctrl-C again stops at once." in self.err())
-        while self.process.poll() is None:
-            self.interrupt()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(self._patience_s / 9)  # a signal in its last moments would be its end
+        time.sleep(2 * SAME_WISH_S)
+        self.interrupt()
 
     def end(self) -> tuple[int, str, str]:
         """Waits for the end and checks that nothing is left; returns the exit code, stdout and stderr."""

@@ -82,7 +82,7 @@ def test_actors_that_die_are_started_again_and_what_they_did_stays_counted(tmp_p
     program.wait_for(lambda: program.steps() > 600)
     program.node("actor-1").terminate()
     code, _, err = program.end()
-    assert code == 0
+    assert code == 0, err
     assert "acme-ext: actor-0 was killed by SIGKILL and is started again.\n" in err
     assert "acme-ext: evaluator was killed by SIGKILL and is started again.\n" in err
     assert "acme-ext: actor-1 was killed by SIGTERM and is started again.\n" in err
