@@ -10,14 +10,18 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 
 _MAKE = """#!/bin/sh
-for target; do :; done
+target=$2
 echo "$target" >>asked
+if [ -n "$3" ]; then echo "$3" >>options; echo "== 1 passed in 2.00s =="; exit "$ALONE"; fi
 case $target in
   test) echo "== 5 passed in 1.25s =="; echo "a last word of a library";;
   test-slow) echo "E assert 3 in 4.5s"; echo "== 1 failed, 2 passed in 71.25s (0:01:11) ==";;
   *) echo "$target is clean";;
 esac
-if [ "$target" = "$FAILS" ]; then echo "make: *** [Makefile:9: $target] Error 1" >&2; exit 1; fi
+if [ "$target" = "$FAILS" ]; then
+  for number in $(seq "$FAILED"); do echo "FAILED tests/test_a.py::test_$number - assert 1 == 2"; done
+  echo "make: *** [Makefile:9: $target] Error 1" >&2; exit 1
+fi
 """
 
 
@@ -30,8 +34,9 @@ def check(tmp_path):
     (tmp_path / "bin" / "make").write_text(_MAKE)
     (tmp_path / "bin" / "make").chmod(0o755)
 
-    def check(fails):
-        environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "FAILS": fails}
+    def check(fails, failed=0, alone=0):
+        variables = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "FAILS": fails}
+        environment = {**os.environ, **variables, "FAILED": str(failed), "ALONE": str(alone)}
         done = subprocess.run([tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True)
         assert done.stderr == ""
         return (tmp_path / "asked").read_text().split(), done.returncode, done.stdout.splitlines()
@@ -58,6 +63,26 @@ def test_whatever_fails_is_the_exit_code_and_the_others_run(check, fails):
     assert len(asked) == 5
     assert code == 1
     assert not any("***" in line for line in lines)
+
+
+@pytest.mark.parametrize("target", ["test", "test-slow"])
+def test_the_few_tests_that_failed_are_run_once_more_alone(check, target, tmp_path):
+    asked, code, lines = check(target, failed=2)
+    assert code == 0
+    assert asked.count(target) == 2
+    assert len(asked) == 6
+    assert (tmp_path / "options").read_text() == "ARGS=--last-failed --last-failed-no-failures none -n 0\n"
+    assert "alone, tests/test_a.py::test_1 tests/test_a.py::test_2: == 1 passed in 2.00s ==" in lines[-3:]
+
+
+def test_what_fails_alone_too_is_the_exit_code(check):
+    asked, code, _ = check("test", failed=1, alone=1)
+    assert (len(asked), code) == (6, 1)
+
+
+def test_many_that_failed_are_not_run_again(check):
+    asked, code, _ = check("test", failed=6)
+    assert (len(asked), code) == (5, 1)
 
 
 def test_without_an_environment_nothing_runs(check):
