@@ -37,7 +37,7 @@ class CartPole(dm_env.Environment):
         self._ended = terminated or truncated
         reward = np.float32(reward)
         if terminated:
-            return dm_env.termination(reward, observation)
+            return dm_env.TimeStep(dm_env.StepType.LAST, reward, np.float32(0), observation)
         if truncated:
             return dm_env.truncation(reward, observation, np.float32(1))
         return dm_env.transition(reward, observation, np.float32(1))

@@ -17,6 +17,7 @@ from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders.dqn import DQN
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer
@@ -73,8 +74,11 @@ def beside_bare(ours: Rate, measured: Mapping[str, Rate]) -> list[Reference]:
 
 
 def settings() -> list[Setting]:
-    """Returns what is measured: a small network, for which replay is the slower part, and a large one."""
+    """Returns what is measured: a small network, for which replay is the slower part, with single transitions and with
+    blocks of them, and a large one.
+    """
     mlp = DQNConfig(hidden_sizes=(64, 64), batch_size=128)
+    blocks = dataclasses.replace(mlp, sgd_steps_per_call=8, replay=TransitionConfig(rows_per_item=16))
     convolutional = DQNConfig(
         image_features=ATARI.image_features,
         batch_size=32,
@@ -82,6 +86,9 @@ def settings() -> list[Setting]:
     )
     return [
         Setting("MLP 64x64, batch 128", cartpole.SPEC, mlp, cartpole.timesteps, 25, (1, 8, 32)),
+        Setting(
+            "MLP 64x64, batch 128, blocks of 16, 8 a call", cartpole.SPEC, blocks, cartpole.timesteps, 25, (1, 8, 32)
+        ),
         Setting("Nature CNN, batch 32", _IMAGES, convolutional, _images, 1, (1,)),
     ]
 

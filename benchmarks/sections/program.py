@@ -41,6 +41,9 @@ _LEARNER_GOAL = 0.7  # of the same learner on a resident batch
 _PATIENCE_S = 300.0
 _LOOK_S = 0.01
 _MLP = DQNConfig(hidden_sizes=(64, 64), batch_size=128, replay=TransitionConfig(n_step=3, min_size=200))
+_BLOCKS = dataclasses.replace(
+    _MLP, sgd_steps_per_call=8, replay=TransitionConfig(n_step=3, min_size=200, rows_per_item=16)
+)
 _LARGE_MLP = DQNConfig(hidden_sizes=(512, 512), batch_size=256, replay=TransitionConfig(n_step=3, min_size=300))
 _NATURE = DQNConfig(
     image_features=ATARI.image_features,
@@ -250,6 +253,7 @@ def _settings() -> list[tuple[str, str, DQNConfig]]:
     """
     return [
         ("MLP 64x64, batch 128", "gym:CartPole-v1", _MLP),
+        ("MLP 64x64, batch 128, blocks of 16, 8 a call", "gym:CartPole-v1", _BLOCKS),
         ("MLP 512x512, batch 256", "gym:CartPole-v1", _LARGE_MLP),
         ("Nature CNN, batch 32", "images", _NATURE),
     ]
