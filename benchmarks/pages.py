@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acme_ext.utils import files
-from benchmarks import outcomes, validation
+from benchmarks import outcomes, validation, worlds
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import SETTINGS, Setting
 
@@ -136,6 +136,8 @@ def pages(found: Sequence[Result]) -> dict[pathlib.Path, str]:
     wanted = {RESULTS / "learning.md": whole_table(found)}
     for path in sorted(RESULTS.glob("validation-*.json")):
         wanted[path.with_suffix(".md")] = validation.table(path)
+    if (found_there := RESULTS / "worlds.json").is_file():
+        wanted[ROOT / "docs" / "compiled.md"] = worlds.table(found_there, RESULTS)
     for path in sorted((ROOT / "docs" / "agents").glob("*.md")):
         wanted[path] = agent_table(path.stem, found)
     return {path: between_marks(path.read_text(), lines) for path, lines in wanted.items()}

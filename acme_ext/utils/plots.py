@@ -24,6 +24,7 @@ _DASHES = ("-", "--", "-.", ":")  # of the first, second, ... seven lines
 _NAMED = ("agent", "environment")  # fields of a config that need no name beside their value
 _CROWDED = 4  # with more lines the legend stands beside the axes, and no training returns lie behind
 _SHORT = 30  # characters of a label, of which two fit side by side
+_SAME_POINT = 1.1  # the ratio of the greatest place to the least of what is one point
 _GRID = 256  # the most points of a mean
 _MARKED = 30  # a line with no more points than this shows where they are
 BOOTSTRAP_SEEDS = 5  # below, an interval of the mean would promise more than it knows
@@ -298,8 +299,12 @@ def _smooth(x: np.ndarray, y: np.ndarray) -> Curve:
 
 
 def _on_one_grid(curves: Sequence[Curve], label: str, x: str) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolates curves on the range that all of them cover: grid `[points]` and values `[runs, points]`."""
+    """Interpolates curves on the range that all of them cover: grid `[points]` and values `[runs, points]`. Curves of
+    one point each, at nearly the same place, are one point.
+    """
     start, end = max(xs[0] for xs, _ in curves), min(xs[-1] for xs, _ in curves)
+    if start > end and start <= _SAME_POINT * end and all(len(xs) == 1 for xs, _ in curves):
+        return np.array([(start + end) / 2]), np.stack([ys for _, ys in curves])
     if start > end:
         raise UsageError(f"the runs of {label!r} have no range of {x!r} in common.")
     grid = np.unique(np.concatenate([xs for xs, _ in curves]))

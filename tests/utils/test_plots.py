@@ -117,6 +117,12 @@ def test_runs_on_recorded_data_are_drawn_by_learner_steps(tmp_path, figure):
     assert axes.get_xlabel() == "learner steps"
 
 
+def test_runs_of_one_evaluation_each_at_nearly_the_same_step_are_one_point(tmp_path, figure):
+    runs = [_run(tmp_path / str(steps), [(steps, value)]) for steps, value in ((2_000, 1.0), (2_004, 2.0))]
+    plots.learning_curves({"ppo": runs}, tmp_path / "x.png")
+    np.testing.assert_allclose(figure[0].axes[0].lines[0].get_xydata(), [(2_002, 1.5)])
+
+
 def test_runs_without_evaluations_show_their_training(tmp_path, figure):
     run = _run(tmp_path / "a", None, [(x, 3.0) for x in range(50)])
     plots.learning_curves({"dqn": [run]}, tmp_path / "x.png")

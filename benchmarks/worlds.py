@@ -1,0 +1,102 @@
+"""Ten seeds in one compiled program beside seeds of the same setting in one process: `python -m benchmarks.worlds`."""
+
+import argparse
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from acme_ext import launch
+from acme_ext.errors import UsageError, nearest
+from acme_ext.utils import files
+from benchmarks import command, learning, outcomes, report
+from benchmarks.outcomes import Outcome
+from benchmarks.settings import SETTINGS
+
+PAIRS = {
+    "ppo-cartpole": "jax:CartPole-v1",
+    "impala-cartpole": "jax:CartPole-v1",
+    "dqn-cartpole": "jax:CartPole-v1",
+    "r2d2-catch": "jax:catch",
+    "sac-pendulum": "jax:Pendulum-v1",
+}
+"""By the name of a setting of `benchmarks.learning`: the same environment in JAX."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code: 0, or 2 for what can't be asked for."""
+    options = _parser().parse_args(arguments)
+    return command.run("benchmarks.worlds", lambda: _main(options))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.worlds",
+        description=f"{__doc__} The seeds of the single process are those of `benchmarks.learning`, already written.",
+    )
+    parser.add_argument("--only", nargs="+", default=list(PAIRS), metavar="NAME", help=f"of {', '.join(PAIRS)}")
+    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="from 0 on, in one program (%(default)s)")
+    parser.add_argument("--steps", type=int, metavar="N", help="another budget: results beside the runs")
+    parser.add_argument("--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="(%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="of the results (benchmarks/results)")
+    return parser
+
+
+def _main(options: argparse.Namespace) -> int:
+    for name in options.only:
+        if name not in PAIRS:
+            raise UsageError(f"there is no pair {name!r}: {nearest(name, PAIRS)}")
+    if options.seeds < 1 or (options.steps is not None and options.steps < 1):
+        raise UsageError("--seeds and --steps must be at least 1.")
+    out = options.out or (learning.RESULTS if options.steps is None else options.runs)
+    files.make_writable_folder(out)
+    path = out / "worlds.json"
+    for name in options.only:
+        setting = SETTINGS[name]
+        steps = options.steps or setting.steps
+        experiment = setting.experiment(0, steps, options.runs / f"worlds-{name}")
+        experiment = dataclasses.replace(experiment, environment=PAIRS[name])
+        results = launch.run_compiled(experiment, seeds=options.seeds, quiet=True)
+        found = [
+            outcomes.read(dataclasses.replace(experiment, seed=seed, run_dir=str(result.run_dir)), 1)
+            for seed, result in enumerate(results)
+        ]
+        written = files.read_json(path) if path.is_file() else {}
+        written[name] = {"environment": PAIRS[name], "steps": steps, **_summary(found), "machine": report.machine()}
+        files.write_json(path, written)
+    print("\n".join(table(path, learning.RESULTS)))
+    print("written:", path)
+    return 0
+
+
+def _summary(found: Sequence[Outcome]) -> dict[str, list[float]]:
+    """Returns what the seeds came to, a list for each field."""
+    return {
+        "score": [round(o.score, 4) for o in found],
+        "area": [round(float(np.mean(o.evaluations["episode_return_mean"])), 4) for o in found],
+    }
+
+
+def table(path: pathlib.Path, results: pathlib.Path) -> list[str]:
+    """Returns the lines of the table of `path`, beside the single processes' results in a folder: the mean over the
+    seeds, the least and the greatest seed, of the final return and of the mean of all evaluations on the way.
+    """
+    lines = [
+        "| setting | steps | world | seeds | final return | least | greatest | all evaluations | least | greatest |",
+        "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, compiled in files.read_json(path).items():
+        single = results / f"{name}.json"
+        rows = {"compiled": compiled}
+        if single.is_file():
+            rows["one process"] = _summary(outcomes.load(single)[1])
+        for world, row in rows.items():
+            cells = [f"{of(row[field]):.4g}" for field in ("score", "area") for of in (np.mean, np.min, np.max)]
+            lines.append(f"| {name} | {compiled['steps']:,} | {world} | {len(row['score'])} | {' | '.join(cells)} |")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""The comparison of compiled seeds with those of one process, with budgets too small to learn anything."""
+
+import json
+
+import pytest
+
+from acme_ext import envs
+from benchmarks import learning, worlds
+from benchmarks.outcomes import Outcome, write
+from benchmarks.settings import SETTINGS
+
+
+def test_every_pair_is_a_setting_and_an_environment():
+    for name, environment in worlds.PAIRS.items():
+        assert not SETTINGS[name].actors
+        envs.check(environment)
+
+
+def test_the_table_holds_both_worlds_and_leaves_out_what_was_not_measured(tmp_path):
+    path = tmp_path / "worlds.json"
+    found = {"environment": "jax:CartPole-v1", "steps": 20_000, "score": [1.0, 3.0], "area": [0.5, 1.5]}
+    path.write_text(json.dumps({"ppo-cartpole": found, "sac-pendulum": found}))
+    curve = {"episode_return_mean": [2.0, 4.0]}
+    outcome = Outcome(0, 5.0, 4.0, 6.0, 20_000, 10, 1.0, None, curve)
+    write(tmp_path / "ppo-cartpole", SETTINGS["ppo-cartpole"], [outcome])
+    assert worlds.table(path, tmp_path)[2:] == [
+        "| ppo-cartpole | 20,000 | compiled | 2 | 2 | 1 | 3 | 1 | 0.5 | 1.5 |",
+        "| ppo-cartpole | 20,000 | one process | 1 | 5 | 5 | 5 | 3 | 3 | 3 |",
+        "| sac-pendulum | 20,000 | compiled | 2 | 2 | 1 | 3 | 1 | 0.5 | 1.5 |",
+    ]
+
+
+@pytest.mark.slow
+def test_seeds_are_run_in_one_program_and_written(tmp_path, capsys):
+    arguments = ["--only", "ppo-cartpole", "--seeds", "2", "--steps", "2000"]
+    arguments += ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    assert worlds.main(arguments) == 0
+    written = json.loads((tmp_path / "worlds.json").read_text())["ppo-cartpole"]
+    assert len(written["score"]) == len(written["area"]) == 2
+    assert "| ppo-cartpole | 2,000 | compiled | 2 |" in capsys.readouterr().out
+    assert (learning.RESULTS / "ppo-cartpole.json").is_file()
+
+
+@pytest.mark.parametrize("wrong", [["--only", "ppo-cartpol"], ["--seeds", "0"], ["--steps", "0"]])
+def test_what_can_not_be_asked_for_is_said(wrong, tmp_path, capsys):
+    assert worlds.main([*wrong, "--runs", str(tmp_path)]) == 2
+    assert "benchmarks.worlds: " in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
