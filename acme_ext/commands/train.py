@@ -86,7 +86,7 @@ def add(commands: Any) -> None:
         "--snapshot-every",
         type=common.count,
         metavar="N",
-        help="export the policy every N environment steps, to the run directory's snapshots/STEP",
+        help="export the policy every N steps of the budget, to the run directory's snapshots/STEP",
     )
     train.add_argument("--skip-damaged", action="store_true", help="leave out damaged parts of recorded data")
     train.add_argument("--quiet", action="store_true", help="no progress line")

@@ -14,6 +14,7 @@ from acme_ext.commands import cli
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
+from acme_ext.launch.exporting import policy as exported
 from acme_ext.launch.runners import local, offline
 from acme_ext.launch.runs.experiment import Evaluation, Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -77,6 +78,17 @@ def test_agents_learn_from_recorded_data(recorded, tmp_path):
         assert (result.environment_steps, result.learner_steps) == (0, 6)
         assert np.isfinite(result.score.returns).all()
         assert json.loads((tmp_path / name / "config.json").read_text())["data"]["sha256"] == Folder(folder).digest
+
+
+def test_a_run_on_recorded_data_leaves_snapshots(recorded, tmp_path):
+    folder, environment = recorded
+    run = experiment(tmp_path / "run", small("bc"), environment, data=str(folder), steps=6)
+    local.run(run, quiet=True, snapshot_every=3)
+    early, late = (exported.load(path) for path in sorted((tmp_path / "run" / "snapshots").iterdir()))
+    assert (early.about["steps"], late.about["steps"]) == (4, 6)  # in calls of two steps
+    trained = launch.load(tmp_path / "run")
+    observation = np.ones(trained.loaded.spec.observations.shape, np.float32)
+    np.testing.assert_allclose(late.step(observation)[0], trained.policy(observation), rtol=1e-5)
 
 
 def parameters(folder):

@@ -93,7 +93,8 @@ def test_a_program_on_recorded_data_learns_what_one_process_does(tmp_path):
 
     def program(name, steps):
         described = of_data(tmp_path / name, tmp_path / "data", steps)
-        return distributed.run_program(described, Topology(actors=0, evaluators=2), on="threads", quiet=True)
+        topology = Topology(actors=0, evaluators=2)
+        return distributed.run_program(described, topology, on="threads", quiet=True, snapshot_every=100)
 
     alone("whole", 200)
     for name, first, second in (("pp", program, program), ("ap", alone, program), ("pa", program, alone)):
@@ -108,6 +109,7 @@ def test_a_program_on_recorded_data_learns_what_one_process_does(tmp_path):
         assert result.score is not None
         assert len(result.score.returns) == 2
     assert not (tmp_path / "pp/logs/actor.csv").exists()
+    assert [int(folder.name) for folder in sorted((tmp_path / "pp/snapshots").iterdir())] == [100, 200]
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ def run_program(
             one, or what `lp.make_program_stopper` returns there, ends the program after a last save, as SIGTERM does.
             On Ray each asks for one CPU.
         record: a folder that all whole episodes of training are recorded to, see `program.make`.
-        snapshot_every: environment steps between exports of the evaluation policy, likewise.
+        snapshot_every: steps of the budget between exports of the evaluation policy, likewise.
         skip_damaged: leaves out damaged parts of recorded data, with a note, in place of refusing them.
 
     Raises:

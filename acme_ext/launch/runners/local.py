@@ -61,8 +61,8 @@ def run(
             trace to the run directory, `profile.txt` and `trace.json`.
         observers: makes Acme's observers of the i-th training environment; their metrics go into the actor's log.
         record: a folder that all whole episodes of training are recorded to, see `data.format`.
-        snapshot_every: steps between exports of the evaluation policy to `snapshots/STEP` of the run directory, see
-            `acme-ext export`; None for none.
+        snapshot_every: steps of the budget between exports of the evaluation policy to `snapshots/STEP` of the run
+            directory, see `acme-ext export`; None for none.
         skip_damaged: leaves out damaged parts of recorded data, with a note, in place of refusing them.
 
     A SIGINT (Ctrl-C) or SIGTERM stops it after a last save; a second SIGINT ends the process, or raises
@@ -75,12 +75,13 @@ def run(
     if experiment.data is not None:
         from acme_ext.launch.runners import offline
 
-        if record is not None or observers is not None or profile or snapshot_every:
+        if record is not None or observers is not None or profile:
             raise UsageError(
-                "a run on recorded data does not act: there is nothing to record, to observe or to profile, and no "
-                "snapshots are taken."
+                "a run on recorded data does not act: there is nothing to record, to observe or to profile."
             )
-        return offline.run(experiment, fresh=fresh, quiet=quiet, skip_damaged=skip_damaged)
+        return offline.run(
+            experiment, fresh=fresh, quiet=quiet, snapshot_every=snapshot_every, skip_damaged=skip_damaged
+        )
     if skip_damaged and experiment.demos is None:
         raise UsageError("there is no recorded data in this run, of which damaged parts could be left out.")
     worlds.need_reverb("a run in one process")

@@ -10,11 +10,12 @@ import numpy as np
 from acme_ext import envs
 from acme_ext.builders.base import Agent
 from acme_ext.data.format import Folder
+from acme_ext.envs.canonical import own_actions
 from acme_ext.errors import UsageError
 from acme_ext.launch.processes.interrupt import Interrupt
 from acme_ext.launch.runners.upkeep import Upkeep, conclude, console
 from acme_ext.launch.runs import demonstrations
-from acme_ext.launch.runs.evaluation import Evaluator, Result
+from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Result
 from acme_ext.launch.runs.experiment import Experiment, check, split_data
 from acme_ext.launch.runs.store import RunStore, hold, prepare
 from acme_ext.replay import fixed
@@ -23,7 +24,14 @@ from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.progress import ProgressLine
 
 
-def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, skip_damaged: bool = False) -> Result:
+def run(
+    experiment: Experiment,
+    *,
+    fresh: bool = False,
+    quiet: bool = False,
+    snapshot_every: int | None = None,
+    skip_damaged: bool = False,
+) -> Result:
     """Learns from an experiment's data, from where its run directory stands to its budget of learner steps.
 
     The environment is for evaluation alone. Two runs of one seed give the same parameters, also where one of them was
@@ -34,7 +42,7 @@ def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, ski
     with contextlib.ExitStack() as stack:
         progress, report, interrupt = stack.enter_context(console(experiment, quiet=quiet))
         environment = experiment.make_environment(1, evaluation=True)
-        spec = envs.make_spec(environment)
+        spec, actions = envs.make_spec(environment), own_actions(environment)
         environment.close()
         agent, folder = check_data(experiment, spec, skip_damaged=skip_damaged)
         rows = read(experiment, agent, folder, report)
@@ -42,6 +50,13 @@ def run(experiment: Experiment, *, fresh: bool = False, quiet: bool = False, ski
         report(f"the run directory is {store.rundir.path}; {len(rows):,} {agent.replay.item}s of {folder.path}")
         parts = _OfflineRun(experiment, agent, rows, spec, store, progress, report)
         stack.callback(parts.learner.close)
+        if snapshot_every:
+            from acme_ext.launch.runners.snapshots import Snapshots
+
+            def loaded() -> Loaded:
+                return Loaded(experiment, spec, parts.learner, None, parts.steps, actions)
+
+            parts.snapshots = Snapshots(loaded, store.rundir, parts.steps, snapshot_every)
         result = parts.run(interrupt)
     return conclude(result, experiment, store, interrupt)
 
@@ -98,6 +113,7 @@ class _OfflineRun(Upkeep):
         self.batches = batches_of(experiment, agent, rows)
         self.learner = agent.make_learner(self.batches, [], experiment.key("learner"), devices=experiment.devices())
         self.evaluator = Evaluator(experiment, spec, self.learner)
+        self.snapshots: Any = None  # a Snapshots, where some are wanted
         self.next_evaluation = experiment.evaluation.every
         self.logged_at = time.monotonic()
         restored = store.restore({"learner": agent.core.abstract_state()})
@@ -124,6 +140,8 @@ class _OfflineRun(Upkeep):
         with self.store.checkpoints.explaining():
             while self.steps < self.experiment.steps and not interrupt.requested:
                 self.learner.step()
+                if self.snapshots:
+                    self.snapshots.look(self.steps)
                 self._housekeeping(interrupt)
             score = self._finish(interrupt)
             if score is not None:

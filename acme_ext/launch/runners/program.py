@@ -180,7 +180,7 @@ def make(
         record: a folder that all whole episodes of training are recorded to, see `data.format`, by each of the nodes
             that write the experience: the actors, or the inference servers. On several hosts it must be on storage that
             they share; a node that does not find it ends the program.
-        snapshot_every: environment steps between exports of the evaluation policy to `snapshots/STEP` of the run
+        snapshot_every: steps of the budget between exports of the evaluation policy to `snapshots/STEP` of the run
             directory, which the learner makes; None for none.
         skip_damaged: leaves out damaged parts of recorded data, with a note, in place of refusing them.
 
@@ -193,8 +193,8 @@ def make(
             if experiment.data is None
             else "a run on recorded data has no actors: give Topology(actors=0)."
         )
-    if experiment.data is not None and (record is not None or snapshot_every is not None):
-        raise UsageError("a run on recorded data does not act: there is nothing to record, and no snapshots are taken.")
+    if experiment.data is not None and record is not None:
+        raise UsageError("a run on recorded data does not act: there is nothing to record.")
     if skip_damaged and experiment.data is None and experiment.demos is None:
         raise UsageError("there is no recorded data in this run, of which damaged parts could be left out.")
     proxies.bypass()

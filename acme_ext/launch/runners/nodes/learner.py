@@ -98,7 +98,7 @@ class LearnerNode:
         resumes: see `Coordinator`.
         token: that whoever asks for parameters shows.
         address: Launchpad's of this node, at whose host it gives them.
-        snapshot_every: environment steps between exports of the policy; None for none.
+        snapshot_every: steps of the budget between exports of the policy; None for none.
         skip_damaged: leaves out damaged parts of recorded data.
     """
 
@@ -173,7 +173,7 @@ class LearnerNode:
                 self._reporter.counts["learner_steps"] = self._learner.steps
                 orders = self._reporter.report("learning")
                 if self._snapshots is not None:
-                    self._snapshots.look(orders.environment_steps)
+                    self._snapshots.look(self._steps)
                 if orders.stop:
                     break
                 if self._saving is not None and self._saving.done():
@@ -191,6 +191,11 @@ class LearnerNode:
         if self._saving is not None:
             self._saving.result()
         self._save(last=True).result()
+
+    @property
+    def _steps(self) -> int:
+        """Steps of the budget that were taken, as far as this node has heard."""
+        return self._reporter.orders.environment_steps if self._experiment.data is None else self._learner.steps
 
     def _is_over(self) -> bool:
         """Whether the budget is used up, where it is one of learner steps."""
@@ -218,11 +223,11 @@ class LearnerNode:
         environment.close()
 
         def loaded() -> Loaded:
-            standing, steps = self._coordinator.snapshot()["standing"], self._reporter.orders.environment_steps
-            return Loaded(self._experiment, spec, self._learner, standing, steps, actions)
+            standing = self._coordinator.snapshot()["standing"]
+            return Loaded(self._experiment, spec, self._learner, standing, self._steps, actions)
 
         rundir = RunDirectory.open(self._experiment.directory)
-        return Snapshots(loaded, rundir, self._reporter.orders.environment_steps, every)
+        return Snapshots(loaded, rundir, self._steps, every)
 
     def _log(self) -> None:
         of_replay = self._remote.counts() if self._remote is not None else {}
