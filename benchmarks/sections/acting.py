@@ -22,7 +22,7 @@ from acme_ext.builders.dqn import DQN
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer
-from acme_ext.types import EnvironmentSpec
+from acme_ext.types import EnvironmentSpec, Tree
 from acme_ext.utils import compiling
 from benchmarks import cartpole
 from benchmarks.measure import Contestant, one_after_the_other, rates
@@ -159,6 +159,30 @@ def _vectorised(stack: contextlib.ExitStack, num_envs: int) -> Contestant:
 
 def bare_policy(builder: Builder, spec: EnvironmentSpec, params: Any, num_envs: int) -> Contestant:
     """Applies an agent's compiled policy, one without a recurrent state."""
+    act, observation = _bare_act(builder, spec, params, num_envs), specs.zeros(spec.observations, num_envs)
+
+    def step() -> int:
+        act(observation)
+        return num_envs
+
+    return _repeated(step)
+
+
+def bare_acting(environment: BatchedEnvironment, builder: Builder, spec: EnvironmentSpec, params: Any) -> Contestant:
+    """Steps an environment by an agent's compiled policy: the bare environment and the bare policy in turn, so that
+    each finds the processor's caches as the other has left them.
+    """
+    act, timestep = _bare_act(builder, spec, params, environment.num_envs), environment.reset()
+
+    def step() -> int:
+        nonlocal timestep
+        timestep = environment.step(act(timestep.observation))
+        return int(np.count_nonzero(timestep.step_type))
+
+    return _repeated(step)
+
+
+def _bare_act(builder: Builder, spec: EnvironmentSpec, params: Any, num_envs: int) -> Callable[[Tree], np.ndarray]:
     policy = builder.make_agent(spec).policy
     apply = compiling.jit(
         lambda params, context, observation: policy.apply(params, context, observation, ())[0],
@@ -166,10 +190,4 @@ def bare_policy(builder: Builder, spec: EnvironmentSpec, params: Any, num_envs: 
     )
     keys, zeros = jax.random.split(jax.random.key(0), num_envs), np.zeros(num_envs, np.float32)
     context = Context(keys, jnp.zeros((), jnp.int32), rank=zeros, reward=zeros)
-    observation = specs.zeros(spec.observations, num_envs)
-
-    def step() -> int:
-        np.asarray(apply(params, context, observation))
-        return num_envs
-
-    return _repeated(step)
+    return lambda observation: np.asarray(apply(params, context, observation))

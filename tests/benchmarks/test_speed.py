@@ -109,7 +109,7 @@ def test_onpolicy(which, monkeypatch):
     builder = dataclasses.replace(setting.builder, config=dataclasses.replace(setting.builder.config, **config))
     found = onpolicy.measure(setting._replace(builder=builder, num_envs=2, warm_up=60), 60, 1, 0.001)
     check([found], 1)
-    assert [reference.goal for reference in found.references] == [None] * 4
+    assert [reference.goal for reference in found.references] == [0.8, None, None, None, None]
     assert setting.environment in found.name
 
 
