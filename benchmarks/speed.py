@@ -24,6 +24,7 @@ SECTIONS = {
     "acting": "environment steps a second of the loop",
     "training": "environment steps a second of whole runs",
     "onpolicy": "environment steps a second of whole runs that learn from each step once",
+    "compiled": "environment steps a second of compiled runs",
     "program": "start and stop of programs, steps a second of their actors and learners",
     PEERS: "environment steps a second of other libraries at the same work (--peers)",
 }

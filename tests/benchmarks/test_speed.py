@@ -113,6 +113,16 @@ def test_onpolicy(which, monkeypatch):
     assert setting.environment in found.name
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_compiled(name):
+    from benchmarks.sections import compiled
+
+    found = compiled.measure(name, 8, 0.001, 1)
+    check([found], 1)
+    assert [reference.goal for reference in found.references] == [0.9, compiled._SINGLE_GOALS[name]]
+
+
 def test_program(monkeypatch):
     from benchmarks.sections import program
 
