@@ -98,7 +98,7 @@ class InferenceCore:
         self._carry: Carry | tuple[()] = jax.tree.map(jnp.array, policy.init_carry(rows))  # copies: they are donated
         self.has_carry = bool(jax.tree.leaves(self._carry))
         """Whether the policy keeps something else for each environment, see `Carry`."""
-        self._standing = policy.standing
+        self._standing, self._threaded = policy.standing, policy.threaded
         # As numbers, since keys take a call longer to be given.
         key = jax.random.key(0)
         self._keys, implementation = jax.random.key_data(jax.random.split(key, rows)), jax.random.key_impl(key)
@@ -242,9 +242,8 @@ class InferenceCore:
                 leaf.copy_to_host_async()
         return jax.tree.unflatten(structure, [np.asarray(leaf)[:count] for leaf in leaves])
 
-    @staticmethod
-    def _compile(function: Callable, params: Params, **options: Any) -> Callable:
-        return compiling.jit(function, threaded=compiling.is_convolutional(params), **options)
+    def _compile(self, function: Callable, params: Params, **options: Any) -> Callable:
+        return compiling.jit(function, threaded=self._threaded or compiling.is_convolutional(params), **options)
 
 
 class LocalInference:

@@ -62,3 +62,6 @@ class Policy(NamedTuple):
     """`carry.run [B, ...] -> [...]`: what all environments together know of how to act best, as NumPy arrays whose sums
     over actors have the same meaning. The evaluation's policy is given it as its own `carry.run`, one for each
     environment."""
+
+    threaded: bool = False
+    """Whether it is compiled with the `threaded` of `compiling.jit`, as one with convolutions is in any case."""

@@ -79,7 +79,7 @@ class Searched(NamedTuple):
     policy: Array  # [B, A] the improved policy, for the network to learn; 0 where an action is not legal
     value: Array  # [B] of the root, after the search
     visits: Array  # [B, A] share of the visits
-    tree: Any  # mctx's, of rows [B, 1]
+    tree: Any  # mctx's, of rows [B, ...]
 
 
 def search(
@@ -101,50 +101,93 @@ def search(
     """
     mctx = load_mctx()
     legal = jnp.ones(root.logits.shape, bool) if legal is None else legal
+    logits = masking.masked(root.logits if config.gumbel or not explore else _noisy(config, keys, root.logits), legal)
 
-    def one(key: Array, root: Root, legal: Array) -> Searched:
-        """Searches from one row, a batch of one to mctx."""
-        root, legal = jax.tree.map(lambda x: x[None], (root, legal))
+    def recurrent(params: Any, key: Array, action: Array, state: Tree) -> tuple[Any, Tree]:
+        del params, key
+        step, state = model(action, state)
+        said = {"reward": step.reward, "discount": step.discount, "prior_logits": step.logits, "value": step.value}
+        return mctx.RecurrentFnOutput(**said), state
 
-        def recurrent(params: Any, key: Array, action: Array, state: Tree) -> tuple[Any, Tree]:
-            del params, key
-            step, state = model(action, state)
-            said = {"reward": step.reward, "discount": step.discount, "prior_logits": step.logits, "value": step.value}
-            return mctx.RecurrentFnOutput(**said), state
+    choose = _gumbel_choices if config.gumbel else _puct_choices
+    first, later, carried = choose(mctx, config, keys, root.logits.shape[-1], explore)
+    tree = mctx.search(
+        (),
+        jax.random.key(0),  # nothing is drawn by it: what is random is each row's own
+        root=mctx.RootFnOutput(prior_logits=logits, value=root.value, embedding=root.state),
+        recurrent_fn=recurrent,
+        root_action_selection_fn=first,
+        interior_action_selection_fn=later,
+        num_simulations=config.simulations,
+        max_depth=config.max_depth,
+        invalid_actions=~legal,
+        extra_data=carried,
+    )
+    summary = tree.summary()
+    visits = summary.visit_probs
+    if config.gumbel:
+        # Of the actions that are visited most, the one with the most of gumbel + logits + sigma(q); the policy is that
+        # without the noise (Danihelka et al. 2022, algorithm 2 and eq. 11).
+        improved = logits + jax.vmap(_completed(mctx, config), (0, None))(tree, tree.ROOT_INDEX)
+        most = legal & (summary.visit_counts == jnp.max(summary.visit_counts, axis=-1, keepdims=True))
+        action = jnp.argmax(masking.masked(carried.root_gumbel + improved, most), axis=-1)
+        policy = jax.nn.softmax(masking.masked(improved, legal))
+    else:
+        action, policy = jnp.argmax(visits, axis=-1), visits
+    return Searched(action.astype(jnp.int32), policy, summary.value, visits, tree)
 
-        start = mctx.RootFnOutput(
-            prior_logits=masking.masked(root.logits, legal), value=root.value, embedding=root.state
+
+def _noisy(config: SearchConfig, keys: Array, logits: Array) -> Array:
+    """Returns the root's logits with Dirichlet noise in their probabilities."""
+    alpha = jnp.full(logits.shape[-1], config.dirichlet_alpha)
+    noise = jax.vmap(lambda key: jax.random.dirichlet(key, alpha))(keys)
+    share = config.dirichlet_share
+    probs = (1 - share) * jax.nn.softmax(logits) + share * noise
+    return jnp.log(jnp.maximum(probs, jnp.finfo(jnp.float32).tiny))
+
+
+def _completed(mctx: Any, config: SearchConfig) -> Callable:
+    """Returns what gives sigma of a node's values, of actions that were not visited too."""
+    return functools.partial(
+        mctx.qtransform_completed_by_mix_value,
+        value_scale=config.value_scale,
+        maxvisit_init=config.value_visits,
+        epsilon=config.value_range,
+    )
+
+
+def _gumbel_choices(mctx: Any, config: SearchConfig, keys: Array, actions: int, explore: bool) -> tuple:
+    """Returns how an action is chosen at the root, and below it, and what the tree carries for that `[B, ...]`."""
+    gumbel = jax.vmap(lambda key: jax.random.gumbel(key, (actions,)))(keys) * (1.0 if explore else 0.0)
+    first = functools.partial(
+        mctx.gumbel_muzero_root_action_selection,
+        num_simulations=config.simulations,
+        max_num_considered_actions=config.considered_actions,
+        qtransform=_completed(mctx, config),
+    )
+    later = functools.partial(mctx.gumbel_muzero_interior_action_selection, qtransform=_completed(mctx, config))
+    return first, later, mctx.GumbelMuZeroExtraData(root_gumbel=gumbel)
+
+
+def _puct_choices(mctx: Any, config: SearchConfig, keys: Array, actions: int, explore: bool) -> tuple:
+    """Returns what `_gumbel_choices` does, for MuZero."""
+    del actions, explore
+
+    def later(key: Array, tree: Any, node: Array, depth: Any) -> Array:
+        del key  # which depends on the size of the batch
+        # A node is passed at most once in a simulation, which the root's visits count.
+        own = jax.random.fold_in(jax.random.fold_in(tree.extra_data, tree.node_visits[tree.ROOT_INDEX]), node)
+        return mctx.muzero_action_selection(
+            own,
+            tree,
+            node,
+            depth,
+            qtransform=functools.partial(mctx.qtransform_by_parent_and_siblings, epsilon=config.value_range),
+            pb_c_init=config.pb_c_init,
+            pb_c_base=config.pb_c_base,
         )
-        arguments = ((), key, start, recurrent, config.simulations, ~legal, config.max_depth)
-        if config.gumbel:
-            out = mctx.gumbel_muzero_policy(
-                *arguments,
-                qtransform=functools.partial(
-                    mctx.qtransform_completed_by_mix_value,
-                    value_scale=config.value_scale,
-                    maxvisit_init=config.value_visits,
-                    epsilon=config.value_range,
-                ),
-                max_num_considered_actions=config.considered_actions,
-                gumbel_scale=1.0 if explore else 0.0,
-            )
-        else:
-            out = mctx.muzero_policy(
-                *arguments,
-                qtransform=functools.partial(mctx.qtransform_by_parent_and_siblings, epsilon=config.value_range),
-                dirichlet_fraction=config.dirichlet_share if explore else 0.0,
-                dirichlet_alpha=config.dirichlet_alpha,
-                pb_c_init=config.pb_c_init,
-                pb_c_base=config.pb_c_base,
-            )
-        summary = out.search_tree.summary()
-        visits = summary.visit_probs
-        action = out.action if config.gumbel else jnp.argmax(visits, axis=-1)
-        found = Searched(action, out.action_weights, summary.value, visits, out.search_tree)
-        return jax.tree.map(lambda x: x[0], found._replace(tree=()))._replace(tree=out.search_tree)
 
-    found = jax.vmap(one)(keys, root, legal)
-    return found._replace(action=found.action.astype(jnp.int32))
+    return functools.partial(later, depth=0), later, keys
 
 
 def sample_visits(keys: Array, visits: Array, temperature: Array) -> Array:

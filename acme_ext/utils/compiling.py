@@ -32,7 +32,8 @@ def jit(function: Callable, *, threaded: bool = False, **options: Any) -> Callab
 
     Args:
         function: to compile.
-        threaded: keeps the newer runtime. It is the faster one for convolutions on a few images, and for wide layers.
+        threaded: keeps the newer runtime. It is the faster one for convolutions on a few images, for wide layers, and
+            for tree searches (1 to 128 with an MLP: 2.5 to 6 times as fast).
         options: of `jax.jit`.
     """
     if threaded or not _has_old_cpu_runtime():

@@ -61,7 +61,7 @@ def test_it_finds_the_best_way_through_a_tree(config):
     np.testing.assert_allclose(np.sum(found.policy, -1), 1, rtol=1e-5)
     tree = found.tree
     # What follows the root's actions is worth 1 and 0.2; nu is a mean over visits, the first of which say 0.
-    children = np.asarray(tree.children_values)[0, 0, 0]
+    children = np.asarray(tree.children_values)[0, 0]
     assert 0.45 < children[0] < 1
     assert 0.15 < children[1] < 0.2
     assert 0.4 < found.value[0] < 0.5
@@ -82,8 +82,8 @@ def test_two_players_values_change_their_sign(config):
 def test_no_illegal_action_is_tried_at_any_depth(config):
     legal = jnp.array([[True, False], [True, True]])
     found = from_nodes(config, nim, [1, 4], legal, explore=True)
-    visits, sticks = np.asarray(found.tree.children_visits)[:, 0], np.asarray(found.tree.embeddings)[:, 0]
-    taken = np.asarray(found.tree.node_visits)[:, 0] > 0
+    visits, sticks = np.asarray(found.tree.children_visits), np.asarray(found.tree.embeddings)
+    taken = np.asarray(found.tree.node_visits) > 0
     more = np.array([1, 2])
     assert not visits[(taken & (sticks > 0))[..., None] & (sticks[..., None] < more)].any()
     assert found.action[0] == 0
