@@ -15,9 +15,9 @@ SPEC = acme.specs.EnvironmentSpec(
 )
 
 
-def timesteps(num_envs: int) -> list[dm_env.TimeStep]:
+def timesteps(num_envs: int, shape: tuple[int, ...] = (4,)) -> list[dm_env.TimeStep]:
     """Returns timesteps `[B, ...]` that can be gone through again and again: an episode of each of B environments, the
-    resets staggered.
+    resets staggered. Observations `[B, *shape]` are drawn at random.
     """
     rng = np.random.default_rng(0)
     period = LENGTH + 1  # a step of a batch resets what has ended
@@ -31,7 +31,7 @@ def timesteps(num_envs: int) -> list[dm_env.TimeStep]:
                 step_type=step_type,
                 reward=(step_type != 0).astype(np.float32),
                 discount=(step_type != 2).astype(np.float32),
-                observation=rng.standard_normal((num_envs, 4)).astype(np.float32),
+                observation=rng.standard_normal((num_envs, *shape)).astype(np.float32),
             )
         )
     return made

@@ -25,6 +25,9 @@ SECTIONS = {
     "training": "environment steps a second of whole runs",
     "onpolicy": "environment steps a second of whole runs that learn from each step once",
     "compiled": "environment steps a second of compiled runs",
+    "search": "simulations and moves a second of agents that plan, and their learner's SGD steps",
+    "intrinsic": "steps a second with a bonus and without, of its memory, and SGD steps",
+    "fixed_data": "batches and SGD steps a second of recorded data, and what recording costs",
     "program": "start and stop of programs, steps a second of their actors and learners",
     PEERS: "environment steps a second of other libraries at the same work (--peers)",
 }

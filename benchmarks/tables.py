@@ -1,17 +1,70 @@
 """Filling a replay's table, and reading from it."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import acme.core
 import dm_env
+import jax
 import numpy as np
 
+from acme_ext.acting.variables import VariableClient
+from acme_ext.builders.base import Agent
+from acme_ext.replay.dataset import RawBatch
+from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer
 from acme_ext.replay.transitions import TransitionReplay
 from benchmarks.measure import Contestant
 
 PENDING = 256
 """Rows on their way to the server, where there is a choice: with thousands of them Reverb's own bookkeeping is slow."""
+
+
+class FixedVariables(acme.core.VariableSource):
+    """Variables that stay as they are."""
+
+    def __init__(self, variables: Mapping[str, Any]):
+        self._variables = variables
+
+    @classmethod
+    def of(cls, agent: Agent) -> "FixedVariables":
+        """Returns those that an agent begins with."""
+        return cls(agent.core.variables(jax.jit(agent.core.init)(jax.random.key(0))))
+
+    def get_variables(self, names: Sequence[str]) -> list[Any]:
+        return [self._variables[name] for name in names]
+
+
+def unlimited(agent: Agent) -> Any:
+    """Returns an agent's replay with a table that only a least size limits, so that a batch is always found."""
+    limit = None if agent.replay.fifo else RateLimit()  # a queue has its own
+    return dataclasses.replace(agent.replay, limit=limit, max_size=10_000)
+
+
+def experience(agent: Agent, timesteps: Sequence[dm_env.TimeStep], times: int = 25) -> tuple[Any, RawBatch]:
+    """Returns an agent's replay, and the batches of one learner call, of what its own policy has done at `timesteps`
+    `[B, ...]`, gone through `times` times.
+    """
+    replay, num_envs = unlimited(agent), len(timesteps[0].step_type)
+    server = ReplayServer(replay.tables())
+    try:
+        writer = replay.writer(server.client, num_envs, max_pending=PENDING)
+        variables = VariableClient(FixedVariables.of(agent))
+        actor = agent.make_actor(variables, jax.random.key(0), num_envs=num_envs, writer=writer)
+        actor.observe_first(timesteps[-1])
+        for timestep in [*timesteps] * times:
+            actor.observe(actor.select_action(timestep.observation), timestep)
+        writer.flush()
+        writer.wait()
+        writer.close()
+        dataset = replay.dataset(server.client, agent.sgd_steps_per_call)
+        try:
+            return replay, next(dataset)
+        finally:
+            dataset.close(wake=True)
+    finally:
+        server.close()
 
 
 def fill(server: ReplayServer, replay: TransitionReplay, timesteps: Sequence[dm_env.TimeStep], times: int) -> None:

@@ -1,12 +1,10 @@
 """Acting: environment steps a second of the loop, on CartPole."""
 
 import contextlib
-import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import acme.core
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -20,14 +18,13 @@ from acme_ext.acting.variables import POLICY, VariableClient
 from acme_ext.builders.base import Builder
 from acme_ext.builders.dqn import DQN
 from acme_ext.envs.base import BatchedEnvironment
-from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer
 from acme_ext.types import EnvironmentSpec, Tree
 from acme_ext.utils import compiling
 from benchmarks import cartpole
 from benchmarks.measure import Contestant, one_after_the_other, rates
 from benchmarks.report import Figure, against, figure
-from benchmarks.tables import PENDING
+from benchmarks.tables import PENDING, FixedVariables, unlimited
 
 _BATCHES = (1, 8, 32)
 _NAME = "CartPole-v1"
@@ -53,22 +50,10 @@ def run(seconds: float, rounds: int) -> list[Figure]:
     return figures
 
 
-class _Fixed(acme.core.VariableSource):
-    """Variables that never change."""
-
-    def __init__(self, variables: dict[str, Any]):
-        self._variables = variables
-
-    def get_variables(self, names: Sequence[str]) -> list[Any]:
-        return [self._variables[name] for name in names]
-
-
 def _contestants(stack: contextlib.ExitStack, num_envs: int) -> dict[str, Contestant]:
     builder = DQN()
-    core = builder.make_agent(cartpole.SPEC).core
-    variables = core.variables(jax.jit(core.init)(jax.random.key(0)))
-    # Nobody samples, so nothing but a least size limits the table.
-    replay = dataclasses.replace(builder.make_agent(cartpole.SPEC).replay, limit=RateLimit(), max_size=10_000)
+    agent = builder.make_agent(cartpole.SPEC)
+    source, replay = FixedVariables.of(agent), unlimited(agent)
     server = ReplayServer(replay.tables())
     stack.callback(server.close)
     writer = replay.writer(server.client, num_envs, max_pending=PENDING)
@@ -81,12 +66,12 @@ def _contestants(stack: contextlib.ExitStack, num_envs: int) -> dict[str, Contes
 
     def loop(with_writer: bool) -> Contestant:
         actor = builder.make_agent(cartpole.SPEC).make_actor(
-            VariableClient(_Fixed(variables)),
+            VariableClient(source),
             jax.random.key(0),
             num_envs=num_envs,
             writer=writer if with_writer else None,
         )
-        return _repeated(EnvironmentLoop(environment(), actor).step, writer.wait if with_writer else _nothing)
+        return repeated(EnvironmentLoop(environment(), actor).step, writer.wait if with_writer else _nothing)
 
     return {
         "loop and actor": loop(False),
@@ -94,7 +79,7 @@ def _contestants(stack: contextlib.ExitStack, num_envs: int) -> dict[str, Contes
         "environment": bare_environment(environment()),
         "list": _list(num_envs),
         "vectorised": _vectorised(stack, num_envs),
-        "policy": bare_policy(builder, cartpole.SPEC, variables[POLICY], num_envs),
+        "policy": bare_policy(builder, cartpole.SPEC, *source.get_variables([POLICY]), num_envs),
     }
 
 
@@ -102,7 +87,9 @@ def _nothing() -> None:
     pass
 
 
-def _repeated(step: Callable[[], int], finish: Callable[[], object] = _nothing, times: int = 20) -> Contestant:
+def repeated(step: Callable[[], int], finish: Callable[[], object] = _nothing, times: int = 20) -> Contestant:
+    """Returns what takes `times` steps a turn, each of which says how many it was."""
+
     def work() -> int:
         return sum(step() for _ in range(times))
 
@@ -121,7 +108,7 @@ def bare_environment(environment: BatchedEnvironment) -> Contestant:
     assert isinstance(spec, DiscreteArray)
     action = _actions(environment.num_envs, spec.num_values)
     environment.reset()
-    return _repeated(lambda: int(np.count_nonzero(environment.step(action()).step_type)))
+    return repeated(lambda: int(np.count_nonzero(environment.step(action()).step_type)))
 
 
 def _list(num_envs: int) -> Contestant:
@@ -137,7 +124,7 @@ def _list(num_envs: int) -> Contestant:
                 environment.reset()
         return num_envs
 
-    return _repeated(step)
+    return repeated(step)
 
 
 def _vectorised(stack: contextlib.ExitStack, num_envs: int) -> Contestant:
@@ -154,7 +141,7 @@ def _vectorised(stack: contextlib.ExitStack, num_envs: int) -> Contestant:
         ended = terminated | truncated
         return taken
 
-    return _repeated(step)
+    return repeated(step)
 
 
 def bare_policy(builder: Builder, spec: EnvironmentSpec, params: Any, num_envs: int) -> Contestant:
@@ -165,7 +152,7 @@ def bare_policy(builder: Builder, spec: EnvironmentSpec, params: Any, num_envs: 
         act(observation)
         return num_envs
 
-    return _repeated(step)
+    return repeated(step)
 
 
 def bare_acting(environment: BatchedEnvironment, builder: Builder, spec: EnvironmentSpec, params: Any) -> Contestant:
@@ -179,7 +166,7 @@ def bare_acting(environment: BatchedEnvironment, builder: Builder, spec: Environ
         timestep = environment.step(act(timestep.observation))
         return int(np.count_nonzero(timestep.step_type))
 
-    return _repeated(step)
+    return repeated(step)
 
 
 def _bare_act(builder: Builder, spec: EnvironmentSpec, params: Any, num_envs: int) -> Callable[[Tree], np.ndarray]:

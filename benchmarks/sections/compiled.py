@@ -12,12 +12,12 @@ from acme_ext.builders.base import Builder
 from acme_ext.envs.jax_games import functional
 from acme_ext.launch import Checkpoints, Evaluation, Experiment
 from acme_ext.launch.compiled import loops, runner
-from acme_ext.launch.runners import local
-from acme_ext.launch.runs import store
 from acme_ext.utils import compiling
 from benchmarks import compiled_loops
 from benchmarks.measure import Contestant, rates
 from benchmarks.report import Figure, against, figure
+from benchmarks.sections.acting import repeated
+from benchmarks.sections.training import opened_run
 
 BATCHES = (8, 128)
 _BARE_GOAL = 0.9
@@ -72,17 +72,8 @@ def ours(name: str, num_envs: int) -> Contestant:
 def _single(stack: contextlib.ExitStack, name: str, num_envs: int) -> Contestant:
     """Returns the turns of a run in one process."""
     experiment = _experiment(name, "gym:CartPole-v1", num_envs, stack.enter_context(tempfile.TemporaryDirectory()))
-    environment = experiment.make_environment(num_envs)
-    held = stack.enter_context(store.hold(store.prepare(experiment), experiment, print))
-    run = local._Run(experiment, environment, held, None, print, None, None, stack, None, None)
-
-    def work() -> int:
-        before = run.steps
-        for _ in range(128 if name == "ppo" else 16):  # a batch of PPO's
-            run.loop.step()
-            run._learn()
-        return run.steps - before
-
+    # For PPO a batch.
+    work = repeated(opened_run(stack, experiment), times=128 if name == "ppo" else 16).work
     return Contestant(work, prepare=work)
 
 

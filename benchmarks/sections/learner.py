@@ -14,20 +14,20 @@ import numpy as np
 from dm_env import specs
 
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
+from acme_ext.builders.base import Agent, Builder
 from acme_ext.builders.dqn import DQN
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
+from acme_ext.replay.base import Replay
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.dataset import RawBatch
-from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer
-from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.types import EnvironmentSpec, Sample
 from acme_ext.utils import compiling
 from benchmarks import cartpole
 from benchmarks.measure import Contestant, Rate, best, rates
 from benchmarks.report import Figure, Reference, against, figure
-from benchmarks.tables import fill, reader
+from benchmarks.tables import experience, fill, reader, unlimited
 
 _GOAL = 0.8  # of the bare step
 
@@ -62,13 +62,13 @@ def measure(setting: Setting, seconds: float, rounds: int) -> list[Figure]:
     return figures
 
 
-def beside_bare(ours: Rate, measured: Mapping[str, Rate]) -> list[Reference]:
+def beside_bare(ours: Rate, measured: Mapping[str, Rate], goal: float = _GOAL) -> list[Reference]:
     """Returns what a learner is held against: the fastest of the contestants named `bare ...`, and of `plain ...`."""
     bare, plain = (
         best([rate for name, rate in measured.items() if name.startswith(kind)]) for kind in ("bare", "plain")
     )
     return [
-        against(ours, "bare step, resident batch, compiled as ours", bare, _GOAL),
+        against(ours, "bare step, resident batch, compiled as ours", bare, goal),
         against(ours, "bare step, resident batch, plain jax.jit", plain),
     ]
 
@@ -96,8 +96,7 @@ def settings() -> list[Setting]:
 def _contestants(stack: contextlib.ExitStack, setting: Setting) -> dict[str, Contestant]:
     agent = DQN(setting.config).make_agent(setting.spec)
     core = agent.core
-    # Nothing but a least size limits the table, so that the learner always finds a batch.
-    replay = dataclasses.replace(agent.replay, limit=RateLimit(), max_size=10_000)
+    replay = unlimited(agent)
     server = ReplayServer(replay.tables())
     stack.callback(server.close)
     fill(server, replay, setting.timesteps(8), setting.episodes)
@@ -128,6 +127,37 @@ def _contestants(stack: contextlib.ExitStack, setting: Setting) -> dict[str, Con
     return contestants
 
 
+def measure_resident(section: str, builder: Builder, spec: EnvironmentSpec, seconds: float, rounds: int) -> Figure:
+    """Measures an agent's `Learner.step` on a resident batch of vectors as observations, beside its bare step."""
+    agent = builder.make_agent(spec)
+    replay, raw = experience(agent, cartpole.timesteps(8, spec.observations.shape))
+    with contextlib.ExitStack() as stack:
+        contestants = beside(stack, agent, replay, "resident batch", itertools.repeat(raw))
+        measured = rates(contestants, seconds, rounds)
+    ours = measured["resident batch"]
+    name = f"Learner, {builder.name}, batch {builder.config.batch_size}, resident batch"
+    return figure(section, name, "SGD steps/s", ours, beside_bare(ours, measured))
+
+
+def beside(
+    stack: contextlib.ExitStack, agent: Agent, replay: Any, name: str, batches: Iterator[RawBatch]
+) -> dict[str, Contestant]:
+    """Returns an agent's learner on `batches`, under that name, and the bare step on the first of them, which stays on
+    the device, in several forms; see `beside_bare`.
+    """
+    core, count, raw = agent.core, agent.sgd_steps_per_call, next(batches)
+    learner = Learner(
+        core, batches, replay.decode, jax.random.key(0), batch_size=replay.batch_size, steps_per_call=count
+    )
+    stack.callback(learner.close)
+    contestants = {name: stepping(learner, count)}
+    for fused in sorted({1, count}):
+        sample = resident(replay, raw, fused)
+        contestants[f"bare {fused}"] = bare(core, sample, fused, unroll=False)
+        contestants[f"plain {fused}"] = bare(core, sample, fused, unroll=False, plain=True)
+    return contestants
+
+
 def stepping(learner: Learner, steps: int) -> Contestant:
     """Returns the learner's calls, of `steps` SGD steps each."""
 
@@ -138,12 +168,12 @@ def stepping(learner: Learner, steps: int) -> Contestant:
     return Contestant(work, finish=lambda: jax.block_until_ready(learner.save()), prepare=learner.step)
 
 
-def resident(replay: TransitionReplay, raw: RawBatch, count: int) -> Sample:
-    """Returns `count` unpacked batches `[count, B, ...]` on the device."""
+def resident(replay: Replay, raw: RawBatch, count: int) -> Sample:
+    """Returns `count` unpacked batches `[count, ...]` on the device."""
     size = replay.batch_size
-    chosen = np.arange(count * size) % len(raw.rows)
-    sample = Sample(replay.decode(raw.rows[chosen]), np.ones(count * size, np.float32))
-    return jax.device_put(jax.tree.map(lambda x: x.reshape(count, size, *x.shape[1:]), sample))
+    chosen = np.arange(count * size).reshape(count, size) % len(raw.rows)
+    each = [Sample(replay.decode(raw.rows[rows]), np.ones(size, np.float32)) for rows in chosen]
+    return jax.device_put(jax.tree.map(lambda *leaves: jnp.stack(leaves), *each))
 
 
 def bare(core: LearnerCore, batches: Sample, count: int, *, unroll: bool, plain: bool = False) -> Contestant:

@@ -1,5 +1,6 @@
 """Training: environment steps a second of whole runs, acting, replay and learning together."""
 
+import contextlib
 import pathlib
 import tempfile
 import time
@@ -11,6 +12,8 @@ from acme_ext import launch
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders.base import Builder
 from acme_ext.builders.dqn import DQN
+from acme_ext.launch.runners import local
+from acme_ext.launch.runs.store import hold, prepare
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
@@ -76,6 +79,26 @@ def whole_run(builder: Builder, environment: str, num_envs: int, warm_up: int, c
     steps, times = steps[order], times[order]
     steps, times = steps[steps >= warm_up], times[steps >= warm_up]
     return float((steps[-1] - steps[0]) / (times[-1] - times[0]))
+
+
+def opened_run(
+    stack: contextlib.ExitStack, experiment: launch.Experiment, record: str | None = None
+) -> Callable[[], int]:
+    """Opens a run in one process; returns what steps its environments once, learns as often as is due, and returns the
+    environment steps taken. There is no housekeeping.
+    """
+    environment = experiment.make_environment(experiment.num_envs)
+    stack.callback(environment.close)
+    store = stack.enter_context(hold(prepare(experiment), experiment, print))
+    run = local._Run(experiment, environment, store, None, print, None, record, stack, None, None)
+
+    def step() -> int:
+        before = run.steps
+        run.loop.step()
+        run._learn()
+        return run.steps - before
+
+    return step
 
 
 def dqn(num_envs: int, warm_up: int, counted: int) -> float:

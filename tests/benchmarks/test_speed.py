@@ -4,13 +4,20 @@ import dataclasses
 import json
 import math
 
+import jax
+import numpy as np
 import pytest
 
+from acme_ext.acting.inference import LocalInference
+from acme_ext.acting.variables import POLICY, VariableClient
 from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.builders.dqn import DQN
 from acme_ext.launch.runners import upkeep
+from acme_ext.ops.search import SearchConfig
 from acme_ext.replay.config import TransitionConfig, UnrollConfig
 from benchmarks import cartpole, speed
 from benchmarks.report import Figure
+from benchmarks.tables import FixedVariables
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +58,7 @@ def test_dataset():
 def test_learner():
     from benchmarks.sections import learner
 
-    small, large = learner.settings()
+    small, *_, large = learner.settings()
     assert large.name.startswith("Nature")
     figures = learner.measure(small._replace(fused=(1, 2)), 0.001, 1)
     check(figures, 2)
@@ -60,13 +67,14 @@ def test_learner():
 
 def test_continuous():
     from benchmarks.sections import continuous
+    from benchmarks.sections.learner import measure_resident
 
     of = {builder.name: builder for builder in continuous.agents()}
     assert {"sac", "td3"} <= set(of)
     assert not {"dqn", "apex"} & set(of)
     config = dataclasses.replace(of["td3"].config, hidden_sizes=(8,), batch_size=16, sgd_steps_per_call=2)
     small = dataclasses.replace(of["td3"], config=config)
-    found = continuous.measure(small, 0.001, 1)
+    found = measure_resident("continuous", small, continuous.SPEC, 0.001, 1)
     check([found], 1)
     assert [reference.goal for reference in found.references] == [0.8, None]
     assert "td3, batch 16" in found.name
@@ -75,7 +83,7 @@ def test_continuous():
 def test_the_images_are_of_their_spec():
     from benchmarks.sections import learner
 
-    _, large = learner.settings()
+    *_, large = learner.settings()
     timesteps = large.timesteps(2)
     assert len(timesteps) == cartpole.LENGTH + 1
     for timestep in timesteps:
@@ -121,6 +129,84 @@ def test_compiled(name):
     found = compiled.measure(name, 8, 0.001, 1)
     check([found], 1)
     assert [reference.goal for reference in found.references] == [0.9, compiled._SINGLE_GOALS[name]]
+
+
+def test_search(monkeypatch):
+    from benchmarks.sections import search
+
+    monkeypatch.setattr(search, "_GAME", "tic_tac_toe")
+    settings = search.settings(2)
+    assert [setting.name.partition(",")[0] for setting in settings] == ["MuZero", "MuZero", "AlphaZero"]
+    assert settings[1].builder.make_agent(settings[1].spec)
+    small = {"hidden_sizes": (8,), "state_size": 8, "search": SearchConfig(simulations=2)}
+    for setting in (settings[0], settings[2]):
+        builder = dataclasses.replace(setting.builder, config=dataclasses.replace(setting.builder.config, **small))
+        simulations, moves = found = search.measure(setting._replace(builder=builder), 0.001, 1)
+        check(found, 2)
+        assert [f.references[0].goal for f in found] == [0.9, 0.9]
+        assert simulations.value == 2 * moves.value
+        assert len(moves.references) == (2 if setting is settings[2] else 1)
+        if setting is settings[2]:
+            check([played := search.self_play(builder, 2, 0.001, 1)], 1)
+            assert played.references[0].ratio == played.value / 2_000
+
+
+def test_a_search_is_held_against_the_same_search():
+    from benchmarks.sections import search
+
+    rng, chosen = np.random.default_rng(0), set()
+    for setting in search.settings(8):
+        agent = setting.builder.make_agent(setting.spec)
+        (params,) = FixedVariables.of(agent).get_variables([POLICY])
+        params = jax.tree.map(lambda x: x + 0.1 * rng.standard_normal(x.shape).astype(np.float32), params)
+        ours = LocalInference(
+            agent.evaluation_policy, VariableClient(FixedVariables({POLICY: params})), jax.random.key(0), 8
+        )
+        act, position = (search._by_rules if "rules" in setting.name else search._by_model)(setting, noise=0.0)
+        found = np.asarray(jax.jit(act)(params, jax.random.key(1), position))
+        action, extras, _ = ours.step(0, setting.timestep)
+        same = action == found
+        # Where two actions are as good, rounding decides.
+        np.testing.assert_allclose(extras.policy[~same, found[~same]], extras.policy[~same].max(axis=-1), atol=0.05)
+        chosen |= {(setting.name, action) for action in found[same].tolist()}
+    assert len(chosen) > 3
+
+
+def test_intrinsic():
+    from benchmarks.sections import intrinsic
+    from benchmarks.sections.learner import measure_resident
+
+    assert [pair.goal for pair in intrinsic.PAIRS] == [None, None, None, 0.5]
+    last = intrinsic.PAIRS[-1]
+    assert last.num_envs == 32
+    assert last.bonus.config.memory_rows == 1_000
+    check([intrinsic.acting(last._replace(num_envs=2), 0.001, 1), intrinsic.memory(2, 16, 0.001, 1)], 2)
+    config = dataclasses.replace(last.bonus.config, memory_rows=16, batch_size=2, hidden_sizes=(8,), core_size=8)
+    small = dataclasses.replace(last.bonus, config=config)
+    check([measure_resident("intrinsic", small, cartpole.SPEC, 0.001, 1)], 1)
+
+
+def test_fixed_data():
+    from benchmarks.sections import fixed_data
+
+    for builder, spec in fixed_data._GATHERED:
+        check([found := fixed_data.gather(builder, spec, 0.001, 1, rows=1_000)], 1)
+        assert found.references[0].goal == 0.7
+    bc, spec = next((b, s) for b, s in fixed_data._LEARNERS if b.name == "bc")
+    small = dataclasses.replace(bc, config=dataclasses.replace(bc.config, hidden_sizes=(8,), batch_size=8))
+    check([found := fixed_data.learning(small, spec, 0.001, 1, rows=100)], 1)
+    assert [r.goal for r in found.references] == [0.9, None]
+
+
+def test_recording(monkeypatch):
+    from benchmarks.sections import fixed_data
+
+    monkeypatch.setattr(fixed_data, "SHARD_STEPS", 1_000)
+    config = DQNConfig(replay=TransitionConfig(min_size=64), hidden_sizes=(8,), batch_size=8, sgd_steps_per_call=2)
+    found = fixed_data.recording(DQN(config), 0.001, 1, num_envs=2)
+    check([found], 1)
+    assert [(r.source, r.goal) for r in found.references] == [("computed", 0.95), ("measured", None)]
+    assert found.value < found.references[1].value
 
 
 def test_program(monkeypatch):
