@@ -256,8 +256,9 @@ class Loop:
         place, happened, last = self._act(self._params(world.learning), world.place)
         held = device.add(world.replay, happened, active)
 
-        # What a draw doesn't change is no part of the loop's carry, which `vmap` copies for every learner step.
-        fixed = {"items": held.items, "pending": held.pending}
+        # What a draw doesn't change: of several seeds it is no part of the loop's carry, which `vmap` copies for every
+        # learner step; of one seed it is, or XLA would copy it before the loop, to have it after.
+        fixed = {} if active is True else {"items": held.items, "pending": held.pending}
         none = dict.fromkeys(fixed, ())
 
         def due(carry: tuple[Learning, Any]) -> Array:
