@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from acme_ext import builders
@@ -19,6 +20,7 @@ from acme_ext.utils import compiling
 BATCHES_A_CALL = 5
 TICKS_A_CALL = 64
 _LAST = 2
+_NONE_SEEN = np.zeros(4, np.float32), np.ones(4, np.float32), 1e-4  # moments of observations
 
 
 def ppo(num_envs: int) -> Callable[[], int]:
@@ -26,22 +28,12 @@ def ppo(num_envs: int) -> Callable[[], int]:
     c, environment = builders.PPO().config, functional("CartPole-v1")
     length, optimizer = c.replay.length, optax.chain(optax.clip_by_global_norm(0.5), optax.adam(3e-4, eps=1e-5))
 
-    def moments(old, x):
-        mean, var, count = old
-        number = x.shape[0]
-        total, delta = count + number, jnp.mean(x, 0) - mean
-        square = var * count + jnp.var(x, 0) * number + delta**2 * count * number / total
-        return mean + delta * number / total, square / total, total
-
-    def seen(stats, x):
-        return jnp.clip((x - stats[0]) / jnp.sqrt(stats[1] + 1e-8), -10, 10)
-
     def log_prob(logits, action):
         return jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0]
 
     def act(carry, _):
         params, stats, state, timestep, keys, tick = carry
-        x = seen(stats, timestep.observation)
+        x = _seen(stats, timestep.observation)
         logits = _forward(params[0], x)
         noise = jax.vmap(lambda key: jax.random.gumbel(jax.random.fold_in(key, tick), (2,)))(keys)
         action = jnp.argmax(logits + noise, axis=1).astype(jnp.int32)
@@ -73,7 +65,7 @@ def ppo(num_envs: int) -> Callable[[], int]:
             act, (params, stats, state, timestep, keys, tick), length=length
         )
         observation, kinds, action, before, following = kept
-        x = seen(stats, jnp.concatenate([observation, timestep.observation[None]]))
+        x = _seen(stats, jnp.concatenate([observation, timestep.observation[None]]))
         spread = jnp.sqrt(values[1] + 1e-8)
         value = _forward(params[1], x)[..., 0] * spread + values[0]
         mask = (kinds != _LAST).astype(jnp.float32)
@@ -87,7 +79,7 @@ def ppo(num_envs: int) -> Callable[[], int]:
         steps = following.reward, discount, value[:-1], value[1:], mask
         _, advantage = jax.lax.scan(back, jnp.zeros(num_envs), steps, reverse=True)
         target = advantage + value[:-1]
-        values = moments(values, target.reshape(-1))
+        values = _moments(values, target.reshape(-1))
         target = (target - values[0]) / jnp.sqrt(values[1] + 1e-8)
         batch = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (x[:-1], action, before, advantage, target, mask))
         key, use = jax.random.split(key)
@@ -96,15 +88,24 @@ def ppo(num_envs: int) -> Callable[[], int]:
         (trained, _), _ = jax.lax.scan(
             learn, ((params, optimizer_state), batch), order.reshape(c.num_epochs * c.num_minibatches, -1)
         )
-        stats = moments(stats, observation.reshape(-1, 4))
+        stats = _moments(stats, observation.reshape(-1, 4))
         return (*trained, stats, values, state, timestep, keys, tick, key), jnp.sum(following.step_type != 0)
 
     keys = row_keys(0, num_envs)
     state, timestep = jax.jit(jax.vmap(environment.reset))(keys)
     params = _mlp(jax.random.key(1), (4, 64, 64, 2)), _mlp(jax.random.key(2), (4, 64, 64, 1))
-    fresh = jnp.zeros(4), jnp.ones(4), 1e-4
     values = jnp.zeros(()), jnp.ones(()), 1e-4
-    carry: Any = (params, optimizer.init(params), fresh, values, state, timestep, keys, jnp.int32(0), jax.random.key(3))
+    carry: Any = (
+        params,
+        optimizer.init(params),
+        _NONE_SEEN,
+        values,
+        state,
+        timestep,
+        keys,
+        jnp.int32(0),
+        jax.random.key(3),
+    )
     carry = jax.tree.map(jnp.asarray, carry)
     return _calls(iteration, carry, BATCHES_A_CALL)
 
@@ -127,7 +128,7 @@ def dqn(num_envs: int) -> Callable[[], int]:
         return 0.5 * jnp.mean(weight * (jax.lax.stop_gradient(reward + discount * value) - now) ** 2)
 
     def learn(carry, key):
-        params, target, optimizer_state, ring, tick = carry
+        params, target, optimizer_state, stats, ring, tick = carry
         size = jnp.minimum(tick, ticks)
         start = tick - size + jax.random.randint(key, (c.batch_size,), 0, jnp.maximum(1, size - n))
         env = jax.random.randint(jax.random.fold_in(key, 1), (c.batch_size,), 0, num_envs)
@@ -139,36 +140,38 @@ def dqn(num_envs: int) -> Callable[[], int]:
         weights = jnp.concatenate([jnp.ones((1, c.batch_size)), factors[:-1]]) * going
         total = jnp.sum(weights * reward[place[:n], env], axis=0)
         after = observation[(start + going.sum(axis=0)) % ticks, env]
-        batch = observation[place[0], env], action[place[0], env], total, factors[-1], after, going[0]
+        before = observation[place[0], env]
+        batch = _seen(stats, before), action[place[0], env], total, factors[-1], _seen(stats, after), going[0]
         updates, optimizer_state = optimizer.update(jax.grad(loss)(params, target, batch), optimizer_state, params)
         params = optax.apply_updates(params, updates)
         target = optax.incremental_update(params, target, c.target_rate)
-        return (params, target, optimizer_state, ring, tick), None
+        return (params, target, optimizer_state, _moments(stats, before), ring, tick), None
 
     def iteration(carry, _):
-        params, target, optimizer_state, ring, state, timestep, tick, key = carry
+        params, target, optimizer_state, stats, ring, state, timestep, tick, key = carry
         key, explore, draw, use = jax.random.split(key, 4)
         epsilon = optax.linear_schedule(c.epsilon_start, c.epsilon_end, c.epsilon_decay_steps)(tick * num_envs)
-        greedy = jnp.argmax(_forward(params, timestep.observation, jax.nn.relu), axis=1)
+        greedy = jnp.argmax(_forward(params, _seen(stats, timestep.observation), jax.nn.relu), axis=1)
         at_random = jax.random.uniform(explore, (num_envs,)) < epsilon
         action = jnp.where(at_random, jax.random.randint(draw, (num_envs,), 0, 2), greedy).astype(jnp.int32)
         state, following = jax.vmap(environment.step)(state, action)
         row = timestep.observation, timestep.step_type, action, following.reward, following.discount
         ring = jax.tree.map(lambda leaf, new: leaf.at[tick % ticks].set(new), ring, row)
-        learned = (params, target, optimizer_state, ring, tick + 1)
+        learned = (params, target, optimizer_state, stats, ring, tick + 1)
         learned, _ = jax.lax.cond(
             (tick + 1) * num_envs >= c.replay.min_size,
             lambda learned: jax.lax.scan(learn, learned, jax.random.split(use, updates)),
             lambda learned: (learned, None),
             learned,
         )
-        return (*learned[:4], state, following, tick + 1, key), jnp.sum(following.step_type != 0)
+        return (*learned[:5], state, following, tick + 1, key), jnp.sum(following.step_type != 0)
 
     state, timestep = jax.jit(jax.vmap(environment.reset))(row_keys(0, num_envs))
     params = _mlp(jax.random.key(1), (4, *c.hidden_sizes, 2))
     row = timestep.observation, timestep.step_type, jnp.zeros(num_envs, jnp.int32), timestep.reward, timestep.discount
     ring = jax.tree.map(lambda leaf: jnp.zeros((ticks, *leaf.shape), leaf.dtype), row)
-    carry: Any = (params, params, optimizer.init(params), ring, state, timestep, jnp.int32(0), jax.random.key(2))
+    learned = params, params, optimizer.init(params), _NONE_SEEN, ring
+    carry: Any = (*learned, state, timestep, jnp.int32(0), jax.random.key(2))
     return _calls(iteration, jax.tree.map(jnp.array, carry), TICKS_A_CALL)
 
 
@@ -182,6 +185,18 @@ def _forward(layers, x, activation=jnp.tanh):
     for weights, bias in layers[:-1]:
         x = activation(x @ weights + bias)
     return x @ layers[-1][0] + layers[-1][1]
+
+
+def _moments(old, x):
+    mean, var, count = old
+    number = x.shape[0]
+    total, delta = count + number, jnp.mean(x, 0) - mean
+    square = var * count + jnp.var(x, 0) * number + delta**2 * count * number / total
+    return mean + delta * number / total, square / total, total
+
+
+def _seen(stats, x):
+    return jnp.clip((x - stats[0]) / jnp.sqrt(stats[1] + 1e-8), -10, 10)
 
 
 def _chosen(values, action):
