@@ -13,31 +13,43 @@ from acme_ext.types import Array
 class EpisodicMemory(NamedTuple):
     """The embeddings of an episode's observations, in rings of M rows: beyond M the oldest are overwritten."""
 
-    embeddings: Array  # [B, M, D] float32
+    embeddings: Array  # [B, D, M] float32: a row is a column, so that distances to all of them are computed at once
     written: Array  # [B] int32, how many since the episode began
 
 
 def init_memory(batch: int, rows: int, size: int) -> EpisodicMemory:
     """Returns empty memories of `rows` embeddings with `size` numbers each; NumPy arrays."""
-    return EpisodicMemory(np.zeros((batch, rows, size), np.float32), np.zeros(batch, np.int32))
+    return EpisodicMemory(np.zeros((batch, size, rows), np.float32), np.zeros(batch, np.int32))
 
 
-def remember(memory: EpisodicMemory, embedding: Array, first: Array) -> EpisodicMemory:
+def remember(memory: EpisodicMemory, embedding: Array, first: Array, squares: Array | None = None) -> EpisodicMemory:
     """Returns the memories with one more embedding `[B, D]` each; where an episode begins, `first` `[B]`, with it
     alone.
+
+    Args:
+        memory: as it was.
+        embedding: the new ones.
+        first: see above.
+        squares: `[B, k]` what `nearest_distances` gave of `memory`, if it was asked: the compiler then sees that the
+            memory, if it is donated, can be written in place after that, and copies none of it.
     """
+    if squares is not None:
+        embedding = embedding + jnp.minimum(squares[:, :1], 0)  # they are never negative
     before: Array = jnp.where(first, 0, memory.written)
-    rows = jnp.arange(len(before))
-    place = before % memory.embeddings.shape[1]
-    return EpisodicMemory(jnp.asarray(memory.embeddings).at[rows, place].set(embedding), before + 1)
+    embeddings, place = jnp.asarray(memory.embeddings), before % memory.embeddings.shape[2]
+    for row in range(len(before)):  # in place, which a scatter is not on the CPU
+        embeddings = lax.dynamic_update_slice(embeddings, embedding[row, None, :, None], (row, 0, place[row]))
+    return EpisodicMemory(embeddings, before + 1)
 
 
 def nearest_distances(memory: EpisodicMemory, embedding: Array, neighbours: int) -> tuple[Array, Array]:
     """Returns the squared Euclidean distances `[B, k]` from embeddings `[B, D]` to their k nearest in the memories, the
     nearest first, and whether there are as many `[B]`: where there are not, the distances mean nothing.
     """
-    there = jnp.arange(memory.embeddings.shape[1]) < memory.written[:, None]
-    squares = jnp.sum(jnp.square(memory.embeddings - embedding[:, None]), axis=-1)
+    size, rows = memory.embeddings.shape[1:]
+    there = jnp.arange(rows) < memory.written[:, None]
+    # Not as a sum over an axis, which takes XLA for the CPU several times as long.
+    squares = sum(jnp.square(memory.embeddings[:, d] - embedding[:, d, None]) for d in range(size))
     nearest, _ = lax.top_k(jnp.where(there, -squares, -jnp.inf), neighbours)
     known = memory.written >= neighbours
     return jnp.where(known[:, None], -nearest, 0.0), known

@@ -80,13 +80,13 @@ def memory(num_envs: int, rows: int, seconds: float, rounds: int) -> Figure:
     the nearest, and another embedding.
     """
     config, rng = _MEMORY.config, np.random.default_rng(0)
-    full = rng.standard_normal((num_envs, rows, config.embedding_size)).astype(np.float32)
+    full = rng.standard_normal((num_envs, config.embedding_size, rows)).astype(np.float32)
     embedding = rng.standard_normal((num_envs, config.embedding_size)).astype(np.float32)
     first = np.zeros(num_envs, np.bool_)
 
     def apply(kept: intrinsic.EpisodicMemory, embedding: Array, first: Array) -> tuple[Any, Array]:
         squares, _ = intrinsic.nearest_distances(kept, embedding, config.neighbours)
-        return intrinsic.remember(kept, embedding, first), squares
+        return intrinsic.remember(kept, embedding, first, squares), squares
 
     kept: Any = jax.tree.map(jax.numpy.array, intrinsic.EpisodicMemory(full, np.full(num_envs, rows, np.int32)))
     compiled = compiling.jit(apply, donate_argnums=0)

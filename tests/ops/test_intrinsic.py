@@ -15,7 +15,7 @@ def episode(embeddings, neighbours, **options):
         average, count = (moved, counted) if bool(known[0]) else (average, count)
         bonus = intrinsic.kernel_bonus(squares, jnp.reshape(average, (1,)), **options)
         found.append(float(bonus[0]) if bool(known[0]) else 0.0)
-        memory = intrinsic.remember(memory, embedding[None], np.array([t == 0]))
+        memory = intrinsic.remember(memory, embedding[None], np.array([t == 0]), squares)
     return np.array(found)
 
 
@@ -75,7 +75,7 @@ def test_the_ring_overwrites_the_oldest_and_is_emptied():
     for t in range(4):
         memory = intrinsic.remember(memory, np.full((2, 1), float(t)), np.array([t == 0, t == 3]))
     np.testing.assert_array_equal(memory.written, [4, 1])
-    np.testing.assert_array_equal(memory.embeddings[0, :, 0], [3, 1, 2])
+    np.testing.assert_array_equal(memory.embeddings[0, 0], [3, 1, 2])
     squares, known = intrinsic.nearest_distances(memory, np.array([[3.0], [3.0]]), 2)
     np.testing.assert_array_equal(known, [True, False])
     np.testing.assert_array_equal(squares, [[0, 1], [0, 0]])

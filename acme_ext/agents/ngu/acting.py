@@ -146,7 +146,11 @@ def make_policy(
             jnp.sqrt(errors.variance),
             config.max_lifelong,
         )
-        return jnp.where(known, episodic * factor, 0.0), distances, intrinsic.remember(memory, embedding, first)
+        return (
+            jnp.where(known, episodic * factor, 0.0),
+            distances,
+            intrinsic.remember(memory, embedding, first, squares),
+        )
 
     def apply(params: NGUParams, context: Context, observation: Tree, state: Tree):
         run, episode = context.carry
