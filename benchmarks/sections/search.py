@@ -25,9 +25,8 @@ from acme_ext.ops import masking
 from acme_ext.ops.search import SearchConfig, load_mctx
 from acme_ext.specs import STATE
 from acme_ext.types import Array, EnvironmentSpec, Params, Tree
-from acme_ext.utils import compiling
 from benchmarks import cartpole
-from benchmarks.measure import Contestant, Rate, best, rates
+from benchmarks.measure import Contestant, Rate, rates
 from benchmarks.report import Figure, Reference, against, figure
 from benchmarks.sections.acting import repeated
 from benchmarks.sections.learner import measure_resident
@@ -84,11 +83,10 @@ def measure(setting: Setting, seconds: float, rounds: int) -> list[Figure]:
     """Measures an actor's search, the transfer of its actions included, beside mctx's alone."""
     config: SearchConfig = setting.builder.config.search
     measured = rates(_contestants(setting), seconds, rounds)
-    bare = best([measured["bare"], measured["plain"]])
     figures = []
     for unit, count in (("simulations/s", config.simulations), ("moves/s", 1)):
         ours = _times(measured["ours"], count)
-        references = [against(ours, "bare mctx, the same model", _times(bare, count), _GOAL)]
+        references = [against(ours, "bare mctx, the same model", _times(measured["bare"], count), _GOAL)]
         if "open_spiel" in measured:
             name = f"open_spiel's MCTS in C++, {config.simulations} random games a move, no network"
             references.append(against(ours, name, _times(measured["open_spiel"], count)))
@@ -140,11 +138,8 @@ def _contestants(setting: Setting) -> dict[str, Contestant]:
     of_rules = isinstance(setting.builder, AlphaZero)
     act, position = (_by_rules if of_rules else _by_model)(setting)
     contestants = {"ours": _searching(lambda: ours.step(0, setting.timestep), size)}
-    for name, compiled in (("bare", compiling.jit(act)), ("plain", jax.jit(act))):
-        keys = itertools.cycle(jax.random.split(jax.random.key(0), 97))
-        contestants[name] = _searching(
-            lambda compiled=compiled, keys=keys: np.asarray(compiled(params, next(keys), position)), size
-        )
+    keys, compiled = itertools.cycle(jax.random.split(jax.random.key(0), 97)), jax.jit(act)
+    contestants["bare"] = _searching(lambda: np.asarray(compiled(params, next(keys), position)), size)
     if of_rules:
         contestants["open_spiel"] = _open_spiel(setting.builder.config.search.simulations)
     return contestants
