@@ -81,7 +81,9 @@ def _main(options: argparse.Namespace) -> int:
     if code := run_all(setting, experiments, options.jobs, fresh=options.fresh):
         return code
 
-    found = [outcomes.read(experiment, setting.parts) for experiment in experiments.values()]
+    found = [
+        outcomes.read(experiment, setting.parts, every_reply=setting.never_loses) for experiment in experiments.values()
+    ]
     print("\n".join(outcomes.table(found)))
     print(outcomes.verdict(setting, found))
     print("written:", outcomes.write(out / options.setting, setting, found))

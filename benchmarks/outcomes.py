@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from acme_ext.commands.players import RunPlayer, against_every_reply
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.utils import files, loggers
 from acme_ext.utils.plots import interquartile_mean
@@ -31,10 +32,23 @@ class Outcome:
     wall_time_s: float
     fault: str | None = None  # what must not be
     evaluations: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)  # the curve, by column
+    # Final positions against all that can be replied: won, drawn and lost, of the side that begins and of the other one
+    replies: Sequence[Sequence[int]] | None = None
+
+    @property
+    def lost(self) -> int:
+        """Final positions against all that can be replied that are lost."""
+        return sum(lost for *_, lost in self.replies or ())
 
 
-def read(experiment: Experiment, parts: int) -> Outcome:
-    """Reads what the finished run of an experiment, in so many parts, has left."""
+def read(experiment: Experiment, parts: int, *, every_reply: bool = False) -> Outcome:
+    """Reads what the finished run of an experiment, in so many parts, has left.
+
+    Args:
+        experiment: the run's.
+        parts: see `Setting.parts`.
+        every_reply: play against all that can be replied too.
+    """
     rundir = RunDirectory.open(experiment.directory)
     evaluation = rundir.read_evaluation()
     evaluations = loggers.read_csv(loggers.csv_path(rundir, "evaluator"))
@@ -59,6 +73,7 @@ def read(experiment: Experiment, parts: int) -> Outcome:
         wall_time_s=float(evaluations["wall_time_s"][-1]),
         fault=fault,
         evaluations={name: np.round(evaluations[name], digits).tolist() for name, digits in _COLUMNS.items()},
+        replies=[list(r[:3]) for r in against_every_reply(RunPlayer(rundir.path))] if every_reply else None,
     )
 
 
@@ -97,10 +112,11 @@ _CURVE = ("environment_steps", "episode_return_mean")
 
 def passed(setting: Setting, outcomes: Sequence[Outcome]) -> bool:
     """Whether nothing is at fault and the bars are reached."""
-    if any(o.fault for o in outcomes):
+    if any(o.fault for o in outcomes) or (setting.never_loses and any(o.lost for o in outcomes)):
         return False
     found = summarise(setting, outcomes, resamples=1)
-    return all(bar is None or value >= bar for value, bar in ((found.mean, setting.mean), (found.least, setting.least)))
+    bars = ((found.mean, setting.mean), (found.least, setting.least))
+    return all(least is None or value >= least for value, least in bars)
 
 
 _HEADER = ("seed", "final return", "least episode", "greatest", "steps", "learner steps", "wall time s")
@@ -140,10 +156,21 @@ def verdict(setting: Setting, outcomes: Sequence[Outcome]) -> str:
     """Returns a sentence on whether the setting's bars are reached."""
     if faults := [f"seed {o.seed}: {o.fault}" for o in outcomes if o.fault]:
         return f"MISSED: {'; '.join(faults)}."
-    bars = [f"{name} {bar:g}" for name, bar in (("mean", setting.mean), ("least", setting.least)) if bar is not None]
-    if not bars:
-        return "No bar; all losses are finite."
-    return f"Bar: {', '.join(bars)}: {'reached' if passed(setting, outcomes) else 'MISSED'}."
+    said = bar(setting, outcomes)
+    return f"Bar: {said}." if said else "No bar; all losses are finite."
+
+
+def bar(setting: Setting, outcomes: Sequence[Outcome]) -> str:
+    """Returns the setting's bars and whether they are reached; nothing where there is none."""
+    bars = [
+        f"{name} {least:g}" for name, least in (("mean", setting.mean), ("least", setting.least)) if least is not None
+    ]
+    lost = ""
+    if setting.never_loses:
+        bars.append("never loses")
+        if any(o.lost for o in outcomes):
+            lost = f" ({', '.join(f'seed {o.seed} {o.lost} positions' for o in outcomes if o.lost)})"
+    return f"{', '.join(bars)}: {'reached' if passed(setting, outcomes) else 'MISSED'}{lost}" if bars else ""
 
 
 def write(out: pathlib.Path, setting: Setting, outcomes: Sequence[Outcome]) -> pathlib.Path:

@@ -51,10 +51,7 @@ class Result:
 
     @property
     def bar(self) -> str:
-        bars = [f"{n} {b:g}" for n, b in (("mean", self.setting.mean), ("least", self.setting.least)) if b is not None]
-        if not bars:
-            return ""
-        return f"{', '.join(bars)}: {'reached' if outcomes.passed(self.setting, self.seeds) else 'MISSED'}"
+        return outcomes.bar(self.setting, self.seeds)
 
     @property
     def cells(self) -> list[str]:

@@ -65,6 +65,7 @@ class Setting:
     parts: int = 1  # the budget is reached in so many runs, each of which resumes the one before
     environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the family's own
     demos: str | None = None  # demonstrations, a name in RECORDED
+    never_loses: bool = False  # a bar too: nothing that an opponent could reply beats any seed, on either side
 
     def experiment(self, seed: int, steps: int, run_dir: pathlib.Path) -> launch.Experiment:
         """Returns the experiment of one seed, with a budget of `steps`."""

@@ -51,7 +51,8 @@ def _evaluate(options: argparse.Namespace) -> int:
             raise UsageError(f"--every-reply plays all games that there can be: leave {given[0]} away.")
         from acme_ext.commands import players
 
-        print(players.describe(players.against_every_reply(players.RunPlayer(options.run))))
+        player = players.RunPlayer(options.run)
+        print(players.describe(players.against_every_reply(player), player.game))
         return 0
     if options.video:
         films.check(pathlib.Path(options.video))

@@ -6,13 +6,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from acme_ext.commands.players import RunPlayer, Thought
+from acme_ext.commands.players import COLUMNS, RunPlayer, Thought, name_of
 from acme_ext.envs.board import rules_of
 from acme_ext.errors import UsageError
 from acme_ext.utils import compiling
 
 _NOT_DRAWN = ("chess", "hex")  # whose planes are more than the two players' stones, or turned for one of them
-_COLUMNS = "abcdefghijklmnopqrs"
 
 
 def play(
@@ -52,7 +51,7 @@ def play(
                     return None
                 action = move_of(typed, player.game, state)
                 if action is None or action not in legal:
-                    named = ", ".join(name_of(int(a), player.game, state) for a in legal[:20])
+                    named = ", ".join(name_of(int(a), player.game) for a in legal[:20])
                     more = " ..." if len(legal) > 20 else ""
                     say(f"{typed!r} is no legal move; these are: {named}{more}")
                     action = None
@@ -76,26 +75,16 @@ def text(state: Any, marks: str) -> str:
     """
     planes = np.asarray(state.observation)
     height, width = planes.shape[:2]
-    lines = ["   " + " ".join(_COLUMNS[:width])]
+    lines = ["   " + " ".join(COLUMNS[:width])]
     for row in range(height):
         cells = [marks[0] if own else marks[1] if other else "." for own, other, *_ in planes[row]]
         lines.append(f"{row + 1:2d} " + " ".join(cells))
     return "\n".join(lines)
 
 
-def name_of(action: int, game: str, state: Any) -> str:
-    """Returns how a move is typed."""
-    height, width = np.shape(state.observation)[:2]
-    if game == "connect_four":
-        return _COLUMNS[action]
-    if action >= height * width:
-        return "pass"
-    return f"{_COLUMNS[action % width]}{action // width + 1}"
-
-
 def move_of(typed: str, game: str, state: Any) -> int | None:
     """Returns the move that was typed; None if it is none."""
-    names = {name_of(action, game, state): action for action in range(len(state.legal_action_mask))}
+    names = {name_of(action, game): action for action in range(len(state.legal_action_mask))}
     return names.get(typed)
 
 
@@ -104,11 +93,9 @@ def _example(game: str) -> str:
 
 
 def _remark(thought: Thought, action: int, game: str, state: Any) -> str:
-    said = f"the agent plays {name_of(action, game, state)}"
+    said = f"the agent plays {name_of(action, game)}"
     if not thought.policy.size:
         return f"{said}."
     best = np.argsort(-thought.policy[0])[:4]
-    shares = ", ".join(
-        f"{name_of(int(a), game, state)} {thought.policy[0, a]:.0%}" for a in best if thought.policy[0, a] > 0
-    )
+    shares = ", ".join(f"{name_of(int(a), game)} {thought.policy[0, a]:.0%}" for a in best if thought.policy[0, a] > 0)
     return f"{said} (its search: {shares}; it expects {thought.value[0]:+.2f})."

@@ -18,6 +18,9 @@ from acme_ext.utils import compiling
 
 _BATCH = 32  # positions of a call, so that one program is compiled
 
+COLUMNS = "abcdefghijklmnopqrs"
+"""Of a board, as they are typed."""
+
 
 class Thought(NamedTuple):
     """What an agent made of positions."""
@@ -80,6 +83,7 @@ class Replies(NamedTuple):
     won: int  # final positions
     drawn: int
     lost: int
+    lines: tuple[tuple[int, ...], ...] = ()  # to each position that is lost, the moves of both players on one way there
 
 
 def against_every_reply(player: RunPlayer, most: int = 200_000) -> tuple[Replies, Replies]:
@@ -106,25 +110,28 @@ def against_every_reply(player: RunPlayer, most: int = 200_000) -> tuple[Replies
     results = []
     for second in (0, 1):
         me = start.current_player[0] ^ second
-        states, counts = start, [0, 0, 0]
-        while len(states.terminated):
-            mine = states.current_player == me
-            following = []
-            if mine.any():
+        states, lines, counts, lost = start, [()], [0, 0, 0], []
+        while lines:
+            rows, actions = np.nonzero(states.legal_action_mask & (states.current_player != me)[:, None])
+            if len(rows) > most:
+                raise UsageError(f"{player.game} has too many replies to play them all.")
+            if (mine := np.nonzero(states.current_player == me)[0]).size:
                 own = jax.tree.map(lambda x, mine=mine: x[mine], states)
-                following.append(after(own, player.think(own).action))
-            if not mine.all():
-                theirs = jax.tree.map(lambda x, mine=mine: x[~mine], states)
-                rows, actions = np.nonzero(theirs.legal_action_mask)
-                if len(rows) > most:
-                    raise UsageError(f"{player.game} has too many replies to play them all.")
-                following.append(after(jax.tree.map(lambda x, rows=rows: x[rows], theirs), actions))
-            states = _distinct(jax.tree.map(lambda *parts: np.concatenate(parts), *following))
+                rows = np.concatenate([rows, mine])
+                actions = np.concatenate([actions, player.think(own).action])
+            states = after(jax.tree.map(lambda x, rows=rows: x[rows], states), actions)
+            kept = _distinct(states)
+            states = jax.tree.map(lambda x, kept=kept: x[kept], states)
+            lines = [(*lines[rows[row]], int(actions[row])) for row in kept]
             over = states.terminated | states.truncated
-            for reward in states.rewards[over, me]:
-                counts[1 - int(reward)] += 1
+            for row in np.nonzero(over)[0]:
+                outcome = int(states.rewards[row, me])
+                counts[1 - outcome] += 1
+                if outcome < 0:
+                    lost.append(lines[row])
             states = jax.tree.map(lambda x, over=over: x[~over], states)
-        results.append(Replies(*counts))
+            lines = [lines[row] for row in np.nonzero(~over)[0]]
+        results.append(Replies(counts[0], counts[1], counts[2], tuple(lost)))
     return results[0], results[1]
 
 
@@ -132,8 +139,8 @@ def _filled(x: Array, size: int) -> Array:
     return jnp.concatenate([x, jnp.broadcast_to(x[:1], (size - len(x), *x.shape[1:]))])
 
 
-def _distinct(states: Any) -> Any:
-    """Returns states `[N, ...]` without those that look the same to the same player."""
+def _distinct(states: Any) -> np.ndarray:
+    """Returns the rows of states `[N, ...]` without those that look the same to the same player."""
     looks = [
         (player, over, board.tobytes(), rewards.tobytes())
         for player, over, board, rewards in zip(
@@ -141,13 +148,23 @@ def _distinct(states: Any) -> Any:
         )
     ]
     first = {look: row for row, look in reversed(list(enumerate(looks)))}
-    rows = np.array(sorted(first.values()))
-    return jax.tree.map(lambda x: x[rows], states)
+    return np.array(sorted(first.values()))
 
 
-def describe(replies: Sequence[Replies]) -> str:
-    """Returns the results of `against_every_reply` in words."""
-    return "; ".join(
-        f"{place}: {r.won} won, {r.drawn} drawn, {r.lost} lost"
-        for place, r in zip(("first", "second"), replies, strict=True)
-    )
+def describe(replies: Sequence[Replies], game: str) -> str:
+    """Returns the results of `against_every_reply` in words, with the moves of each game that was lost."""
+    places = list(zip(("first", "second"), replies, strict=True))
+    said = ["; ".join(f"{place}: {r.won} won, {r.drawn} drawn, {r.lost} lost" for place, r in places)]
+    for place, r in places:
+        said += [f"lost as {place}: {' '.join(name_of(action, game) for action in line)}" for line in r.lines]
+    return "\n".join(said)
+
+
+def name_of(action: int, game: str) -> str:
+    """Returns how a move is typed."""
+    height, width = rules_of(game).planes.shape[:2]
+    if game == "connect_four":
+        return COLUMNS[action]
+    if action >= height * width:
+        return "pass"
+    return f"{COLUMNS[action % width]}{action // width + 1}"

@@ -1,16 +1,20 @@
 """Small environments whose reward has to be looked for: what agents that explore are compared on."""
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import dm_env
 import numpy as np
 from dm_env import specs
 
 from acme_ext.envs.backend import Backend
-from acme_ext.envs.base import SingleEnvironment
+from acme_ext.envs.base import BatchedEnvironment, SingleEnvironment
+from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment, Moved
+from acme_ext.envs.single import Unbatched
 from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
+from acme_ext.types import Array, Tree
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left
@@ -26,13 +30,29 @@ class Explore(Backend):
         return _TASKS[name][1]
 
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
-        make, defaults = _TASKS[name]
-        options = {**defaults, **options}
-        if options["size"] < 5:
-            raise UsageError(f"size is {options['size']}: it must be at least 5.")
-        if options["time_limit"] < 1:
-            raise UsageError(f"time_limit counts steps, so {options['time_limit']} must be at least 1.")
-        return make(np.random.default_rng(seed), **options)
+        if (made := self.functional(name, evaluation, **options)) is not None:
+            return Unbatched(FunctionalBatch(made, 1, seed))
+        return _TASKS[name][0](np.random.default_rng(seed), **_checked(name, options))
+
+    def load_batch(
+        self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any
+    ) -> BatchedEnvironment | None:
+        made = self.functional(name, evaluation, **options)
+        return None if made is None else FunctionalBatch(made, num_envs, seed)
+
+    def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment | None:
+        make, options = _TASKS[name][0], _checked(name, options)
+        return make(**options) if make is RandomCoin else None
+
+
+def _checked(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns all options of a task; raises UsageError for a value that can't be."""
+    options = {**_TASKS[name][1], **options}
+    if options["size"] < 5:
+        raise UsageError(f"size is {options['size']}: it must be at least 5.")
+    if options["time_limit"] < 1:
+        raise UsageError(f"time_limit counts steps, so {options['time_limit']} must be at least 1.")
+    return options
 
 
 class _Task(SingleEnvironment):
@@ -139,26 +159,61 @@ class KeyDoor(_Task):
         return observation.reshape(-1)
 
 
-class RandomCoin(_Task):
+class _Room(NamedTuple):
+    """Where agent and coin are, and the steps of the episode."""
+
+    place: Array  # [2] int32 row and column
+    coin: Array  # [2] int32
+    time: Array  # [] int32
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomCoin(FunctionalEnvironment):
     """An empty room with a coin (Badia et al. 2020b, section 4.1): agent and coin start anywhere, and the coin is worth
     1 and ends the episode. The observation is `[size, size, 2]`, where the agent is and where the coin.
+
+    Args:
+        size: cells of a side.
+        time_limit: steps.
     """
 
-    def _begin(self) -> None:
-        agent, coin = self._rng.choice(self._size**2, 2, replace=False)
-        self._place, self._coin = divmod(int(agent), self._size), divmod(int(coin), self._size)
+    size: int
+    time_limit: int
 
-    def _move(self, action: int) -> tuple[np.float32, bool]:
-        last = self._size - 1
-        row, column = (min(max(x + d, 0), last) for x, d in zip(self._place, _MOVES[action], strict=True))
-        self._place = (row, column)
-        done = self._place == self._coin
-        return (_ONE if done else _ZERO), done
+    def begin(self, key: Array) -> tuple[Tree, Tree]:
+        import jax
+        import jax.numpy as jnp
 
-    def _observe(self) -> np.ndarray:
-        observation = np.zeros((self._size, self._size, 2), np.float32)
-        observation[(*self._place, 0)] = observation[(*self._coin, 1)] = 1
-        return observation
+        cells = self.size**2
+        agent, more = jax.random.randint(key, (2,), 0, jnp.array([cells, cells - 1]))
+        coin = (agent + 1 + more) % cells
+        place, spot = (jnp.stack(jnp.divmod(cell, self.size)).astype(jnp.int32) for cell in (agent, coin))
+        state = _Room(place, spot, jnp.int32(0))
+        return state, self._observe(state)
+
+    def move(self, key: Array, state: Tree, action: Array) -> Moved:
+        import jax.numpy as jnp
+
+        place = jnp.clip(state.place + jnp.array(_MOVES, jnp.int32)[action], 0, self.size - 1)
+        done = jnp.all(place == state.coin)
+        state = _Room(place, state.coin, state.time + 1)
+        return Moved(state, self._observe(state), done.astype(jnp.float32), done, state.time >= self.time_limit)
+
+    def _observe(self, state: _Room) -> Array:
+        import jax.numpy as jnp
+
+        both = jnp.stack([state.place, state.coin])
+        return jnp.zeros(self._shape, jnp.float32).at[both[:, 0], both[:, 1], jnp.arange(2)].set(1)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self.size, self.size, 2
+
+    def observation_spec(self) -> specs.BoundedArray:
+        return specs.BoundedArray(self._shape, np.float32, 0.0, 1.0, "observation")
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(len(_MOVES), np.int32, "action")
 
 
 class DiscoMaze(_Task):
@@ -214,7 +269,7 @@ def _maze(size: int, rng: np.random.Generator) -> np.ndarray:
     return free
 
 
-_TASKS: dict[str, tuple[Callable[..., dm_env.Environment], dict[str, Any]]] = {
+_TASKS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "chain": (Chain, {"size": 30, "time_limit": 120}),
     "key_door": (KeyDoor, {"size": 11, "time_limit": 100}),
     "random_coin": (RandomCoin, {"size": 15, "time_limit": 200}),

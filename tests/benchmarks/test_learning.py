@@ -98,6 +98,18 @@ def test_the_bar_is_for_the_mean_and_the_least_of_the_seeds():
     assert outcomes.passed(dataclasses.replace(setting, mean=None, least=None), found)
 
 
+def test_a_bar_is_that_nothing_is_lost():
+    setting = Setting("alphazero", "board:tic_tac_toe", 100, 1, never_loses=True)
+    found = [
+        dataclasses.replace(of(seed, 1.0), replies=[[60, 3, 0], [170, 9, lost]]) for seed, lost in ((0, 0), (1, 2))
+    ]
+    assert outcomes.passed(setting, found[:1])
+    assert outcomes.verdict(setting, found[:1]) == "Bar: never loses: reached."
+    assert not outcomes.passed(setting, found)
+    assert outcomes.verdict(setting, found) == "Bar: never loses: MISSED (seed 1 2 positions)."
+    assert outcomes.passed(dataclasses.replace(setting, never_loses=False), found)
+
+
 def test_a_fault_is_no_pass_whatever_the_score():
     found = [of(0, 500.0), of(1, 500.0, fault="a loss is not finite")]
     setting = Setting("dqn", "gym:CartPole-v1", 100, 1)

@@ -87,9 +87,35 @@ def test_every_reply_is_played(run):
     """With all simulations that it needs the search alone is a good player; what counts is that all is counted."""
     first, second = players.against_every_reply(players.RunPlayer(run))
     # Who begins leaves eight replies, then six, four and two, some of which lead to the same positions.
-    assert 20 < sum(first) < 8 * 6 * 4 * 2
-    assert 60 < sum(second) < 9 * 7 * 5 * 3
+    assert 20 < sum(first[:3]) < 8 * 6 * 4 * 2
+    assert 60 < sum(second[:3]) < 9 * 7 * 5 * 3
     assert first.won > 2 * first.lost
+
+
+class _Lowest:
+    """Plays the first field that is free."""
+
+    game = "tic_tac_toe"
+
+    def think(self, states):
+        return players.Thought(np.argmax(states.legal_action_mask, axis=1), np.zeros(0), np.zeros(0))
+
+
+def test_lost_games_are_told_by_their_moves():
+    replies = players.against_every_reply(_Lowest())
+    rows = [{0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {0, 3, 6}, {1, 4, 7}, {2, 5, 8}, {0, 4, 8}, {2, 4, 6}]
+    for theirs, found in zip((1, 0), replies, strict=True):
+        assert len(found.lines) == found.lost > 0
+        for line in found.lines:
+            moves = set(line[theirs::2])
+            assert len(line) % 2 != theirs  # theirs is the last move
+            assert any(row <= moves for row in rows)
+            assert not any(row <= moves - {line[-1]} for row in rows)
+            assert all(own == min(set(range(9)) - set(line[:i])) for i, own in enumerate(line) if i % 2 != theirs)
+    said = players.describe(replies, "tic_tac_toe").splitlines()
+    assert len(said) == 1 + sum(found.lost for found in replies)
+    assert said[0].startswith(f"first: {replies[0].won} won, {replies[0].drawn} drawn, {replies[0].lost} lost; second")
+    assert "lost as second: a2 a1 b2 b1 c2" in said  # the first column of the second row, and so on
 
 
 @pytest.mark.slow

@@ -1,7 +1,9 @@
+import jax
 import numpy as np
 import pytest
 
 from acme_ext import envs
+from acme_ext.envs import functional
 from acme_ext.envs.base import FIRST, LAST
 from acme_ext.errors import UsageError
 
@@ -52,9 +54,9 @@ def test_the_chain_goes_back_at_one_wrong_action():
 
 def test_a_coin_is_worth_1_and_ends_the_episode():
     environment = envs.make_single("explore:random_coin", size=5, time_limit=20, seed=3)
-    starts = set()
+    starts, timestep = set(), environment.reset()
     for _ in range(20):
-        timestep = environment.reset()
+        assert timestep.first()
         agent, coin = (np.argwhere(timestep.observation[..., i])[0] for i in range(2))
         starts.add((*agent, *coin))
         down, right = coin - agent
@@ -62,7 +64,23 @@ def test_a_coin_is_worth_1_and_ends_the_episode():
             assert not timestep.last()
             timestep = environment.step(action)
         assert (timestep.reward, timestep.discount) == (1.0, 0.0)
+        timestep = environment.step(UP)
     assert len(starts) > 15
+
+
+def test_the_coin_is_the_same_in_a_compiled_run():
+    room = envs.make_functional("explore:random_coin", size=5, time_limit=3)
+    assert room == envs.make_functional("explore:random_coin", size=5, time_limit=3)
+    assert envs.make_functional("explore:key_door") is None
+    rows = functional.row_keys(4, 2)
+    batch = functional.FunctionalBatch(room, 2, 4)
+    first = batch.reset().observation
+    np.testing.assert_array_equal(first, jax.vmap(room.reset)(rows)[1].observation)
+    assert first.sum(axis=(1, 2, 3)).tolist() == [2, 2]
+    ends = [batch.step(np.array([UP, DOWN])) for _ in range(3)][-1]
+    assert ((ends.step_type == LAST) | (ends.reward == 1)).all()
+    with pytest.raises(UsageError, match="must be at least"):
+        envs.make_functional("explore:random_coin", size=2)
 
 
 def test_walls_of_the_disco_maze_change_colour_and_end_the_episode():
