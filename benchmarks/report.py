@@ -131,15 +131,16 @@ def table(figures: Sequence[Figure]) -> str:
 
 def markdown(figures: Sequence[Figure], facts: dict[str, Any]) -> str:
     """Returns the figures as a page."""
+    machine = ", ".join(f"{name} {value}" for name, value in facts.items() if name != "command")
     lines = [
         "# Speed",
         "",
-        "Each figure beside what it is held against, made by `python -m benchmarks.speed`. Measured ones took turns",
-        "with ours in short rounds of the same run; a ratio is the median of the rounds' ratios, with the least and",
-        "the greatest of them. CPU is the time of the whole process for a unit, all threads. The load is that of the",
-        "last minute, this benchmark's own included while it runs.",
+        f"Each figure beside what it is held against, made by `{facts['command']}`. Measured ones took",
+        "turns with ours in short rounds of the same run; a ratio is the median of the rounds' ratios, with the least",
+        "and the greatest of them. CPU is the time of the whole process for a unit, all threads. The load is that of",
+        "the last minute, this benchmark's own included while it runs.",
         "",
-        ", ".join(f"{name} {value}" for name, value in facts.items()) + ".",
+        f"{machine}.",
     ]
     for section in dict.fromkeys(f.section for f in figures):
         members = [f for f in figures if f.section == section]

@@ -82,7 +82,7 @@ def _main(options: argparse.Namespace) -> int:
         )
     if out is not None:
         files.make_writable_folder(out.parent)
-    facts = report.machine()
+    facts = {"command": _command(options), **report.machine()}
     loads: list[float] = []
     figures: list[Figure] = []
     for name in SECTIONS:
@@ -96,6 +96,14 @@ def _main(options: argparse.Namespace) -> int:
     if out is not None:
         print("written:", *report.write(out, figures, facts))
     return 0
+
+
+def _command(options: argparse.Namespace) -> str:
+    """Returns the command line that measures the same again."""
+    only = ["--only", *options.only] if options.only else []
+    peers = ["--peers"] if options.peers else []
+    turns = ["--rounds", str(options.rounds), "--seconds", f"{options.seconds:g}"]
+    return " ".join(["python -m benchmarks.speed", *only, *peers, *turns])
 
 
 def _in_a_process_of_its_own(name: str, seconds: float, rounds: int) -> list[Figure]:

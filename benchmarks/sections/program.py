@@ -37,7 +37,7 @@ _ACTORS = (1, 2, 4)
 _LATENCY_S = 3e-3  # of a step, as of a simulator elsewhere
 _IDLE_S = 50e-3  # of a step of actors that leave the cores to the learner
 _STOP_S = 3.0  # in which a program is to end
-_LEARNER_GOAL = 0.7  # of the same learner on a resident batch
+_LEARNER_GOAL = 0.6  # of the same learner on a resident batch
 _PATIENCE_S = 300.0
 _LOOK_S = 0.01
 _MLP = DQNConfig(hidden_sizes=(64, 64), batch_size=128, replay=TransitionConfig(n_step=3, min_size=200))

@@ -39,7 +39,7 @@ def test_the_table_is_aligned_and_says_what_was_computed(figures):
 
 
 def test_json_and_markdown_hold_the_figures_and_no_place(figures, tmp_path):
-    paths = report.write(tmp_path / "sub" / "speed", figures, report.machine())
+    paths = report.write(tmp_path / "sub" / "speed", figures, {"command": "measure --it", **report.machine()})
     assert [path.name for path in paths] == ["speed.json", "speed.md"]
     written = json.loads(paths[0].read_text())
     assert written["figures"][0]["value"] == 1000.0
@@ -49,6 +49,7 @@ def test_json_and_markdown_hold_the_figures_and_no_place(figures, tmp_path):
         text = path.read_text()
         assert socket.gethostname() not in text
         assert os.getcwd() not in text
+    assert "made by `measure --it`" in paths[1].read_text()
     assert "| B=1 | 1,000 | 12.5 | limit | 2,000 | 6 | 0.50 (0.50 to 0.50) | 0.8 | MISSED |" in paths[1].read_text()
 
 
