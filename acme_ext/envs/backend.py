@@ -8,7 +8,8 @@ import dm_env
 import numpy as np
 
 from acme_ext.envs.base import BatchedEnvironment
-from acme_ext.envs.functional import FunctionalEnvironment
+from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment
+from acme_ext.envs.single import Unbatched
 
 _HALF = 2**30
 _ROOM = 2**20
@@ -49,6 +50,19 @@ class Backend(abc.ABC):
         """The environment as pure functions, for compiled runs, where it is written in JAX."""
         del name, evaluation, options
         return None
+
+
+class FunctionalBackend(Backend):
+    """A family whose environments are written in JAX: all ways of having one come from `functional`."""
+
+    @abc.abstractmethod
+    def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment: ...
+
+    def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
+        return Unbatched(self.load_batch(name, 1, seed, evaluation, **options))
+
+    def load_batch(self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any) -> BatchedEnvironment:
+        return FunctionalBatch(self.functional(name, evaluation, **options), num_envs, seed)
 
 
 def environment_seed(seed: int, evaluation: bool, index: int = 0) -> int:

@@ -24,6 +24,25 @@ class Moved(NamedTuple):
     truncated: Array  # [] bool: cut short by a time limit; means nothing where `terminated`
 
 
+class Timed(NamedTuple):
+    """The state of an environment whose time limit is counted here."""
+
+    inner: Tree
+    time: Array  # [] int32 steps of its episode
+
+
+NEVER = 2**30
+"""A time limit, in steps, for environments that take their own for a termination."""
+
+
+def strong(state: Tree) -> Tree:
+    """Returns a state whose arrays have types of their own: some libraries have Python's numbers in it at first."""
+    import jax
+    import jax.numpy as jnp
+
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), state)
+
+
 class FunctionalState(NamedTuple):
     """Where an environment stands: what `FunctionalEnvironment.reset` and `step` pass on."""
 

@@ -6,16 +6,13 @@ do.
 
 import functools
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-import dm_env
 import numpy as np
 from dm_env import specs
 
-from acme_ext.envs.backend import Backend
-from acme_ext.envs.base import BatchedEnvironment
-from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment, Moved
-from acme_ext.envs.single import Unbatched
+from acme_ext.envs.backend import FunctionalBackend
+from acme_ext.envs.functional import NEVER, FunctionalEnvironment, Moved, Timed, strong
 from acme_ext.types import Array, Tree
 
 GYMNAX = {
@@ -32,10 +29,8 @@ GYMNAX = {
 PGX = {f"minatar-{game}": game for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders")}
 """Pgx's MinAtar games by our names."""
 
-_NEVER = 2**30  # steps
 
-
-class Jax(Backend):
+class Jax(FunctionalBackend):
     """`jax:NAME`."""
 
     def names(self) -> Collection[str]:
@@ -43,12 +38,6 @@ class Jax(Backend):
 
     def options(self, name: str) -> Mapping[str, Any]:
         return {}
-
-    def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
-        return Unbatched(self.load_batch(name, 1, seed, evaluation))
-
-    def load_batch(self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any) -> BatchedEnvironment:
-        return FunctionalBatch(functional(name), num_envs, seed)
 
     def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment:
         return functional(name)
@@ -58,13 +47,6 @@ class Jax(Backend):
 def functional(name: str) -> FunctionalEnvironment:
     """Returns the environment `jax:NAME` as pure functions."""
     return GymnaxEnvironment(GYMNAX[name]) if name in GYMNAX else MinAtarGame(PGX[name])
-
-
-class _Timed(NamedTuple):
-    """An environment's state with the steps of its episode."""
-
-    inner: Tree
-    time: Array  # [] int32
 
 
 class GymnaxEnvironment(FunctionalEnvironment):
@@ -81,7 +63,7 @@ class GymnaxEnvironment(FunctionalEnvironment):
         made: Any = gymnax.make(name)
         self._environment, params = made
         self._limit = params.max_steps_in_episode
-        self._params = params.replace(max_steps_in_episode=_NEVER)
+        self._params = params.replace(max_steps_in_episode=NEVER)
         space: Any = self._environment.observation_space(params)
         seen = jax.eval_shape(self.begin, jax.random.key(0))[1]
         self._observation_spec = _array_spec(space, seen.shape, seen.dtype, "observation")
@@ -95,12 +77,12 @@ class GymnaxEnvironment(FunctionalEnvironment):
         import jax.numpy as jnp
 
         observation, state = self._environment.reset_env(key, self._params)
-        return _Timed(_strong(state), jnp.int32(0)), observation
+        return Timed(strong(state), jnp.int32(0)), observation
 
     def move(self, key: Array, state: Tree, action: Array) -> Moved:
         moved = self._environment.step_env(key, state.inner, action, self._params)
         (observation, inner, reward, terminated, _), time = moved, state.time + 1
-        return Moved(_Timed(_strong(inner), time), observation, reward, terminated, time >= self._limit)
+        return Moved(Timed(strong(inner), time), observation, reward, terminated, time >= self._limit)
 
     def observation_spec(self) -> Tree:
         return self._observation_spec
@@ -132,25 +114,17 @@ class MinAtarGame(FunctionalEnvironment):
         import jax.numpy as jnp
 
         state = self._environment.init(key)
-        return _Timed(state, jnp.int32(0)), state.observation
+        return Timed(state, jnp.int32(0)), state.observation
 
     def move(self, key: Array, state: Tree, action: Array) -> Moved:
         inner, time = self._environment.step(state.inner, action, key), state.time + 1
-        return Moved(_Timed(inner, time), inner.observation, inner.rewards[0], inner.terminated, time >= self.limit)
+        return Moved(Timed(inner, time), inner.observation, inner.rewards[0], inner.terminated, time >= self.limit)
 
     def observation_spec(self) -> Tree:
         return self._observation_spec
 
     def action_spec(self) -> specs.Array:
         return self._action_spec
-
-
-def _strong(state: Tree) -> Tree:
-    """Returns a state whose arrays have types of their own; Gymnax has Python's numbers in it at an episode's start."""
-    import jax
-    import jax.numpy as jnp
-
-    return jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), state)
 
 
 def _array_spec(space: Any, shape: tuple[int, ...], dtype: Any, name: str) -> specs.Array:

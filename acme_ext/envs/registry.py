@@ -36,6 +36,11 @@ class Family:
     needs: tuple[str, ...]  # top-level modules
     extra: str | None  # of acme_ext that installs them; None where the package itself does
 
+    @property
+    def start(self) -> str:
+        """What its environments' names begin with: `gym:`, or `jax:brax/` of a family named `jax:brax`."""
+        return self.name + ("/" if ":" in self.name else ":")
+
 
 _FAMILIES = (
     Family(
@@ -127,6 +132,24 @@ _FAMILIES = (
         "acme_ext.envs.jax_games:Jax",
         ("gymnax", "pgx"),
         "compiled",
+    ),
+    Family(
+        "jax:brax",
+        "jax:brax/NAME",
+        "jax:brax/ant",
+        "Brax's robots, continuous actions",
+        "acme_ext.envs.jax_brax:Brax",
+        ("brax",),
+        "brax",
+    ),
+    Family(
+        "jax:jumanji",
+        "jax:jumanji/NAME",
+        "jax:jumanji/Snake-v1",
+        "Jumanji's puzzles, packing and routing, with masks of legal actions",
+        "acme_ext.envs.jax_jumanji:Jumanji",
+        ("jumanji",),
+        "jumanji",
     ),
 )
 
@@ -312,15 +335,17 @@ def _factory(factory: Factory, options: Mapping[str, Any]) -> Factory:
 
 def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, str]":
     """The backend and the canonical name of a checked environment."""
-    prefix, colon, rest = environment.partition(":")
-    by_name = {family.name: family for family in families()}
-    if not colon or prefix not in by_name:
+    prefix, colon, _ = environment.partition(":")
+    known = families()
+    meant = [family for family in known if environment.startswith(family.start)]
+    if not meant:
         what = f"no family of environments {prefix!r}" if colon else f"{environment!r} names no family of environments"
         raise UsageError(
             f"{what}; a name is like {_FAMILIES[0].example!r}, or py:module:function for your own: "
-            f"{nearest(prefix, by_name)}"
+            f"{nearest(prefix, [family.name for family in known if ':' not in family.name])}"
         )
-    family = by_name[prefix]
+    family = max(meant, key=lambda each: len(each.start))
+    rest = environment.removeprefix(family.start)
     missing = [module for module in family.needs if importlib.util.find_spec(module) is None]
     if missing:
         command = install.command(family.extra)
@@ -330,7 +355,8 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
     name = backend.canonical(rest)
     names = backend.names()
     if name not in names:
-        others = [f"{prefix}:{other}" for other in backend.alternatives(rest)]
+        others = [f"{family.start}{other}" for other in backend.alternatives(rest)]
+        others += [each.example for each in known if each is not family and each.start.startswith(family.start)]
         raise UsageError(f"no environment {environment!r}; {nearest(environment, others)}")
     valid = backend.options(name)
     for key, value in options.items():

@@ -1,0 +1,259 @@
+"""Environments of Brax and Jumanji: the rules of a batch, every step beside the library's own, and what is refused."""
+
+import dataclasses
+import importlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from acme_ext import builders, envs
+from acme_ext.errors import UsageError
+from acme_ext.launch import Checkpoints, Evaluation, Experiment
+from acme_ext.launch.compiled import runner
+from acme_ext.replay import UnrollConfig
+
+FIRST, MID, LAST = 0, 1, 2
+
+
+def library(name: str) -> Any:
+    """The library of `jax:LIBRARY/...`; skips the test where it isn't installed."""
+    return pytest.importorskip(name.removeprefix("jax:").partition("/")[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        pytest.param("jax:brax/inverted_pendulum", {"max_steps": 12}, marks=pytest.mark.slow),
+        ("jax:jumanji/Minesweeper-v0", {}),
+        ("jax:jumanji/RubiksCube-partly-scrambled-v0", {}),
+    ],
+)
+def test_a_batch_keeps_the_contract(name, options, rollout, same):
+    library(name)
+
+    def run(**more):
+        with envs.make(name, num_envs=3, **options, **more) as environment:
+            return rollout(environment, 30)
+
+    once = run(seed=2)
+    assert any((timestep.step_type == LAST).any() for timestep in once)
+    assert same(once, run(seed=2))
+    assert not same(once, run(seed=3))
+
+
+def beside(environment, start, act, episodes, choose=None, **close):
+    """Plays episodes in an environment and in its library's own, and compares every step.
+
+    Args:
+        environment: the adapter.
+        start: the library's `key -> (state, observation)`.
+        act: its `(state, action) -> (state, (observation, reward, ended, terminated))`.
+        episodes: so many.
+        choose: `(rng, observation) -> action`; a random one of the spec by default.
+        close: the tolerance.
+
+    Returns:
+        The lengths of the episodes, and the discounts at their ends.
+    """
+    spec, rng = environment.action_spec(), np.random.default_rng(0)
+    step, start, act = jax.jit(environment.step), jax.jit(start), jax.jit(act)
+    key = jax.random.key(4)
+    state, timestep = jax.jit(environment.reset)(key)
+    theirs, observation = start(jax.random.split(key)[1])
+    lengths, discounts, length = [], [], 0
+    while len(lengths) < episodes:
+        if hasattr(spec, "num_values"):
+            action = choose(rng, timestep.observation) if choose else rng.integers(spec.num_values)
+            action = np.int32(action)
+        else:
+            action = rng.uniform(spec.minimum, spec.maximum, spec.shape).astype(np.float32)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **close), timestep.observation, observation)
+        if state.last:
+            lengths.append(length)
+            discounts.append(float(timestep.discount))
+            theirs, observation = start(jax.random.split(state.key)[1])
+            state, timestep = step(state, action)
+            assert (int(timestep.step_type), float(timestep.reward), float(timestep.discount)) == (FIRST, 0.0, 1.0)
+            length = 0
+            continue
+        state, timestep = step(state, action)
+        theirs, (observation, reward, ended, terminated) = act(theirs, action)
+        length += 1
+        np.testing.assert_allclose(timestep.reward, reward, **close)
+        assert int(timestep.step_type) == (LAST if ended else MID)
+        assert float(timestep.discount) == float(not terminated)
+    return lengths, discounts
+
+
+def test_every_step_is_braxs_and_its_limit_truncates():
+    library("brax")
+    brax = importlib.import_module("brax.envs")
+    limit = 7
+    original = brax.create("inverted_pendulum", episode_length=limit, auto_reset=False)
+
+    def start(key):
+        state = original.reset(jax.random.key_data(key))  # its wrapper takes the key's shape for that of a batch
+        return state, state.obs
+
+    def act(state, action):
+        after = original.step(state, action)
+        return after, (after.obs, after.reward, after.done > 0, (after.done > 0) & (after.info["truncation"] == 0))
+
+    environment = envs.make_functional("jax:brax/inverted_pendulum", max_steps=limit)
+    assert environment is not None
+    lengths, discounts = beside(environment, start, act, 30, rtol=1e-4, atol=1e-5)
+    assert max(lengths) == limit
+    assert {1.0, 0.0} == set(discounts)
+
+
+def legal(rng, observation):
+    return rng.choice(np.flatnonzero(observation["action_mask"]))
+
+
+def jumanjis(name, flat):
+    """The library's environment, with the adapter's actions and fields."""
+    original = library("jumanji").make(name)
+    sizes = np.ravel(original.action_spec.num_values).tolist()
+
+    def start(key):
+        state, timestep = original.reset(key)
+        return state, flat(timestep.observation)
+
+    def act(state, action):
+        parts = jnp.stack(jnp.unravel_index(action, sizes)) if original.action_spec.shape else action
+        state, timestep = original.step(state, parts)
+        return state, (flat(timestep.observation), timestep.reward, timestep.last(), timestep.discount == 0)
+
+    return start, act
+
+
+def test_every_step_is_jumanjis_with_actions_of_two_parts():
+    def flat(observation):
+        names = ("board", "num_mines", "step_count")
+        return {
+            **{name: getattr(observation, name) for name in names},
+            "action_mask": observation.action_mask.reshape(100),
+        }
+
+    start, act = jumanjis("Minesweeper-v0", flat)
+    environment = envs.make_functional("jax:jumanji/Minesweeper")
+    assert environment is not None
+    lengths, discounts = beside(environment, start, act, 8, legal)
+    assert max(lengths) > 3
+    assert set(discounts) == {0.0}
+
+
+def test_every_step_is_jumanjis_but_that_its_limit_truncates():
+    def flat(observation):
+        agent, target = observation.agent_position, observation.target_position
+        return {
+            "agent_position_row": agent.row,
+            "agent_position_col": agent.col,
+            "target_position_row": target.row,
+            "target_position_col": target.col,
+            **{name: getattr(observation, name) for name in ("walls", "action_mask", "step_count")},
+        }
+
+    start, theirs = jumanjis("Maze-v0", flat)
+
+    def act(state, action):
+        after, (observation, reward, ended, terminated) = theirs(state, action)
+        return after, (observation, reward, ended, terminated & (reward > 0))  # 1 at the target
+
+    environment = envs.make_functional("jax:jumanji/Maze-v0")
+    assert environment is not None
+    lengths, discounts = beside(environment, start, act, 12, legal)
+    assert {length for length, discount in zip(lengths, discounts, strict=True) if discount == 1} == {100}
+    assert 0.0 in discounts
+
+
+def test_what_one_agent_cannot_play_is_refused_by_name_and_the_rest_is_made():
+    names, refused = library("jumanji").registered_environments(), {}
+    for name in names:
+        try:
+            made = envs.make_functional(f"jax:jumanji/{name}")
+            assert made is not None
+            assert "action_mask" in made.observation_spec() or name.startswith("RubiksCube")
+        except UsageError as error:
+            refused[name.rpartition("-")[0]] = str(error)
+    assert all(f"'jax:jumanji/{name}-" in sentence for name, sentence in refused.items())
+    agents = {"Connector", "LevelBasedForaging", "SearchAndRescue"}
+    actors = {"Cleaner", "JobShop", "MMST", "RobotWarehouse"}
+    assert refused.keys() == {*agents, *actors, "MultiCVRP", "Sokoban"}
+    assert all("one for each agent" in refused[name] for name in agents)
+    assert all("actors" in refused[name] for name in actors)
+    assert "download" in refused["Sokoban"]
+
+
+def trained(folder, builder, name, **options):
+    return runner.run(
+        Experiment(
+            builder,
+            name,
+            steps=400,
+            num_envs=4,
+            run_dir=str(folder),
+            environment_options=options,
+            evaluation=Evaluation(every=0, final_episodes=2, num_envs=2),
+            checkpoints=Checkpoints(every_s=0),
+        ),
+        quiet=True,
+    )[0]
+
+
+def small_ppo():
+    config = dataclasses.replace(
+        builders.PPO().config,
+        hidden_sizes=(8,),
+        batch_size=4,
+        num_minibatches=2,
+        num_epochs=2,
+        replay=UnrollConfig(max_size=4, length=9),
+    )
+    return builders.PPO(config)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_figures")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("jax:brax/inverted_pendulum", {"max_steps": 20}), ("jax:jumanji/RubiksCube-partly-scrambled-v0", {})],
+)
+def test_ppo_trains_compiled(tmp_path, name, options):
+    library(name)
+    result = trained(tmp_path / "run", small_ppo(), name, **options)
+    assert result.learner_steps > 5
+    assert np.isfinite(result.score.returns).all()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_figures")
+def test_sac_trains_compiled_on_brax(tmp_path):
+    library("brax")
+    builder = builders.SAC()
+    replay = dataclasses.replace(builder.config.replay, min_size=50, max_size=400)
+    config = dataclasses.replace(builder.config, hidden_sizes=(8, 8), batch_size=8, replay=replay)
+    result = trained(tmp_path / "run", builders.SAC(config), "jax:brax/inverted_pendulum", max_steps=20)
+    assert result.learner_steps > 50
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("jax:brax/ants", {}, "no environment 'jax:brax/ants'; did you mean 'jax:brax/ant'"),
+        ("jax:bras/ant", {}, "no environment 'jax:bras/ant'; did you mean 'jax:brax/ant'"),
+        ("jax:jumanji/Snak", {}, "did you mean 'jax:jumanji/Snake-v1'"),
+        ("jax:brax/ant", {"physics": "fast"}, "physics 'fast' of 'jax:brax/ant' is none of generalized, spring"),
+        ("jax:brax/swimmer", {"physics": "spring"}, "is none of generalized\\."),
+        ("jax:brax/ant", {"max_steps": 0}, "max_steps counts steps"),
+        ("jax:jumanji/Snake-v1", {"size": 3}, "has no option 'size'; it takes none"),
+    ],
+)
+def test_bad_names_and_options_are_one_sentence(name, options, sentence):
+    if not name.startswith("jax:bras"):
+        library(name)
+    with pytest.raises(UsageError, match=sentence):
+        envs.make(name, **options)
