@@ -151,6 +151,15 @@ _FAMILIES = (
         ("jumanji",),
         "jumanji",
     ),
+    Family(
+        "jax:navix",
+        "jax:navix/NAME",
+        "jax:navix/DoorKey-8x8",
+        "Navix's grid worlds, MiniGrid's in JAX, as one-hot grids or pictures",
+        "acme_ext.envs.jax_navix:Navix",
+        ("navix",),
+        "navix",
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""Environments of Brax and Jumanji: the rules of a batch, every step beside the library's own, and what is refused."""
+"""Environments of Brax, Jumanji and Navix: a batch's rules, every step beside the library's own, and what is refused."""
 
 import dataclasses
 import importlib
@@ -29,6 +29,7 @@ def library(name: str) -> Any:
         pytest.param("jax:brax/inverted_pendulum", {"max_steps": 12}, marks=pytest.mark.slow),
         ("jax:jumanji/Minesweeper-v0", {}),
         ("jax:jumanji/RubiksCube-partly-scrambled-v0", {}),
+        pytest.param("jax:navix/Empty-Random-5x5", {"max_steps": 12}, marks=pytest.mark.slow),
     ],
 )
 def test_a_batch_keeps_the_contract(name, options, rollout, same):
@@ -170,6 +171,52 @@ def test_every_step_is_jumanjis_but_that_its_limit_truncates():
     assert 0.0 in discounts
 
 
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [("Dynamic-Obstacles-5x5", {0.0, 1.0}), pytest.param("DoorKey-Random-5x5", {1.0}, marks=pytest.mark.slow)],
+)
+def test_every_step_is_navixs(name, seen):
+    navix = library("navix")
+    original = navix.make(f"Navix-{name}-v0", max_steps=20, observation_fn=navix.observations.symbolic_first_person)
+
+    def one_hot(codes):
+        return jnp.concatenate([jax.nn.one_hot(codes[..., i], size) for i, size in enumerate((11, 6, 4))], -1)
+
+    def start(key):
+        timestep = original.reset(key)
+        return timestep, one_hot(timestep.observation)
+
+    def act(before, action):
+        after = original.step(before, action)
+        return after, (one_hot(after.observation), after.reward, after.is_done(), after.is_termination())
+
+    environment = envs.make_functional(f"jax:navix/{name}", max_steps=20)
+    assert environment is not None
+    lengths, discounts = beside(environment, start, act, 20)
+    assert max(lengths) == 20
+    assert seen <= set(discounts)
+
+
+def test_navix_has_the_rules_of_minigrid_but_for_its_rewards_size():
+    library("navix")
+    library("minigrid")
+    options = {"view": "whole", "max_steps": 30}
+    ours = envs.make_single("jax:navix/Empty-5x5", seed=0, **options)
+    theirs = envs.make_single("minigrid:Empty-5x5", seed=0, **options)  # the map is always the same
+    rng, ends = np.random.default_rng(1), set()
+    for _ in range(600):
+        action = np.int32(rng.choice(7, p=(0.15, 0.15, 0.5, 0.05, 0.05, 0.05, 0.05)))  # mostly forward
+        mine, other = ours.step(action), theirs.step(action)
+        np.testing.assert_array_equal(mine.observation, np.swapaxes(other.observation, 0, 1))  # theirs is [x, y]
+        assert mine.step_type == other.step_type
+        if not mine.first():
+            assert mine.discount == other.discount
+            assert (mine.reward > 0) == (other.reward > 0)
+        if mine.last():
+            ends.add((float(mine.discount), float(mine.reward)))
+    assert ends == {(1.0, 0.0), (0.0, 1.0)}  # cut short, and at the goal
+
+
 def test_what_one_agent_cannot_play_is_refused_by_name_and_the_rest_is_made():
     names, refused = library("jumanji").registered_environments(), {}
     for name in names:
@@ -220,7 +267,11 @@ def small_ppo():
 @pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("jax:brax/inverted_pendulum", {"max_steps": 20}), ("jax:jumanji/RubiksCube-partly-scrambled-v0", {})],
+    [
+        ("jax:brax/inverted_pendulum", {"max_steps": 20}),
+        ("jax:jumanji/RubiksCube-partly-scrambled-v0", {}),
+        ("jax:navix/Empty-5x5", {}),
+    ],
 )
 def test_ppo_trains_compiled(tmp_path, name, options):
     library(name)
@@ -250,6 +301,9 @@ def test_sac_trains_compiled_on_brax(tmp_path):
         ("jax:brax/swimmer", {"physics": "spring"}, "is none of generalized\\."),
         ("jax:brax/ant", {"max_steps": 0}, "max_steps counts steps"),
         ("jax:jumanji/Snake-v1", {"size": 3}, "has no option 'size'; it takes none"),
+        ("jax:navix/DorKey-8x8", {}, "did you mean 'jax:navix/DoorKey-8x8'"),
+        ("jax:navix/Empty-5x5", {"view": "above"}, "view 'above' is none of grid, picture, whole"),
+        ("jax:navix/Empty-5x5", {"max_steps": 0}, "max_steps counts steps"),
     ],
 )
 def test_bad_names_and_options_are_one_sentence(name, options, sentence):

@@ -1,0 +1,115 @@
+"""`jax:navix/NAME`: Navix's grid worlds (Pignatelli et al. 2024), MiniGrid's in JAX, as `FunctionalEnvironment`s."""
+
+import functools
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from dm_env import specs
+
+from acme_ext.envs.backend import FunctionalBackend
+from acme_ext.envs.functional import FunctionalEnvironment, Moved, strong
+from acme_ext.errors import UsageError
+from acme_ext.types import Array, Tree
+
+_PREFIX, _SUFFIX = "Navix-", "-v0"
+_CHANNELS = (11, 6, 4)  # kinds of objects, colours, and states: a door's 3, or the agent's 4 directions
+
+VIEWS = {"grid": "symbolic_first_person", "picture": "rgb_first_person", "whole": "symbolic"}
+"""Navix's functions of observation by the names that `minigrid:` has for its views."""
+
+
+class Navix(FunctionalBackend):
+    """`jax:navix/NAME`, where `DoorKey-8x8` stands for `Navix-DoorKey-8x8-v0`."""
+
+    def names(self) -> Collection[str]:
+        return [self.canonical(name) for name in _library().registry()]
+
+    def canonical(self, name: str) -> str:
+        return name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+
+    def options(self, name: str) -> Mapping[str, Any]:
+        """`view` is one of `VIEWS`; of `max_steps`, None leaves Navix's own time limit, which truncates."""
+        return {"view": "grid", "max_steps": None}
+
+    def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment:
+        view, limit = ({**self.options(name), **options}[key] for key in ("view", "max_steps"))
+        if view not in VIEWS:
+            raise UsageError(f"the view {view!r} is none of {', '.join(VIEWS)}.")
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
+            raise UsageError(f"max_steps counts steps, so {limit!r} must be a whole number of at least 1.")
+        return _made(name, view, limit)
+
+
+@functools.cache
+def _made(name: str, view: str, limit: int | None) -> FunctionalEnvironment:
+    """Returns one object for the same arguments: by it, compiled functions are found again."""
+    return NavixEnvironment(f"{_PREFIX}{name}{_SUFFIX}", view, limit)
+
+
+class NavixEnvironment(FunctionalEnvironment):
+    """One of Navix's environments.
+
+    Args:
+        name: Navix's.
+        view: `grid` is what lies before the agent, one-hot float32 `[7, 7, 21]`; `picture` the same as uint8
+            `[56, 56, 3]`; `whole` the whole map, one-hot float32 `[H, W, 21]`.
+        limit: steps after which an episode is truncated; None for Navix's own limit.
+    """
+
+    def __init__(self, name: str, view: str, limit: int | None):
+        import jax
+
+        library = _library()
+        self._one_hot, self._cache = view != "picture", None
+        if self._one_hot:  # in place of the map's picture, which would be the greater part of a state
+            self._cache = library.rendering.cache.RenderingCache(patches=np.zeros((0,), np.uint8))
+        self._environment = library.make(
+            name,
+            observation_fn=getattr(library.observations, VIEWS[view]),
+            **({} if limit is None else {"max_steps": limit}),
+        )
+        seen = jax.eval_shape(self.begin, jax.random.key(0))[1]
+        self._observation_spec = specs.BoundedArray(
+            seen.shape, seen.dtype, 0, 1 if self._one_hot else 255, "observation"
+        )
+        self._action_spec = specs.DiscreteArray(len(self._environment.action_set), np.int32, "action")
+
+    def begin(self, key: Array) -> tuple[Tree, Tree]:
+        timestep = strong(self._environment.reset(key, self._cache))
+        return timestep, self._look(timestep.observation)
+
+    def move(self, key: Array, state: Tree, action: Array) -> Moved:
+        import jax.numpy as jnp
+
+        # Told that nothing has ended, Navix doesn't reset by itself, and XLA leaves its reset out.
+        going = state.replace(step_type=jnp.int32(0))
+        timestep = strong(self._environment.step(going, action))
+        return Moved(
+            timestep,
+            self._look(timestep.observation),
+            timestep.reward,
+            timestep.is_termination(),
+            timestep.is_truncation(),
+        )
+
+    def _look(self, observation: Array) -> Array:
+        import jax
+        import jax.numpy as jnp
+
+        if not self._one_hot:
+            return observation
+        codes = [jax.nn.one_hot(observation[..., i], size) for i, size in enumerate(_CHANNELS)]
+        return jnp.concatenate(codes, axis=-1)
+
+    def observation_spec(self) -> Tree:
+        return self._observation_spec
+
+    def action_spec(self) -> specs.Array:
+        return self._action_spec
+
+
+def _library() -> Any:
+    import navix
+
+    return navix
