@@ -1,4 +1,4 @@
-"""Environments of Brax, Jumanji and Navix: a batch's rules, every step beside the library's own, and what is refused."""
+"""Environments of Brax, Jumanji and Navix: the rules of a batch, steps beside the library's own, and refusals."""
 
 import dataclasses
 import importlib
