@@ -169,7 +169,7 @@ def finished(experiment: launch.Experiment) -> bool:
         raise UsageError(
             f"{rundir.path} holds a run with other {', '.join(different)}: start anew (--fresh), or elsewhere (--runs)."
         )
-    return rundir.evaluation.is_file() and rundir.read_evaluation()["environment_steps"] >= experiment.steps
+    return rundir.evaluation.is_file() and rundir.read_evaluation()[experiment.step_key] >= experiment.steps
 
 
 if __name__ == "__main__":

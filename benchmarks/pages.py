@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acme_ext.utils import files
-from benchmarks import outcomes, validation, worlds
+from benchmarks import offline, outcomes, validation, worlds
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import SETTINGS, Setting
 
@@ -72,6 +72,7 @@ class Result:
         ]
 
 
+NOTHING = ["Nothing has been measured yet."]
 _COLUMNS = ("budget", "seeds", "mean", "IQM (95%)", "least", "at the bar", "bar", "seconds a seed", "version")
 _RULES = "--:|--:|--:|--:|--:|--:|---|--:|---|"
 
@@ -91,7 +92,7 @@ def agent_table(agent: str, found: Sequence[Result]) -> list[str]:
     """Returns the lines of an agent's page."""
     mine = [result for result in found if result.setting.agent == agent]
     if not mine:
-        return ["Nothing has been measured yet."]
+        return NOTHING
     lines = [f"| environment | {' | '.join(_COLUMNS)} | results |", f"|---|{_RULES}---|"]
     for r in mine:
         world = f" ({r.world})" if r.setting.actors else ""
@@ -135,8 +136,13 @@ def pages(found: Sequence[Result]) -> dict[pathlib.Path, str]:
         wanted[path.with_suffix(".md")] = validation.table(path)
     if (found_there := RESULTS / "worlds.json").is_file():
         wanted[ROOT / "docs" / "compiled.md"] = worlds.table(found_there, RESULTS)
+    if offline.RESULTS.is_file():
+        wanted[offline.RESULTS.with_suffix(".md")] = offline.table(offline.RESULTS)
     for path in sorted((ROOT / "docs" / "agents").glob("*.md")):
-        wanted[path] = agent_table(path.stem, found)
+        of_data = offline.agent_table(path.stem, offline.RESULTS)
+        online = agent_table(path.stem, found)
+        both = [*online, "", *of_data] if of_data and online != NOTHING else of_data or online
+        wanted[path] = both
     return {path: between_marks(path.read_text(), lines) for path, lines in wanted.items()}
 
 

@@ -21,7 +21,7 @@ import saved_runs
 from acme_ext import builders, envs, launch
 from acme_ext.commands import cli, train
 from acme_ext.utils.rundir import CONTENTS
-from benchmarks import ablation, learning, settings, speed, validation
+from benchmarks import ablation, learning, offline, settings, speed, validation
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -97,6 +97,8 @@ def test_every_shell_command_is_one_that_exists(page, tmp_path):
                 learning._parser().parse_args(arguments)
             case ["python", "-m", "benchmarks.validation", *arguments]:
                 validation._parser().parse_args(arguments)
+            case ["python", "-m", "benchmarks.offline", *arguments]:
+                offline._parser().parse_args(arguments)
             case ["python", "-m", "benchmarks.ablation", *arguments]:
                 ablation._parser().parse_args(arguments)
             case ["python", script] if script.endswith(".py"):
