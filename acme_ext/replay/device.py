@@ -24,6 +24,7 @@ from acme_ext.utils.trees import select
 
 _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 _GROUP = 256  # priorities that are summed together
+_AT_ONCE = 2**20  # bytes of the batches that are drawn at once, at most
 
 
 class Happened(NamedTuple):
@@ -161,16 +162,29 @@ class DeviceReplay(abc.ABC):
         """Returns `[]` bool: whether the rate limit allows a batch."""
         return state.credit >= self._settings.batch_size
 
-    def draw(self, state: DeviceReplayState, key: Array) -> tuple[DeviceReplayState, Drawn]:
-        """Returns a batch that was drawn with replacement, and the replay whose limit counts it."""
+    def at_once(self, state: DeviceReplayState) -> int:
+        """Returns how many batches may be drawn before the first of them is learned from: those that a step of all
+        environments allows, unless learning changes what is drawn next, or they are large.
+        """
+        if self._settings.prioritized or self._limit is None or self._limit.samples_per_insert is None:
+            return 1
+        batch = self._settings.batch_size
+        size = batch * sum(table.nbytes for table in jax.tree.leaves(state.items)) // self._settings.max_size
+        return max(1, min(math.ceil(self._num_envs * self._limit.samples_per_insert / batch), _AT_ONCE // size))
+
+    def draw(self, state: DeviceReplayState, key: Array) -> Drawn:
+        """Returns a batch that was drawn with replacement."""
         size, batch = jnp.minimum(state.inserted, self._settings.max_size), self._settings.batch_size
         if self._settings.prioritized:
             index, probability = self._by_weight(state.weight, key)
         else:
             index = jax.random.randint(key, (batch,), 0, size)
             probability = jnp.full(batch, 1.0, jnp.float32) / size
-        items = self._batch(jax.tree.map(lambda table: table[index], state.items))
-        return state._replace(credit=state.credit - batch), Drawn(items, index, probability)
+        return Drawn(self._batch(jax.tree.map(lambda table: table[index], state.items)), index, probability)
+
+    def counted(self, state: DeviceReplayState) -> DeviceReplayState:
+        """Returns the replay whose limit counts a batch more."""
+        return state._replace(credit=state.credit - self._settings.batch_size)
 
     def reprioritized(self, state: DeviceReplayState, index: Array, errors: Array | None) -> DeviceReplayState:
         """Returns the replay with the priorities of |TD errors| `[B]` at places `[B]`; of a uniform one as it is."""

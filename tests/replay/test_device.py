@@ -129,7 +129,7 @@ def test_sequences_are_those_of_the_writer_in_its_order(length, period, burn_in,
 def test_a_batch_of_sequences_has_time_first():
     device, state = kept(replay := sequences(6, 3, 2), 3, 40)
     assert not replay.extras
-    state, drawn = device.draw(state, jax.random.key(0))
+    drawn = device.draw(state, jax.random.key(0))
     assert drawn.items.observation.shape == (7, 4, 3)
     assert drawn.items.mask.shape == (6, 4)
     assert drawn.items.state["hidden"].shape == (4, 2)
@@ -209,7 +209,7 @@ def test_draws_are_in_proportion_to_priorities():
     state = device.init(next(stream(2, 1)))
     errors = np.random.default_rng(0).uniform(size=600).astype(np.float32) * (np.arange(600) % 3 > 0)
     state = device.reprioritized(state._replace(inserted=jnp.int32(600)), jnp.arange(600), errors)
-    _, drawn = jax.jit(device.draw)(state, jax.random.key(0))
+    drawn = jax.jit(device.draw)(state, jax.random.key(0))
     expected = (errors + replay.priority_offset) ** 0.5
     expected /= expected.sum()
     np.testing.assert_allclose(drawn.probability, expected[drawn.index], rtol=1e-4)
@@ -219,7 +219,7 @@ def test_draws_are_in_proportion_to_priorities():
 
 def test_uniform_draws_are_of_what_is_there():
     _, state = kept(replay := TransitionReplay(SPEC, batch_size=2_000, max_size=100, rows_per_item=1), 3, 12)
-    _, drawn = device_replay(replay, 3).draw(state, jax.random.key(1))
+    drawn = device_replay(replay, 3).draw(state, jax.random.key(1))
     assert set(np.asarray(drawn.index).tolist()) == set(range(int(state.inserted)))
     np.testing.assert_allclose(drawn.probability, 1 / int(state.inserted))
 
@@ -240,7 +240,7 @@ def test_updates_are_due_as_the_rate_limit_has_it(ratio):
         state = device.init(happened) if state is None else state
         state = device.add(state, happened, True)
         while device.due(state):
-            state, _ = device.draw(state, jax.random.key(0))
+            state = device.counted(state)
             drawn += 4
         assert drawn == 4 * (int(replay.samples_allowed(int(state.inserted))) // 4)
     assert drawn
