@@ -40,7 +40,8 @@ class RainbowConfig(DQNConfig):
     noisy: bool = True  # noisy layers in place of epsilon; Fortunato et al. 2018
     noisy_sigma: float = 0.5  # sigma_0; Hessel et al. 2018, table 1
     noise_period: int = 1  # steps that an environment acts by the same noise; Fortunato et al. 2018, section 3.1
-    noisy_epsilon: float = 0.0  # random actions beside the noise; none in Hessel et al. 2018
+    # Random actions beside the noise: where it has died out, all episodes are the same. None in Hessel et al. 2018.
+    noisy_epsilon: float = 0.05
 
     def __post_init__(self):
         super().__post_init__()
@@ -81,6 +82,7 @@ ATARI = RainbowConfig(
     v_max=10.0,
     epsilon_end=0.01,  # without noise: Hessel et al. 2018, 'Hyper-parameter tuning'
     epsilon_decay_steps=62_500,  # 250,000 frames; Hessel et al. 2018, likewise
+    noisy_epsilon=0.0,  # Hessel et al. 2018
 )
 """The published agent."""
 

@@ -13,7 +13,8 @@ OBSERVATION = np.zeros((COUNT, 4), np.float32)
 
 
 def build(evaluation=False, **fields):
-    config = RainbowConfig(**{"hidden_sizes": (16,), "num_atoms": 5, "num_quantiles": 4, **fields})
+    small = {"hidden_sizes": (16,), "num_atoms": 5, "num_quantiles": 4, "noisy_epsilon": 0.0}
+    config = RainbowConfig(**{**small, **fields})
     network = networks.make_network(discrete(4, (4,)), config)
     params = network.init(jax.random.key(0), OBSERVATION[:1])
     policy = acting.make_policy(network, config, evaluation=evaluation)
