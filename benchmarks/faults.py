@@ -256,6 +256,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=6_000, metavar="N", help="the budget (%(default)s)")
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="writes the page faults.md there too")
     options = parser.parse_args(arguments)
+    if options.out is not None:
+        files.make_writable_folder(options.out)
     facts, lines = report.machine(), list(_HEAD)
     print("\n".join(lines))
     for trial in trials(options.nodes, options.worlds, options.restart, options.steps):
