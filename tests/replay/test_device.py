@@ -156,7 +156,7 @@ def test_first_priorities_of_sequences_are_those_of_the_writer(agent):
             functools.partial(ngu.first_error, config=builders.NGU().config),
         ),
         "muzero": (
-            lambda t: muzero.Planned(np.zeros((5, 4), np.float32), values[t]),
+            lambda t: muzero.Planned(np.zeros((5, 4), np.float32), values[t], values[t] > 0),
             functools.partial(muzero.first_error, config=builders.MuZero().config),
         ),
     }[agent]

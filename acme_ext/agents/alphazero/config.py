@@ -23,5 +23,6 @@ class AlphaZeroConfig(PlanningConfig):
     state_size: int = 256
     support_size: int = 1  # lost, drawn and won
     rescaling_epsilon: float | None = None
+    symmetries: bool = True  # positions are learned from turned and mirrored at random, where the game allows it
     value_coef: float = 1.0  # Silver et al. 2018
     replay: RootsConfig = RootsConfig(length=42, max_size=5_000, min_size=200, samples_per_insert=24.0)

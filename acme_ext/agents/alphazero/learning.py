@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from acme_ext.agents.alphazero import symmetries
 from acme_ext.agents.alphazero.config import AlphaZeroConfig
 from acme_ext.agents.alphazero.networks import Networks
 from acme_ext.agents.muzero import losses
+from acme_ext.agents.muzero.acting import own_steps
 from acme_ext.agents.muzero.learning import core_of_loss, draw_roots, take, value_errors, values_of, weighed
 from acme_ext.learning.core import LearnerCore, LossOutput, State
 from acme_ext.ops import masking
@@ -32,11 +34,15 @@ def make_core(networks: Networks, config: AlphaZeroConfig, observation: Tree) ->
         discount = losses.signed_discounts(batch.discount, batch.observation)
         # Of no meaning but in games that are longer than a sequence.
         v_t = lax.stop_gradient(values_of(network, support, target_params, batch.observation))
-        z = losses.value_targets(r_t, discount, v_t[1:], mask, config.n_step)
+        z = losses.value_targets(r_t, discount, v_t[1:], mask, config.n_step, own_steps(batch, config), v_t[:-1])
 
-        roots = draw_roots(key, batch, config)
+        root_key, turn_key = jax.random.split(key)
+        roots = draw_roots(root_key, batch, config)
         targets = losses.targets_at(roots, batch.extras.policy, z, r_t, batch.discount, mask, 0)
         seen = jax.tree.map(lambda x: take(x, roots), batch.observation)
+        if config.symmetries:
+            seen, turned = symmetries.drawn(turn_key, networks.game, seen, jnp.asarray(targets.policy)[0])
+            targets = targets._replace(policy=turned[None])
         prediction = network.predict(params, network.represent(params, seen))
         logits = masking.masked(prediction.logits, masking.legal_actions(seen))
         nothing = jnp.zeros_like(prediction.value)[None]

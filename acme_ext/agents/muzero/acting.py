@@ -21,6 +21,7 @@ class Planned(NamedTuple):
 
     policy: Array  # [B, A] float32, the search's
     value: Array  # [B] float32, of the root after the search, of the player who moves: nu
+    own: Array  # [B] float32, 1 where the action is the search's, 0 where another one was sampled by its visits
 
 
 Plan = Callable[[Params, Array, Tree, bool], Searched]
@@ -29,7 +30,7 @@ Plan = Callable[[Params, Array, Tree, bool], Searched]
 
 def extras_spec(num_actions: int) -> Planned:
     """Returns arrays that stand for the extras of one environment's step."""
-    return Planned(np.zeros(num_actions, np.float32), np.zeros((), np.float32))
+    return Planned(np.zeros(num_actions, np.float32), np.zeros((), np.float32), np.zeros((), np.float32))
 
 
 def make_policy(network: ModelNetwork, config: MuZeroConfig, *, evaluation: bool) -> Policy:
@@ -69,13 +70,19 @@ def policy_of(plan: Plan, config: PlanningConfig, *, evaluation: bool) -> Policy
     def apply(params: Params, context: Context, observation: Tree, state: Tree):
         keys = jax.vmap(lambda key: jax.random.split(key))(context.key)
         found = plan(params, keys[:, 0], observation, not evaluation)
-        action = found.action
+        action, own = found.action, jnp.ones_like(found.value)
         if not evaluation and not config.search.gumbel:
             action = search.sample_visits(keys[:, 1], found.visits, temperature(context.steps, config))
         if counts:
-            sampled = search.sample_visits(keys[:, 1], found.visits, jnp.float32(1))
-            action, state = jnp.where(state < config.sampled_moves, sampled, action), state + 1
-        return action, state, Planned(found.policy, found.value)
+            legal = masking.legal_actions(observation)
+            any_of = jnp.ones_like(found.visits) if legal is None else legal.astype(jnp.float32)
+            share = config.random_share
+            chances = (1 - share) * found.visits + share * any_of / jnp.sum(any_of, axis=-1, keepdims=True)
+            sampled = search.sample_visits(keys[:, 1], chances, jnp.float32(1))
+            sampled = jnp.where(state < config.sampled_moves, sampled, action)
+            own = (sampled == action).astype(jnp.float32)
+            action, state = sampled, state + 1
+        return action, state, Planned(found.policy, found.value, own)
 
     policy = Policy(apply, threaded=True)  # a search has 3 times as many simulations a second so, see `compiling.jit`
     return policy._replace(init_state=lambda batch: np.zeros(batch, np.int32)) if counts else policy
@@ -85,6 +92,11 @@ def temperature(steps: Array, config: PlanningConfig) -> Array:
     """Returns the temperature `[]` of acting by visits, after so many environment steps of the run."""
     share = steps / config.temperature_steps
     return jnp.where(share < 0.5, 1.0, jnp.where(share < 0.75, 0.5, 0.25)).astype(jnp.float32)
+
+
+def own_steps(batch: Sequence, config: PlanningConfig) -> Array | None:
+    """Returns in which steps `[T, B]` the search's own action was taken, where `config` wants that to matter."""
+    return batch.extras.own if config.cut_sampled else None
 
 
 def first_error(batch: Sequence, config: PlanningConfig) -> Array:
@@ -98,5 +110,5 @@ def first_error(batch: Sequence, config: PlanningConfig) -> Array:
     known = xp.concatenate([mask[1:] > 0, xp.zeros_like(mask[:1], bool)])
     v_t = xp.where(known, xp.concatenate([nu[1:], nu[-1:]]), nu)
     discount = signed_discounts(batch.discount, batch.observation)
-    z = value_targets(batch.reward[1:], discount, v_t, mask, config.n_step)
+    z = value_targets(batch.reward[1:], discount, v_t, mask, config.n_step, own_steps(batch, config), nu)
     return (mask * abs(nu - z)).sum(axis=0) / mask.sum(axis=0).clip(1)

@@ -41,6 +41,9 @@ class PlanningConfig:
     # Moves of a game that are sampled by the visits of the search, at temperature 1, so that games differ; later ones
     # are the best. 30 in Silver et al. 2018 and in Danihelka et al. 2022, appendix F
     sampled_moves: int = 0
+    random_share: float = 0.0  # of the sampled moves that are any legal one, so that no reply stays unknown
+    # Whether returns end, with the value there, before a sampled move that the search would not have made
+    cut_sampled: bool = True
 
     # The network
     network: Kind | None = None  # mlp, grid or residual; None: by the observation
@@ -80,7 +83,7 @@ class PlanningConfig:
         )
         checks.at_least_one(self, "variable_period")
         checks.not_negative(self, "sampled_moves", "blocks", "weight_decay", "value_coef")
-        checks.share(self, "discount")
+        checks.share(self, "discount", "random_share")
         checks.layer_sizes(self, "hidden_sizes")
 
     @property

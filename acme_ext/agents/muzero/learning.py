@@ -8,7 +8,7 @@ import optax
 from jax import lax
 
 from acme_ext.agents.muzero import losses
-from acme_ext.agents.muzero.acting import planner
+from acme_ext.agents.muzero.acting import own_steps, planner
 from acme_ext.agents.muzero.config import MuZeroConfig, PlanningConfig
 from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore, Loss, LossOutput, State, TargetUpdate, single_loss_core
@@ -84,7 +84,7 @@ def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) ->
         r_t, mask = batch.reward[1:], batch.mask
         discount = losses.signed_discounts(batch.discount, batch.observation)
         v_t = lax.stop_gradient(values_of(network, support, target_params, batch.observation))
-        z = losses.value_targets(r_t, discount, v_t[1:], mask, config.n_step)
+        z = losses.value_targets(r_t, discount, v_t[1:], mask, config.n_step, own_steps(batch, config), v_t[:-1])
 
         roots = draw_roots(root_key, batch, config)
         targets = losses.targets_at(roots, batch.extras.policy, z, r_t, batch.discount, mask, unroll)

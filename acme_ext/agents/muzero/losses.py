@@ -34,10 +34,22 @@ def signed_discounts(discount_t: Array, observation: Tree) -> Array:
     return discount_t * (1 - 2 * (player[1:] != player[:-1]).astype(np.float32))
 
 
-def value_targets(r_t: Array, discount_t: Array, v_t: Array, mask: Array, n: int | None) -> Array:
+def value_targets(
+    r_t: Array,
+    discount_t: Array,
+    v_t: Array,
+    mask: Array,
+    n: int | None,
+    own: Array | None = None,
+    v_tm1: Array | None = None,
+) -> Array:
     """Returns the targets z `[T, B]` of values (Schrittwieser et al. 2020, section 3), of the player who moves.
 
     z_t = u_{t+1} + gamma u_{t+2} + ... + gamma**n v_{t+n}
+
+    A sampled move that the search would not have made says nothing of how good the positions before it are. With `own`
+    a return so ends before it with the value there, as those of Watkins's Q(lambda) do, and the value of where it was
+    made is not learned: it is its own target.
 
     Args:
         r_t: `[T, B]` rewards of the player who moved.
@@ -45,8 +57,14 @@ def value_targets(r_t: Array, discount_t: Array, v_t: Array, mask: Array, n: int
         v_t: `[T, B]` values at the steps' ends.
         mask: `[T, B]` 1 where there is a step.
         n: steps; None for all of the sequence.
+        own: `[T, B]` 1 where the search's own action was taken; None: a return is of any.
+        v_tm1: `[T, B]` values at the steps' beginnings, with `own`.
     """
-    return value.n_step_returns(r_t, discount_t, v_t, mask, len(r_t) if n is None else n)
+    steps = len(r_t) if n is None else n
+    if own is None:
+        return value.n_step_returns(r_t, discount_t, v_t, mask, steps)
+    z = value.n_step_returns(r_t, discount_t, v_t, mask * own, steps)
+    return value.numpy_of(z).where(own > 0, z, v_tm1)
 
 
 def targets_at(

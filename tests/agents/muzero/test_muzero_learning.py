@@ -83,7 +83,8 @@ def test_first_priorities_are_those_of_the_searches_values():
     batch = batch_of(MuZero(SMALL).make_agent(spec_of()), rng)
     steps = len(batch.mask)
     value = np.arange(steps, dtype=np.float32)[:, None] * np.ones((1, 4), np.float32)
-    errors = first_error(batch._replace(extras=Planned(batch.extras.policy, value), reward=0 * batch.reward))
+    planned = Planned(batch.extras.policy, value, np.ones_like(value))
+    errors = first_error(batch._replace(extras=planned, reward=0 * batch.reward))
     # z_t = 0.81 nu_{t+2}, and of the last two steps 0.81 and 0.9 times what stands in for the last timestep's.
     z = [0.81 * (t + 2) for t in range(steps - 2)] + [0.81 * (steps - 1), 0.9 * (steps - 1)]
     np.testing.assert_allclose(errors, np.mean(np.abs(np.arange(steps) - np.array(z))), rtol=1e-5)

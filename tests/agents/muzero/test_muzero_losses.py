@@ -1,3 +1,5 @@
+import dataclasses
+
 import dm_env
 import jax
 import jax.numpy as jnp
@@ -29,6 +31,19 @@ def test_values_of_two_players_are_those_of_the_one_who_moves():
     twice = losses.signed_discounts(discount, {"action_mask": 0, "player": jnp.array([1, 1, 0, 0])[:, None]})
     assert losses.value_targets(r_t, twice, v_t, mask, None)[:, 0].tolist() == [-1, -1, 1]
     assert losses.signed_discounts(discount, jnp.zeros((4, 1, 3))) is discount
+
+
+def test_a_sampled_move_says_nothing_of_what_was_before_it():
+    # The third of four moves is a mistake, which loses.
+    r_t, discount, v_t, v_tm1, mask, own = columns(
+        [0, 0, 0, 1], [-1, -1, -1, 0], [2, 3, 4, 9], [1, 2, 3, 4], [1, 1, 1, 1], [1, 1, 0, 1]
+    )
+    assert losses.value_targets(r_t, discount, v_t, mask, None)[:, 0].tolist() == [-1, 1, -1, 1]
+    # Before it the value there counts, of the one whose move it was; its own is not learned.
+    assert losses.value_targets(r_t, discount, v_t, mask, None, own, v_tm1)[:, 0].tolist() == [3, -3, 3, 1]
+    assert losses.value_targets(r_t, discount, v_t, mask, 1, own, v_tm1)[:, 0].tolist() == [-2, -3, 3, 1]
+    found = losses.value_targets(r_t, discount, v_t, mask, None, jnp.ones_like(own), v_tm1)
+    assert found[:, 0].tolist() == [-1, 1, -1, 1]
 
 
 def test_n_step_values_are_discounted():
@@ -137,6 +152,13 @@ def test_first_moves_are_sampled_and_later_ones_are_the_best():
     context = Context(jax.random.split(jax.random.key(0), count), jnp.int32(0), jnp.zeros(count), jnp.zeros(count))
     state = policy.init_state(count)
     for move in range(4):
-        action, state, _ = policy.apply({}, context, jnp.zeros((count, 1)), state)
+        action, state, extras = policy.apply({}, context, jnp.zeros((count, 1)), state)
         assert set(np.asarray(action)) == ({0, 1} if move < 2 else {2})
+        assert (extras.own == (move >= 2)).all()
+    # Some of the sampled moves are any, but legal.
+    policy = acting.policy_of(plan, dataclasses.replace(config, random_share=1.0), evaluation=False)
+    seen = {"board": jnp.zeros((count, 1)), "action_mask": jnp.tile(jnp.array([False, True, True]), (count, 1))}
+    action, _, extras = policy.apply({}, context, seen, policy.init_state(count))
+    assert set(np.asarray(action)) == {1, 2}
+    assert (extras.own == (action == 2)).all()
     assert acting.policy_of(plan, config, evaluation=True).init_state(3) == ()
