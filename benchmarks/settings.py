@@ -148,6 +148,20 @@ SETTINGS: dict[str, Setting] = {
         config=_TIC_TAC_TOE,
         never_loses=True,
     ),
+    "alphazero-tic-tac-toe-server": Setting(
+        "alphazero",
+        "board:tic_tac_toe",
+        40_000,
+        8,
+        None,
+        None,
+        10_000,
+        100,
+        config=_TIC_TAC_TOE,
+        actors=2,
+        inference="server",
+        never_loses=True,
+    ),
     # What no agent without a memory can do: its mean return is 0, whatever it learns.
     "r2d2-memory": Setting("r2d2", "bsuite:memory_len/10", 30_000, 8, 0.9, 0.8, 3_000, 100),
     "r2d2-memory-server": Setting(
