@@ -104,7 +104,11 @@ class Rules:
 @functools.cache
 def rules_of(game: str) -> Rules:
     """Returns the rules of a game; imports pgx, which starts JAX."""
-    return Rules(game)
+    import jax
+
+    # The first who asks may be a function that is traced, and pgx makes arrays as it is imported.
+    with jax.ensure_compile_time_eval():
+        return Rules(game)
 
 
 def specs_of(game: str, self_play: bool, game_state: bool) -> tuple[dict[str, specs.Array], specs.DiscreteArray]:

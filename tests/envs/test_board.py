@@ -1,5 +1,8 @@
 """Board games: their rules beside open_spiel's, sides, opponents and what is refused."""
 
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pyspiel
@@ -148,3 +151,19 @@ def test_an_opponent_of_ones_own_plays():
         environment.step([6])
         assert environment.histories[0][-1] == 0
         assert timestep.observation["board"].shape == (1, 6, 7, 2)
+
+
+def test_rules_may_be_asked_for_first_where_a_function_is_traced():
+    """As in an inference server or a learner of a program, which have no environment."""
+    code = """
+import jax
+from acme_ext.envs.board import rules_of
+
+def begin(key):
+    return rules_of("tic_tac_toe").init(key)
+
+jax.jit(begin)(jax.random.key(0))
+state = jax.jit(lambda key: rules_of("tic_tac_toe").step(begin(key), 4))(jax.random.key(0))
+assert not state.legal_action_mask[4]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -120,6 +120,7 @@ BOARD = MuZeroConfig(
     n_step=None,
     search=SearchConfig(simulations=25, value_scale=1.0, value_range=0.1),
     sampled_moves=8,
+    cut_sampled=False,
     network="mlp",
     hidden_sizes=(128, 128),
     state_size=128,
