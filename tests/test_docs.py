@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import tokenize
+import traceback
 import urllib.parse
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +20,10 @@ import pytest
 import saved_runs
 
 from acme_ext import builders, envs, launch
+from acme_ext.agents.dqn import losses
+from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.commands import cli, train
+from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.rundir import CONTENTS
 from benchmarks import ablation, learning, offline, settings, speed, validation
 
@@ -429,6 +433,26 @@ def test_a_reader_opens_no_more_than_is_said():
     for files, (count, lines) in zip((path, path + beside), said, strict=True):
         assert len(set(files)) == len(files) == int(count)
         assert sum(lines_of_code(read(ROOT / file)) for file in files) <= int(lines.replace(",", ""))
+
+
+def test_the_error_is_as_few_calls_below_the_run_as_is_said(tmp_path, monkeypatch):
+    depths = []
+
+    def td_error(*arguments):
+        stack = [frame.filename for frame in traceback.extract_stack()]
+        ours = [name for name in stack if name.startswith(f"{ROOT / 'acme_ext'}/")]
+        depths.append(len(ours) + 1)  # its own, which this stands for
+        return own(*arguments)
+
+    own = losses.td_error
+    monkeypatch.setattr(losses, "td_error", td_error)
+    config = DQNConfig(batch_size=8, normalize_observations=False, replay=TransitionConfig(min_size=16))
+    evaluation = launch.Evaluation(every=0, final_episodes=1)
+    launch.run(
+        launch.Experiment(builders.DQN(config), "bsuite:catch/0", steps=60, evaluation=evaluation, run_dir=tmp_path),
+        quiet=True,
+    )
+    assert max(depths) == int(search(r"passes at most (\d+) calls", read(ARCHITECTURE))[1])
 
 
 def test_every_link_of_the_ring_has_its_file():

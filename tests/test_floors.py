@@ -243,7 +243,8 @@ def test_every_third_party_import_is_declared():
 
 
 def unread_fields(config: str, readers: list[str]) -> list[str]:
-    """The fields of the dataclasses in `config` that no reader reads, nor a method of the class other than its check.
+    """The fields of the dataclasses in `config` that no reader reads, nor a method of a config's class other than its
+    check.
 
     A read is `config.field`, or `c.field` where the module has `c = ... config` or an argument `c: NAMEConfig`.
     """
@@ -254,13 +255,14 @@ def unread_fields(config: str, readers: list[str]) -> list[str]:
         if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in node.decorator_list)
     ]
     read: set[str] = set()
-    for node in classes:
+    modules = [ast.parse(source) for source in readers]
+    for module in modules:
+        read |= attributes_of(module, config_names(module))
+    inherited = [n for m in modules for n in m.body if isinstance(n, ast.ClassDef) and n.name.endswith("Config")]
+    for node in [*classes, *inherited]:
         for method in node.body:
             if isinstance(method, ast.FunctionDef) and method.name != "__post_init__":
                 read |= attributes_of(method, {"self"})
-    for source in readers:
-        module = ast.parse(source)
-        read |= attributes_of(module, config_names(module))
     fields = [
         n.target.id for c in classes for n in c.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
     ]

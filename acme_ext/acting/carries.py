@@ -1,4 +1,4 @@
-"""What policies carry, as text and as numbers of JSON; see `acting.policy.Carry`."""
+"""What policies carry from step to step: who holds it, and how it is saved; see `acting.policy.Carry`."""
 
 import base64
 import io
@@ -8,12 +8,45 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from acme_ext.acting.policy import Carry, Policy
 from acme_ext.types import Tree
 
 
-def first(carry: Tree, rows: int) -> Tree:
-    """Returns the first rows of arrays `[B, ...]`, in NumPy."""
-    return jax.tree.map(lambda leaf: leaf[:rows], jax.device_get(carry))
+class CarryHolder:
+    """Holds what a policy carries for environments that have a slot each.
+
+    Args:
+        policy: how to act.
+        slots: of environments.
+        rows: that are held: the slots, and any after them that nobody has.
+    """
+
+    def __init__(self, policy: Policy, slots: int, rows: int):
+        self._slots, self._standing = slots, policy.standing
+        self._carry: Carry | tuple[()] = jax.tree.map(jnp.array, policy.init_carry(rows))  # copies: they are donated
+        self.has_carry = bool(jax.tree.leaves(self._carry))
+        """Whether the policy keeps something for each environment that is no recurrent state."""
+
+    def save_carry(self) -> str | None:
+        """Returns what of the policy's carry outlives an episode, as text; None for a policy without any."""
+        return pack(self._carry.run) if isinstance(self._carry, Carry) and self.has_carry else None
+
+    def restore_carry(self, text: str | None) -> None:
+        """Takes up what `save_carry` returned; slots that it knows nothing of stay as they are."""
+        if text is not None and isinstance(self._carry, Carry):
+            self._carry = self._carry._replace(run=unpack(text, self._carry.run))
+
+    def standing(self) -> list[list] | None:
+        """Returns the policy's standing in JSON's types; None for a policy without any."""
+        if self._standing is None or not isinstance(self._carry, Carry):
+            return None
+        held = jax.tree.map(lambda leaf: leaf[: self._slots], jax.device_get(self._carry.run))
+        return to_json(self._standing(held))
+
+    def brief(self, standing: list[list] | None) -> None:
+        """Gives all environments a standing as their policy's `carry.run`; zeros if there is none."""
+        if isinstance(self._carry, Carry):
+            self._carry = self._carry._replace(run=of_each(standing, self._carry.run))
 
 
 def pack(carry: Tree) -> str:

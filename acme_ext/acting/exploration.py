@@ -28,6 +28,24 @@ def epsilon_greedy(keys: Array, q: Array, epsilon: Array, legal: Array | None = 
     return jax.vmap(choose)(keys, masking.masked(q, legal), epsilon, legal).astype(jnp.int32)
 
 
+def epsilon_greedy_probabilities(q: Array, epsilon: Array | float, legal: Array | None = None) -> Array:
+    """Returns the probabilities `[..., A]` that epsilon-greedy gives to each action, ties shared equally.
+
+    Args:
+        q: `[..., A]` action values.
+        epsilon: `[...]` or `[]`.
+        legal: `[..., A]` which actions may be taken; None for all.
+    """
+    there = jnp.ones_like(q) if legal is None else legal.astype(q.dtype)
+    q = masking.masked(q, legal)
+    # XLA may compute q once more where it is compared, rounded in another way: it then is nowhere equal to its maximum.
+    best = (q == jnp.max(q, axis=-1, keepdims=True)) | jax.nn.one_hot(jnp.argmax(q, axis=-1), q.shape[-1], dtype=bool)
+    best = best * there
+    uniform = there / jnp.maximum(jnp.sum(there, axis=-1, keepdims=True), 1)
+    epsilon = jnp.asarray(epsilon)[..., None]
+    return epsilon * uniform + (1 - epsilon) * best / jnp.maximum(jnp.sum(best, axis=-1, keepdims=True), 1)
+
+
 def ladder_epsilon(rank: Array, base: float = 0.4, steepness: float = 7.0) -> Array:
     """Returns each environment's fixed epsilon, in the shape of `rank`.
 

@@ -7,8 +7,8 @@ import dm_env
 import numpy as np
 
 from acme_ext import interfaces
+from acme_ext.acting.unbatched import Observers
 from acme_ext.envs.base import BatchedEnvironment
-from acme_ext.types import Tree
 
 if TYPE_CHECKING:
     from acme.utils.counting import Counter
@@ -26,32 +26,6 @@ class Episode(NamedTuple):
     metrics: dict[str, float]  # from observers
 
 
-class SingleActor(interfaces.Actor):
-    """Lets any `acme.core.Actor` of one environment act in a batch of one."""
-
-    def __init__(self, actor: interfaces.Actor):
-        self._actor = actor
-
-    def select_action(self, observation: Tree):
-        import tree
-
-        action = self._actor.select_action(tree.map_structure(lambda x: x[0].copy(), observation))
-        return np.asarray(action)[None]
-
-    def observe_first(self, timestep: dm_env.TimeStep) -> None:
-        self._actor.observe_first(_row(timestep, 0))
-
-    def observe(self, action, next_timestep: dm_env.TimeStep) -> None:
-        row = _row(next_timestep, 0)
-        if row.first():
-            self._actor.observe_first(row)
-        else:
-            self._actor.observe(action[0], row)
-
-    def update(self, wait: bool = False) -> None:
-        self._actor.update(wait)
-
-
 class EnvironmentLoop:
     """Steps a batch of environments with an actor, one step of all of them a call.
 
@@ -60,8 +34,7 @@ class EnvironmentLoop:
         actor: `acting.Actor` with as many environments, or any `acme.core.Actor` in a `SingleActor`.
         counter: counts `steps` (those the environments took, resets not counted) and `episodes`.
         on_episode: called with every finished episode.
-        observers: Acme's, one list for each environment; an observer sees the timesteps of its own environment,
-            unbatched. `environment.environments[i]` is what it is given as the environment.
+        observers: Acme's, one list for each environment, whose timesteps alone they see; see `Observers`.
         should_update: whether the actor renews its parameters as it goes.
     """
 
@@ -76,7 +49,8 @@ class EnvironmentLoop:
         should_update: bool = True,
     ):
         self._environment, self._actor = environment, actor
-        self._counter, self._on_episode, self._observers = counter, on_episode, observers
+        self._counter, self._on_episode = counter, on_episode
+        self._observers = Observers(environment, observers) if observers else None
         self._should_update = should_update
         self._timestep: dm_env.TimeStep | None = None
         self._returns = np.zeros(environment.num_envs)
@@ -89,13 +63,15 @@ class EnvironmentLoop:
         if self._timestep is None:
             self._timestep = self._environment.reset()
             self._actor.observe_first(self._timestep)
-            self._observe(None, self._timestep)
+            if self._observers:
+                self._observers.observe(None, self._timestep)
         action = self._actor.select_action(self._timestep.observation)
         timestep = self._timestep = self._environment.step(action)
         self._actor.observe(action, timestep)
         if self._should_update:
             self._actor.update()
-        self._observe(action, timestep)
+        if self._observers:
+            self._observers.observe(action, timestep)
         moved = timestep.step_type != _FIRST
         self._returns += timestep.reward  # zero in a row that was reset
         self._lengths += moved
@@ -111,33 +87,6 @@ class EnvironmentLoop:
 
     def _finish(self, env: int) -> None:
         if self._on_episode is not None:
-            metrics: dict[str, float] = {}
-            for observer in self._observers[env] if self._observers else ():
-                metrics |= {name: float(value) for name, value in observer.get_metrics().items()}
+            metrics = self._observers.metrics(env) if self._observers else {}
             self._on_episode(Episode(env, float(self._returns[env]), int(self._lengths[env]), metrics))
         self._returns[env] = self._lengths[env] = 0
-
-    def _observe(self, action, timestep: dm_env.TimeStep) -> None:
-        for env, observers in enumerate(self._observers):
-            row = _row(timestep, env)
-            inner = getattr(self._environment, "environments", [self._environment] * len(self._observers))[env]
-            for observer in observers:
-                if row.first():
-                    observer.observe_first(inner, row)
-                else:
-                    observer.observe(inner, row, action[env])
-
-
-def _row(timestep: dm_env.TimeStep, env: int) -> dm_env.TimeStep:
-    """Takes a copy of one environment's timestep out of a batch, whose arrays the next step overwrites; dm_env's own
-    FIRST has neither reward nor discount.
-    """
-    import tree
-
-    first = timestep.step_type[env] == _FIRST
-    return dm_env.TimeStep(
-        step_type=dm_env.StepType(int(timestep.step_type[env])),
-        reward=None if first else timestep.reward[env],
-        discount=None if first else timestep.discount[env],
-        observation=tree.map_structure(lambda x: x[env].copy(), timestep.observation),
-    )

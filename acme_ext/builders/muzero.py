@@ -11,7 +11,6 @@ from acme_ext.agents.muzero.config import BOARD, MuZeroConfig, PlanningConfig
 from acme_ext.builders.base import FunctionalBuilder, Preset
 from acme_ext.networks.models import ModelNetwork
 from acme_ext.networks.torsos import Torso
-from acme_ext.replay.base import arguments_of
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.types import EnvironmentSpec
 
@@ -26,16 +25,14 @@ class Planning(FunctionalBuilder):
 
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> SequenceReplay:
         c: PlanningConfig = self.config
-        return SequenceReplay(
-            spec=spec,
+        return SequenceReplay.of(
+            spec,
+            c.replay,
             batch_size=c.batch_size,
             discount=c.discount,
             length=c.replay.length + type(self).lookahead(c),
-            period=c.replay.length,
-            cross_episodes=False,
             extras=acting.extras_spec(specs.num_actions(spec, type(self).__name__)),
-            priority=functools.partial(acting.first_error, config=c) if c.replay.prioritized else None,
-            **arguments_of(c.replay),
+            priority=functools.partial(acting.first_error, config=c),
         )
 
 

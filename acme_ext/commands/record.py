@@ -18,7 +18,7 @@ from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.evaluation import load_run
-from acme_ext.launch.runs.experiment import about
+from acme_ext.launch.runs.identity import about
 from acme_ext.types import EnvironmentSpec, Params, Tree
 
 Behaviour = Literal["evaluation", "training", "random"]

@@ -108,7 +108,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
     environment, data = options.environment, None
     if environment.startswith("data:"):
         from acme_ext.data.format import Folder
-        from acme_ext.launch.runs.experiment import split_data
+        from acme_ext.launch.runs.identity import split_data
 
         data = environment.removeprefix("data:")
         manifest = Folder(split_data(data)[0]).manifest
@@ -121,7 +121,8 @@ def experiment_from(options: argparse.Namespace) -> Any:
     builder = builders.make(options.agent).for_environment(environment)
     builder = settings.configure(builder, fields)
 
-    from acme_ext.launch.runs.experiment import Checkpoints, Evaluation, Experiment
+    from acme_ext.launch.runs.experiment import Experiment
+    from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 
     def given(**values: Any) -> dict[str, Any]:
         return {name: value for name, value in values.items() if value is not None}

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from acme_ext.launch.runners.local import run as run
     from acme_ext.launch.runners.program import Topology as Topology
     from acme_ext.launch.runs.evaluation import Result as Result
-    from acme_ext.launch.runs.experiment import Checkpoints as Checkpoints
-    from acme_ext.launch.runs.experiment import Evaluation as Evaluation
     from acme_ext.launch.runs.experiment import Experiment as Experiment
+    from acme_ext.launch.runs.schedule import Checkpoints as Checkpoints
+    from acme_ext.launch.runs.schedule import Evaluation as Evaluation
     from acme_ext.launch.runs.trained import Run as Run
     from acme_ext.launch.runs.trained import load as load
 
 _WHERE = {
     "Experiment": "runs.experiment",
-    "Evaluation": "runs.experiment",
-    "Checkpoints": "runs.experiment",
+    "Evaluation": "runs.schedule",
+    "Checkpoints": "runs.schedule",
     "run": "runners.local",
     "Result": "runs.evaluation",
     "Topology": "runners.program",

@@ -32,15 +32,6 @@ class LearnerCore(Generic[AnyState]):
         """Returns the state's structure with shapes and dtypes for leaves, without computing it."""
         return jax.eval_shape(lambda: self.init(jax.random.key(0)))
 
-    def gives_errors(self, data: Tree, batch_size: int) -> bool:
-        """Returns whether `step` gives errors, for data of these shapes and dtypes, without computing it."""
-
-        def errors(data: Tree) -> Array | None:
-            weight = jnp.ones(batch_size, jnp.float32)
-            return self.step(self.init(jax.random.key(0)), Sample(data, weight))[2]
-
-        return jax.eval_shape(errors, data) is not None
-
 
 class LossOutput(NamedTuple):
     """What a loss gives besides its value."""
@@ -148,10 +139,10 @@ def single_loss_core(
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
         key, loss_key = jax.random.split(state.key)
         target = state.target_params if target_update else state.params
-        (params, opt_state), info = sgd_step(
-            loss, optimizer, TrainState(state.params, state.optimizer), target, sample.data, sample.weight, loss_key
-        )
-        output: LossOutput = info.aux
+        gradient_of = jax.value_and_grad(loss, has_aux=True)
+        (value, output), gradient = gradient_of(state.params, target, sample.data, sample.weight, loss_key)
+        updates, opt_state = optimizer.update(gradient, state.optimizer, state.params)
+        params: Params = optax.apply_updates(state.params, updates)
         steps = state.steps + 1
         new_state = State(
             params=params,
@@ -160,7 +151,7 @@ def single_loss_core(
             key=key,
             steps=steps,
         )
-        metrics = {"loss": info.loss, "gradient_norm": info.gradient_norm, **output.metrics}
+        metrics = {"loss": value, "gradient_norm": _norm(gradient), **output.metrics}
         return new_state, metrics, output.error
 
     return LearnerCore(init, step, variables)

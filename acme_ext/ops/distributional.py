@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.ops import value
+from acme_ext.ops import multistep, value
 from acme_ext.types import Array
 
 
@@ -62,7 +62,7 @@ class Support(NamedTuple):
     """
 
     size: int
-    epsilon: float | None  # of h, see `value.signed_hyperbolic`; None for values as they are
+    epsilon: float | None  # of h, see `multistep.signed_hyperbolic`; None for values as they are
 
     @property
     def num_atoms(self) -> int:
@@ -73,17 +73,17 @@ class Support(NamedTuple):
     def largest(self) -> float:
         """The largest value that lies on it."""
         size = np.float64(self.size)
-        return float(size if self.epsilon is None else value.signed_parabolic(np.asarray(size), self.epsilon))
+        return float(size if self.epsilon is None else multistep.signed_parabolic(np.asarray(size), self.epsilon))
 
     def probs(self, x: Array) -> Array:
         """Returns the probabilities `[..., N]` that stand for values `[...]`; what lies beyond goes to the ends."""
-        x = x if self.epsilon is None else value.signed_hyperbolic(x, self.epsilon)
+        x = x if self.epsilon is None else multistep.signed_hyperbolic(x, self.epsilon)
         return categorical_projection(x[..., None], jnp.ones((*x.shape, 1)), self._atoms())
 
     def mean(self, logits: Array) -> Array:
         """Returns the values `[...]` of distributions `[..., N]`: h's inverse of the mean."""
         x = categorical_mean(logits, self._atoms())
-        return x if self.epsilon is None else value.signed_parabolic(x, self.epsilon)
+        return x if self.epsilon is None else multistep.signed_parabolic(x, self.epsilon)
 
     def _atoms(self) -> Array:
         return jnp.arange(-self.size, self.size + 1, dtype=jnp.float32)

@@ -7,11 +7,11 @@ import math
 from typing import Any, ClassVar, Literal, TypeVar
 
 from acme_ext.errors import UsageError
-from acme_ext.replay import sinks
-from acme_ext.replay.config import ReplayConfig
+from acme_ext.replay import blocks
 from acme_ext.replay.dataset import Dataset
-from acme_ext.replay.layout import Layout
 from acme_ext.replay.limits import RateLimit
+from acme_ext.replay.prioritized import PrioritySink
+from acme_ext.replay.rows import Layout, OnWait, Sink, StructuredSink
 from acme_ext.types import Array, EnvironmentSpec, Tree
 from acme_ext.utils import checks
 
@@ -73,6 +73,14 @@ class Replay(abc.ABC):
         if self.limit is not None:
             self.limit.check_table(self.max_size)
 
+    @classmethod
+    def of(cls: type[Self], spec: EnvironmentSpec, config: Any, *, priority: Any = None, **fields: Any) -> Self:
+        """Returns the replay that a config describes (see `replay.config`), with other fields as they are given;
+        `priority` is left out where the replay is not prioritized.
+        """
+        given = {**config.arguments(), **fields}
+        return cls(spec=spec, priority=priority if given["order"] == "prioritized" else None, **given)
+
     @property
     @abc.abstractmethod
     def _layout(self) -> Layout:
@@ -80,7 +88,7 @@ class Replay(abc.ABC):
 
     @abc.abstractmethod
     def writer(
-        self, client: Any, num_envs: int, *, max_pending: int | None = None, on_wait: sinks.OnWait = lambda: None
+        self, client: Any, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
     ) -> Any:
         """Returns a writer for `num_envs` environments that step together.
 
@@ -91,7 +99,7 @@ class Replay(abc.ABC):
             on_wait: called a few times a second while the writer waits; may raise to end the wait.
         """
 
-    @property
+    @functools.cached_property
     def block(self) -> int:
         """Rows in one item of Reverb's table, which are written and drawn together."""
         return 1
@@ -140,27 +148,27 @@ class Replay(abc.ABC):
         signature = tf.TensorSpec(self._item_shape, tf.uint8)
         if self.fifo:
             return [reverb.Table.queue(self.table, self.max_size, signature=signature)]
-        if self.prioritized:
-            sampler = reverb.selectors.Prioritized(self.priority_exponent)
-        else:
-            sampler = reverb.selectors.Uniform()
+        selectors = reverb.selectors
+        sampler = selectors.Prioritized(self.priority_exponent) if self.prioritized else selectors.Uniform()
         return [
             reverb.Table(
                 name=self.table,
                 sampler=sampler,
-                remover=reverb.selectors.Fifo(),
+                remover=selectors.Fifo(),
                 max_size=-(-self.max_size // self.block),
                 rate_limiter=self._table_limit.make(),
                 signature=signature,
             )
         ]
 
-    def _sink(self, client: Any) -> sinks.Sink:
-        if isinstance(client, sinks.Sink):
-            return client
-        if self.prioritized:
-            return sinks.PrioritySink(client, self.table, self.priority_offset)
-        return sinks.StructuredSink(client, self.table, self._item_shape)
+    def _sink(self, client: Any) -> Sink:
+        if isinstance(client, Sink):
+            sink = client
+        elif self.prioritized:
+            sink = PrioritySink(client, self.table, self.priority_offset)
+        else:
+            sink = StructuredSink(client, self.table, self._item_shape)
+        return sink if self.block == 1 else blocks.BlockSink(sink, self.block)
 
     @property
     def _item_shape(self) -> tuple[int, ...]:
@@ -169,14 +177,10 @@ class Replay(abc.ABC):
 
     @functools.cached_property
     def _table_limit(self) -> RateLimit:
-        """The rate limit counted in Reverb's items, in both of which a block of rows counts as one."""
-        limit = self.limit or RateLimit()
-        if self.block == 1:
-            return limit
-        tolerance = None if limit.samples_per_insert is None else limit.error_buffer
-        return dataclasses.replace(limit, tolerance=tolerance).divided(self.block)
+        """The rate limit counted in items of the table."""
+        return blocks.limit_of(self.limit, self.block)
 
-    def dataset(self, client: Any, num_batches: int = 1, *, on_wait: sinks.OnWait = lambda: None) -> Dataset:
+    def dataset(self, client: Any, num_batches: int = 1, *, on_wait: OnWait = lambda: None) -> Dataset:
         """Returns an iterator over `num_batches` batches at a time, one after the other in one `RawBatch` of
         `num_batches * batch_size` rows; `on_wait` as for `writer`.
         """
@@ -210,18 +214,3 @@ class Replay(abc.ABC):
     @abc.abstractmethod
     def decode(self, rows: Array) -> Any:
         """Returns the items in rows of bytes `[B, nbytes]`; pure, for use inside a compiled step."""
-
-
-def arguments_of(config: ReplayConfig) -> dict[str, Any]:
-    """Returns the constructor's arguments that a config gives to every replay which is sampled at random."""
-    return {
-        "max_size": config.max_size,
-        "limit": RateLimit(config.samples_per_insert, config.min_size),
-        "order": "prioritized" if config.prioritized else "uniform",
-        "priority_exponent": config.priority_exponent,
-        "priority_offset": config.priority_offset,
-        "importance_exponent": config.importance_exponent,
-        "importance_exponent_end": config.importance_exponent_end,
-        "importance_anneal_steps": config.importance_anneal_steps,
-        "demo_ratio": config.demo_ratio,
-    }

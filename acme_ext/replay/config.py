@@ -4,8 +4,10 @@ On the command line they are set by dotted names: `--set replay.prioritized=true
 """
 
 import dataclasses
+from typing import Any
 
 from acme_ext.errors import UsageError
+from acme_ext.replay.limits import RateLimit
 from acme_ext.utils import checks
 
 
@@ -29,6 +31,20 @@ class ReplayConfig:
         checks.not_negative(self, "priority_exponent")
         checks.share(self, "importance_exponent", "importance_exponent_end", "demo_ratio")
 
+    def arguments(self) -> dict[str, Any]:
+        """Returns the fields of a replay that this config sets, see `Replay.of`."""
+        return {
+            "max_size": self.max_size,
+            "limit": RateLimit(self.samples_per_insert, self.min_size),
+            "order": "prioritized" if self.prioritized else "uniform",
+            "priority_exponent": self.priority_exponent,
+            "priority_offset": self.priority_offset,
+            "importance_exponent": self.importance_exponent,
+            "importance_exponent_end": self.importance_exponent_end,
+            "importance_anneal_steps": self.importance_anneal_steps,
+            "demo_ratio": self.demo_ratio,
+        }
+
 
 @dataclasses.dataclass(frozen=True)
 class TransitionConfig(ReplayConfig):
@@ -39,6 +55,10 @@ class TransitionConfig(ReplayConfig):
     # Transitions in an item of the table, written and drawn together, where the replay is uniform; None chooses by the
     # number of environments, and 1 keeps every transition by itself.
     rows_per_item: int | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        own = {"n_step": self.n_step, "burst": self.write_burst, "rows_per_item": self.rows_per_item}
+        return {**super().arguments(), **own}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +82,10 @@ class SequenceConfig(ReplayConfig):
                 f"most {self.length}."
             )
 
+    def arguments(self) -> dict[str, Any]:
+        own = {"length": self.burn_in + self.length, "period": self.period, "burn_in": self.burn_in}
+        return {**super().arguments(), **own, "cross_episodes": False}
+
 
 @dataclasses.dataclass(frozen=True)
 class UnrollConfig:
@@ -72,3 +96,8 @@ class UnrollConfig:
 
     def __post_init__(self):
         checks.at_least_one(self, "max_size", "length")
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns the fields of a replay that this config sets, see `Replay.of`."""
+        sizes = {"max_size": self.max_size, "length": self.length, "period": self.length}
+        return {**sizes, "order": "queue", "table": "unrolls", "cross_episodes": True}

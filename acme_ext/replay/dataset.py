@@ -1,6 +1,5 @@
 """Batches of packed rows out of a Reverb table."""
 
-import math
 import queue
 import threading
 from collections.abc import Callable
@@ -8,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from acme_ext.replay import server
+
 _WAIT_S = 0.2
 _WAITS_A_LOOK = 50  # between looks whether the server is there, while no batch comes
-_MAX_WAKE_BYTES = 2**25  # more would take as long as the reader does to look up by itself
 _FIELDS = ("data", "key", "probability", "table_size")  # of a sample, that a batch is made of
-_ANSWER_S = 60  # that the server may take to answer; saving a large table keeps it busy
 
 
 class RawBatch(NamedTuple):
@@ -75,19 +74,12 @@ class Dataset:
                 looks += 1
                 self._on_wait()
                 if looks % _WAITS_A_LOOK == 0:
-                    self._look()
+                    server.check_answers(self._client, self._table)
         self._wanted.release()
         if isinstance(batch, Exception):
             self._queue.put(batch)
             raise RuntimeError(f"table {self._table!r} could not be sampled") from batch
         return batch
-
-    def _look(self) -> None:
-        """Raises RuntimeError if the server is gone: Reverb's readers would wait for it for ever."""
-        try:
-            self._client.server_info(timeout=_ANSWER_S)
-        except Exception as error:
-            raise RuntimeError(f"table {self._table!r} could not be sampled: its server does not answer") from error
 
     def close(self, *, wake: bool = False) -> None:
         """Ends the thread.
@@ -97,26 +89,13 @@ class Dataset:
                 one comes; this inserts items of zeros for it, into a table that nobody will use or save again.
         """
         self._closed = True
-        writer = self._wake() if wake and self._thread.is_alive() else None
+        asleep = wake and self._thread.is_alive()
+        writer = server.pay_for_samples(self._client, self._table, self._shape) if asleep else None
         self._cancellation.start_cancel()  # returns when the reader has looked up, and lets no Python run until then
         self._wanted.release()
         self._thread.join()
         if writer is not None:
             writer.close()
-
-    def _wake(self) -> Any:
-        """Sends as many items as pay for many samples, and doesn't wait for them, so that some come after this has
-        returned; returns their writer.
-        """
-        writer = self._client.trajectory_writer(num_keep_alive_refs=1)
-        info = self._client.server_info()[self._table]
-        limiter = info.rate_limiter_info
-        count = max(0, limiter.min_size_to_sample - info.current_size) + math.ceil(128 / limiter.samples_per_insert)
-        row = np.zeros(self._shape, np.uint8)
-        for _ in range(min(count, _MAX_WAKE_BYTES // row.nbytes)):
-            writer.append(row)
-            writer.create_item(self._table, 1.0, writer.history[-1])
-        return writer
 
     def _batch(self, data: np.ndarray, keys: np.ndarray, probability: np.ndarray, size: np.ndarray) -> RawBatch:
         probability = probability.astype(np.float32)

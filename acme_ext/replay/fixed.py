@@ -12,7 +12,7 @@ import tree
 from acme_ext.errors import UsageError
 from acme_ext.replay.base import Replay
 from acme_ext.replay.dataset import RawBatch
-from acme_ext.replay.sinks import OnWait
+from acme_ext.replay.rows import OnWait
 from acme_ext.types import Tree
 
 _GROUP = 256
@@ -24,8 +24,9 @@ class MemorySink:
     def __init__(self) -> None:
         self.rows: list[np.ndarray] = []
 
-    def append(self, rows: np.ndarray, errors: np.ndarray | None) -> None:
+    def append(self, rows: np.ndarray, errors: np.ndarray | None) -> int:
         self.rows.append(np.array(rows))
+        return len(rows)
 
     def flush(self, pending: int, on_wait: OnWait) -> None:
         pass

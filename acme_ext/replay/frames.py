@@ -12,7 +12,7 @@ import numpy as np
 import tree
 
 from acme_ext.errors import RunError
-from acme_ext.replay.layout import Layout
+from acme_ext.replay.rows import Layout
 from acme_ext.specs import StackedFrames
 from acme_ext.types import Array, Tree
 

@@ -7,8 +7,7 @@ import dm_env
 import numpy as np
 import tree
 
-from acme_ext.replay.layout import Layout
-from acme_ext.replay.sinks import OnWait, Sink
+from acme_ext.replay.rows import Layout, OnWait, RowWriter, Sink
 from acme_ext.types import Array, OneStep, Transition, Tree, stored_extras
 
 PriorityFn = Callable[..., Any]
@@ -18,7 +17,7 @@ first given their priorities, from what the policy gave with the actions at both
 _LAST = int(dm_env.StepType.LAST)
 
 
-class NStepWriter:
+class NStepWriter(RowWriter):
     """Writes the n-step transitions of B environments that step together.
 
     The n-step return starts at every step and ends after n, or where the episode ends:
@@ -35,15 +34,11 @@ class NStepWriter:
         n_step: n.
         discount: gamma.
         burst: rows to gather, about, before they are sent.
-        block: rows in an item. What does not fill one waits for the next rows, so that no row is in two items; the last
-            `block - 1` at most are never sent.
         max_abs_reward: rewards are clipped to this before they are summed; None leaves them.
         priority: computes the errors that first priorities are made of; the sink must take them.
         keep_extras: whether the transition's rows hold the extras (`layout` says which).
         keep_one_step: whether they hold the first step alone too.
-        max_pending: rows that may wait for the server before the writer blocks; None never blocks, for a process whose
-            own learner has to make room.
-        on_wait: called a few times a second while the writer waits for the server; may raise to end the wait.
+        max_pending, on_wait: see `RowWriter`.
     """
 
     def __init__(
@@ -55,7 +50,6 @@ class NStepWriter:
         n_step: int,
         discount: float,
         burst: int,
-        block: int = 1,
         max_abs_reward: float | None = None,
         priority: PriorityFn | None = None,
         keep_extras: bool = False,
@@ -63,11 +57,10 @@ class NStepWriter:
         max_pending: int | None = None,
         on_wait: OnWait = lambda: None,
     ):
-        self._layout, self._sink, self._n, self._gamma = layout, sink, n_step, discount
+        super().__init__(layout, sink, max_pending, on_wait)
+        self._n, self._gamma = n_step, discount
         self._clip, self._priority, self._keep_extras = max_abs_reward, priority, keep_extras
         self._keep_one_step = keep_one_step
-        self._max_pending, self._on_wait = max_pending, on_wait
-        self._block, self._rest = block, np.zeros((0, layout.nbytes), np.uint8)
         self._starts = max(1, burst // num_envs)  # steps whose transitions leave together
         # Ticks 0..ticks of a timeline: a timestep each, and the action taken at it for all but the newest.
         self._ticks = self._starts + n_step
@@ -75,12 +68,10 @@ class NStepWriter:
         self._reward = np.zeros(shape, np.float32)
         self._discount = np.zeros(shape, np.float32)
         self._step_type = np.zeros(shape, np.uint8)
-        self._observation: list[np.ndarray] | None = None  # made with the first timestep
-        self._taken: list[np.ndarray] | None = None  # actions and extras, made with the first action
+        self._observation: list[np.ndarray] = []  # made with the first timestep
+        self._taken: list[np.ndarray] = []  # actions and extras, made with the first action
         self._taken_structure: Tree = None
         self._now = -1
-        self.inserted = 0
-        """Rows handed to the table so far, in whole blocks."""
 
     def add_first(self, timestep: dm_env.TimeStep) -> None:
         """Starts a timeline with a batched timestep `[B, ...]`; what an earlier one left unfinished is written."""
@@ -95,7 +86,7 @@ class NStepWriter:
         Rows whose newest timestep was LAST took no action: `next_timestep` is the FIRST of their next episode.
         """
         taken = tree.flatten((action, extras))
-        if self._taken is None:
+        if not self._taken:
             self._taken = [np.zeros((self._ticks, *np.shape(x)), np.asarray(x).dtype) for x in taken]
             self._taken_structure = tree.map_structure(lambda _: None, (action, extras))
         for ring, value in zip(self._taken, taken, strict=True):
@@ -111,28 +102,15 @@ class NStepWriter:
         anew.
         """
         if self._now > 0:
-            assert self._taken is not None
             for ring in self._taken:
                 # First priorities want the extras at both ends; the newest timestep has none, so those before it serve.
                 ring[self._now] = ring[self._now - 1]
             self._write(self._now, self._now)
         self._now = -1
 
-    def wait(self) -> None:
-        """Blocks until the server has confirmed every row sent."""
-        self._sink.flush(0, self._on_wait)
-
-    def has_sent(self, pending: int) -> bool:
-        """Whether at most `pending` rows are not yet confirmed by the server; doesn't wait for them."""
-        return self._sink.has_sent(pending // self._block)
-
-    def close(self) -> None:
-        """Ends the connection; what the server hasn't confirmed is dropped."""
-        self._sink.close()
-
     def _record(self, timestep: dm_env.TimeStep) -> None:
         now, observation = self._now, tree.flatten(timestep.observation)
-        if self._observation is None:
+        if not self._observation:
             self._observation = [np.zeros((self._ticks + 1, *x.shape), x.dtype) for x in observation]
         for ring, value in zip(self._observation, observation, strict=True):
             ring[now] = value
@@ -142,7 +120,6 @@ class NStepWriter:
 
     def _keep_from(self, first: int) -> None:
         kept = self._now + 1 - first
-        assert self._observation is not None and self._taken is not None
         for ring in (self._reward, self._discount, self._step_type, *self._observation):
             ring[:kept] = ring[first : first + kept].copy()
         for ring in self._taken:
@@ -171,7 +148,6 @@ class NStepWriter:
         if not len(time):
             return
         stop = end[time, env]
-        assert self._observation is not None and self._taken is not None
         observations = self._observation
         actions, extras = tree.unflatten_as(self._taken_structure, self._taken)  # type: ignore[misc]
         leaves = [ring[time, env] for ring in observations]
@@ -188,18 +164,7 @@ class NStepWriter:
             at_start = tree.map_structure(lambda ring: ring[time, env], extras)
             at_end = tree.map_structure(lambda ring: ring[stop, env], extras)
             errors = self._priority(returns[time, env], discounts[time, env], at_start, at_end)
-        items = rows = self._layout.pack(leaves)
-        if self._block > 1:
-            rows = np.concatenate([self._rest, rows])
-            whole = len(rows) - len(rows) % self._block
-            rows, self._rest = rows[:whole], rows[whole:]
-            if not whole:
-                return
-            items = rows.reshape(-1, self._block, rows.shape[1])
-        self._sink.append(items, errors)
-        self.inserted += len(rows)
-        if self._max_pending is not None:
-            self._sink.flush(self._max_pending // self._block, self._on_wait)
+        self._send(leaves, errors)
 
 
 def largest_error(reward: Array, discount: Array, extras_tm1: Tree, extras_t: Tree) -> Array:

@@ -1,15 +1,15 @@
 """Replay of sequences: table, writer and dataset that agree."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import tree
 
 from acme_ext.errors import UsageError
-from acme_ext.replay import frames, sinks, unrolls
-from acme_ext.replay.base import Replay, arguments_of
-from acme_ext.replay.config import SequenceConfig, UnrollConfig
-from acme_ext.replay.layout import Layout
+from acme_ext.replay import frames, unrolls
+from acme_ext.replay.base import Replay
+from acme_ext.replay.config import UnrollConfig
+from acme_ext.replay.rows import Layout, OnWait
 from acme_ext.types import Array, EnvironmentSpec, Sequence, Tree
 from acme_ext.utils import checks
 
@@ -56,59 +56,9 @@ class SequenceReplay(Replay):
             raise UsageError(f"discount is {self.discount}: it must lie in [0, 1].")
 
     @classmethod
-    def of(
-        cls,
-        spec: EnvironmentSpec,
-        config: SequenceConfig,
-        *,
-        batch_size: int,
-        discount: float,
-        state: Tree = (),
-        priority: unrolls.SequencePriorityFn | None = None,
-        extras: Tree = (),
-    ) -> "SequenceReplay":
-        """Returns the replay of overlapping sequences that a config describes; `priority` is left out where it is not
-        prioritized.
-        """
-        return cls(
-            spec=spec,
-            batch_size=batch_size,
-            discount=discount,
-            length=config.burn_in + config.length,
-            period=config.period,
-            burn_in=config.burn_in,
-            cross_episodes=False,
-            extras=extras,
-            state=state,
-            priority=priority if config.prioritized else None,
-            **arguments_of(config),
-        )
-
-    @classmethod
-    def queue(
-        cls,
-        spec: EnvironmentSpec,
-        config: UnrollConfig,
-        *,
-        batch_size: int,
-        discount: float,
-        extras: Tree,
-        state: Tree = (),
-    ) -> "SequenceReplay":
+    def queue(cls, spec: EnvironmentSpec, config: UnrollConfig, **fields: Any) -> "SequenceReplay":
         """Returns the queue of unrolls that a config describes, which go on from one episode into the next."""
-        return cls(
-            spec=spec,
-            batch_size=batch_size,
-            discount=discount,
-            max_size=config.max_size,
-            order="queue",
-            extras=extras,
-            table="unrolls",
-            length=config.length,
-            period=config.length,
-            cross_episodes=True,
-            state=state,
-        )
+        return cls.of(spec, config, **fields)
 
     @property
     def _layout(self) -> Layout:
@@ -131,7 +81,7 @@ class SequenceReplay(Replay):
         )
 
     def writer(
-        self, client, num_envs: int, *, max_pending: int | None = None, on_wait: sinks.OnWait = lambda: None
+        self, client, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
     ) -> unrolls.UnrollWriter:
         """Returns a writer for `num_envs` environments that step together; see UnrollWriter for the rest."""
         return unrolls.UnrollWriter(

@@ -1,14 +1,19 @@
 """The Reverb server of a run, with its checkpoints in places that the run chooses."""
 
+import math
 import pathlib
 import shutil
 import tempfile
 from typing import Any
 
+import numpy as np
+
 from acme_ext.errors import RunError
 from acme_ext.utils import proxies
 
 _CHECKPOINT = ("DONE", "tables.tfrecord", "chunks.tfrecord")
+_ANSWER_S = 60  # that the server may take to answer; saving a large table keeps it busy
+_MAX_PAID_BYTES = 2**25  # more would take as long as a sleeping reader does to look up by itself
 
 
 def import_libraries() -> None:
@@ -109,3 +114,26 @@ def _describe(name: str, info: Any) -> str:
             f"sampling waits below {limiter.min_diff:g}, inserting above {limiter.max_diff:g}"
         )
     return ", ".join(parts)
+
+
+def check_answers(client: Any, table: str) -> None:
+    """Raises RuntimeError if a server is gone: Reverb's readers would wait for it for ever."""
+    try:
+        client.server_info(timeout=_ANSWER_S)
+    except Exception as error:
+        raise RuntimeError(f"table {table!r} could not be sampled: its server does not answer") from error
+
+
+def pay_for_samples(client: Any, table: str, shape: tuple[int, ...]) -> Any:
+    """Sends as many items of zeros, uint8 of a shape, as pay for many samples, and doesn't wait for them, so that some
+    come after this has returned; returns their writer.
+    """
+    writer = client.trajectory_writer(num_keep_alive_refs=1)
+    info = client.server_info()[table]
+    limiter = info.rate_limiter_info
+    count = max(0, limiter.min_size_to_sample - info.current_size) + math.ceil(128 / limiter.samples_per_insert)
+    row = np.zeros(shape, np.uint8)
+    for _ in range(min(count, _MAX_PAID_BYTES // row.nbytes)):
+        writer.append(row)
+        writer.create_item(table, 1.0, writer.history[-1])
+    return writer

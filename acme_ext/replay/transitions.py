@@ -7,18 +7,14 @@ With several environments a block holds transitions of different ones from the s
 
 import dataclasses
 import functools
-import math
 from typing import ClassVar
 
 from acme_ext.errors import UsageError
-from acme_ext.replay import frames, nstep, sinks
-from acme_ext.replay.base import Replay, arguments_of
-from acme_ext.replay.config import TransitionConfig
-from acme_ext.replay.layout import Layout
-from acme_ext.types import Array, EnvironmentSpec, Transition, Tree
+from acme_ext.replay import blocks, frames, nstep
+from acme_ext.replay.base import Replay
+from acme_ext.replay.rows import Layout, OnWait
+from acme_ext.types import Array, Transition
 from acme_ext.utils import checks
-
-_LEAST_BLOCKS = 8  # in a batch, so that it is drawn from at least as many places of the table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,58 +50,11 @@ class TransitionReplay(Replay):
         checks.at_least_one(self, "n_step", "burst")
         if not 0 <= self.discount <= 1:
             raise UsageError(f"discount is {self.discount}: it must lie in [0, 1].")
-        if self.rows_per_item is None:
-            return
-        checks.at_least_one(self, "rows_per_item")
-        if self.rows_per_item > 1 and self.order != "uniform":
-            kind = "prioritized replay" if self.prioritized else "queue"
-            raise UsageError(
-                f"rows_per_item is {self.rows_per_item}: a {kind} keeps 1 transition an item, drawn by itself."
-            )
-        if self.batch_size % self.rows_per_item:
-            raise UsageError(
-                f"batch_size {self.batch_size} is not a multiple of rows_per_item {self.rows_per_item}: a batch is "
-                f"drawn in whole items; give rows_per_item {math.gcd(self.batch_size, self.rows_per_item)}."
-            )
-
-    @classmethod
-    def of(
-        cls,
-        spec: EnvironmentSpec,
-        config: TransitionConfig,
-        *,
-        batch_size: int,
-        discount: float,
-        max_abs_reward: float | None = None,
-        priority: nstep.PriorityFn | None = None,
-        extras: Tree = (),
-    ) -> "TransitionReplay":
-        """Returns the replay that a config describes; `priority` is left out where it is not prioritized."""
-        return cls(
-            spec,
-            batch_size=batch_size,
-            discount=discount,
-            n_step=config.n_step,
-            burst=config.write_burst,
-            max_abs_reward=max_abs_reward,
-            priority=priority if config.prioritized else None,
-            extras=extras,
-            rows_per_item=config.rows_per_item,
-            **arguments_of(config),
-        )
-
-    @property
-    def block(self) -> int:
-        return self._block
+        blocks.check(self)
 
     @functools.cached_property
-    def _block(self) -> int:
-        if self.rows_per_item is not None:
-            return self.rows_per_item
-        if self.order != "uniform":
-            return 1
-        most = max(1, min(self.num_envs, self.batch_size // _LEAST_BLOCKS))
-        return next(size for size in range(most, 0, -1) if self.batch_size % size == 0)
+    def block(self) -> int:
+        return blocks.size(self)
 
     def for_envs(self, num_envs: int) -> "TransitionReplay":
         return dataclasses.replace(self, num_envs=num_envs)
@@ -118,7 +67,7 @@ class TransitionReplay(Replay):
         return frames.layout(fields, self.spec.observations, ("observation", "next_observation"), self.n_step)
 
     def writer(
-        self, client, num_envs: int, *, max_pending: int | None = None, on_wait: sinks.OnWait = lambda: None
+        self, client, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
     ) -> nstep.NStepWriter:
         """Returns a writer for `num_envs` environments that step together; see NStepWriter for the rest."""
         return nstep.NStepWriter(
@@ -128,7 +77,6 @@ class TransitionReplay(Replay):
             n_step=self.n_step,
             discount=self.discount,
             burst=self.burst,
-            block=self.block,
             max_abs_reward=self.max_abs_reward,
             priority=self.priority or (nstep.largest_error if self.prioritized else None),
             keep_extras=bool(self.extras),

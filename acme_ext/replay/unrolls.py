@@ -7,8 +7,7 @@ import dm_env
 import numpy as np
 import tree
 
-from acme_ext.replay.layout import Layout
-from acme_ext.replay.sinks import OnWait, Sink
+from acme_ext.replay.rows import Layout, OnWait, RowWriter, Sink
 from acme_ext.types import Array, Sequence, Tree, stored_extras
 
 SequencePriorityFn = Callable[[Sequence], Any]
@@ -199,7 +198,7 @@ class UnrollStore:
         )
 
 
-class UnrollWriter:
+class UnrollWriter(RowWriter):
     """Writes the sequences of B environments that step together.
 
     Args:
@@ -209,9 +208,7 @@ class UnrollWriter:
         num_envs: B.
         priority: computes the errors that first priorities are made of; the sink must take them.
         keep_extras: whether the rows hold the extras (`layout` says which).
-        max_pending: rows that may wait for the server before the writer blocks; None never blocks, for a process whose
-            own learner has to make room.
-        on_wait: called a few times a second while the writer waits for the server; may raise to end the wait.
+        max_pending, on_wait: see `RowWriter`.
     """
 
     def __init__(
@@ -226,14 +223,12 @@ class UnrollWriter:
         max_pending: int | None = None,
         on_wait: OnWait = lambda: None,
     ):
-        self._layout, self._sink, self._store = layout, sink, store
+        super().__init__(layout, sink, max_pending, on_wait)
+        self._store = store
         self._slots = np.arange(num_envs)
         self._priority, self._keep_extras = priority, keep_extras
-        self._max_pending, self._on_wait = max_pending, on_wait
         self.keeps_state = store.keeps_state
         """Whether `add` has to be given the policy's state."""
-        self.inserted = 0
-        """Rows handed to the table so far."""
 
     def add_first(self, timestep: dm_env.TimeStep) -> None:
         """Starts a timeline with a batched timestep `[B, ...]`; what an earlier one left unfinished is written."""
@@ -252,27 +247,12 @@ class UnrollWriter:
         """Sends what is unfinished, padded. Then starts anew."""
         self._write(self._store.flush(self._slots))
 
-    def wait(self) -> None:
-        """Blocks until the server has confirmed every row sent."""
-        self._sink.flush(0, self._on_wait)
-
-    def has_sent(self, pending: int) -> bool:
-        """Whether at most `pending` rows are not yet confirmed by the server; doesn't wait for them."""
-        return self._sink.has_sent(pending)
-
-    def close(self) -> None:
-        """Ends the connection; what the server hasn't confirmed is dropped."""
-        self._sink.close()
-
     def _write(self, finished: Sequence | None) -> None:
         if finished is None:
             return
         errors = None if self._priority is None else self._priority(swap_axes(finished))
         finished = finished._replace(extras=stored_extras(finished.extras) if self._keep_extras else ())
-        self._sink.append(self._layout.pack(tree.flatten(finished)), errors)
-        self.inserted += len(finished.mask)
-        if self._max_pending is not None:
-            self._sink.flush(self._max_pending, self._on_wait)
+        self._send(tree.flatten(finished), errors)
 
 
 def largest_error(batch: Sequence) -> Array:

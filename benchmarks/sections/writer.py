@@ -8,9 +8,9 @@ import tensorflow as tf
 from acme.adders import reverb as adders
 from reverb import structured_writer
 
-from acme_ext.replay.layout import Layout
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.nstep import transition_spec
+from acme_ext.replay.rows import Layout
 from acme_ext.replay.server import ReplayServer
 from acme_ext.replay.transitions import TransitionReplay
 from benchmarks import cartpole

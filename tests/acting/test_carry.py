@@ -7,8 +7,9 @@ import numpy as np
 
 from acme_ext.acting import carries
 from acme_ext.acting.actor import Actor
-from acme_ext.acting.inference import InferenceCore, LocalInference, bucket_sizes
+from acme_ext.acting.inference import LocalInference
 from acme_ext.acting.policy import Carry, Kept, Policy
+from acme_ext.acting.slots import SlotCore, bucket_sizes
 
 
 def apply(params, context, observation, state):
@@ -53,7 +54,7 @@ def test_an_actor_keeps_it_and_nobody_else_resets_it():
 
 
 def test_a_server_keeps_it_by_slot():
-    core = InferenceCore(POLICY, 2, buckets=bucket_sizes(2))
+    core = SlotCore(POLICY, 2, bucket_sizes(2))
     core.warm_up((), np.zeros((1, 1), np.float32))
     for first, wanted in zip(FIRSTS, ACTIONS, strict=True):
         for slot in (1, 0):

@@ -3,7 +3,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from acme_ext.acting.exploration import epsilon_greedy, ladder_epsilon, normal_noise, uniform_noise
+from acme_ext.acting.exploration import (
+    epsilon_greedy,
+    epsilon_greedy_probabilities,
+    ladder_epsilon,
+    normal_noise,
+    uniform_noise,
+)
 
 N = 10_000
 choose = jax.jit(epsilon_greedy)
@@ -81,3 +87,9 @@ def test_uniform_noise_covers_from_minus_one_to_one():
     assert (np.abs(noise) <= 1).all()
     np.testing.assert_allclose(np.quantile(noise, [0.0, 0.25, 0.5, 0.75, 1.0]), [-1, -0.5, 0, 0.5, 1], atol=0.04)
     np.testing.assert_allclose(uniform_noise(keys()[7:9], 2), noise[7:9], rtol=1e-5, atol=1e-6)
+
+
+def test_epsilon_greedy_probabilities_by_hand():
+    q = jnp.array([[1.0, 3.0, 2.0], [5.0, 5.0, 0.0]])
+    got = epsilon_greedy_probabilities(q, jnp.array([0.3, 0.0]))
+    np.testing.assert_allclose(got, [[0.1, 0.8, 0.1], [0.5, 0.5, 0.0]], rtol=1e-6)

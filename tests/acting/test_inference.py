@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from worlds import Source
 
-from acme_ext.acting.inference import FIRST, InferenceCore, LocalInference, bucket_sizes, slot_keys
+from acme_ext.acting.inference import FIRST, LocalInference, slot_keys
 from acme_ext.acting.policy import Policy
+from acme_ext.acting.slots import SlotCore, bucket_sizes
 from acme_ext.acting.variables import VariableClient
 
 SLOTS, TIME, FEATURES, UNITS = 6, 12, 3, 4
@@ -47,8 +48,8 @@ def local(experience):
     return [inference.step(0, dm_env.TimeStep(kinds[t], reward[t], discount, observation[t])) for t in range(TIME)]
 
 
-def seated(buckets) -> InferenceCore:
-    core = InferenceCore(recurrent_policy(), SLOTS, buckets=buckets)
+def seated(buckets) -> SlotCore:
+    core = SlotCore(recurrent_policy(), SLOTS, buckets)
     core.seat(np.arange(SLOTS), slot_keys(KEY, SLOTS), np.linspace(0, 1, SLOTS, dtype=np.float32))
     return core
 

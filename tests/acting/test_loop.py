@@ -6,7 +6,8 @@ from acme.utils import counting
 from acme.utils.observers import ActionNormObserver
 from worlds import LENGTHS, Corridor, Foreign, Source, Watcher, corridors, counting_policy, local_actor
 
-from acme_ext.acting.loop import EnvironmentLoop, SingleActor
+from acme_ext.acting.loop import EnvironmentLoop
+from acme_ext.acting.unbatched import SingleActor
 
 
 def actor_of(num_envs, source=None):

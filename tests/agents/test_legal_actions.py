@@ -17,7 +17,8 @@ from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.r2d2 import losses as r2d2
 from acme_ext.errors import UsageError
 from acme_ext.launch.runners import local
-from acme_ext.launch.runs.experiment import Evaluation, Experiment
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.networks import torsos
 from acme_ext.ops import masking
 from acme_ext.ops.policy import Categorical

@@ -99,7 +99,8 @@ _DESCRIBING = """
 from jax._src import xla_bridge
 from acme_ext import builders, envs
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs.experiment import Experiment, check
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.feasibility import check
 
 names = ("gym:CartPole-v1", "gym:Pendulum-v1")
 specs = [envs.make_spec(envs.canonical_actions(envs.make(name))) for name in names]

@@ -11,7 +11,8 @@ from acme_ext.agents.muzero.config import RootsConfig
 from acme_ext.commands import cli, play, players, tournament
 from acme_ext.errors import UsageError
 from acme_ext.launch.runners import local
-from acme_ext.launch.runs.experiment import Evaluation, Experiment
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.ops.search import SearchConfig
 
 CONFIG = AlphaZeroConfig(

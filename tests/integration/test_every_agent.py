@@ -12,7 +12,8 @@ from acme_ext.agents.muzero.config import RootsConfig
 from acme_ext.errors import UsageError
 from acme_ext.launch.runners import distributed, local
 from acme_ext.launch.runners.program import Topology
-from acme_ext.launch.runs.experiment import Evaluation, Experiment
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.ops.search import SearchConfig
 from acme_ext.replay.config import SequenceConfig, TransitionConfig, UnrollConfig
 

@@ -71,7 +71,7 @@ def learned(each: Experiment) -> Any:
 
 def in_one_process(single: Experiment, capsys: Any) -> Any:
     """What a run in one process comes to; anew where Reverb has lost samples and a learner call was passed over. It may
-    where a reader has waited for 3 seconds, while something is compiled on a busy machine (`runners.meter.Patience`).
+    where a reader has waited for 3 seconds, while something is compiled on a busy machine (`patience.Patience`).
     """
     for _ in range(3):
         result = local.run(single, fresh=True, quiet=True)

@@ -18,7 +18,7 @@ from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment
 from acme_ext.launch.runs import settings
-from acme_ext.launch.runs.experiment import check
+from acme_ext.launch.runs.feasibility import check
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.naming import named
 

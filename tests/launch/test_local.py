@@ -18,7 +18,7 @@ from toys import Walk, make_walk, toy
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment, Result
-from acme_ext.launch.runners import local, meter, upkeep
+from acme_ext.launch.runners import keeping, local, patience, upkeep
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.utils import loggers
@@ -126,7 +126,7 @@ def test_a_queue_smaller_than_a_batch_gives_each_item_once(tmp_path, counts, num
 
 @pytest.mark.parametrize("order", ["uniform", "queue"])
 def test_samples_that_never_come_cost_a_call_and_not_the_run(tmp_path, capfd, monkeypatch, order):
-    monkeypatch.setattr(meter, "_LOOKS", 5)
+    monkeypatch.setattr(patience, "_LOOKS", 5)
     make = TransitionReplay.dataset
 
     def dataset(self, client, *args, **options):
@@ -187,7 +187,7 @@ def test_a_stalled_run_says_what_the_limiter_waits_for(tmp_path, monkeypatch):
                 told.wait(30)
             return 0.0
 
-    monkeypatch.setattr(local, "Watchdog", lambda *args: Watchdog(*args, patience_s=0.2))
+    monkeypatch.setattr(keeping, "Watchdog", lambda *args: Watchdog(*args, patience_s=0.2))
     monkeypatch.setattr(upkeep, "print", report, raising=False)
     result = run(
         tmp_path, toy(min_size=10), steps=20, environment=named("stalls", lambda seed, evaluation: Stalls(seed))

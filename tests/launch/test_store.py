@@ -3,7 +3,7 @@
 import pytest
 
 from acme_ext.errors import RunError
-from acme_ext.launch.runs.experiment import Checkpoints
+from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.launch.runs.store import RunCheckpoints
 from acme_ext.utils.rundir import RunDirectory
 

@@ -15,7 +15,7 @@ from acme_ext.builders.dqn import DQN
 from acme_ext.learning.core import LearnerCore, LossOutput, TargetUpdate, single_loss_core
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.dataset import RawBatch
-from acme_ext.replay.layout import Layout
+from acme_ext.replay.rows import Layout
 from acme_ext.types import Transition
 
 ROW = Layout({"x": np.zeros(3, np.float32), "y": np.zeros((), np.float32)})

@@ -10,7 +10,8 @@ from absl import app
 from acme_ext.builders import DQN
 from acme_ext.launch.runners.program import Topology, make
 from acme_ext.launch.runs import settings
-from acme_ext.launch.runs.experiment import Evaluation, Experiment
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.schedule import Evaluation
 
 
 class Watcher:

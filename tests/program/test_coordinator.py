@@ -15,7 +15,8 @@ from acme_ext.launch.runners.nodes import coordinator as nodes_coordinator
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
 from acme_ext.launch.runners.nodes.reports import STARTING, Orders, Reporter, node_name
 from acme_ext.launch.runs import store
-from acme_ext.launch.runs.experiment import Evaluation, Experiment
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.launch.runs.store import BestParams
 from acme_ext.utils.rundir import RunDirectory
 

@@ -16,9 +16,10 @@ from programs import Client
 
 from acme_ext import envs
 from acme_ext.acting.actor import Actor
-from acme_ext.acting.inference import LocalInference, bucket_sizes
+from acme_ext.acting.inference import LocalInference
 from acme_ext.acting.policy import Carry, Kept, Policy
 from acme_ext.acting.remote import RemoteExperience, RemoteInference, Reply
+from acme_ext.acting.slots import bucket_sizes
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Builder
 from acme_ext.launch.runners.nodes import inference, reports

@@ -11,7 +11,8 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.runners import distributed
 from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs import settings
-from acme_ext.launch.runs.experiment import Evaluation, Experiment
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.utils import loggers
 
 pytestmark = pytest.mark.usefixtures("no_figures")

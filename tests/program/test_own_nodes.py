@@ -13,7 +13,8 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.runners import distributed
 from acme_ext.launch.runners.program import SERVERS, Topology, added_groups
 from acme_ext.launch.runs import settings
-from acme_ext.launch.runs.experiment import Checkpoints, Evaluation, Experiment
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 
 _FOR_EVER = 10**7
 

@@ -14,7 +14,8 @@ from acme_ext.launch.exporting.policy import load
 from acme_ext.launch.runners import distributed, offline
 from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs import settings
-from acme_ext.launch.runs.experiment import Evaluation, Experiment
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils.rundir import RunDirectory
 

@@ -18,7 +18,8 @@ from acme_ext.launch.runners import distributed
 from acme_ext.launch.runners.nodes import coordinator
 from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs import settings
-from acme_ext.launch.runs.experiment import Checkpoints, Evaluation, Experiment
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 from acme_ext.learning.checkpoints import CheckpointStore
 
 _FOR_EVER = 10**7

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from acme_ext.replay import dataset as dataset_module
+from acme_ext.replay import server as server_module
 from acme_ext.replay.dataset import Dataset
 from acme_ext.replay.limits import RateLimit
 
@@ -145,7 +146,7 @@ def test_a_table_that_is_not_there_is_told(serve):
 
 def test_a_server_that_is_gone_is_told(serve, monkeypatch):
     monkeypatch.setattr(dataset_module, "_WAITS_A_LOOK", 1)
-    monkeypatch.setattr(dataset_module, "_ANSWER_S", 1)
+    monkeypatch.setattr(server_module, "_ANSWER_S", 1)
     server = serve([table()])
     dataset = Dataset(server.client, "t", (BYTES,), 2)
     insert(server, [1, 2])

@@ -12,8 +12,8 @@ from kept_rows import Rows
 from acme_ext import envs
 from acme_ext.errors import RunError
 from acme_ext.replay.frames import FrameLayout
-from acme_ext.replay.layout import Layout
 from acme_ext.replay.nstep import transition_spec
+from acme_ext.replay.rows import Layout
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.replay.unrolls import sequence_spec

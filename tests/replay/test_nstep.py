@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import FIRST, LAST, MID, SPEC, Timeline, assert_items, read, timelines
 
-from acme_ext.replay.layout import Layout
+from acme_ext.replay.blocks import BlockSink
 from acme_ext.replay.nstep import NStepWriter, transition_spec
+from acme_ext.replay.rows import Layout
 from acme_ext.types import Transition
 
 
@@ -23,6 +24,7 @@ class FakeSink:
         assert len(rows)
         self.bursts.append(rows.copy())
         self.priorities.append(errors)
+        return len(rows)
 
     def flush(self, pending, on_wait):
         self.flushes.append(pending)
@@ -65,7 +67,7 @@ def test_equals_a_list(lines, n, burst, clip, gamma):
 @given(timelines(), st.integers(1, 3), st.sampled_from([1, 3, 16]), st.integers(2, 5))
 def test_blocks_hold_all_rows_in_their_order_but_those_that_fill_none(lines, n, burst, block):
     sink = FakeSink()
-    layout, writer = make(sink, lines[0].num_envs, n_step=n, burst=burst, block=block)
+    layout, writer = make(BlockSink(sink, block), lines[0].num_envs, n_step=n, burst=burst)
     for line in lines:
         line.feed(writer)
     writer.flush()

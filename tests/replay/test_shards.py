@@ -70,8 +70,8 @@ def test_real_servers_get_the_priorities_of_their_own_items():
     import tensorflow as tf
 
     from acme_ext.replay.dataset import Dataset
+    from acme_ext.replay.prioritized import PrioritySink
     from acme_ext.replay.server import ReplayServer
-    from acme_ext.replay.sinks import PrioritySink
 
     servers = []
     for _ in range(2):

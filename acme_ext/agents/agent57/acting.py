@@ -8,7 +8,7 @@ import numpy as np
 from acme_ext.acting.policy import Context
 from acme_ext.agents.agent57.config import Agent57Config
 from acme_ext.agents.ngu.acting import Choice, Run
-from acme_ext.ops import bandits, value
+from acme_ext.ops import bandits, multistep
 from acme_ext.types import Array, Tree
 
 
@@ -80,5 +80,5 @@ def combined_values(q: Tree, beta: Array, rescaling_epsilon: float | None) -> Ar
     beta = beta[..., None]
     if rescaling_epsilon is None:
         return extrinsic + beta * bonus
-    extrinsic, bonus = (value.signed_parabolic(x, rescaling_epsilon) for x in (extrinsic, bonus))
-    return value.signed_hyperbolic(extrinsic + beta * bonus, rescaling_epsilon)
+    extrinsic, bonus = (multistep.signed_parabolic(x, rescaling_epsilon) for x in (extrinsic, bonus))
+    return multistep.signed_hyperbolic(extrinsic + beta * bonus, rescaling_epsilon)

@@ -1,6 +1,7 @@
 """MuZero's hyperparameters."""
 
 import dataclasses
+from typing import Any
 
 from acme_ext.networks.models import Kind
 from acme_ext.ops.distributional import Support
@@ -23,6 +24,9 @@ class RootsConfig(ReplayConfig):
     def __post_init__(self):
         super().__post_init__()
         checks.at_least_one(self, "length")
+
+    def arguments(self) -> dict[str, Any]:
+        return {**super().arguments(), "length": self.length, "period": self.length, "cross_episodes": False}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

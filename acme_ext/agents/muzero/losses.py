@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.ops import distributional, masking, value
+from acme_ext.ops import distributional, masking, multistep, value
 from acme_ext.ops.distributional import Support
 from acme_ext.types import Array, Tree
 
@@ -62,8 +62,8 @@ def value_targets(
     """
     steps = len(r_t) if n is None else n
     if own is None:
-        return value.n_step_returns(r_t, discount_t, v_t, mask, steps)
-    z = value.n_step_returns(r_t, discount_t, v_t, mask * own, steps)
+        return multistep.n_step_returns(r_t, discount_t, v_t, mask, steps)
+    z = multistep.n_step_returns(r_t, discount_t, v_t, mask * own, steps)
     return value.numpy_of(z).where(own > 0, z, v_tm1)
 
 

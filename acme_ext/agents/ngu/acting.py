@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.acting.exploration import epsilon_greedy, ladder_epsilon
+from acme_ext.acting.exploration import epsilon_greedy, epsilon_greedy_probabilities, ladder_epsilon
 from acme_ext.acting.policy import Carry, Context, Kept, Policy
 from acme_ext.agents.ngu.config import NGUConfig
 from acme_ext.agents.ngu.networks import NGUNetworks, Seen
@@ -165,7 +165,7 @@ def make_policy(
         if not evaluation:
             epsilon = ladder_epsilon(context.rank, config.epsilon_base, config.epsilon_steepness)
         action = epsilon_greedy(context.key, q, epsilon, legal)
-        probability = value.take_action(value.epsilon_greedy_probabilities(q, epsilon, legal), action)
+        probability = value.take_action(epsilon_greedy_probabilities(q, epsilon, legal), action)
         extras = NGUExtras(value.take_action(q, action), jnp.max(q, axis=-1), probability, arm, bonus)
         carry = Carry(Run(chooser, distances), Episode(memory, arm))
         return action, Kept(networks.values.remember(state, action), carry), extras

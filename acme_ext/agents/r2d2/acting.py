@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from acme_ext.acting.exploration import epsilon_greedy, ladder_epsilon
+from acme_ext.acting.exploration import epsilon_greedy, epsilon_greedy_probabilities, ladder_epsilon
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.acting.values import ActorValues, SequenceValues
 from acme_ext.agents.r2d2 import losses
@@ -45,7 +45,7 @@ def policy_of(network: RecurrentNetwork, epsilon: Callable[[Context], Array], *,
         action = epsilon_greedy(context.key, q, epsilon(context), legal)
         extras = ActorValues(value.take_action(q, action), jnp.max(q, axis=-1))
         if retraced:
-            probabilities = value.epsilon_greedy_probabilities(q, epsilon(context), legal)
+            probabilities = epsilon_greedy_probabilities(q, epsilon(context), legal)
             extras = SequenceValues(*extras, value.take_action(probabilities, action))
         return action, network.remember(state, action), extras
 

@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 from jax import lax
 
-from acme_ext.ops import masking, value
+from acme_ext.acting.exploration import epsilon_greedy_probabilities
+from acme_ext.ops import masking, multistep
 from acme_ext.types import Array
 
 
@@ -23,10 +24,10 @@ def n_step_target(
         rescaling_epsilon: of h; None for values as they are.
     """
     if rescaling_epsilon is None:
-        return value.n_step_returns(r_t, discount_t, v_t, mask, n)
-    v_t = value.signed_parabolic(v_t, rescaling_epsilon)
-    returns = value.n_step_returns(r_t, discount_t, v_t, mask, n)
-    return value.signed_hyperbolic(returns, rescaling_epsilon)
+        return multistep.n_step_returns(r_t, discount_t, v_t, mask, n)
+    v_t = multistep.signed_parabolic(v_t, rescaling_epsilon)
+    returns = multistep.n_step_returns(r_t, discount_t, v_t, mask, n)
+    return multistep.signed_hyperbolic(returns, rescaling_epsilon)
 
 
 def td_error(
@@ -102,12 +103,12 @@ def retrace_error(
     def following(x: Array) -> Array:
         return jnp.concatenate([x[1:], x[-1:]])
 
-    pi_t = value.epsilon_greedy_probabilities(preferred[1:], target_epsilon, None if legal is None else legal[1:])
+    pi_t = epsilon_greedy_probabilities(preferred[1:], target_epsilon, None if legal is None else legal[1:])
     a_t, mu_t = following(a_tm1), following(mu_tm1)
-    target = value.retrace_targets(
+    target = multistep.retrace_targets(
         q_target[1:],
         taken(q_target[1:], a_t),
-        value.retrace_factors(taken(pi_t, a_t), mu_t, lambda_),
+        multistep.retrace_factors(taken(pi_t, a_t), mu_t, lambda_),
         pi_t,
         r_t,
         discount_t,

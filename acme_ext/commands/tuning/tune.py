@@ -12,7 +12,8 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.cluster import hosts
 from acme_ext.launch.processes import interrupt
 from acme_ext.launch.runs import settings
-from acme_ext.launch.runs.experiment import Experiment, check
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.feasibility import check
 
 
 def tuned_by(options: Any, experiment: Experiment) -> Tuned:

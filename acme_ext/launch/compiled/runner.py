@@ -24,7 +24,8 @@ from acme_ext.launch.compiled.spread import Spread
 from acme_ext.launch.processes.interrupt import Interrupt, graceful
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Result, Score
-from acme_ext.launch.runs.experiment import NOTHING_LEARNED, Experiment, check, foresee
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.feasibility import NOTHING_LEARNED, check, foresee
 from acme_ext.launch.runs.store import RunStore, draw_curve, hold, prepare
 from acme_ext.types import Array, Tree
 from acme_ext.utils import compiling

@@ -2,10 +2,11 @@
 
 In one process:
 
-- `local`: makes the parts and acts and learns in turn. `launch.run` is its `run`.
-- `meter`: when it is time to learn, by the replay's rate limit.
+- `local`: makes the parts, and acts and learns in turn, as the replay's rate limit has it. `launch.run` is its `run`.
+- `patience`: ends the wait for a batch that is lost.
 - `offline`: the same for recorded data alone, where nothing acts but the evaluations.
-- `upkeep`: what both do beside learning: evaluations, logs, checkpoints.
+- `upkeep`: what both do beside learning: evaluations, logs, checkpoints; `keeping`: what of it is `local`'s own.
+- `profile`: where the time of a run goes.
 - `snapshots`: exports of the policy while the run goes on.
 
 As a program:

@@ -1,6 +1,7 @@
 """A run in one process: acting and learning in turn, as the replay's rate limit has it."""
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -9,33 +10,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from acme_ext import envs
-from acme_ext.acting.loop import EnvironmentLoop, Episode
+from acme_ext.acting.loop import EnvironmentLoop
 from acme_ext.acting.variables import VariableClient
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.envs.canonical import own_actions
-from acme_ext.errors import UsageError
-from acme_ext.launch.processes.interrupt import Interrupt
-from acme_ext.launch.runners.meter import LostBatchError, Patience, SampleMeter
-from acme_ext.launch.runners.upkeep import Upkeep, conclude, console
+from acme_ext.launch.runners import offline
+from acme_ext.launch.runners.keeping import EPISODES, STEPS, ActingUpkeep
+from acme_ext.launch.runners.patience import LostBatchError, Patience
+from acme_ext.launch.runners.profile import RunProfile
+from acme_ext.launch.runners.upkeep import conclude, console
 from acme_ext.launch.runs import demonstrations
-from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Result
-from acme_ext.launch.runs.experiment import NOTHING_LEARNED, Experiment, about, check, foresee
+from acme_ext.launch.runs.evaluation import Evaluator, Result
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.feasibility import check, foresee
+from acme_ext.launch.runs.identity import about
 from acme_ext.launch.runs.store import RunStore, hold, prepare, replay_folder
 from acme_ext.replay import server
+from acme_ext.replay.base import Replay
 from acme_ext.replay.server import ReplayServer
-from acme_ext.utils import files, worlds
+from acme_ext.utils import worlds
 from acme_ext.utils.native import native_stderr
-from acme_ext.utils.profiling import Profiler
 from acme_ext.utils.progress import ProgressLine
-from acme_ext.utils.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from acme.utils.observers import EnvLoopObserver
-
-_STEPS, _EPISODES = "environment_steps", "environment_episodes"  # names of what is counted
-_COMPILED_CALLS = 2  # of the learner, after which nothing is left to compile: a profile begins there
 
 
 def run(
@@ -73,17 +73,10 @@ def run(
         RunError: the run had to stop (its loss was not finite, the disk is full, ...); the last good checkpoint stands.
     """
     if experiment.data is not None:
-        from acme_ext.launch.runners import offline
-
-        if record is not None or observers is not None or profile:
-            raise UsageError(
-                "a run on recorded data does not act: there is nothing to record, to observe or to profile."
-            )
+        offline.refuse_acting(record, observers, profile)
         return offline.run(
             experiment, fresh=fresh, quiet=quiet, snapshot_every=snapshot_every, skip_damaged=skip_damaged
         )
-    if skip_damaged and experiment.demos is None:
-        raise UsageError("there is no recorded data in this run, of which damaged parts could be left out.")
     worlds.need_reverb("a run in one process")
     server.import_libraries()
     with contextlib.ExitStack() as stack:
@@ -100,18 +93,33 @@ def run(
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
         if progress:
             report(f"the run directory is {store.rundir.path}")
-        profiler = Profiler() if profile else None
-        parts = _Run(experiment, environment, store, progress, report, observers, record, stack, profiler, demos)
+        profiled = RunProfile() if profile else None
+        parts = _Run(experiment, environment, store, progress, report, observers, record, stack, profiled, demos)
         if snapshot_every:
             from acme_ext.launch.runners.snapshots import Snapshots
 
             parts.snapshots = Snapshots(parts.loaded, store.rundir, parts.steps, snapshot_every)
-        result = parts.run(interrupt)
+        with parts.guarded():
+            with parts.saved_if_it_fails():
+                while parts.learner.steps < parts.pretrain_steps and not interrupt.requested:
+                    parts.learner.step()
+                    parts._housekeeping(interrupt)
+                while parts.steps < experiment.steps and not interrupt.requested:
+                    parts.loop.step()
+                    parts._learn()
+                    parts._housekeeping(interrupt)
+                    if parts.snapshots:
+                        parts.snapshots.look(parts.steps)
+                parts.writer.flush()
+                parts._learn(last=True)
+            if parts.profile:
+                parts.profile.report(parts, store.rundir.path, report)
+            result = parts.result(interrupt)
     return conclude(result, experiment, store, interrupt)
 
 
-class _Run(Upkeep):
-    """The parts of a run, and the loop over them."""
+class _Run(ActingUpkeep):
+    """The parts of a run, and when it learns."""
 
     def __init__(
         self,
@@ -123,7 +131,7 @@ class _Run(Upkeep):
         observers: Callable[[int], "Sequence[EnvLoopObserver]"] | None,
         record: str | os.PathLike[str] | None,
         stack: contextlib.ExitStack,
-        profiler: Profiler | None,
+        profile: RunProfile | None,
         demos: np.ndarray | None,
     ):
         self.experiment, self.store, self.progress, self.report = experiment, store, progress, report
@@ -131,11 +139,9 @@ class _Run(Upkeep):
         self.spec, self.actions = spec, own_actions(environment)
         agent = experiment.make_agent(spec)
         replay = agent.replay
-        template = agent.core.abstract_state()
-        restored = store.restore({"learner": template})
-        state: dict[str, Any] = restored.info["state"] if restored else {}
+        restored = store.restore({"learner": agent.core.abstract_state()})
         # A resumed run's environments begin new episodes, with seeds that no earlier part of the run has used.
-        self.part = state.get("part", -1) + 1
+        self.part = restored.info["state"].get("part", -1) + 1 if restored else 0
         if self.part:
             environment.close()
             environment = experiment.make_environment(experiment.num_envs, part=self.part)
@@ -146,8 +152,7 @@ class _Run(Upkeep):
         dataset = replay.dataset(self.replay.client, agent.sgd_steps_per_call, on_wait=self.patience.look)
         stack.callback(self.replay.close)
         stack.callback(dataset.close, wake=True)
-        self.profiler, self.profiled_from = profiler, 0
-        batches = profiler.iterator("waiting for replay", dataset) if profiler else dataset
+        batches = profile.batches(dataset) if profile else dataset
         if demos is not None:
             batches = self.mixed = demonstrations.mixed(experiment, agent, demos, batches)
         self.pretrain_steps = agent.pretrain_steps if demos is not None else 0
@@ -180,64 +185,14 @@ class _Run(Upkeep):
         )
         self.evaluator = Evaluator(experiment, spec, self.learner)
         self.snapshots: Any = None  # a Snapshots, where some are wanted
-        self.before = {_STEPS: 0, _EPISODES: 0}  # in the parts of the run that this one goes on from
-        self.next_evaluation = state.get("next_evaluation", experiment.evaluation.every)
+        self.before = {STEPS: 0, EPISODES: 0}
+        self.next_evaluation = experiment.evaluation.every
         if restored:
-            self.before = {**self.before, **state["counts"]["counts"]}
-            self.actor.restore(state["actor"])
-            self.learner.restore(restored.trees["learner"])
-            self.learner.steps = state["learner_steps"]
-            if self.mixed:
-                self.mixed.restore(state["demos"])
-            report(f"resuming {store.rundir.path} at step {self.steps:,}.")
+            self._resume(restored)
         self.logged_at = time.monotonic()
-        if profiler:
-            profiler.wrap("environment", environment, "step", "reset")
-            profiler.wrap("policy", self.actor, "select_action", "update")
-            profiler.wrap("writer", self.writer, "add", "add_first", "flush", "wait")
-            profiler.wrap("learner", self.learner, "step")
-            profiler.wrap("evaluation", self, "_evaluate")
-            profiler.wrap("housekeeping", self, "_housekeeping", "_on_episode", "_save", "_log_learner")
-
-    @property
-    def steps(self) -> int:
-        return self.before[_STEPS] + self.loop.steps
-
-    @property
-    def _counts(self) -> dict[str, int]:
-        return {"environment_steps": self.steps, "learner_steps": self.learner.steps}
-
-    def run(self, interrupt: Interrupt) -> Result:
-        watchdog = Watchdog(
-            lambda: (self.steps, self.learner.steps, self.evaluator.steps),
-            lambda: f"nothing has moved for a while: {self.replay.describe()}",
-            self.report,
-        )
-        with self.store.checkpoints.explaining(), watchdog:
-            try:
-                while self.learner.steps < self.pretrain_steps and not interrupt.requested:
-                    self.learner.step()
-                    self._housekeeping(interrupt)
-                while self.steps < self.experiment.steps and not interrupt.requested:
-                    self.loop.step()
-                    self._learn()
-                    self._housekeeping(interrupt)
-                    if self.snapshots:
-                        self.snapshots.look(self.steps)
-                self.writer.flush()
-                self._learn(last=True)
-            except Exception:
-                # Whatever raised, an environment say: what was learned is good, unless the learner itself says no.
-                self._save(confirmed=False)
-                raise
-            if self.profiler:
-                self._report_profile(self.profiler)
-            if self.steps >= self.experiment.steps and not self.learner.steps:
-                self.report(NOTHING_LEARNED)
-            score = self._finish(interrupt)
-            if score is not None:
-                self.store.rundir.write_evaluation({"environment_steps": self.steps, **score.to_json()})
-        return Result(self.store.rundir.path, self.steps, self.learner.steps, score, None)
+        self.profile = profile
+        if profile:
+            profile.watch(self, environment)
 
     def _learn(self, *, last: bool = False) -> None:
         calls = self.meter.due(self.writer.inserted, last=last)
@@ -248,53 +203,41 @@ class _Run(Upkeep):
             except LostBatchError:
                 self.report("samples that Reverb drew have not come out of it: a learner call is passed over.")
                 break  # the others of now can't be served either
-        if self.profiler and calls and not self.profiled_from and self.learner.calls >= _COMPILED_CALLS:
-            self.profiler.restart()
-            self.profiled_from = self.steps
+        if self.profile:
+            self.profile.look(self)
         if calls and self.on_policy:
             self.actor.update(wait=True)  # otherwise the next action would still be the old policy's
 
-    def _doing(self) -> tuple[dict[str, str], str]:
-        return {"the run": "acting and learning in turn"}, self.replay.describe()
 
-    def _standing(self) -> list | None:
-        return self.actor.core.standing() if self.actor.core else None
+class SampleMeter:
+    """Tells how many learner calls the rate limit allows, from the counts of inserts and of samples the learner took.
 
-    def loaded(self) -> Loaded:
-        """Returns the agent as it is now."""
-        return Loaded(self.experiment, self.spec, self.learner, self._standing(), self.steps, self.actions)
+    Reverb's own readers run ahead of the learner, until they hold a batch or the limit stops them. So a call that is
+    due by these counts finds its batch, at the latest when inserts that are under way have arrived; and while none is
+    due the readers are not full, so that inserts go through. That is why acting and learning in turn, each when its
+    turn has come by the counts, can't block for any valid limit, and why it doesn't depend on the readers' timing.
 
-    def _report_profile(self, profiler: Profiler) -> None:
-        profiler.stop()
-        table = profiler.table(max(1, self.steps - self.profiled_from), "step")
-        trace, text = self.store.rundir.path / "trace.json", self.store.rundir.path / "profile.txt"
-        profiler.write_trace(trace)
-        with files.replacing(text) as temporary:
-            temporary.write_text(table, encoding="utf-8")
-        self.report(f"{table}the table is {text}, the trace {trace}: https://ui.perfetto.dev opens it.")
+    Args:
+        replay: knows the limit.
+        items_per_call: items that a learner call takes.
+        inserts, samples: what the table had seen before, in a resumed run.
+        ahead: calls that are held back so that their batches are fetched while the actor acts: at most one, which the
+            readers have room for beside the next. None for data that should be learned from as soon as it is there.
+    """
 
-    def _on_episode(self, episode: Episode) -> None:
-        row = {"episode_return": episode.episode_return, "episode_length": episode.length, **episode.metrics}
-        self.store.log("actor", {"environment_steps": self.steps, **row})
-        if self.progress:
-            self.progress.update(episode_return=episode.episode_return)
+    def __init__(self, replay: Replay, items_per_call: int, inserts: int = 0, samples: int = 0, *, ahead: int = 0):
+        self._replay, self._items_per_call, self._ahead = replay, items_per_call, ahead
+        self._inserts, self._samples = inserts, samples
 
-    def _save(self, *, last: bool = False, confirmed: bool = True) -> None:
-        """Saves everything that the run goes on from; refuses (NotFiniteError) if learning has gone wrong.
+    def due(self, inserted: int, *, last: bool = False) -> int:
+        """Returns the learner calls to make now that this run has inserted `inserted` items, and counts them as made.
 
-        With `confirmed` the replay holds all that was written, for which no learner call may be due.
+        Without a ratio in the limit, it is one call for each time it is asked. With `last` nothing is held back.
         """
-        self.learner.check()
-        if confirmed:
-            self.writer.wait()
-        state = {
-            "counts": {"counts": {_STEPS: self.steps, _EPISODES: self.before[_EPISODES] + self.loop.episodes}},
-            "actor": self.actor.save(),
-            "standing": self._standing(),
-            "learner_steps": self.learner.steps,
-            "next_evaluation": self.next_evaluation,
-            "part": self.part,
-            "wall_time_s": self.store.wall_time_s,
-            **({"demos": self.mixed.save()} if self.mixed else {}),
-        }
-        self.store.checkpoints.save(self.steps, {"learner": self.learner.save()}, state, self.replay, last=last)
+        allowed = self._replay.samples_allowed(self._inserts + inserted)
+        if math.isinf(allowed):
+            return 1
+        calls = int(allowed - self._samples) // self._items_per_call
+        calls = max(0, calls if last else calls - self._ahead)
+        self._samples += calls * self._items_per_call
+        return calls

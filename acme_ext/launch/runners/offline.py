@@ -16,7 +16,9 @@ from acme_ext.launch.processes.interrupt import Interrupt
 from acme_ext.launch.runners.upkeep import Upkeep, conclude, console
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Result
-from acme_ext.launch.runs.experiment import Experiment, check, split_data
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.feasibility import check
+from acme_ext.launch.runs.identity import split_data
 from acme_ext.launch.runs.store import RunStore, hold, prepare
 from acme_ext.replay import fixed
 from acme_ext.replay.fixed import FixedBatches
@@ -59,6 +61,12 @@ def run(
             parts.snapshots = Snapshots(loaded, store.rundir, parts.steps, snapshot_every)
         result = parts.run(interrupt)
     return conclude(result, experiment, store, interrupt)
+
+
+def refuse_acting(*options: Any) -> None:
+    """Raises UsageError if any option is given of those that are about acting."""
+    if any(options):
+        raise UsageError("a run on recorded data does not act: there is nothing to record, to observe or to profile.")
 
 
 def check_data(experiment: Experiment, spec: EnvironmentSpec, *, skip_damaged: bool = False) -> tuple[Agent, Folder]:

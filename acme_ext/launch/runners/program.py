@@ -28,7 +28,9 @@ from acme_ext.launch.runners.nodes.inference import InferenceNode
 from acme_ext.launch.runners.nodes.learner import LearnerCourierNode
 from acme_ext.launch.runners.nodes.replay import ReplayNode, shard_folder
 from acme_ext.launch.runs import demonstrations
-from acme_ext.launch.runs.experiment import Experiment, about, check, foresee
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.feasibility import check, foresee
+from acme_ext.launch.runs.identity import about
 from acme_ext.launch.runs.store import RunCheckpoints, prepare, replay_folder
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import checks, proxies
@@ -195,8 +197,6 @@ def make(
         )
     if experiment.data is not None and record is not None:
         raise UsageError("a run on recorded data does not act: there is nothing to record.")
-    if skip_damaged and experiment.data is None and experiment.demos is None:
-        raise UsageError("there is no recorded data in this run, of which damaged parts could be left out.")
     proxies.bypass()
     if extend is not None:
         added_groups(topology, extend)

@@ -1,7 +1,9 @@
 """What a run is, whoever carries it out.
 
-- `experiment`: the `Experiment`, one frozen description from which all ways of running make the same parts, with its
-  `Evaluation` and `Checkpoints`. Its `describe()` is what `config.json` holds, and what a resumed run must match.
+- `experiment`: the `Experiment`, one frozen description from which all ways of running make the same parts.
+- `schedule`: when it is evaluated and saved, `Evaluation` and `Checkpoints`.
+- `identity`: what `config.json` holds, and a resumed run must match; the run directory's name.
+- `feasibility`: what of an experiment is refused, or warned of, before anything runs.
 - `settings`: the fields of a config from text and back (`learning_rate=1e-3`), with the nearest names to a wrong one.
 - `demonstrations`: recorded data beside a run's own experience, made ready for the replay.
 - `store`: the run directory at work. It refuses what doesn't fit, resumes, writes logs, saves, and keeps the best

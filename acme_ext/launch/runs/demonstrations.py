@@ -8,7 +8,8 @@ import numpy as np
 from acme_ext.builders.base import Agent
 from acme_ext.data.format import Folder
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs.experiment import Experiment, split_data
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.identity import split_data
 from acme_ext.replay import fixed
 from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.mixed import Mixed, Source
@@ -20,9 +21,11 @@ def check(experiment: Experiment, agent: Agent, spec: EnvironmentSpec, *, skip_d
 
     Raises:
         UsageError: it is no recorded data, or not of the environment's specs, or damaged; or the agent can't learn from
-            it, or can't without.
+            it, or can't without; or damaged parts are to be left out and there is no data.
     """
     if experiment.demos is None:
+        if skip_damaged:
+            raise UsageError("there is no recorded data in this run, of which damaged parts could be left out.")
         if experiment.builder.wants_demos and agent.replay.demo_ratio > 0:
             raise UsageError(
                 f"{experiment.builder.name} learns from demonstrations: give it some (--demos DIR), or set "

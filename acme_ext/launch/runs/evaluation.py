@@ -16,7 +16,8 @@ from acme_ext.builders.base import Builder
 from acme_ext.envs.canonical import own_actions
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import settings
-from acme_ext.launch.runs.experiment import EnvironmentFactory, Evaluation, Experiment
+from acme_ext.launch.runs.experiment import EnvironmentFactory, Experiment
+from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.launch.runs.store import BestParams, by_another_version
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.types import EnvironmentSpec

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from acme_ext import __version__
 from acme_ext.acting.variables import POLICY
 from acme_ext.errors import NotFiniteError, RunError, UsageError
-from acme_ext.launch.runs.experiment import Checkpoints, Experiment
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.learning.checkpoints import CheckpointStore, Restored
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory

@@ -12,7 +12,7 @@ from acme_ext.agents.agent57 import acting
 from acme_ext.agents.agent57.config import ATARI, Agent57Config
 from acme_ext.builders import Agent57
 from acme_ext.errors import UsageError
-from acme_ext.ops import value
+from acme_ext.ops import multistep
 from acme_ext.replay.config import SequenceConfig
 from acme_ext.types import Sample
 
@@ -44,7 +44,7 @@ def test_the_published_discounts():
 def test_combined_values_by_hand():
     plain = acting.combined_values((jnp.array([[1.0, 2.0]]), jnp.array([[4.0, 6.0]])), jnp.array([0.5]), None)
     np.testing.assert_allclose(plain, [[3, 5]])
-    h = [value.signed_hyperbolic(jnp.array([[x]]), 1e-3) for x in (10.0, 20.0, 10.0 + 0.3 * 20.0)]
+    h = [multistep.signed_hyperbolic(jnp.array([[x]]), 1e-3) for x in (10.0, 20.0, 10.0 + 0.3 * 20.0)]
     got = acting.combined_values((h[0], h[1]), jnp.array([0.3]), 1e-3)
     np.testing.assert_allclose(got, h[2], rtol=1e-4)
 

@@ -17,7 +17,8 @@ import launchpad as lp
 from acme_ext.acting.carries import added
 from acme_ext.errors import RunError
 from acme_ext.launch.runners.nodes.reports import STARTING, Orders, base_name, node_name
-from acme_ext.launch.runs.experiment import NOTHING_LEARNED, Experiment
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.feasibility import NOTHING_LEARNED
 from acme_ext.launch.runs.store import RunStore, draw_curve, hold
 from acme_ext.utils import loggers
 from acme_ext.utils.progress import ProgressLine

@@ -17,8 +17,9 @@ import tree
 
 from acme_ext import specs
 from acme_ext.acting.batching import Batcher
-from acme_ext.acting.inference import FIRST, Acted, InferenceCore, bucket_sizes, slot_keys
+from acme_ext.acting.inference import FIRST, Acted, slot_keys
 from acme_ext.acting.remote import RemoteVariables, Reply
+from acme_ext.acting.slots import SlotCore, bucket_sizes
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.launch.runners.nodes.replay import describe
@@ -138,7 +139,7 @@ class InferenceNode:
         agent, num_envs = experiment.make_agent(spec), experiment.num_envs
         served = range(index, actors, servers)
         slots = len(served) * num_envs
-        self._core = InferenceCore(agent.policy, slots, buckets=bucket_sizes(slots))
+        self._core = SlotCore(agent.policy, slots, bucket_sizes(slots))
         self._variables = RemoteVariables(
             learner.variables, on_wait=waiting(self._reporter, lambda: "waiting for the learner's first parameters")
         )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from acme_ext.replay.layout import Layout
+from acme_ext.replay.rows import Layout
 
 
 class Field(NamedTuple):

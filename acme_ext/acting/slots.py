@@ -1,0 +1,105 @@
+"""A policy applied to some of many environments at a time, as an inference server does for its actors."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+import tree
+
+from acme_ext.acting.inference import Acted, InferenceCore
+from acme_ext.acting.policy import Policy
+from acme_ext.types import Params, Tree
+
+
+class SlotCore(InferenceCore):
+    """An `InferenceCore` whose environments are stepped in any order and any batch. How a call is padded changes an
+    environment's actions by rounding alone.
+
+    Args:
+        policy: how to act.
+        slots: S, how many environments there may be.
+        buckets: sizes to which the environments of a `step` are padded, so that as many programs are compiled and no
+            more; the largest is the most that a call may have.
+    """
+
+    def __init__(self, policy: Policy, slots: int, buckets: Sequence[int]):
+        super().__init__(policy, slots, spare=1)  # for the rows that fill a batch
+        self._scratch, self._buckets = slots, sorted(buckets)
+        self.rows = self.padded_rows = 0
+        """Environments stepped by `step`, and those with the padding."""
+
+    def step(
+        self,
+        params: Params,
+        slots: np.ndarray,
+        ticks: np.ndarray,
+        steps: int,
+        first: np.ndarray,
+        reward: np.ndarray,
+        observation: Tree,
+        *,
+        with_state: bool = True,
+    ) -> Acted:
+        """Steps some slots.
+
+        Args:
+            params: of the policy.
+            slots: `[K]` int32 which, each once.
+            ticks: `[K]` int32, how often each has acted; with the slot's key it makes the randomness.
+            steps: environment steps that the run has taken.
+            first: `[K]` bool, whether recurrent state begins anew.
+            reward: `[K]` float32, came with the observations.
+            observation: `[K, ...]`.
+            with_state: whether the recurrent state from before is wanted; `()` is given if not.
+        """
+        if self._compiled is None:
+            self._compiled = self._compile(self._apply_some, params, donate_argnums=3)
+        count = len(slots)
+        size = next((bucket for bucket in self._buckets if bucket >= count), None)
+        if size is None:
+            raise ValueError(f"{count} environments at once, and at most {self._buckets[-1]} were asked for")
+
+        def pad(leaf: np.ndarray, value: int = 0) -> np.ndarray:
+            if len(leaf) == size:
+                return leaf
+            padded = np.full((size, *leaf.shape[1:]), value, leaf.dtype)
+            padded[:count] = leaf
+            return padded
+
+        action, extras, before, (self._table, self._carry) = self._compiled(
+            params,
+            self._keys,
+            self._ranks,
+            (self._table, self._carry),
+            pad(slots, self._scratch),
+            pad(ticks),
+            np.int32(steps),
+            pad(first),
+            pad(reward),
+            observation if count == size else tree.map_structure(pad, observation),
+        )
+        self.rows, self.padded_rows = self.rows + count, self.padded_rows + size
+        return Acted(*self._fetched((action, extras, before if with_state else ()), count))
+
+    def _apply_some(self, params, keys, ranks, table, slots, *arguments):
+        state, carry = jax.tree.map(lambda leaf: leaf[slots], table)
+        action, extras, state, *after = self._apply(params, keys[slots], ranks[slots], state, carry, *arguments)
+        return action, extras, state, jax.tree.map(lambda leaf, rows: leaf.at[slots].set(rows), table, tuple(after))
+
+    def warm_up(self, params: Params, observation: Tree) -> None:
+        """Compiles every bucket, for observations `[1, ...]` like this one; no slot's state is changed. What was
+        counted of `step` is forgotten.
+        """
+        for size in self._buckets:
+            slots = np.full(size, self._scratch, np.int32)
+            zeros = np.zeros(size, np.int32)
+            repeated = tree.map_structure(lambda leaf, size=size: np.repeat(leaf, size, axis=0), observation)
+            self.step(params, slots, zeros, 0, np.ones(size, np.bool_), np.zeros(size, np.float32), repeated)
+        self.rows = self.padded_rows = 0
+
+
+def bucket_sizes(most: int) -> list[int]:
+    """Returns batch sizes up to `most` environments: the powers of two, and `most` itself, so that at least half of a
+    batch is never padding.
+    """
+    return [*(2**i for i in range((most - 1).bit_length())), most]

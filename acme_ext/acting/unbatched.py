@@ -1,0 +1,82 @@
+"""Acme's actors and observers, which know one environment each, in a loop over a batch of them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import dm_env
+import numpy as np
+import tree
+
+from acme_ext import interfaces
+from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.types import Tree
+
+if TYPE_CHECKING:
+    from acme.utils.observers import EnvLoopObserver
+
+_FIRST = int(dm_env.StepType.FIRST)
+
+
+class SingleActor(interfaces.Actor):
+    """Lets any `acme.core.Actor` of one environment act in a batch of one."""
+
+    def __init__(self, actor: interfaces.Actor):
+        self._actor = actor
+
+    def select_action(self, observation: Tree):
+        action = self._actor.select_action(tree.map_structure(lambda x: x[0].copy(), observation))
+        return np.asarray(action)[None]
+
+    def observe_first(self, timestep: dm_env.TimeStep) -> None:
+        self._actor.observe_first(_row(timestep, 0))
+
+    def observe(self, action, next_timestep: dm_env.TimeStep) -> None:
+        row = _row(next_timestep, 0)
+        if row.first():
+            self._actor.observe_first(row)
+        else:
+            self._actor.observe(action[0], row)
+
+    def update(self, wait: bool = False) -> None:
+        self._actor.update(wait)
+
+
+class Observers:
+    """Shows each environment's timesteps to observers of its own.
+
+    Args:
+        environment: the batch; `environment.environments[i]` is what an observer is given as the environment.
+        observers: a list for each environment.
+    """
+
+    def __init__(self, environment: BatchedEnvironment, observers: "Sequence[Sequence[EnvLoopObserver]]"):
+        self._observers = observers
+        self._environments = getattr(environment, "environments", [environment] * len(observers))
+
+    def observe(self, action, timestep: dm_env.TimeStep) -> None:
+        """Shows a batch of timesteps, and the actions that led to them."""
+        for env, observers in enumerate(self._observers):
+            row = _row(timestep, env)
+            for observer in observers:
+                if row.first():
+                    observer.observe_first(self._environments[env], row)
+                else:
+                    observer.observe(self._environments[env], row, action[env])
+
+    def metrics(self, env: int) -> dict[str, float]:
+        """Returns what an environment's observers say of the episode that has ended there."""
+        found = (observer.get_metrics() for observer in self._observers[env])
+        return {name: float(value) for metrics in found for name, value in metrics.items()}
+
+
+def _row(timestep: dm_env.TimeStep, env: int) -> dm_env.TimeStep:
+    """Takes a copy of one environment's timestep out of a batch, whose arrays the next step overwrites; dm_env's own
+    FIRST has neither reward nor discount.
+    """
+    first = timestep.step_type[env] == _FIRST
+    return dm_env.TimeStep(
+        step_type=dm_env.StepType(int(timestep.step_type[env])),
+        reward=None if first else timestep.reward[env],
+        discount=None if first else timestep.discount[env],
+        observation=tree.map_structure(lambda x: x[env].copy(), timestep.observation),
+    )

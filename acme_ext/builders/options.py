@@ -1,0 +1,92 @@
+"""What any agent can be given beside its own parts: how each setting is checked, and what it changes."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from acme_ext import specs
+from acme_ext.acting.policy import Policy
+from acme_ext.errors import UsageError, nearest
+from acme_ext.learning import normalize
+from acme_ext.learning.averaged import averaged_core, averaged_policy
+from acme_ext.learning.bonus import BONUSES
+from acme_ext.learning.core import LearnerCore
+from acme_ext.learning.normalized import MAX_ABS, normalized_core, normalized_policy
+from acme_ext.learning.prioritized import prioritized_core, prioritized_policy
+from acme_ext.learning.shifted import shifted_core
+from acme_ext.networks.recurrent import CORES
+from acme_ext.networks.torsos import TORSOS
+from acme_ext.replay.base import Replay
+from acme_ext.replay.config import SequenceConfig, TransitionConfig, UnrollConfig
+from acme_ext.types import EnvironmentSpec, Tree
+
+if TYPE_CHECKING:
+    from acme_ext.builders.base import Builder
+
+
+def check_fields(builder: "Builder") -> None:
+    """Raises UsageError for a field that no builder can have."""
+    config, name = builder.config, type(builder).__name__
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        shown = f"the class {config.__name__}" if isinstance(config, type) else repr(config)
+        raise UsageError(f"the config of {name} is {shown}: it must be an object of a dataclass.")
+    default = type(builder).__dataclass_fields__["config"].default
+    if default is not dataclasses.MISSING and not isinstance(config, type(default)):
+        raise UsageError(f"{name} takes a {type(default).__name__}, not a {type(config).__name__}.")
+    if (fused := getattr(config, "sgd_steps_per_call", 1)) < 1:
+        raise UsageError(f"sgd_steps_per_call is {fused}: it must be at least 1.")
+    if builder.average_rate is not None and not 0 < builder.average_rate <= 1:
+        raise UsageError(f"average_rate is {builder.average_rate}: it must be above 0 and at most 1, or none.")
+    for field, known in (("torso", TORSOS), ("core", CORES), ("intrinsic", BONUSES)):
+        given = getattr(builder, field, None)
+        if isinstance(given, str) and given not in known:
+            raise UsageError(f"there is no {field} {given!r}: {nearest(given, known)}")
+
+
+def check_actions(builder: "Builder", spec: EnvironmentSpec) -> None:
+    """Raises UsageError if the agent can't take the environment's actions."""
+    if builder.actions == "discrete":
+        specs.num_actions(spec, type(builder).__name__)
+    elif builder.actions == "continuous":
+        specs.action_size(spec, type(builder).__name__)
+
+
+def apply(
+    builder: "Builder", spec: EnvironmentSpec, replay: Replay, core: LearnerCore, policies: Sequence[Policy]
+) -> tuple[LearnerCore, Sequence[Policy]]:
+    """Returns the core, and the policies of training and evaluation, with all that is set around them."""
+    config, example = builder.config, specs.zeros(spec.observations, 1)
+    if (most := getattr(config, "random_shift", None)) is not None:
+        core = shifted_core(core, example, most)
+    if getattr(config, "normalize_observations", False) and normalize.fields_of(example, example):
+        max_abs = getattr(config, "max_abs_observation", MAX_ABS)
+        core = normalized_core(core, example, max_abs)
+        policies = [normalized_policy(policy, example, max_abs) for policy in policies]
+    if builder.intrinsic is not None:
+        core = _with_bonus(builder, core, policies[0], example)
+    if replay.needs_largest_error:
+        core, policies = prioritized_core(core), [prioritized_policy(policy) for policy in policies]
+    if builder.average_rate is not None:
+        core = averaged_core(core, builder.average_rate)
+        policies = [averaged_policy(policy, evaluation=e) for policy, e in zip(policies, (False, True), strict=True)]
+    return core, policies
+
+
+def _with_bonus(builder: "Builder", core: LearnerCore, policy: Policy, observation: Tree) -> LearnerCore:
+    """Returns the core that also learns from the bonus; raises UsageError where the agent can't."""
+    intrinsic: Any = builder.intrinsic
+    name = type(builder).__name__
+    if hasattr(builder.config, "distillation"):
+        raise UsageError(f"{name} has a bonus of its own: intrinsic is for agents without one.")
+    if not isinstance(builder.config.replay, TransitionConfig | SequenceConfig | UnrollConfig):
+        raise UsageError(f"intrinsic is {intrinsic!r}: the replay of {name} can't carry a bonus.")
+    if jax.tree.leaves(policy.init_state(1)):
+        raise UsageError(
+            f"intrinsic is {intrinsic!r}: {name} has a recurrent network, which is given the environment's rewards. "
+            "Take ngu or agent57, or a network without memory."
+        )
+    bonus = BONUSES[intrinsic] if isinstance(intrinsic, str) else intrinsic
+    weight = {} if builder.intrinsic_weight is None else {"weight": builder.intrinsic_weight}
+    return bonus(core, observation, **weight)

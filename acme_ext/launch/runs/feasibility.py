@@ -1,0 +1,68 @@
+"""What of an experiment is refused, or warned of, before anything runs."""
+
+import bisect
+from typing import TYPE_CHECKING, Any
+
+from acme_ext import envs
+from acme_ext.builders.base import Builder
+from acme_ext.errors import UsageError
+from acme_ext.learning.prioritized import gives_errors
+from acme_ext.types import EnvironmentSpec
+from acme_ext.utils import checks
+
+if TYPE_CHECKING:
+    from acme_ext.launch.runs.experiment import Experiment
+
+NOTHING_LEARNED = (
+    "warning: nothing was learned, because the replay never held enough for the learner's first batch: give the run "
+    "more steps, or the agent a smaller replay.min_size or batch_size."
+)
+"""What is said at the end of a run whose learner has made no step."""
+
+
+def check_fields(experiment: "Experiment") -> None:
+    """Raises UsageError for a field that no experiment can have."""
+    builder: Any = experiment.builder
+    if isinstance(builder, type):
+        raise UsageError(f"builder is the class {builder.__name__}: give an object of it, {builder.__name__}().")
+    if not isinstance(builder, Builder):
+        raise UsageError(
+            f"builder is a {type(builder).__name__}: it must be a Builder, such as acme_ext.builders.DQN()."
+        )
+    envs.check_factory(experiment.environment)
+    checks.types(experiment)
+    checks.at_least_one(experiment, "steps", "num_envs", "num_devices")
+    if not 0 <= experiment.seed < 2**31:
+        raise UsageError(f"seed is {experiment.seed}: it must lie in [0, 2**31).")
+    if experiment.data is not None and experiment.demos is not None:
+        raise UsageError("a run on recorded data has no experience of its own beside demonstrations: give one.")
+
+
+def check(experiment: "Experiment", spec: EnvironmentSpec) -> None:
+    """Raises UsageError if the agent can't act in the environment, its networks don't fit, or its replay could never
+    work; computes nothing.
+    """
+    agent = experiment.make_agent(spec)
+    agent.core.abstract_state()
+    if agent.replay.prioritized and not gives_errors(agent.core, agent.replay.example(2), 2):
+        raise UsageError(
+            f"{type(experiment.builder).__name__} gives no TD errors for priorities, so that its replay can't be "
+            "prioritized: leave replay.prioritized false."
+        )
+
+
+def foresee(experiment: "Experiment", spec: EnvironmentSpec) -> str | None:
+    """Returns a warning for a run that is sure to learn nothing, because its replay can't have enough for the learner's
+    first batch; None for any other.
+    """
+    agent = experiment.make_agent(spec)
+    replay = agent.replay
+    batch = replay.batch_size * agent.sgd_steps_per_call
+    if replay.samples_allowed(experiment.steps) >= batch:  # a step gives one item at most
+        return None
+    needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed)
+    return (
+        f"warning: nothing will be learned: the replay gives the learner its first batch once it has had {needed:,} "
+        f"items, and the run has {experiment.steps:,} steps: give the run more, or the agent a smaller replay.min_size "
+        "or batch_size."
+    )

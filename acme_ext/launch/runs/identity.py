@@ -1,0 +1,119 @@
+"""What a run is known by: its description in `config.json`, which a resumed run must match, and its directory."""
+
+import dataclasses
+import hashlib
+import pathlib
+import re
+from typing import TYPE_CHECKING, Any
+
+from acme_ext import __version__, builders
+from acme_ext.builders.base import Builder
+from acme_ext.data.format import Folder
+from acme_ext.errors import UsageError
+from acme_ext.utils import naming
+from acme_ext.utils.rundir import ABSENT, flatten
+
+if TYPE_CHECKING:
+    from acme_ext.launch.runs.experiment import Experiment
+
+_LONGEST = 80  # characters of a run directory's name that say what was chosen
+
+
+def describe(experiment: "Experiment") -> dict[str, Any]:
+    """Returns `Experiment.describe()`."""
+    builder = naming.describe(experiment.builder, "the agent")
+    return {
+        **_describe_recorded(experiment),
+        "agent": builders.name_of(type(experiment.builder)),
+        "environment": _describe_environment(experiment),
+        "environment_options": dict(experiment.options),
+        "seed": experiment.seed,
+        "num_envs": experiment.num_envs,
+        "builder": {name: value for name, value in builder.items() if name != "config"},
+        "config": builder["config"],
+        "run": {
+            "version": __version__,
+            "steps": experiment.steps,
+            "evaluation": dataclasses.asdict(experiment.evaluation),
+            "checkpoints": dataclasses.asdict(experiment.checkpoints),
+        },
+    }
+
+
+def _describe_recorded(experiment: "Experiment") -> dict[str, Any]:
+    described = {}
+    for name, given in (("data", experiment.data), ("demos", experiment.demos)):
+        if given is not None:
+            folder, best = split_data(given)
+            described[name] = {"sha256": Folder(folder).digest, "best": best}
+    return described
+
+
+def _describe_environment(experiment: "Experiment") -> Any:
+    """Returns the environment in JSON's types: its name, or `py:module:name` of its function."""
+    if isinstance(experiment.environment, str):
+        return experiment.environment
+    described = naming.describe(experiment.environment, "the environment")
+    return f"py:{described}" if isinstance(described, str) else described
+
+
+def about(experiment: "Experiment", **more: Any) -> dict[str, Any]:
+    """Returns what recorded data says of the run that it came from, plain JSON."""
+    described = describe(experiment)
+    names = ("environment", "environment_options", "agent", "config", "seed")
+    return {**{name: described[name] for name in names}, **more}
+
+
+def split_data(data: str) -> tuple[str, float]:
+    """Returns the folder of `Experiment.data` and the share of its episodes that is learned from."""
+    folder, _, option = data.partition("?")
+    name, _, value = option.partition("=")
+    try:
+        share = float(value) if option else 1.0
+    except ValueError:
+        share = 0.0
+    if (option and name != "best") or not 0 < share <= 1:
+        raise UsageError(f"{data!r}: the one option of data is best=SHARE, a share of its episodes in (0, 1].")
+    return folder, share
+
+
+def usual_directory(experiment: "Experiment") -> pathlib.Path:
+    """Returns the run directory of an experiment that is given none."""
+    where = experiment.environment_name if experiment.data is None else f"data-{pathlib.Path(experiment.data).name}"
+    demos = [] if experiment.demos is None else [f"demos-{pathlib.Path(experiment.demos).name}"]
+    parts = [experiment.builder.name, where, *_choices(experiment), *demos, f"s{experiment.seed}"]
+    return pathlib.Path("runs") / re.sub(r"[^\w.=+-]+", "-", "-".join(parts))
+
+
+def _choices(experiment: "Experiment") -> list[str]:
+    """Returns `name=value` for each field of the agent that is not its default for the environment, and for each
+    option of the environment; of many, the first and a digest of all.
+    """
+    chosen = flatten(dict(experiment.environment_options))
+    try:
+        make: Any = type(experiment.builder)
+        usual = _describe_builder(make().for_environment(experiment.environment))
+    except TypeError:  # of one's own, whose fields have no defaults
+        pass
+    else:
+        fields = _describe_builder(experiment.builder)
+        chosen |= {name: value for name, value in fields.items() if usual.get(name, ABSENT) != value}
+    texts = [f"{name.removeprefix('config.')}={_short(value)}" for name, value in chosen.items()]
+    if len("-".join(texts)) <= _LONGEST:
+        return texts
+    digest = hashlib.sha256("-".join(texts).encode()).hexdigest()[:8]
+    shown = [text for i, text in enumerate(texts) if len("-".join(texts[: i + 1])) <= _LONGEST // 2]
+    return [*shown, f"{len(texts) - len(shown)}more", digest]
+
+
+def _describe_builder(builder: Builder) -> dict[str, Any]:
+    """Returns the fields of a builder and of its config in one flat mapping, by dotted name."""
+    described = naming.describe(builder, "the agent")
+    return flatten({**described.pop("config"), **described})
+
+
+def _short(value: Any) -> str:
+    """Returns a value as a part of a file's name: 64x64, true, 0.0003."""
+    if isinstance(value, list):
+        return "x".join(map(_short, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -1,0 +1,28 @@
+"""How items with a priority of their own leave for a table."""
+
+from typing import Any
+
+import numpy as np
+
+from acme_ext.replay.rows import ReverbSink
+
+
+class PrioritySink(ReverbSink):
+    """Rows that carry a priority each, |TD error| + `offset`: Reverb's TrajectoryWriter (a StructuredWriter's priority
+    is fixed).
+    """
+
+    def __init__(self, client: Any, table: str, offset: float):
+        super().__init__(client.trajectory_writer(num_keep_alive_refs=1))
+        self._table, self._offset = table, offset
+
+    def append(self, rows: np.ndarray, errors: np.ndarray | None) -> int:
+        assert errors is not None
+        writer, table = self._writer, self._table
+        for row, priority in zip(rows, (errors + self._offset).tolist(), strict=True):
+            writer.append(row)
+            writer.create_item(table, priority, writer.history[-1])
+        return len(rows)
+
+    def close(self) -> None:
+        self._writer.close()
