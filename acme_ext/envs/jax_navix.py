@@ -1,6 +1,7 @@
 """`jax:navix/NAME`: Navix's grid worlds (Pignatelli et al. 2024), MiniGrid's in JAX, as `FunctionalEnvironment`s."""
 
 import functools
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ class Navix(FunctionalBackend):
     """`jax:navix/NAME`, where `DoorKey-8x8` stands for `Navix-DoorKey-8x8-v0`."""
 
     def names(self) -> Collection[str]:
-        return [self.canonical(name) for name in _library().registry()]
+        return [self.canonical(name) for name in library().registry()]
 
     def canonical(self, name: str) -> str:
         return name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
@@ -60,13 +61,13 @@ class NavixEnvironment(FunctionalEnvironment):
     def __init__(self, name: str, view: str, limit: int | None):
         import jax
 
-        library = _library()
+        navix = library()
         self._one_hot, self._cache = view != "picture", None
         if self._one_hot:  # in place of the map's picture, which would be the greater part of a state
-            self._cache = library.rendering.cache.RenderingCache(patches=np.zeros((0,), np.uint8))
-        self._environment = library.make(
+            self._cache = navix.rendering.cache.RenderingCache(patches=np.zeros((0,), np.uint8))
+        self._environment = navix.make(
             name,
-            observation_fn=getattr(library.observations, VIEWS[view]),
+            observation_fn=getattr(navix.observations, VIEWS[view]),
             **({} if limit is None else {"max_steps": limit}),
         )
         seen = jax.eval_shape(self.begin, jax.random.key(0))[1]
@@ -109,7 +110,17 @@ class NavixEnvironment(FunctionalEnvironment):
         return self._action_spec
 
 
-def _library() -> Any:
-    import navix
-
+def library() -> Any:
+    """Returns Navix. TensorFlow Probability, which it imports by way of Distrax, needs no TensorFlow, and refuses to be
+    imported where an old one has been: so that one, Reverb's, is hidden meanwhile.
+    """
+    modules: dict[str, Any] = sys.modules
+    hidden = modules.get("tensorflow")
+    if hidden is not None:
+        modules["tensorflow"] = None
+    try:
+        import navix
+    finally:
+        if hidden is not None:
+            modules["tensorflow"] = hidden
     return navix

@@ -2,6 +2,9 @@
 
 import dataclasses
 import importlib
+import importlib.util
+import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -10,6 +13,7 @@ import numpy as np
 import pytest
 
 from acme_ext import builders, envs
+from acme_ext.envs import jax_navix
 from acme_ext.errors import UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment
 from acme_ext.launch.compiled import runner
@@ -20,7 +24,10 @@ FIRST, MID, LAST = 0, 1, 2
 
 def library(name: str) -> Any:
     """The library of `jax:LIBRARY/...`; skips the test where it isn't installed."""
-    return pytest.importorskip(name.removeprefix("jax:").partition("/")[0])
+    module = name.removeprefix("jax:").partition("/")[0]
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} isn't installed")
+    return jax_navix.library() if module == "navix" else importlib.import_module(module)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +202,14 @@ def test_every_step_is_navixs(name, seen):
     lengths, discounts = beside(environment, start, act, 20)
     assert max(lengths) == 20
     assert seen <= set(discounts)
+
+
+@pytest.mark.slow
+def test_navix_is_found_where_an_old_tensorflow_has_been_imported():
+    library("navix")
+    code = "import tensorflow; from acme_ext import envs; envs.make_functional('jax:navix/Empty-5x5')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_navix_has_the_rules_of_minigrid_but_for_its_rewards_size():
