@@ -76,8 +76,7 @@ def _main(options: argparse.Namespace) -> int:
     if options.max_frames <= environment_options["noop_max"]:
         noops = environment_options["noop_max"]
         raise UsageError(f"--max-frames is {options.max_frames}: it must be more than the {noops} no-ops.")
-    if len(set(options.seeds)) < len(options.seeds):
-        raise UsageError("--seeds names a seed twice.")
+    command.check_seeds(options.seeds)
     name = f"atari-{options.agent}" + ("" if options.protocol == "nature" else f"-{options.protocol}")
     runs = options.runs or learning.RUNS / name
     out = options.out or learning.RESULTS

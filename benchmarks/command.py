@@ -1,8 +1,8 @@
-"""What the commands of the benchmarks share: how they end."""
+"""What the commands of the benchmarks share: how they end, and what they refuse."""
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from acme_ext.errors import RunError, UsageError
 
@@ -21,3 +21,9 @@ def run(name: str, command: Callable[[], int]) -> int:
     except (UsageError, RunError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raises UsageError for a seed that is there twice."""
+    if len(set(seeds)) < len(seeds):
+        raise UsageError("--seeds names a seed twice.")

@@ -63,8 +63,7 @@ def _main(options: argparse.Namespace) -> int:
         raise UsageError(f"there is no setting {options.setting!r}: {nearest(options.setting, SETTINGS)}")
     if options.jobs < 1 or (options.steps is not None and options.steps < 1):
         raise UsageError("--jobs and --steps must be at least 1.")
-    if len(set(options.seeds)) < len(options.seeds):
-        raise UsageError("--seeds names a seed twice.")
+    command.check_seeds(options.seeds)
     setting = SETTINGS[options.setting]
     changed = agent_settings.split(options.set)
     if changed and not options.runs:

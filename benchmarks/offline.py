@@ -211,8 +211,7 @@ def _main(options: argparse.Namespace) -> int:
             raise UsageError(f"there is no agent {name!r} here: {nearest(name, known)}")
     if options.steps is not None and options.steps < 1:
         raise UsageError("--steps must be at least 1.")
-    if len(set(options.seeds)) < len(options.seeds):
-        raise UsageError("--seeds names a seed twice.")
+    command.check_seeds(options.seeds)
     changed = agent_settings.split(options.set)
     if changed and options.runs == RUNS:
         raise UsageError("--set needs --runs: the runs are others than the table's.")

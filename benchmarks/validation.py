@@ -133,8 +133,7 @@ def _main(options: argparse.Namespace) -> int:
                 raise UsageError(f"the suite {options.suite} has no {name!r}: {nearest(name, getattr(suite, kind))}")
     if options.jobs < 1 or (options.steps is not None and options.steps < 1):
         raise UsageError("--jobs and --steps must be at least 1.")
-    if len(set(options.seeds)) < len(options.seeds):
-        raise UsageError("--seeds names a seed twice.")
+    command.check_seeds(options.seeds)
     out = options.out or (learning.RESULTS if options.steps is None else options.runs)
     files.make_writable_folder(out)
     wanted = {

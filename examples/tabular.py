@@ -56,7 +56,7 @@ class Sarsa(Builder):
 
     def make_replay(self, spec, networks):
         c = self.config
-        return SequenceReplay.queue(spec, c.replay, batch_size=c.batch_size, discount=c.discount, extras=())
+        return SequenceReplay.of(spec, c.replay, batch_size=c.batch_size, discount=c.discount, extras=())
 
     def make_policy(self, spec, networks, *, evaluation=False):
         epsilon = 0.0 if evaluation else self.config.epsilon

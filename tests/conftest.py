@@ -6,7 +6,6 @@ import hashlib
 import os
 import pathlib
 import resource
-import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -118,18 +117,9 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def rlax() -> ModuleType:
-    """The library whose functions ours are compared with.
+    """The library whose functions ours are compared with; it imports TensorFlow Probability."""
+    from acme_ext.utils.worlds import hidden_tensorflow
 
-    TensorFlow Probability, which it imports, refuses to be imported where TensorFlow 2.8 has been, though no TensorFlow
-    is needed for it: so it is hidden meanwhile.
-    """
-    modules: dict[str, Any] = sys.modules
-    hidden = modules.get("tensorflow")
-    modules["tensorflow"] = None
-    try:
+    with hidden_tensorflow():
         import rlax
-    finally:
-        del modules["tensorflow"]
-        if hidden is not None:
-            modules["tensorflow"] = hidden
     return rlax

@@ -58,6 +58,9 @@ class FunctionalBackend(Backend):
     @abc.abstractmethod
     def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment: ...
 
+    def options(self, name: str) -> Mapping[str, Any]:
+        return {}
+
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
         return Unbatched(self.load_batch(name, 1, seed, evaluation, **options))
 

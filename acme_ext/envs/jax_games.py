@@ -5,7 +5,7 @@ do.
 """
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -35,9 +35,6 @@ class Jax(FunctionalBackend):
 
     def names(self) -> Collection[str]:
         return [*GYMNAX, *PGX]
-
-    def options(self, name: str) -> Mapping[str, Any]:
-        return {}
 
     def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment:
         return functional(name)

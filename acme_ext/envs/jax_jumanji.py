@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,6 @@ class Jumanji(FunctionalBackend):
     def canonical(self, name: str) -> str:
         versions = [each for each in self.names() if each.rpartition("-v")[0] == name]
         return versions[0] if len(versions) == 1 else name
-
-    def options(self, name: str) -> Mapping[str, Any]:
-        return {}
 
     def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment:
         return _made(name)

@@ -1,7 +1,6 @@
 """`jax:navix/NAME`: Navix's grid worlds (Pignatelli et al. 2024), MiniGrid's in JAX, as `FunctionalEnvironment`s."""
 
 import functools
-import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from acme_ext.envs.backend import FunctionalBackend
 from acme_ext.envs.functional import FunctionalEnvironment, Moved, strong
 from acme_ext.errors import UsageError
 from acme_ext.types import Array, Tree
+from acme_ext.utils.worlds import hidden_tensorflow
 
 _PREFIX, _SUFFIX = "Navix-", "-v0"
 _CHANNELS = (11, 6, 4)  # kinds of objects, colours, and states: a door's 3, or the agent's 4 directions
@@ -111,16 +111,7 @@ class NavixEnvironment(FunctionalEnvironment):
 
 
 def library() -> Any:
-    """Returns Navix. TensorFlow Probability, which it imports by way of Distrax, needs no TensorFlow, and refuses to be
-    imported where an old one has been: so that one, Reverb's, is hidden meanwhile.
-    """
-    modules: dict[str, Any] = sys.modules
-    hidden = modules.get("tensorflow")
-    if hidden is not None:
-        modules["tensorflow"] = None
-    try:
+    """Returns Navix, which imports TensorFlow Probability by way of Distrax."""
+    with hidden_tensorflow():
         import navix
-    finally:
-        if hidden is not None:
-            modules["tensorflow"] = hidden
     return navix

@@ -1,16 +1,15 @@
 """Replay of sequences: table, writer and dataset that agree."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import tree
 
 from acme_ext.errors import UsageError
 from acme_ext.replay import frames, unrolls
 from acme_ext.replay.base import Replay
-from acme_ext.replay.config import UnrollConfig
 from acme_ext.replay.rows import Layout, OnWait
-from acme_ext.types import Array, EnvironmentSpec, Sequence, Tree
+from acme_ext.types import Array, Sequence, Tree
 from acme_ext.utils import checks
 
 
@@ -54,11 +53,6 @@ class SequenceReplay(Replay):
             )
         if not 0 <= self.discount <= 1:
             raise UsageError(f"discount is {self.discount}: it must lie in [0, 1].")
-
-    @classmethod
-    def queue(cls, spec: EnvironmentSpec, config: UnrollConfig, **fields: Any) -> "SequenceReplay":
-        """Returns the queue of unrolls that a config describes, which go on from one episode into the next."""
-        return cls.of(spec, config, **fields)
 
     @property
     def _layout(self) -> Layout:

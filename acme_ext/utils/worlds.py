@@ -2,8 +2,11 @@
 pure, recorded data and compiled runs need none of them.
 """
 
+import contextlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 from acme_ext.errors import UsageError
 from acme_ext.utils.install import REVERB_PYTHON
@@ -14,6 +17,22 @@ _MODULES = ("acme", "launchpad", "reverb")
 def has_reverb() -> bool:
     """Whether runs in one process and programs can be had."""
     return all(importlib.util.find_spec(module) for module in _MODULES)
+
+
+@contextlib.contextmanager
+def hidden_tensorflow() -> Iterator[None]:
+    """Hides TensorFlow from what is imported meanwhile. TensorFlow Probability needs none for JAX, and refuses to be
+    imported where one as old as Reverb's has been.
+    """
+    modules: dict[str, Any] = sys.modules
+    hidden = modules.get("tensorflow")
+    modules["tensorflow"] = None
+    try:
+        yield
+    finally:
+        del modules["tensorflow"]
+        if hidden is not None:
+            modules["tensorflow"] = hidden
 
 
 def need_reverb(what: str) -> None:
