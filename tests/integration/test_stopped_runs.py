@@ -165,6 +165,7 @@ _EXPLORING = {
     "memory_rows": "16",
     "neighbours": "3",
     "embedding_size": "4",
+    "bandit_window": "5000",
     "distillation.quiet_steps": "2",
     "replay.length": "6",
     "replay.burn_in": "2",
@@ -175,12 +176,11 @@ _EXPLORING = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("agent", "more"), [("ngu", {}), ("agent57", {"bandit_window": "5000"})])
-def test_a_killed_run_keeps_its_bandit_its_averages_and_its_normalisers(tmp_path, start, agent, more):
-    run, fields = tmp_path / "run", {**_EXPLORING, **more}
+def test_a_killed_run_keeps_its_bandit_its_averages_and_its_normalisers(tmp_path, start):
+    run, fields = tmp_path / "run", _EXPLORING  # NGU's parts, and a bandit
     options = ["--num-envs", "2", "--run-dir", str(run), "--eval-every", "0", "--eval-episodes", "2", "--quiet"]
     options += [text for name, value in fields.items() for text in ("--set", f"{name}={value}")]
-    line = ["train", agent, "bsuite:catch/0", "--checkpoint-every", "0.5", *options]
+    line = ["train", "agent57", "bsuite:catch/0", "--checkpoint-every", "0.5", *options]
     process = start([*line, "--steps", "1000000"])
     wait_for(process, lambda: bool(saved(run)) and saved(run)[-1] > 1_500)
     process.send_signal(signal.SIGKILL)
@@ -188,7 +188,7 @@ def test_a_killed_run_keeps_its_bandit_its_averages_and_its_normalisers(tmp_path
     stopped_at = saved(run)[-1]
 
     with contextlib.closing(envs.make("bsuite:catch/0")) as environment:
-        made = settings.configure(builders.make(agent), fields).make_agent(envs.make_spec(environment))
+        made = settings.configure(builders.make("agent57"), fields).make_agent(envs.make_spec(environment))
 
     def stands() -> tuple[Any, Any]:
         """What the policy keeps of each environment, and the learner's state, in the last checkpoint."""
@@ -210,14 +210,13 @@ def test_a_killed_run_keeps_its_bandit_its_averages_and_its_normalisers(tmp_path
     assert learner.errors.count < learner_then.errors.count < learner.errors.count + 1_000
     count, count_then = (each.distillation.observations.count for each in (learner, learner_then))
     assert count < count_then < count + 1_000
-    if agent == "agent57":
-        bandit, bandit_then = policy.choice.bandit, policy_then.choice.bandit
-        played = np.asarray(bandit_then.plays - bandit.plays)
-        assert (np.asarray(bandit.plays) > 50).all()
-        assert ((played > 5) & (played < 20)).all()  # episodes of 9 steps
-        for old, new in ((bandit.arm, bandit_then.arm), (bandit.reward, bandit_then.reward)):
-            for env, plays in enumerate(np.asarray(bandit.plays)):
-                np.testing.assert_array_equal(new[env, :plays], old[env, :plays])
+    bandit, bandit_then = policy.choice.bandit, policy_then.choice.bandit
+    played = np.asarray(bandit_then.plays - bandit.plays)
+    assert (np.asarray(bandit.plays) > 50).all()
+    assert ((played > 5) & (played < 20)).all()  # episodes of 9 steps
+    for old, new in ((bandit.arm, bandit_then.arm), (bandit.reward, bandit_then.reward)):
+        for env, plays in enumerate(np.asarray(bandit.plays)):
+            np.testing.assert_array_equal(new[env, :plays], old[env, :plays])
 
 
 @pytest.mark.slow
