@@ -437,7 +437,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(lines))
     if options.out is not None:
         said = (
-            f"Actors of {demand.rate:g} steps/s with observations of 84x84x4 bytes, DQN's Nature network, a learner of "
+            f"`python -m benchmarks.fanout --actors {' '.join(map(str, sorted(options.actors)))}`: actors of "
+            f"{demand.rate:g} steps/s with observations of 84x84x4 bytes, DQN's Nature network, a learner of "
             f"{demand.learner_rate:g} calls/s; {demand.seconds:g} s each. Actors and servers share the cores."
         )
         machine = ", ".join(f"{name} {value}" for name, value in facts.items())

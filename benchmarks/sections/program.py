@@ -36,6 +36,7 @@ from benchmarks.tables import fill
 _ACTORS = (1, 2, 4)
 _LATENCY_S = 3e-3  # of a step, as of a simulator elsewhere
 _IDLE_S = 50e-3  # of a step of actors that leave the cores to the learner
+_LEAST_S = 10.0  # that a program is measured for: its nodes log once in a second or more
 _STOP_S = 3.0  # in which a program is to end
 _LEARNER_GOAL = 0.6  # of the same learner on a resident batch
 _PATIENCE_S = 300.0
@@ -217,7 +218,7 @@ def main(name: str) -> None:
 
 def run(seconds: float, rounds: int) -> list[Figure]:
     """Measures programs of processes, by turns of a program each."""
-    return measure(max(2.0, seconds), max(1, rounds // 5), _ACTORS, _settings())
+    return measure(max(_LEAST_S, seconds), max(1, rounds // 5), _ACTORS, _settings())
 
 
 def measure(
