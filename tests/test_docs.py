@@ -16,6 +16,7 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import saved_runs
 
@@ -23,6 +24,8 @@ from acme_ext import builders, envs, launch
 from acme_ext.agents.dqn import losses
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.commands import cli, train
+from acme_ext.data.format import Folder
+from acme_ext.replay import fixed
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.rundir import CONTENTS
 from benchmarks import ablation, learning, offline, settings, speed, validation
@@ -253,6 +256,80 @@ def test_a_trained_policy_acts_as_its_page_shows(tmp_path, monkeypatch):
     exec(memory, names)
     assert 0 <= names["action"] < 3
     assert names["state"] is not None
+
+
+@pytest.mark.parametrize("page", ["start", "package"])
+def test_an_experiment_that_a_page_shows_is_run(page, tmp_path, monkeypatch):
+    (block,) = blocks(DOCS / f"{page}.md", "python")
+    assert "steps=50_000" in block
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block.replace("steps=50_000", "steps=200"), page, "exec"), {})
+    (run,) = (tmp_path / "runs").iterdir()
+    assert (run / "evaluation.json").is_file()
+
+
+def test_a_node_of_ones_own_is_part_of_a_program_as_its_page_shows(tmp_path, monkeypatch):
+    (block,) = blocks(DOCS / "programs.md", "python")
+    names = {"__name__": "shown"}
+    exec(compile(block, "programs.md", "exec"), names)
+    seen = []
+    watch = names["Watcher"].run
+    monkeypatch.setattr(names["Watcher"], "run", lambda self: (seen.append(self), watch(self)))
+    experiment = launch.Experiment(builders.DQN(), "gym:CartPole-v1", steps=200, run_dir=tmp_path / "run")
+    launch.run_program(experiment, launch.Topology(actors=2), on="threads", extend=names["extend"])
+    assert len(seen) == 1
+
+
+def test_recorded_data_is_read_and_learned_from_as_its_page_shows(tmp_path, monkeypatch):
+    reading, mixing, learning_ = blocks(DOCS / "fixed-data.md", "python")
+    run = saved_runs.save(tmp_path / "run", builders.DQN(), "gym:CartPole-v1")
+    monkeypatch.chdir(tmp_path)
+    for name, policy in (("expert", "evaluation"), ("random", "random")):
+        assert cli.main(["record", str(run), "-o", f"data/{name}", "--steps", "300", "--policy", policy]) == 0
+    exec(reading, {})
+    assert "steps=20_000" in learning_
+    exec(compile(learning_.replace("steps=20_000", "steps=50"), "fixed-data.md", "exec"), {})
+
+    names: dict[str, Any] = {}
+    exec(mixing, names)
+    experiment = launch.Experiment(builders.DQN(), "gym:CartPole-v1")
+    replay = experiment.make_agent(experiment.make_spec()).replay
+    own = fixed.FixedBatches(fixed.rows_of(replay, Folder("data/expert").episodes()), 64, seed=0)
+    assert set(next(names["mix"](own, replay, 64)).source) == {0, 1, 2}
+
+
+def test_an_exported_policy_acts_as_its_page_shows(tmp_path, monkeypatch):
+    numpy_alone, onnx = blocks(DOCS / "policies.md", "python")[2:]
+    run = saved_runs.save(tmp_path / "run", builders.DQN(), "gym:CartPole-v1")
+    assert cli.main(["export", str(run), "-o", str(tmp_path / "policy"), "--onnx"]) == 0
+    monkeypatch.chdir(tmp_path / "policy")
+    monkeypatch.syspath_prepend(tmp_path / "policy")
+    names = {"observation": np.array([0.0, 0.1, 0.0, -0.1], np.float32)}
+    exec(numpy_alone, names)
+    sys.modules.pop("policy")
+    action = int(names["action"])
+    exec(onnx, names)
+    assert names["action"].tolist() == [action]
+
+
+def test_every_block_of_python_is_run():
+    """By a test above, that of compiled.md in tests/launch/test_compiled.py; architecture.md's are compared below."""
+    there = {page.relative_to(ROOT).as_posix(): len(blocks(page, "python")) for page in PAGES}
+    assert {page: count for page, count in there.items() if count} == {
+        "README.md": 1,
+        "docs/architecture.md": 8,
+        "docs/compiled.md": 1,
+        "docs/compose.md": 2,
+        "docs/fixed-data.md": 3,
+        "docs/logging.md": 1,
+        "docs/own-environment.md": 1,
+        "docs/own-network.md": 2,
+        "docs/package.md": 1,
+        "docs/policies.md": 4,
+        "docs/programs.md": 1,
+        "docs/start.md": 1,
+    }
+    assert not [page for page in PAGES if re.search(r"^ {4}(from|import) ", FENCE.sub("", read(page)), re.MULTILINE)]
 
 
 def test_what_is_said_of_the_agents_test_is_what_it_asks():

@@ -1,9 +1,9 @@
 """A folder of recorded episodes: npz shards and a manifest.
 
-A shard holds whole episodes, one after the other, T + 1 rows for an episode of T steps, in dm_env's alignment: a row
-is a timestep and the action taken at it. The reward and the discount are those that came *with* the observation (0 and
-1 at an episode's first), and the action of an episode's last row is zeros. So n-step returns, discounts, clipping and
-sequences are the reader's choice, and a truncation (LAST with a discount above 0) is told from a termination.
+A shard holds whole episodes, one after the other: T + 1 rows for an episode of T steps. As in dm_env, a row is a
+timestep and the action taken at it. Its reward and discount are those that came *with* the observation; in the first
+row of an episode they are 0 and 1. The action of the last row is zeros. Nothing is summed, discounted or clipped: that
+is left to the reader of the data. A truncation is a LAST with a discount above 0, a termination a LAST with 0.
 
 | array | shape | |
 |---|---|---|
@@ -13,8 +13,8 @@ sequences are the reader's choice, and a truncation (LAST with a discount above 
 | `step_type` | `[N]` uint8 | 0 FIRST, 1 MID, 2 LAST |
 
 `manifest.json` has the specs, who acted where, and of each shard its SHA-256, steps and returns. Where several
-processes write, each lists its shards in a part of the manifest of its own, `NAME.part.json`, and no file has two
-writers; a reader takes all parts together. All files are written under another name, brought to the disk and renamed.
+processes write, each lists its shards in a file of its own, `NAME.part.json`, so that no file has two writers; a reader
+takes all of these together. A file is written under another name, synced to the disk and then renamed.
 Nothing is ever unpickled.
 """
 

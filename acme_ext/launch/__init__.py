@@ -1,17 +1,17 @@
 """Running an experiment: in one process (`run`), as a program of several (`run_program`), or compiled
 (`run_compiled`).
 
-| room | what is in it |
+| package | what is in it |
 |---|---|
 | `runs` | what a run is: the experiment, its settings, its directory, its evaluations, its trained policy |
 | `runners` | the ways to carry one out: `local` in one process, `program` and its `nodes`, `distributed` |
 | `compiled` | the other way: environments, acting, replay and learning as one compiled program |
-| `processes` | a program's processes on one machine: started, watched, stopped, and never left behind |
+| `processes` | a program's processes on one machine: how they are started, watched and stopped |
 | `cluster` | the same on the hosts of a Ray cluster |
 | `exporting` | a run's policy in files for NumPy, JAX and ONNX |
 
-A runner knows `runs`, and `runs` knows no runner. `processes` and `cluster` run any Launchpad program, and know of an
-experiment only what has to be imported before a fork. The commands stand above all this, in `acme_ext.commands`.
+The runners import `runs`, and `runs` imports no runner. `processes` and `cluster` run any Launchpad program; all they
+use of an experiment is what has to be imported before a fork. The commands, in `acme_ext.commands`, use all of these.
 
 The names that users need are those of this module, and are imported when first asked for.
 """

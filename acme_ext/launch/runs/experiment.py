@@ -35,7 +35,8 @@ class Experiment:
         num_envs: environments that an actor steps together.
         num_devices: devices that the learner's batch is split over, and in a compiled run the environments.
         environment_options: the family's own, see its module in `acme_ext.envs`; the preset's where they are not set.
-        evaluation, checkpoints: see there.
+        evaluation: when the policy is evaluated, and on how many episodes (`Evaluation`).
+        checkpoints: how often the run is saved (`Checkpoints`).
         data: a folder of recorded experience (see `data.format`), or with `?best=SHARE` its episodes of the greatest
             returns, to learn from in place of acting. `steps`, and `every` of `evaluation`, then count learner steps.
         demos: likewise a folder, to learn from beside the run's own experience, with the agent's `replay.demo_ratio`.
