@@ -30,22 +30,24 @@ class Navix(FunctionalBackend):
         return name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
 
     def options(self, name: str) -> Mapping[str, Any]:
-        """`view` is one of `VIEWS`; of `max_steps`, None leaves Navix's own time limit, which truncates."""
-        return {"view": "grid", "max_steps": None}
+        """`view` is one of `VIEWS`; with `fixed_map` every episode has the map of seed 0; of `max_steps`, None leaves
+        Navix's own time limit, which truncates.
+        """
+        return {"view": "grid", "fixed_map": False, "max_steps": None}
 
     def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment:
-        view, limit = ({**self.options(name), **options}[key] for key in ("view", "max_steps"))
+        view, fixed, limit = ({**self.options(name), **options}[key] for key in ("view", "fixed_map", "max_steps"))
         if view not in VIEWS:
             raise UsageError(f"the view {view!r} is none of {', '.join(VIEWS)}.")
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise UsageError(f"max_steps counts steps, so {limit!r} must be a whole number of at least 1.")
-        return _made(name, view, limit)
+        return _made(name, view, fixed, limit)
 
 
 @functools.cache
-def _made(name: str, view: str, limit: int | None) -> FunctionalEnvironment:
+def _made(name: str, view: str, fixed: bool, limit: int | None) -> FunctionalEnvironment:
     """Returns one object for the same arguments: by it, compiled functions are found again."""
-    return NavixEnvironment(f"{_PREFIX}{name}{_SUFFIX}", view, limit)
+    return NavixEnvironment(f"{_PREFIX}{name}{_SUFFIX}", view, fixed, limit)
 
 
 class NavixEnvironment(FunctionalEnvironment):
@@ -55,14 +57,15 @@ class NavixEnvironment(FunctionalEnvironment):
         name: Navix's.
         view: `grid` is what lies before the agent, one-hot float32 `[7, 7, 21]`; `picture` the same as uint8
             `[56, 56, 3]`; `whole` the whole map, one-hot float32 `[H, W, 21]`.
+        fixed_map: whether every episode begins as that of seed 0 does.
         limit: steps after which an episode is truncated; None for Navix's own limit.
     """
 
-    def __init__(self, name: str, view: str, limit: int | None):
+    def __init__(self, name: str, view: str, fixed_map: bool, limit: int | None):
         import jax
 
         navix = library()
-        self._one_hot, self._cache = view != "picture", None
+        self._fixed, self._one_hot, self._cache = fixed_map, view != "picture", None
         if self._one_hot:  # in place of the map's picture, which would be the greater part of a state
             self._cache = navix.rendering.cache.RenderingCache(patches=np.zeros((0,), np.uint8))
         self._environment = navix.make(
@@ -77,6 +80,10 @@ class NavixEnvironment(FunctionalEnvironment):
         self._action_spec = specs.DiscreteArray(len(self._environment.action_set), np.int32, "action")
 
     def begin(self, key: Array) -> tuple[Tree, Tree]:
+        import jax
+
+        if self._fixed:
+            key = jax.random.key(0)
         timestep = strong(self._environment.reset(key, self._cache))
         return timestep, self._look(timestep.observation)
 

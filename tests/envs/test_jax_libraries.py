@@ -231,6 +231,21 @@ def test_navix_has_the_rules_of_minigrid_but_for_its_rewards_size():
     assert ends == {(1.0, 0.0), (0.0, 1.0)}  # cut short, and at the goal
 
 
+def test_a_fixed_map_of_navix_is_the_same_in_all_episodes_and_others_are_not():
+    library("navix")
+
+    def maps(**options):
+        batch = envs.make("jax:navix/DoorKey-5x5", num_envs=4, seed=1, view="whole", max_steps=1, **options)
+        found = [batch.reset().observation]
+        for _ in range(2):
+            timestep = batch.step(np.zeros(4, np.int32))
+        assert timestep.step_type.tolist() == [0] * 4  # the next episodes' first
+        return np.concatenate([*found, timestep.observation]).reshape(8, -1)
+
+    assert len(np.unique(maps(fixed_map=True), axis=0)) == 1
+    assert len(np.unique(maps(), axis=0)) > 1
+
+
 def test_what_one_agent_cannot_play_is_refused_by_name_and_the_rest_is_made():
     names, refused = library("jumanji").registered_environments(), {}
     for name in names:
