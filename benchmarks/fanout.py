@@ -3,8 +3,8 @@
 A learner, a coordinator, an inference server and a replay run as the processes that they are in any program. The actors
 are the program's own too, as threads of a few processes: each steps an environment that sends pictures at a pace of its
 own, asks the inference server for its actions, writes its transitions to the replay and reports to the coordinator.
-Beside that it keeps the policy's parameters fresh, as actors do that apply the policy themselves. The learner makes
-steps at a pace of its own, so that its share of a core says what serving costs it.
+Beside that it keeps the policy's parameters fresh, as actors do that apply the policy themselves; those of one host
+fetch them once. The learner makes steps at a pace of its own, so that its share of a core says what serving costs it.
 
 A server is full where the cores that it uses reach one. Where that is, is computed from the straight line through the
 measured shares; cores of the inference server are those of its whole process, compiled calls included.
@@ -33,6 +33,7 @@ from dm_env import specs
 
 from acme_ext import launch
 from acme_ext.acting.remote import RemoteVariables
+from acme_ext.acting.shared import SharedFetch
 from acme_ext.acting.variables import VariableClient
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders.base import Agent
@@ -69,11 +70,17 @@ class Demand(NamedTuple):
         rate: environment steps/s of each actor.
         learner_rate: calls/s of the learner, each of which makes new parameters.
         seconds: that are measured.
+        per_host: actors that are played to be on one host, which fetches parameters once for all of them.
     """
 
     rate: float
     learner_rate: float
     seconds: float
+    per_host: int = 64
+
+    def callers(self, actors: int) -> int:
+        """Returns how many hosts ask the learner for its parameters."""
+        return -(-actors // self.per_host)
 
 
 class Load(NamedTuple):
@@ -202,9 +209,10 @@ class _Untouched(RemoteVariables):
 class _Actor(ActorNode):
     """An actor that the inference server acts for, and that has parameters all the same."""
 
-    def __init__(self, *arguments: Any, counts: collections.Counter, learner: Any, **named: Any):
+    def __init__(self, *arguments: Any, counts: collections.Counter, learner: Any, host: bytes, **named: Any):
         self.counts = counts
-        self._variables = _Untouched(_Counted(learner, counts, "learner").variables)
+        fetch = SharedFetch(_Counted(learner, counts, "learner").newest, lambda: host)
+        self._variables = _Untouched(fetch)
         super().__init__(*arguments, learner=learner, **named)
         self._stack.callback(self._variables.close)
 
@@ -224,6 +232,7 @@ def _act(
     experiment: Any,
     indices: Sequence[int],
     actors: int,
+    per_host: int,
     token: bytes,
     folder: pathlib.Path,
     replay: Any,
@@ -253,6 +262,7 @@ def _act(
             token=token,
             counts=mine,
             learner=learner,
+            host=token + str(index // per_host).encode(),
         ).run()
 
     threads = [threading.Thread(target=run, args=pair, daemon=True) for pair in zip(indices, counts, strict=True)]
@@ -327,8 +337,8 @@ def make(experiment: Any, actors: int, demand: Demand, folder: pathlib.Path) -> 
         inference = program.add_node(server)
     with program.group("actor"):
         for indices in np.array_split(np.arange(actors), min(actors, _PROCESSES)):
-            clients = (replay, learner, inference, coordinator)
-            program.add_node(lp.PyNode(_act, experiment, indices.tolist(), actors, token, folder, *clients))
+            named = (actors, demand.per_host, token, folder, replay, learner, inference, coordinator)
+            program.add_node(lp.PyNode(_act, experiment, indices.tolist(), *named))
     with program.group("watch"):
         program.add_node(lp.PyClassNode(_Watch, folder, actors, demand.seconds, coordinator))
     return program
@@ -382,17 +392,17 @@ def _learner_rate(path: pathlib.Path) -> float:
 
 
 def full_at(numbers: Sequence[int], loads: Sequence[Load]) -> tuple[float, bool]:
-    """Returns at how many actors a server would use a core, and whether it was measured to fall behind before.
+    """Returns for how many callers a server would use a core, and whether it was measured to fall behind before.
 
     Args:
-        numbers: of actors, in order.
+        numbers: of callers, in order.
         loads: what the server had to do for each.
     """
     demand = loads[0].calls / numbers[0]
     for actors, load in zip(numbers, loads, strict=True):
         if load.calls < _FULL * demand * actors:
             return load.calls / demand, True
-    if len(numbers) == 1:
+    if len(set(numbers)) == 1:
         return numbers[0] / max(1e-9, loads[0].cores), False
     slope, base = np.polyfit(numbers, [load.cores for load in loads], 1)
     return float((1 - base) / slope) if slope > 1e-9 else float("inf"), False
@@ -406,10 +416,11 @@ def page(found: Mapping[int, tuple[Mapping[str, Load], float, float]], demand: D
             lines.append(f"| {actors} | {name} | {load.calls:,.0f} | {load.nbytes / 1e6:,.1f} | {load.cores:.2f} |")
     lines += ["", "| server | full at | |", "|---|--:|---|"]
     for name in _NODES:
-        place, behind = full_at(list(found), [loads[name] for loads, _, _ in found.values()])
+        who = f"hosts of {demand.per_host} actors" if name == "learner" else "actors"
+        numbers = [demand.callers(actors) if name == "learner" else actors for actors in found]
+        place, behind = full_at(numbers, [loads[name] for loads, _, _ in found.values()])
         said = "measured: it answers no more than this" if behind else "computed: it would use one core"
-        actors_there = f"{place:,.0f} actors" if np.isfinite(place) else "no number of actors"
-        lines.append(f"| {name} | {actors_there} | {said} |")
+        lines.append(f"| {name} | {f'{place:,.0f}' if np.isfinite(place) else 'no number of'} {who} | {said} |")
     lines += [
         "",
         "| actors | learner calls/s, of " + f"{demand.learner_rate:g} | load of the machine |",
@@ -424,10 +435,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--actors", type=int, nargs="+", default=[16, 64, 256], metavar="N", help="(%(default)s)")
     parser.add_argument("--rate", type=float, default=2.0, metavar="R", help="steps/s of an actor (%(default)s)")
     parser.add_argument("--learner-rate", type=float, default=10.0, metavar="R", help="learner calls/s (%(default)s)")
+    parser.add_argument("--per-host", type=int, default=64, metavar="N", help="actors of a host (%(default)s)")
     parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="that are measured (%(default)s)")
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="writes the page fanout.md there too")
     options = parser.parse_args(arguments)
-    demand = Demand(options.rate, options.learner_rate, options.seconds)
+    if options.per_host < 1:
+        parser.error("--per-host must be at least 1.")
+    demand = Demand(options.rate, options.learner_rate, options.seconds, options.per_host)
     facts = report.machine()
     found = {}
     for actors in sorted(options.actors):
@@ -439,7 +453,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = (
             f"`python -m benchmarks.fanout --actors {' '.join(map(str, sorted(options.actors)))}`: actors of "
             f"{demand.rate:g} steps/s with observations of 84x84x4 bytes, DQN's Nature network, a learner of "
-            f"{demand.learner_rate:g} calls/s; {demand.seconds:g} s each. Actors and servers share the cores."
+            f"{demand.learner_rate:g} calls/s; {demand.seconds:g} s each. Actors and servers share the cores. Up to "
+            f"{demand.per_host} actors are played to be on one host, which fetches parameters once for all of them."
         )
         machine = ", ".join(f"{name} {value}" for name, value in facts.items())
         text = "\n".join(["# What servers have to do for many actors", "", said, "", *lines, "", f"{machine}.", ""])

@@ -28,8 +28,10 @@ def test_the_page_has_every_server_at_every_number_of_actors():
     loads = {name: Load(100.0, 2e6, 0.25) for name in ("learner", "coordinator", "inference", "replay")}
     lines = fanout.page({16: (loads, 9.9, 1.5)}, Demand(2.0, 10.0, 8.0))
     assert "| 16 | coordinator | 100 | 2.0 | 0.25 |" in lines
-    assert "| learner | 64 actors | computed: it would use one core |" in lines
+    assert "| learner | 4 hosts of 64 actors | computed: it would use one core |" in lines
+    assert "| replay | 64 actors | computed: it would use one core |" in lines
     assert "| 16 | 9.9 | 1.5 |" in lines
+    assert [Demand(2.0, 10.0, 8.0).callers(actors) for actors in (1, 64, 65, 256)] == [1, 1, 2, 4]
 
 
 def test_threads_have_an_actor_that_raises_and_every_process_is_struck():

@@ -14,6 +14,7 @@ from launchpad import address as lp_address
 from launchpad.nodes import base
 
 from acme_ext.acting.remote import VariableServer
+from acme_ext.acting.shared import SharedFetch
 from acme_ext.builders.base import Agent
 from acme_ext.envs.canonical import own_actions
 from acme_ext.launch.runners import offline
@@ -45,7 +46,14 @@ class LearnerClient:
         self._of_thread = threading.local()
 
     def variables(self, held: int) -> tuple[int, Any]:
-        """Gives the policy's parameters, see `acting.remote.Fetch`; over a connection of each thread's own."""
+        """Gives the policy's parameters, see `acting.remote.Fetch`. All nodes of a host fetch them once."""
+        if (fetch := getattr(self._of_thread, "fetch", None)) is None:
+            fetch = SharedFetch(self.newest, lambda: self._token + repr(find(self._client)).encode())
+            self._of_thread.fetch = fetch
+        return fetch(held)
+
+    def newest(self, held: int) -> tuple[int, Any]:
+        """Gives them from the learner itself, likewise; over a connection of each thread's own."""
         if (call := getattr(self._of_thread, "call", None)) is None:
             here = functools.partial(find, self._client)
             call = self._of_thread.call = RemoteCall(here, token=self._token, awake_s=0.0)

@@ -1,0 +1,150 @@
+"""One fetch of a learner's parameters for all processes of a host."""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import pathlib
+import shutil
+import struct
+import tempfile
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import numpy as np
+
+_PREFIX = "acme-ext-params-"
+_TICK_S = 0.03  # between looks at whether there is an answer
+_HELD_S = 0.5  # for which one waits for it
+_PATIENCE_S = 5.0  # without an answer of who asks, after which others ask too
+_VERSION = struct.Struct("<q")
+
+
+class SharedFetch:
+    """A `Fetch` that the processes of a host share: one of them asks at a time, and the others read the answer.
+
+    The answer is a file in a folder in shared memory (`/dev/shm`, otherwise where temporary files are). Locks, which go
+    with the process that holds them, say who asks and who else is there. The last to leave removes the folder. One that
+    was left by processes that were killed is removed by the next that makes a folder there. Where there is no room or
+    no such folder, each asks for itself; who is alone writes nothing.
+
+    Args:
+        fetch: asks the learner.
+        name: returns a name, the same for all that ask this learner, which nobody else can guess. Called once, by the
+            first call.
+        root: where the folder is made.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[int], tuple[int, Any]],
+        name: Callable[[], bytes],
+        root: pathlib.Path | None = None,
+    ):
+        self._fetch, self._name, self._root = fetch, name, root or _root()
+        self._folder: pathlib.Path | None = None
+        self.close = lambda: None
+        """Leaves, as also the end of this object or of the process does; the last one removes the folder."""
+        self._users: BinaryIO | None = None  # a lock that all share, and the last has alone
+        self._asks: BinaryIO | None = None  # a lock of the one that asks
+        self._answered = 0.0  # when this one last had an answer, or asked
+
+    def __call__(self, held: int) -> tuple[int, Any]:
+        """Returns the newest version and its pickled parameters, or None if there are none newer than those held."""
+        if self._folder is None:
+            self._answered = time.monotonic()
+            self._enter(self._name())
+        if self._asks is None:
+            return self._fetch(held)
+        until = time.monotonic() + _HELD_S
+        while (answer := self._read(held)) is None:
+            if _lock(self._asks, fcntl.LOCK_EX):
+                try:
+                    answer = self._read(held) or self._ask(held)
+                finally:
+                    fcntl.flock(self._asks, fcntl.LOCK_UN)
+                break
+            if time.monotonic() - self._answered > _PATIENCE_S:
+                answer = self._fetch(held)
+                break
+            if time.monotonic() > until:
+                return held, None
+            time.sleep(_TICK_S)
+        self._answered = time.monotonic()
+        return answer
+
+    def _enter(self, name: bytes) -> None:
+        self._folder = self._root / f"{_PREFIX}{hashlib.sha256(name).hexdigest()[:32]}"
+        with contextlib.suppress(OSError):
+            for other in self._root.glob(f"{_PREFIX}*"):
+                if other != self._folder:
+                    _remove_if_left(other)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            if self._folder.stat().st_uid != os.getuid():
+                return
+            users, asks = (open(self._folder / name, "ab") for name in ("users", "asks"))  # noqa: SIM115  kept open
+            fcntl.flock(users, fcntl.LOCK_SH)
+            self._users, self._asks = users, asks
+            self.close = weakref.finalize(self, _leave, self._folder, users, asks)
+
+    def _read(self, held: int) -> tuple[int, Any] | None:
+        """Returns what another one was answered, if it is newer."""
+        assert self._folder is not None
+        with contextlib.suppress(OSError), open(self._folder / "params", "rb") as file:
+            (version,) = _VERSION.unpack(file.read(_VERSION.size))
+            if version > held:
+                return version, np.fromfile(file, np.uint8)
+        return None
+
+    def _ask(self, held: int) -> tuple[int, Any]:
+        version, payload = self._fetch(held)
+        if payload is not None and not self._is_alone():
+            assert self._folder is not None
+            written = self._folder / "writing"
+            try:
+                with open(written, "wb") as file:
+                    file.write(_VERSION.pack(version))
+                    file.write(payload)
+                written.replace(self._folder / "params")
+            except OSError:  # no room: each asks for itself
+                with contextlib.suppress(OSError):
+                    written.unlink()
+        return version, payload
+
+    def _is_alone(self) -> bool:
+        assert self._users is not None
+        alone = _lock(self._users, fcntl.LOCK_EX)
+        fcntl.flock(self._users, fcntl.LOCK_SH)  # one that could not be changed may be lost
+        return alone
+
+
+def _root() -> pathlib.Path:
+    memory = pathlib.Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else pathlib.Path(tempfile.gettempdir())
+
+
+def _leave(folder: pathlib.Path, users: BinaryIO, asks: BinaryIO) -> None:
+    if _lock(users, fcntl.LOCK_EX):
+        shutil.rmtree(folder, ignore_errors=True)
+    users.close()
+    asks.close()
+
+
+def _lock(file: BinaryIO, kind: int) -> bool:
+    """Takes a lock that is free; returns whether it was."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_if_left(folder: pathlib.Path) -> None:
+    """Removes a folder of this user's that no process uses."""
+    with contextlib.suppress(OSError):
+        if folder.stat().st_uid == os.getuid():
+            with open(folder / "users", "rb") as users:
+                if _lock(users, fcntl.LOCK_EX):
+                    shutil.rmtree(folder, ignore_errors=True)
