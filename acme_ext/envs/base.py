@@ -83,7 +83,7 @@ class BatchedEnvironment(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Frees what the environments hold; the batch can't be used after it."""
+        """Frees what the environments hold; the batch can't be used after it, but be closed again."""
 
     def __enter__(self) -> "BatchedEnvironment":
         return self

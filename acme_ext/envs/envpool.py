@@ -86,7 +86,7 @@ class EnvPoolEnvironment(base.BatchedEnvironment):
     """
 
     def __init__(self, pool: Any, *, flatten: bool = True):
-        self._pool = pool
+        self._pool: Any = pool
         self.num_envs = len(pool)
         self._keys = list(pool._state_keys)  # The public `recv` leaves out which rows were truncated.
         stated = {key: spec for key, spec in pool.spec.state_array_spec.items() if key.split(":")[0] == "obs"}
@@ -144,7 +144,7 @@ class EnvPoolEnvironment(base.BatchedEnvironment):
         return self._action_spec
 
     def close(self) -> None:
-        del self._pool  # Its threads end with it; it has no close of its own.
+        self._pool = None  # Its threads end with it; it has no close of its own.
 
 
 def _picture(values: np.ndarray) -> np.ndarray:

@@ -71,6 +71,12 @@ def test_options_reach_the_pool():
         assert environment.action_spec().num_values == 18
 
 
+def test_a_pool_can_be_closed_twice_as_a_run_that_resumed_does():
+    environment = envs.make("envpool:CartPole-v1", num_envs=2)
+    environment.close()
+    environment.close()
+
+
 def test_doom_is_left_out():
     names = EnvPool().names()
     assert "Pong-v5" in names
