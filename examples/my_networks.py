@@ -4,6 +4,7 @@ import haiku as hk
 import jax
 import numpy as np
 
+from acme_ext import specs
 from acme_ext.networks.recurrent import haiku_core
 
 
@@ -17,3 +18,9 @@ def make_torso():
 def make_core(size):
     """A plain recurrent network of `size` units."""
     return haiku_core(lambda: hk.VanillaRNN(size), lambda batch: np.zeros((batch, size), np.float32))
+
+
+def make_network(spec, config, torso):
+    """Action values of observations that are vectors: `observation [B, D] -> q [B, A]`."""
+    sizes = (*config.hidden_sizes, specs.num_actions(spec, "this network"))
+    return hk.transform(lambda x: hk.nets.MLP(sizes)(x))

@@ -1,7 +1,6 @@
 """A page about runs: one HTML file that needs nothing else, `acme-ext report`."""
 
 import base64
-import contextlib
 import datetime
 import html
 import importlib.metadata
@@ -162,15 +161,17 @@ def _charts(groups: Mapping[str, Sequence[RunDirectory]], x: str) -> list[str]:
     bootstrap = bool(several) and min(several) >= plots.BOOTSTRAP_SEEDS
     parts = []
     for axis in (x, "wall_time_s"):
-        lines = {}
+        lines, failures = {}, []
         for number, (label, members) in enumerate(groups.items()):
-            # Runs of very different speed may have no time in common.
-            with contextlib.suppress(UsageError):
+            try:
                 if (line := plots.line_of(members, label, axis, bootstrap=bootstrap)) is not None:
                     lines[label] = (number, line)
-        if lines:
-            name = plots.X_NAMES[axis]
-            parts += [f"<h2>Evaluations, by {html.escape(name)}</h2>", _key(lines), _curves(lines, name)]
+            except UsageError as error:  # runs of very different speed may have no time in common
+                failures.append(f"<p>{html.escape(str(error))}</p>")
+        name = plots.X_NAMES[axis]
+        heading = f"<h2>Evaluations, by {html.escape(name)}</h2>"
+        drawn = [_key(lines), _curves(lines, name)] if lines else []
+        parts += [heading, *drawn, *failures] if lines or failures else []
     if parts and several:
         band = "the 95% bootstrap interval of it" if bootstrap else "from the least to the greatest run"
         parts.append(f"<p>Lines are the interquartile mean of the runs, bands {band}.</p>")
@@ -241,14 +242,15 @@ class _Frame:
     def figure(self, shapes: Sequence[str], name: str) -> str:
         """Returns the chart with its axes; `name` is what is across."""
         parts = []
-        for value in np.linspace(*self.y, 5):
+        for value in _ticks(*self.y):
             _, top = self.place(self.x[0], value)
             parts.append(
                 f'<line x1="{_LEFT}" x2="{_WIDTH - 12}" y1="{top:.1f}" y2="{top:.1f}" style="stroke:var(--line)"/>'
             )
             parts.append(f'<text x="{_LEFT - 8}" y="{top + 4:.1f}" text-anchor="end">{value:.4g}</text>')
-        for value, anchor in zip(np.linspace(*self.x, 3), ("start", "middle", "end"), strict=True):
+        for value in _ticks(*self.x):
             left, _ = self.place(value, self.y[0])
+            anchor = "end" if left > _WIDTH - 32 else "middle"
             parts.append(f'<text x="{left:.1f}" y="{_HEIGHT - 14}" text-anchor="{anchor}">{_short(value)}</text>')
         view = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(name)}"'
         drawn = f"<svg {view}>{''.join([*parts, *shapes])}</svg>"
@@ -258,6 +260,14 @@ class _Frame:
 def _span(values: np.ndarray) -> tuple[float, float]:
     low, high = float(np.min(values)), float(np.max(values))
     return (low, high) if high > low else (low - 0.5, low + 0.5)
+
+
+def _ticks(low: float, high: float) -> np.ndarray:
+    """Returns round values from `low` to `high`."""
+    from matplotlib.ticker import MaxNLocator  # a page without a chart does without it
+
+    values = np.asarray(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
+    return values[(values >= low) & (values <= high)]
 
 
 def _short(value: float) -> str:

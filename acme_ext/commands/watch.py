@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -92,8 +93,10 @@ def screen(rundir: RunDirectory, width: int = 80, *, braille: bool = True) -> li
     if status is not None and status["replay"]:
         lines += _wrapped("replay      ", status["replay"].split(", "), width)
     if status is not None and is_live(rundir):
-        names = max(map(len, status["nodes"]), default=0)
-        lines += ["", *(f"{name:<{max(names, 10)}}  {doing}" for name, doing in status["nodes"].items())]
+        margin = max([10, *map(len, status["nodes"])]) + 2
+        lines.append("")
+        for name, doing in status["nodes"].items():
+            lines += textwrap.wrap(f"{name:<{margin}}{doing}", width - 1, subsequent_indent=" " * margin)
     lines += _curve(evaluator, actor, step_key, width, braille)
     return lines
 

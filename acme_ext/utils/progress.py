@@ -114,17 +114,17 @@ class ProgressLine:
             steps, rate = int(float(self._fields[self._budget])), self._rate(self._budget)
             parts.append(f"{100 * steps / max(1, self._total):3.0f}%  {steps:,}/{self._total:,} steps")
             if rate is not None:
-                parts.append(f"{_number(rate)}/s")
+                parts.append(f"{number(rate)}/s")
                 if rate > 0 and steps < self._total:
                     parts.append(f"{duration((self._total - steps) / rate)} left")
         for name, value in self._fields.items():
             if name == "episode_return":
-                parts.append(f"return {_number(sum(self._returns) / len(self._returns))}")
+                parts.append(f"return {number(sum(self._returns) / len(self._returns))}")
             elif name.endswith("_steps"):
                 if name != self._budget and (rate := self._rate(name)) is not None:
-                    parts.append(f"{name.removesuffix('_steps').replace('_', ' ')} {_number(rate)}/s")
+                    parts.append(f"{name.removesuffix('_steps').replace('_', ' ')} {number(rate)}/s")
             else:
-                parts.append(f"{name.replace('_', ' ')} {value if isinstance(value, str) else _number(value)}")
+                parts.append(f"{name.replace('_', ' ')} {value if isinstance(value, str) else number(value)}")
         return parts
 
     def _draw(self) -> None:
@@ -154,7 +154,8 @@ class ProgressLine:
             pass
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Returns a number in few digits: 12,345, 123.4 or 1.23."""
     value = float(value)
     if value.is_integer() or abs(value) >= 1000:
         return f"{value:,.0f}"

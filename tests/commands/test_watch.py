@@ -71,6 +71,13 @@ def test_the_screen_of_a_run_that_goes_on(tmp_path):
     assert "replay      holds 5, of 9" in lines
     assert "actor 0     waiting for rows" in lines
     assert any(line.startswith("return in training") for line in lines)
+    waits = "waiting for the replay to take its rows, of which it holds 9 and may hold 9"
+    with rundir.lock():
+        rundir.write_status({"time": time.time(), "nodes": {"actor 0": waits}, "replay": ""})
+        narrow = watch.screen(rundir, 40)
+    said = narrow[(first := narrow.index("actor 0     waiting for the replay to")) : narrow.index("", first)]
+    assert max(map(len, said)) < 40
+    assert " ".join(line[12:] for line in said) == waits
 
     rundir.write_status({"time": time.time() - 5, "nodes": {}, "replay": ""})
     assert watch.screen(rundir)[1].startswith("running, heard of 5 s ago")  # it may be on another host
@@ -164,6 +171,24 @@ def test_a_page_that_can_not_be_is_refused(tmp_path, capsys):
     assert "page.pdf names no page by its ending" in capsys.readouterr().err
     assert cli.main(["report", str(tmp_path / "none"), "-o", str(tmp_path / "page.html")]) == 2
     assert not list(tmp_path.glob("page*"))
+
+
+def test_runs_without_a_time_in_common_have_no_line_by_time_and_the_page_says_so(tmp_path):
+    make(tmp_path / "a0")
+    log = make(tmp_path / "a1", seed=1).logs / "evaluator.csv"
+    header, *rows = (line.split(",") for line in log.read_text().split())
+    late = [[*row[:-1], str(float(row[-1]) + 1e4)] for row in rows]
+    log.write_text("\n".join(map(",".join, [header, *late, ""])))
+    page = report.write_report([tmp_path], tmp_path / "page.html").read_text()
+    assert page.count("<polyline") == 1
+    assert "have no range of &#x27;wall_time_s&#x27; in common" in page
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"), [(151, 500, [200, 300, 400, 500]), (0, 27.5, [0, 10, 20]), (-1, 1, [-1, -0.5, 0, 0.5, 1])]
+)
+def test_a_chart_has_round_values_at_its_axes(low, high, ticks):
+    np.testing.assert_allclose(report._ticks(low, high), ticks, atol=1e-12)
 
 
 @pytest.mark.parametrize("value", ["-", "12", "1,005", "0:15", "1.5e+06", "-3.2"])

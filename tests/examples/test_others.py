@@ -92,7 +92,7 @@ def test_rnd_gives_less_bonus_for_what_it_has_seen(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_torso_and_a_core_of_ones_own(tmp_path):
+def test_a_torso_a_core_and_a_network_of_ones_own(tmp_path):
     torso, core = my_networks.make_torso, my_networks.make_core
     dqn = dataclasses.replace(
         DQN(), torso=torso, config=DQNConfig(replay=TransitionConfig(max_size=1_000, min_size=100), batch_size=16)
@@ -100,6 +100,8 @@ def test_a_torso_and_a_core_of_ones_own(tmp_path):
     with pytest.raises(UsageError, match=r"the torso make_torso made .* it must be"):  # a grid without channels
         launch.run(experiment(dqn, "bsuite:catch/0", 600, tmp_path / "misfit"), quiet=True)
     assert launch.run(experiment(dqn, "minatar:breakout", 600, tmp_path / "torso"), quiet=True).learner_steps > 0
+    whole = dataclasses.replace(dqn, torso=None, network=my_networks.make_network)
+    assert launch.run(experiment(whole, "gym:CartPole-v1", 600, tmp_path / "whole"), quiet=True).learner_steps > 0
     replay = SequenceConfig(max_size=200, min_size=20)
     r2d2 = R2D2(core=core)
     r2d2 = dataclasses.replace(r2d2, config=dataclasses.replace(r2d2.config, replay=replay, batch_size=4))

@@ -21,7 +21,7 @@ from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import NOTHING_LEARNED
 from acme_ext.launch.runs.store import RunStore, draw_curve, hold
 from acme_ext.utils import loggers
-from acme_ext.utils.progress import ProgressLine
+from acme_ext.utils.progress import ProgressLine, number
 from acme_ext.utils.rundir import RunDirectory
 
 _TICK_S = 0.05
@@ -265,7 +265,7 @@ class Coordinator:
             of_replay = {k: v for k, v in learner.counts.items() if k in ("samples_per_insert", "replay_size")}
             fields |= of_replay
         self._progress.update(**fields)
-        self._store.tell(self._doing(), ", ".join(f"{k.replace('_', ' ')} {v:,.1f}" for k, v in of_replay.items()))
+        self._store.tell(self._doing(), ", ".join(f"{k.replace('_', ' ')} {number(v)}" for k, v in of_replay.items()))
         if self._stopping_since is None:
             free = len(self._tasks) < self._num_evaluators
             if experiment.evaluation.every and steps >= self._next_evaluation and free:
