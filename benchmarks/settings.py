@@ -278,6 +278,25 @@ SETTINGS: dict[str, Setting] = {
     ),
     "ppo-key_door": Setting("ppo", "explore:key_door", 200_000, 8, eval_every=20_000),
     "rnd-key_door": Setting("rnd", "explore:key_door", 200_000, 8, 0.9, 0.9, eval_every=20_000),
+    # So few steps show no return. What is shown is that the published network learns from pictures without a fault, and
+    # resumes: batches, replay and episodes are small.
+    "ngu-montezuma": Setting(
+        "ngu",
+        "envpool:MontezumaRevenge-v5",
+        5_000,
+        4,
+        eval_every=0,
+        eval_episodes=2,
+        config={
+            "batch_size": "2",
+            "replay.max_size": "200",
+            "replay.min_size": "4",
+            "replay.samples_per_insert": "0.25",
+            "distillation.quiet_steps": "2",
+        },
+        parts=2,
+        environment_options={"max_episode_steps": 500},
+    ),
     # One sequence of 2^20 finds the reward; every right action on the way there costs a little.
     "dqn-deep_sea": Setting("dqn", "bsuite:deep_sea/5", 60_000, 8, eval_every=3_000),
     "bdqn-deep_sea": Setting("bdqn", "bsuite:deep_sea/5", 60_000, 8, 0.95, 0.95, eval_every=3_000),
