@@ -18,29 +18,21 @@ from acme_ext.learning.on_policy import masked_mean
 from acme_ext.networks import torsos
 from acme_ext.ops import intrinsic
 from acme_ext.types import Array, Params, Tree
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Checked, LayerSizes, NonNegativeInt, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)
-class DistillationConfig:
+class DistillationConfig(Checked):
     """Random network distillation; the numbers are for small problems on a CPU."""
 
-    features: int = 64  # numbers that are predicted; 512 in Burda et al. 2018
-    hidden_sizes: tuple[int, ...] = (64,)  # of the random network, for observations that are not images
-    predictor_sizes: tuple[int, ...] = (64,)  # layers that the predictor has more; (512, 512) in Burda et al. 2018
-    learning_rate: float = 1e-3  # Adam
-    max_abs_observation: float = 5.0  # normalised observations are clipped to it; Burda et al. 2018, section 2.4
+    features: PositiveInt = 64  # numbers that are predicted; 512 in Burda et al. 2018
+    hidden_sizes: LayerSizes = (64,)  # of the random network, for observations that are not images
+    predictor_sizes: LayerSizes = (64,)  # layers that the predictor has more; (512, 512) in Burda et al. 2018
+    learning_rate: Positive = 1e-3  # Adam
+    max_abs_observation: Positive = 5.0  # normalised observations are clipped to it; Burda et al. 2018, section 2.4
     newest_frame: bool = False  # of stacked frames, the network is given the last channel alone
-    share: float = 1.0  # of a batch's observations that the predictor learns from; Burda et al. 2018, section 2.5
-    quiet_steps: int = 2  # learner steps in which observations are only counted, and the bonus is 0
-
-    def __post_init__(self):
-        checks.at_least_one(self, "features")
-        checks.positive(self, "learning_rate", "max_abs_observation", "share")
-        checks.share(self, "share")
-        checks.not_negative(self, "quiet_steps")
-        checks.layer_sizes(self, "hidden_sizes")
-        checks.layer_sizes(self, "predictor_sizes")
+    share: PositiveShare = 1.0  # of a batch, which the predictor learns from; Burda et al. 2018, section 2.5
+    quiet_steps: NonNegativeInt = 2  # learner steps in which observations are only counted, and the bonus is 0
 
 
 class DistillationParams(NamedTuple):

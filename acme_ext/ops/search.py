@@ -18,37 +18,32 @@ import jax.numpy as jnp
 from acme_ext.errors import UsageError
 from acme_ext.ops import masking
 from acme_ext.types import Array, Tree
-from acme_ext.utils import checks, install
+from acme_ext.utils import install
+from acme_ext.utils.checks import Checked, NonNegative, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchConfig:
+class SearchConfig(Checked):
     """Settings of a search. Where a field names no source, it is ours."""
 
-    simulations: int = 16  # visits of the tree in a search
+    simulations: PositiveInt = 16  # visits of the tree in a search
     gumbel: bool = True  # Gumbel MuZero (Danihelka et al. 2022); otherwise MuZero
-    max_depth: int | None = None  # of the tree; None: as deep as there are simulations
+    max_depth: PositiveInt | None = None  # of the tree; None: as deep as there are simulations
 
     # Gumbel MuZero
-    considered_actions: int = 16  # at the root, at most; m of Danihelka et al. 2022, algorithm 1
+    considered_actions: PositiveInt = 16  # at the root, at most; m of Danihelka et al. 2022, algorithm 1
     # c_visit and c_scale of Danihelka et al. 2022, eq. 8; the second is 1 for board games there, and 0.1 for Atari
-    value_visits: float = 50.0
-    value_scale: float = 0.1
+    value_visits: NonNegative = 50.0
+    value_scale: NonNegative = 0.1
     # The least difference of a node's largest and least value that is stretched to 1: below it, differences are small;
     # 0.01 in the code of Ye et al. 2021
-    value_range: float = 0.01
+    value_range: Positive = 0.01
 
     # MuZero; Schrittwieser et al. 2020, appendix B and C
-    dirichlet_alpha: float = 0.25  # of the noise at the root
-    dirichlet_share: float = 0.25  # of the noise in the root's prior
-    pb_c_init: float = 1.25  # c_1
-    pb_c_base: float = 19_652.0  # c_2
-
-    def __post_init__(self):
-        checks.at_least_one(self, "simulations", "considered_actions")
-        checks.positive(self, "max_depth", "value_range", "dirichlet_alpha", "pb_c_base")
-        checks.not_negative(self, "value_visits", "value_scale", "pb_c_init")
-        checks.share(self, "dirichlet_share")
+    dirichlet_alpha: Positive = 0.25  # of the noise at the root
+    dirichlet_share: Share = 0.25  # of the noise in the root's prior
+    pb_c_init: NonNegative = 1.25  # c_1
+    pb_c_base: Positive = 19_652.0  # c_2
 
 
 class Root(NamedTuple):

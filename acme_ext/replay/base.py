@@ -13,13 +13,13 @@ from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.prioritized import PrioritySink
 from acme_ext.replay.rows import Layout, OnWait, Sink, StructuredSink
 from acme_ext.types import Array, EnvironmentSpec, Tree
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Checked, PositiveInt, Share
 
 Self = TypeVar("Self", bound="Replay")
 
 
 @dataclasses.dataclass(frozen=True)
-class Replay(abc.ABC):
+class Replay(Checked, abc.ABC):
     """Items in one Reverb table, each a flat row of bytes. The subclass says what an item is and how it is written.
 
     A subclass may put a block of rows into one item of Reverb's table (`block`). Whoever uses a replay need not know:
@@ -49,8 +49,8 @@ class Replay(abc.ABC):
     """What an item is called in messages."""
 
     spec: EnvironmentSpec
-    batch_size: int
-    max_size: int = 100_000
+    batch_size: PositiveInt
+    max_size: PositiveInt = 100_000
     limit: RateLimit | None = None
     order: Literal["uniform", "prioritized", "queue"] = "uniform"
     priority_exponent: float = 0.6
@@ -58,14 +58,13 @@ class Replay(abc.ABC):
     importance_exponent: float = 0.4
     importance_exponent_end: float = 1.0
     importance_anneal_steps: int = 10_000
-    demo_ratio: float = 0.25
+    demo_ratio: Share = 0.25
     priority: Any = None
     extras: Tree = ()
     table: str = "items"
 
     def __post_init__(self):
-        checks.at_least_one(self, "batch_size", "max_size")
-        checks.share(self, "demo_ratio")
+        super().__post_init__()
         if self.priority is not None and not self.prioritized:
             raise UsageError(f"only a prioritized replay takes first priorities of new {self.item}s.")
         if self.fifo and self.limit is not None:

@@ -9,7 +9,6 @@ import numpy as np
 from acme_ext.errors import UsageError
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.rows import OnWait, Sink
-from acme_ext.utils import checks
 
 if TYPE_CHECKING:
     from acme_ext.replay.transitions import TransitionReplay
@@ -47,7 +46,6 @@ def check(replay: "TransitionReplay") -> None:
     """Raises UsageError if the rows that the user wants in an item can't be."""
     if replay.rows_per_item is None:
         return
-    checks.at_least_one(replay, "rows_per_item")
     if replay.rows_per_item > 1 and replay.order != "uniform":
         kind = "prioritized replay" if replay.prioritized else "queue"
         raise UsageError(

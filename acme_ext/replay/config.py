@@ -8,28 +8,23 @@ from typing import Any
 
 from acme_ext.errors import UsageError
 from acme_ext.replay.limits import RateLimit
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Checked, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
-class ReplayConfig:
+class ReplayConfig(Checked):
     """Settings of every replay that is sampled at random. An item is a transition or a sequence."""
 
     max_size: int = 100_000  # items; the oldest are removed first
     min_size: int = 1_000  # items before learning starts
     samples_per_insert: float = 32.0  # items sampled for each inserted: batch_size / environment steps per update
     prioritized: bool = False  # proportional prioritization by |TD error|; Schaul et al. 2016
-    priority_exponent: float = 0.6  # alpha; Schaul et al. 2016, table 3
-    priority_offset: float = 1e-3  # epsilon of p = |TD error| + epsilon; Schaul et al. 2016, section 3.3
-    importance_exponent: float = 0.4  # beta at first; Schaul et al. 2016, table 3
-    importance_exponent_end: float = 1.0  # beta in the end; Schaul et al. 2016, section 3.4
-    importance_anneal_steps: int = 10_000  # learner steps over which beta goes from the first to the last value
-    demo_ratio: float = 0.25  # probability that an item of a batch is a demonstration, in a run that has some
-
-    def __post_init__(self):
-        checks.positive(self, "priority_offset", "importance_anneal_steps")
-        checks.not_negative(self, "priority_exponent")
-        checks.share(self, "importance_exponent", "importance_exponent_end", "demo_ratio")
+    priority_exponent: NonNegative = 0.6  # alpha; Schaul et al. 2016, table 3
+    priority_offset: Positive = 1e-3  # epsilon of p = |TD error| + epsilon; Schaul et al. 2016, section 3.3
+    importance_exponent: Share = 0.4  # beta at first; Schaul et al. 2016, table 3
+    importance_exponent_end: Share = 1.0  # beta in the end; Schaul et al. 2016, section 3.4
+    importance_anneal_steps: PositiveInt = 10_000  # learner steps over which beta goes from the first to the last value
+    demo_ratio: Share = 0.25  # probability that an item of a batch is a demonstration, in a run that has some
 
     def arguments(self) -> dict[str, Any]:
         """Returns the fields of a replay that this config sets, see `Replay.of`."""
@@ -68,14 +63,12 @@ class SequenceConfig(ReplayConfig):
     max_size: int = 10_000
     min_size: int = 100
     samples_per_insert: float = 16.0
-    length: int = 24  # steps of a sequence that are learned from
-    burn_in: int = 8  # steps before them that bring the stored state up to date
-    period: int = 12  # steps between the beginnings of two sequences: they overlap by length - period
+    length: PositiveInt = 24  # steps of a sequence that are learned from
+    burn_in: NonNegativeInt = 8  # steps before them that bring the stored state up to date
+    period: PositiveInt = 12  # steps between the beginnings of two sequences: they overlap by length - period
 
     def __post_init__(self):
         super().__post_init__()
-        checks.at_least_one(self, "length", "period")
-        checks.not_negative(self, "burn_in")
         if self.period > self.length:
             raise UsageError(
                 f"period is {self.period}: with a length of {self.length} steps would never be learned from; give at "
@@ -88,14 +81,11 @@ class SequenceConfig(ReplayConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class UnrollConfig:
+class UnrollConfig(Checked):
     """A first-in, first-out queue of unrolls, each learned from once."""
 
-    max_size: int = 8  # unrolls that may wait for the learner, which bounds how old they get
-    length: int = 20  # steps of an unroll
-
-    def __post_init__(self):
-        checks.at_least_one(self, "max_size", "length")
+    max_size: PositiveInt = 8  # unrolls that may wait for the learner, which bounds how old they get
+    length: PositiveInt = 20  # steps of an unroll
 
     def arguments(self) -> dict[str, Any]:
         """Returns the fields of a replay that this config sets, see `Replay.of`."""

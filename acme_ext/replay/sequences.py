@@ -10,7 +10,7 @@ from acme_ext.replay import frames, unrolls
 from acme_ext.replay.base import Replay
 from acme_ext.replay.rows import Layout, OnWait
 from acme_ext.types import Array, Sequence, Tree
-from acme_ext.utils import checks
+from acme_ext.utils.checks import PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,16 +34,15 @@ class SequenceReplay(Replay):
 
     priority: unrolls.SequencePriorityFn | None = None
     table: str = "sequences"
-    length: int
-    period: int
-    discount: float
+    length: PositiveInt
+    period: PositiveInt
+    discount: Share
     cross_episodes: bool
     burn_in: int = 0
     state: Tree = ()
 
     def __post_init__(self):
         super().__post_init__()
-        checks.at_least_one(self, "length", "period")
         if not 0 <= self.burn_in < self.length:
             raise UsageError(f"burn_in is {self.burn_in}: it must lie in [0, {self.length - 1}], below length.")
         if self.period > (most := self.length - self.burn_in):
@@ -51,8 +50,6 @@ class SequenceReplay(Replay):
                 f"period is {self.period}: sequences of {most} steps, apart from burn_in, would leave steps out; give "
                 f"at most {most}."
             )
-        if not 0 <= self.discount <= 1:
-            raise UsageError(f"discount is {self.discount}: it must lie in [0, 1].")
 
     @property
     def _layout(self) -> Layout:

@@ -9,12 +9,11 @@ import dataclasses
 import functools
 from typing import ClassVar
 
-from acme_ext.errors import UsageError
 from acme_ext.replay import blocks, frames, nstep
 from acme_ext.replay.base import Replay
 from acme_ext.replay.rows import Layout, OnWait
 from acme_ext.types import Array, Transition
-from acme_ext.utils import checks
+from acme_ext.utils.checks import PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,19 +36,16 @@ class TransitionReplay(Replay):
 
     priority: nstep.PriorityFn | None = None
     table: str = "transitions"
-    n_step: int = 1
-    discount: float = 0.99
+    n_step: PositiveInt = 1
+    discount: Share = 0.99
     max_abs_reward: float | None = None
-    burst: int = 32
-    rows_per_item: int | None = None
+    burst: PositiveInt = 32
+    rows_per_item: PositiveInt | None = None
     num_envs: int = 1
     keeps_one_step: bool = False
 
     def __post_init__(self):
         super().__post_init__()
-        checks.at_least_one(self, "n_step", "burst")
-        if not 0 <= self.discount <= 1:
-            raise UsageError(f"discount is {self.discount}: it must lie in [0, 1].")
         blocks.check(self)
 
     @functools.cached_property

@@ -1,53 +1,78 @@
-"""What configs ask of their fields; each raises UsageError by the field's name."""
+"""What configs ask of their fields, which UsageErrors tell by their names."""
 
+import contextlib
 import dataclasses
+import functools
 import numbers
 import types as python_types
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 from acme_ext.errors import UsageError
 
 UNIONS = (python_types.UnionType, typing.Union)  # `Literal[...] | None` is still of the second in Python 3.10
 
 
-def positive(config: Any, *names: str) -> None:
-    """Fields that must be greater than 0, or None."""
-    _each(config, names, lambda value: value is None or value > 0, "it must be greater than 0")
+class Rule(NamedTuple):
+    """What is asked of a field's value beside its type: metadata of an `Annotated` type."""
+
+    holds: Callable[[Any], bool]
+    wanted: str
 
 
-def at_least_one(config: Any, *names: str) -> None:
-    """Fields that must be 1 or greater."""
-    _each(config, names, lambda value: value >= 1, "it must be at least 1")
+_POSITIVE = Rule(lambda value: value > 0, "it must be greater than 0")
+_NOT_NEGATIVE = Rule(lambda value: value >= 0, "it must not be negative")
+_SHARE = Rule(lambda value: 0 <= value <= 1, "it must lie in [0, 1]")
+AT_LEAST_ONE = Rule(lambda value: value >= 1, "it must be at least 1")
+_LAYERS = Rule(lambda sizes: min(sizes, default=0) >= 1, "there must be a layer, and each needs at least 1 unit")
+
+PositiveInt = Annotated[int, AT_LEAST_ONE]
+Positive = Annotated[float, _POSITIVE]
+NonNegativeInt = Annotated[int, _NOT_NEGATIVE]
+NonNegative = Annotated[float, _NOT_NEGATIVE]
+Share = Annotated[float, _SHARE]
+PositiveShare = Annotated[float, _POSITIVE, _SHARE]
+LayerSizes = Annotated[tuple[int, ...], _LAYERS]
+"""The units of a network's layers."""
 
 
-def not_negative(config: Any, *names: str) -> None:
-    """Fields that must be 0 or greater."""
-    _each(config, names, lambda value: value >= 0, "it must not be negative")
+class Checked:
+    """A dataclass whose values are checked when it is made, by the rules of their types, such as `PositiveInt`; None is
+    as good as any where the type allows it. A field that a subclass declares anew keeps its rules.
+    """
+
+    def __post_init__(self):
+        values(self)
 
 
-def share(config: Any, *names: str) -> None:
-    """Fields that must lie in [0, 1]."""
-    _each(config, names, lambda value: 0 <= value <= 1, "it must lie in [0, 1]")
-
-
-def layer_sizes(config: Any, *names: str) -> None:
-    """Fields that are the units of a network's layers, of which there must be one."""
-    wanted = "there must be a layer, and each needs at least 1 unit"
-    _each(config, names, lambda sizes: bool(sizes) and not any(size < 1 for size in sizes), wanted)
-
-
-def _each(config: Any, names: tuple[str, ...], holds: Callable[[Any], bool], wanted: str) -> None:
-    for name in names:
+def values(config: Any) -> None:
+    """All fields of a dataclass: each value must be as the rules of its type ask."""
+    for name, rule, optional in _rules(type(config)):
         value = getattr(config, name)
+        if value is None and optional:
+            continue
         try:
-            fine = holds(value)
+            holds = rule.holds(value)
         except TypeError:
             types(config)
             raise
-        if not fine:
-            raise UsageError(f"{name} is {value}: {wanted}.")
+        if not holds:
+            raise UsageError(f"{name} is {value}: {rule.wanted}.")
+
+
+@functools.cache
+def _rules(cls: type) -> list[tuple[str, Rule, bool]]:
+    """Returns the rules of a class by their fields, and whether each field may be None."""
+    found: dict[tuple[str, Rule], None] = {}
+    hints: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        with contextlib.suppress(NameError):  # of a user's class, whose names are a function's own
+            hints |= typing.get_type_hints(base, include_extras=True)
+        for name, hint in hints.items():
+            for option in (hint, *typing.get_args(hint)):
+                found |= {(name, rule): None for rule in getattr(option, "__metadata__", ())}
+    return [(name, rule, type(None) in typing.get_args(hints[name])) for name, rule in found]
 
 
 def types(config: Any, prefix: str = "") -> None:

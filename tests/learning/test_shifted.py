@@ -107,7 +107,7 @@ def test_every_agent_with_the_field_learns_from_shifted_pictures(name):
 
 def test_a_shift_of_nothing_is_refused():
     config = builders.load("sac")().config
-    with pytest.raises(UsageError, match="random_shift is 0: it must be greater than 0"):
+    with pytest.raises(UsageError, match="random_shift is 0: it must be at least 1"):
         dataclasses.replace(config, random_shift=0)
 
 

@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, Literal
@@ -10,33 +11,56 @@ from acme_ext.errors import UsageError
 from acme_ext.utils import checks
 
 
-@dataclasses.dataclass
-class Config:
-    rate: float | None = 0.5
-    sizes: tuple[int, ...] = (2, 1)
+def config_of(hint, value):
+    """A checked dataclass with a field `rate`, and one before it."""
+    fields = [("first", checks.Share), ("rate", hint)]
+    return dataclasses.make_dataclass("Config", fields, bases=(checks.Checked,))(0.5, value)
 
 
 @pytest.mark.parametrize(
-    ("check", "good", "bad", "says"),
+    ("hint", "good", "bad", "says"),
     [
-        (checks.positive, [1e-9, 3, None], [0, -1.0, math.nan], "must be greater than 0"),
-        (checks.not_negative, [0, 0.0, 7], [-1, math.nan], "must not be negative"),
-        (checks.share, [0, 1.0, 0.5], [-0.1, 1.01, math.nan], r"must lie in \[0, 1\]"),
+        (checks.Positive, [1e-9, 3], [0, -1.0, math.nan], "must be greater than 0"),
+        (checks.PositiveInt, [1, 3], [0, -1], "must be at least 1"),
+        (checks.NonNegative, [0, 0.0, 7], [-1, math.nan], "must not be negative"),
+        (checks.NonNegativeInt, [0, 7], [-1], "must not be negative"),
+        (checks.Share, [0, 1.0, 0.5], [-0.1, 1.01, math.nan], r"must lie in \[0, 1\]"),
+        (checks.PositiveShare, [1e-9, 1.0], [0.0, math.nan], "must be greater than 0"),
+        (checks.PositiveShare, [], [1.01], r"must lie in \[0, 1\]"),
     ],
 )
-def test_numbers_are_refused_by_their_field(check, good, bad, says):
+def test_numbers_are_refused_by_their_field(hint, good, bad, says):
+    for value in (*good, None):
+        config_of(hint | None, value)
     for value in good:
-        check(Config(rate=value), "rate")
-    for value in bad:
+        config_of(hint, value)
+    for value, kind in itertools.product(bad, (hint, hint | None)):
         with pytest.raises(UsageError, match=f"^rate is {value}: it {says}"):
-            check(Config(rate=value), "rate")
+            config_of(kind, value)
 
 
 def test_layers_have_units():
-    checks.layer_sizes(Config(), "sizes")
+    config_of(checks.LayerSizes, (2, 1))
     for sizes in ((), (3, 0), (-1,)):
-        with pytest.raises(UsageError, match=r"^sizes is \(.*there must be a layer, and each needs at least 1 unit"):
-            checks.layer_sizes(Config(sizes=sizes), "sizes")
+        with pytest.raises(UsageError, match=r"^rate is \(.*there must be a layer, and each needs at least 1 unit"):
+            config_of(checks.LayerSizes, sizes)
+
+
+def test_a_field_that_is_declared_anew_keeps_its_rules():
+    @dataclasses.dataclass
+    class Base(checks.Checked):
+        rate: checks.Positive = 0.5
+
+    @dataclasses.dataclass
+    class Optional(Base):
+        rate: float | None = None  # type: ignore[assignment]
+
+    Optional()
+    for cls in (Base, Optional):
+        with pytest.raises(UsageError, match=r"^rate is -1.0: it must be greater than 0"):
+            cls(-1.0)
+    with pytest.raises(UsageError, match=r"^rate is None: it must be a number"):
+        Base(None)  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass
@@ -85,12 +109,7 @@ def test_a_value_of_another_type_is_told_by_its_field(fields, told):
     assert str(refusal.value) == told
 
 
-@pytest.mark.parametrize("check", [checks.positive, checks.not_negative, checks.share, checks.layer_sizes])
-def test_what_can_not_be_compared_is_told_by_its_type(check):
-    with pytest.raises(UsageError, match=r"^rate is 'fast': it must be a number or none"):
-        check(Config(rate="fast"), "rate")  # type: ignore[arg-type]
-
-
-def test_every_field_that_is_named_is_looked_at():
-    with pytest.raises(UsageError, match="rate is 2"):
-        checks.share(dataclasses.make_dataclass("Two", [("first", float), ("rate", float)])(0.5, 2), "first", "rate")
+@pytest.mark.parametrize("hint", [checks.Positive, checks.NonNegativeInt, checks.Share, checks.LayerSizes])
+def test_what_can_not_be_compared_is_told_by_its_type(hint):
+    with pytest.raises(UsageError, match=r"^rate is 'fast': it must be .*number.* or none"):
+        config_of(hint | None, "fast")

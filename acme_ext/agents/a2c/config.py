@@ -4,7 +4,7 @@ import dataclasses
 
 from acme_ext.agents.ppo.config import AdvantageConfig
 from acme_ext.replay.config import UnrollConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Positive, Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,13 +22,8 @@ class A2CConfig(AdvantageConfig):
     learning_rate: float = 3e-3
     replay: UnrollConfig = UnrollConfig(max_size=8, length=5)  # the length is of Mnih et al. 2016, section 8
 
-    rmsprop_decay: float = 0.99  # of the gradient's average; Mnih et al. 2016, section 8
-    rmsprop_epsilon: float = 1e-5  # under the root, added to the average
-
-    def __post_init__(self):
-        super().__post_init__()
-        checks.positive(self, "rmsprop_epsilon")
-        checks.share(self, "rmsprop_decay")
+    rmsprop_decay: Share = 0.99  # of the gradient's average; Mnih et al. 2016, section 8
+    rmsprop_epsilon: Positive = 1e-5  # under the root, added to the average
 
 
 ATARI = A2CConfig(

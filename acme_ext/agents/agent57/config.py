@@ -7,7 +7,7 @@ import numpy as np
 from acme_ext.agents.ngu import config as ngu
 from acme_ext.agents.ngu.config import NGUConfig
 from acme_ext.errors import UsageError
-from acme_ext.utils import checks
+from acme_ext.utils.checks import NonNegative, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,18 +19,15 @@ class Agent57Config(NGUConfig):
     """
 
     discount: float = 0.997  # gamma_0; 0.9999 in Badia et al. 2020b
-    middle_discount: float = 0.99  # gamma of a quarter of the family's way down; 0.997 in Badia et al. 2020b
+    middle_discount: Share = 0.99  # gamma of a quarter of the family's way down; 0.997 in Badia et al. 2020b
 
     # The bandit of each environment, whose reward is an episode's return
-    bandit_window: int = 90  # newest episodes that it knows of; Badia et al. 2020b, table 4 (and 160 in the text)
-    bandit_epsilon: float = 0.5  # share of episodes in which any policy is played; Badia et al. 2020b, table 4
-    bandit_scale: float = 1.0  # of the bound on a policy's mean; beta in Badia et al. 2020b, table 4
+    bandit_window: PositiveInt = 90  # newest episodes that it knows; Badia et al. 2020b, table 4 (and 160 in the text)
+    bandit_epsilon: Share = 0.5  # share of episodes in which any policy is played; Badia et al. 2020b, table 4
+    bandit_scale: NonNegative = 1.0  # of the bound on a policy's mean; beta in Badia et al. 2020b, table 4
 
     def __post_init__(self):
         super().__post_init__()
-        checks.at_least_one(self, "bandit_window")
-        checks.share(self, "middle_discount", "bandit_epsilon")
-        checks.not_negative(self, "bandit_scale")
         if not self.least_discount <= self.middle_discount <= self.discount:
             raise UsageError(
                 f"middle_discount is {self.middle_discount}: it must lie between least_discount and discount, in "

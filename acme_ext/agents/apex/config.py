@@ -4,7 +4,7 @@ import dataclasses
 
 from acme_ext.agents.dqn.config import QLearningConfig
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import NonNegative, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,15 +22,9 @@ class ApexConfig(QLearningConfig):
     replay: TransitionConfig = TransitionConfig(n_step=10, prioritized=True, importance_exponent_end=0.4)
 
     # Exploration
-    epsilon_base: float = 0.4  # epsilon of the environment that explores most; Horgan et al. 2018, section 4.1
-    epsilon_steepness: float = 7.0  # the least epsilon is base**(1 + this); alpha in Horgan et al. 2018, section 4.1
-    variable_period: int = 1  # steps that an actor takes with the same parameters
-
-    def __post_init__(self):
-        super().__post_init__()
-        checks.share(self, "epsilon_base")
-        checks.not_negative(self, "epsilon_steepness")
-        checks.at_least_one(self, "variable_period")
+    epsilon_base: Share = 0.4  # epsilon of the environment that explores most; Horgan et al. 2018, section 4.1
+    epsilon_steepness: NonNegative = 7.0  # least epsilon: base**(1 + this); alpha in Horgan et al. 2018, section 4.1
+    variable_period: PositiveInt = 1  # steps that an actor takes with the same parameters
 
 
 # Where no other source is named: Horgan et al. 2018, section 4.1 and appendix C.

@@ -4,11 +4,11 @@ import dataclasses
 from typing import ClassVar
 
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt
 
 
 @dataclasses.dataclass(frozen=True)
-class BCConfig:
+class BCConfig(Checked):
     """Behavioural cloning. Numbers are those that Fujimoto and Gu 2021 compare with."""
 
     discount: ClassVar[float] = 1.0
@@ -17,17 +17,12 @@ class BCConfig:
     normalize_observations: bool = True  # by running means and variances; pictures never are
 
     # The network
-    hidden_sizes: tuple[int, ...] = (256, 256)  # units of the MLP for observations that are not images
-    image_features: int = 512  # units after a convolutional torso
+    hidden_sizes: LayerSizes = (256, 256)  # units of the MLP for observations that are not images
+    image_features: PositiveInt = 512  # units after a convolutional torso
 
     # Learning
     batch_size: int = 256  # steps
-    learning_rate: float = 3e-4  # Adam
+    learning_rate: Positive = 3e-4  # Adam
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     replay: TransitionConfig = TransitionConfig()
-
-    def __post_init__(self):
-        checks.at_least_one(self, "image_features")
-        checks.positive(self, "learning_rate")
-        checks.layer_sizes(self, "hidden_sizes")

@@ -4,18 +4,13 @@ import dataclasses
 
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import NonNegative, Share
 
 
 @dataclasses.dataclass(frozen=True)
 class BCQConfig(DQNConfig):
     """Discrete BCQ (Fujimoto et al. 2019b), whose other numbers are DQN's."""
 
-    threshold: float = 0.3  # tau: actions less likely than this beside the likeliest are left out; section 4
-    logits_coef: float = 0.01  # weight of the squared logits; the authors' code
+    threshold: Share = 0.3  # tau: actions less likely than this beside the likeliest are left out; section 4
+    logits_coef: NonNegative = 0.01  # weight of the squared logits; the authors' code
     replay: TransitionConfig = TransitionConfig()  # one step: what follows is not the learned policy's
-
-    def __post_init__(self):
-        super().__post_init__()
-        checks.share(self, "threshold")
-        checks.not_negative(self, "logits_coef")

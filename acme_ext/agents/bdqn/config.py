@@ -5,7 +5,7 @@ from typing import Literal
 
 from acme_ext.agents.dqn.config import QLearningConfig
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import NonNegative, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,17 +22,10 @@ class BDQNConfig(QLearningConfig):
     replay: TransitionConfig = TransitionConfig()  # one step; Osband et al. 2016, algorithm 1
 
     # The heads
-    num_heads: int = 20  # K
-    mask_probability: float = 1.0  # p, that a head learns from a step; Osband et al. 2016, section 6.1
-    prior_scale: float = 5.0  # beta, what the prior networks are multiplied by; 0 is Osband et al. 2016
+    num_heads: PositiveInt = 20  # K
+    mask_probability: PositiveShare = 1.0  # p, that a head learns from a step; Osband et al. 2016, section 6.1
+    prior_scale: NonNegative = 5.0  # beta, what the prior networks are multiplied by; 0 is Osband et al. 2016
     evaluation: Literal["vote", "mean"] = "vote"  # of the heads; vote in Osband et al. 2016, section 6.2
-
-    def __post_init__(self):
-        super().__post_init__()
-        checks.at_least_one(self, "num_heads")
-        checks.positive(self, "mask_probability")
-        checks.share(self, "mask_probability")
-        checks.not_negative(self, "prior_scale")
 
 
 # Where no source is named: as DQN's preset.

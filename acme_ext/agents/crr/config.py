@@ -4,39 +4,31 @@ import dataclasses
 from typing import Literal
 
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)
-class CRRConfig:
+class CRRConfig(Checked):
     """Critic regularized regression (Wang et al. 2020). Where a field names no source, it is ours."""
 
     # The problem
     discount: float = 0.99  # gamma of one step
-    reward_scale: float = 1.0  # multiplies rewards, whose scale is that of advantages
+    reward_scale: Positive = 1.0  # multiplies rewards, whose scale is that of advantages
     normalize_observations: bool = True  # by running means and variances; pictures never are
 
     # The networks
-    hidden_sizes: tuple[int, ...] = (256, 256)  # units of each network
+    hidden_sizes: LayerSizes = (256, 256)  # units of each network
     min_log_stddev: float = -5.0  # of the policy's actions
 
     # Learning
     batch_size: int = 256  # transitions
-    learning_rate: float = 3e-4  # Adam, of each network
+    learning_rate: Positive = 3e-4  # Adam, of each network
     weighting: Literal["binary", "exp"] = "exp"  # 1(A > 0), or exp(A / temperature); Wang et al. 2020, eq. 3
-    baseline: Literal["mean", "max"] = (
-        "mean"  # of the sampled actions' values, in the advantage; Wang et al. 2020, eq. 4
-    )
-    num_samples: int = 4  # actions of the policy for an expectation; Wang et al. 2020, appendix
-    temperature: float = 1.0  # beta of exp; Wang et al. 2020, appendix
-    max_weight: float = 20.0  # bound on exp; Wang et al. 2020, appendix
-    target_rate: float = 0.005  # share of policy and critics that their targets take a step
+    baseline: Literal["mean", "max"] = "mean"  # of sampled actions' values, in the advantage; Wang et al. 2020, eq. 4
+    num_samples: PositiveInt = 4  # actions of the policy for an expectation; Wang et al. 2020, appendix
+    temperature: Positive = 1.0  # beta of exp; Wang et al. 2020, appendix
+    max_weight: Positive = 20.0  # bound on exp; Wang et al. 2020, appendix
+    target_rate: PositiveShare = 0.005  # share of policy and critics that their targets take a step
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     replay: TransitionConfig = TransitionConfig()
-
-    def __post_init__(self):
-        checks.positive(self, "reward_scale", "learning_rate", "temperature", "max_weight", "target_rate")
-        checks.share(self, "target_rate")
-        checks.at_least_one(self, "num_samples")
-        checks.layer_sizes(self, "hidden_sizes")

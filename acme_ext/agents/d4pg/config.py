@@ -4,11 +4,11 @@ import dataclasses
 
 from acme_ext.ops import critics
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)
-class DPGConfig:
+class DPGConfig(Checked):
     """The hyperparameters that both agents share.
 
     Where a field names no source, it is ours, chosen on Pendulum and the control suite.
@@ -17,22 +17,22 @@ class DPGConfig:
     # The problem
     discount: float = 0.99  # gamma of one step; Lillicrap et al. 2016, section 7
     normalize_observations: bool = False  # by running means and variances; pictures never are
-    random_shift: int | None = None  # pixels that learned pictures are shifted by at most; 4 in Yarats et al. 2021
+    random_shift: PositiveInt | None = None  # pixels that learned pictures shift by at most; 4 in Yarats et al. 2021
 
     # The networks
-    policy_sizes: tuple[int, ...] = (128, 128)  # units of the policy's layers
-    critic_sizes: tuple[int, ...] = (128, 128)  # units of the critic's layers, which take observation and action
+    policy_sizes: LayerSizes = (128, 128)  # units of the policy's layers
+    critic_sizes: LayerSizes = (128, 128)  # units of the critic's layers, which take observation and action
     layer_norm: bool = True  # normalisation and tanh after the first layer, ELU after the others; else ReLUs
 
     # Learning
     batch_size: int = 128  # transitions; 256 in both papers
-    policy_learning_rate: float = 3e-4  # Adam; 1e-4 in both papers
-    critic_learning_rate: float = 1e-3  # Adam; likewise
-    learning_rate_decay_steps: int | None = None  # learner steps in which both fall to 0, linearly; None: they stay
-    max_gradient_norm: float | None = 40.0  # global norm, of each network; Hoffman et al. 2020, released code
-    max_policy_gradient: float | None = None  # bound on each element of the policy's gradient
-    target_period: int = 100  # learner steps between target updates; Barth-Maron et al. 2018, section 4
-    target_rate: float = 1.0  # share of the online networks that a target update takes; 1 copies them
+    policy_learning_rate: Positive = 3e-4  # Adam; 1e-4 in both papers
+    critic_learning_rate: Positive = 1e-3  # Adam; likewise
+    learning_rate_decay_steps: PositiveInt | None = None  # learner steps in which both fall to 0; None: they stay
+    max_gradient_norm: Positive | None = 40.0  # global norm, of each network; Hoffman et al. 2020, released code
+    max_policy_gradient: Positive | None = None  # bound on each element of the policy's gradient
+    target_period: PositiveInt = 100  # learner steps between target updates; Barth-Maron et al. 2018, section 4
+    target_rate: PositiveShare = 1.0  # share of the online networks that a target update takes; 1 copies them
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     # n_step and max_size are of Barth-Maron et al. 2018, section 4; with a beta of 1 the importance weights correct
@@ -42,14 +42,7 @@ class DPGConfig:
     )
 
     # Exploration
-    noise_stddev: float = 0.3  # of normal noise on actions in [-1, 1]; both papers
-
-    def __post_init__(self):
-        checks.positive(self, "policy_learning_rate", "critic_learning_rate", "target_period", "target_rate")
-        checks.positive(self, "learning_rate_decay_steps", "max_gradient_norm", "max_policy_gradient", "random_shift")
-        checks.share(self, "target_rate")
-        checks.not_negative(self, "noise_stddev")
-        checks.layer_sizes(self, "policy_sizes", "critic_sizes")
+    noise_stddev: NonNegative = 0.3  # of normal noise on actions in [-1, 1]; both papers
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import dataclasses
 
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import NonNegative
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,9 +12,5 @@ class DiscreteCQLConfig(DQNConfig):
     """Discrete CQL (Kumar et al. 2020), whose other numbers are DQN's."""
 
     # Weight of the penalty; 1 for a tenth of Atari's data and 4 for a hundredth, Kumar et al. 2020, appendix F.
-    penalty_coef: float = 1.0
+    penalty_coef: NonNegative = 1.0
     replay: TransitionConfig = TransitionConfig()  # one step: what follows is not the learned policy's
-
-    def __post_init__(self):
-        super().__post_init__()
-        checks.not_negative(self, "penalty_coef")

@@ -5,11 +5,11 @@ from typing import Literal
 
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Checked, Positive, PositiveInt, PositiveShare, Share
 
 
 @dataclasses.dataclass(frozen=True)
-class QLearningConfig:
+class QLearningConfig(Checked):
     """The hyperparameters that DQN shares with agents which explore in another way.
 
     Where a field names no source, it is ours, chosen on CartPole and bsuite.
@@ -17,49 +17,39 @@ class QLearningConfig:
 
     # The problem
     discount: float = 0.99  # gamma of one step; Mnih et al. 2015, table 1
-    max_abs_reward: float | None = None  # rewards are clipped to it; 1 on Atari, Mnih et al. 2015, Methods
+    max_abs_reward: Positive | None = None  # rewards are clipped to it; 1 on Atari, Mnih et al. 2015, Methods
     normalize_observations: bool = True  # by running means and variances; pictures never are
-    random_shift: int | None = None  # pixels that learned pictures are shifted by at most; 4 in Yarats et al. 2021
+    random_shift: PositiveInt | None = None  # pixels that learned pictures shift by at most; 4 in Yarats et al. 2021
 
     # The network
     hidden_sizes: tuple[int, ...] = (64, 64)  # units of the MLP for observations that are not images
-    image_features: int = 512  # units after a convolutional torso; Mnih et al. 2015, Methods
+    image_features: PositiveInt = 512  # units after a convolutional torso; Mnih et al. 2015, Methods
     dueling: bool = False  # Wang et al. 2016, eq. 9
 
     # Learning
     batch_size: int = 128  # transitions
-    learning_rate: float = 1e-3
-    learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
+    learning_rate: Positive = 1e-3
+    learning_rate_decay_steps: PositiveInt | None = None  # learner steps in which it falls linearly to 0; None: stays
     optimizer: Literal["adam", "rmsprop"] = "adam"  # rmsprop is centered, without momentum; Mnih et al. 2015, Methods
-    adam_epsilon: float = 1e-8  # Adam's default
-    rmsprop_decay: float = 0.95  # of the gradient's averages; Mnih et al. 2015, table 1
-    rmsprop_epsilon: float = 0.01  # under the root, added to the variance; Mnih et al. 2015, table 1
-    max_gradient_norm: float | None = 10.0  # global norm; Wang et al. 2016, section 4.2
+    adam_epsilon: Positive = 1e-8  # Adam's default
+    rmsprop_decay: Share = 0.95  # of the gradient's averages; Mnih et al. 2015, table 1
+    rmsprop_epsilon: Positive = 0.01  # under the root, added to the variance; Mnih et al. 2015, table 1
+    max_gradient_norm: Positive | None = 10.0  # global norm; Wang et al. 2016, section 4.2
     double: bool = True  # van Hasselt et al. 2016, eq. 4
     # TD error where the loss turns linear, in the units of returns; None is the squared loss. 1 is the clipped error of
     # Mnih et al. 2015, whose rewards are clipped too.
-    huber_delta: float | None = None
-    target_period: int = 1  # learner steps between target updates
+    huber_delta: Positive | None = None
+    target_period: PositiveInt = 1  # learner steps between target updates
     # Share of the online network that a target update takes: 1 copies it, below 1 the target is its moving average
     # (Polyak; Lillicrap et al. 2016, algorithm 1).
-    target_rate: float = 0.01
+    target_rate: PositiveShare = 0.01
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     # n_step is 3 in Hessel et al. 2018, table 1, and 1 in Mnih et al. 2015.
     replay: TransitionConfig = TransitionConfig(n_step=10)
 
     def __post_init__(self):
-        checks.positive(
-            self,
-            "image_features",
-            "learning_rate",
-            "learning_rate_decay_steps",
-            "adam_epsilon",
-            "rmsprop_epsilon",
-            "target_period",
-        )
-        checks.positive(self, "target_rate", "max_abs_reward", "max_gradient_norm", "huber_delta", "random_shift")
-        checks.share(self, "target_rate", "rmsprop_decay")
+        super().__post_init__()
         if any(size < 1 for size in self.hidden_sizes):
             raise UsageError(f"hidden_sizes is {self.hidden_sizes}: every layer needs at least 1 unit.")
 
@@ -72,15 +62,10 @@ class DQNConfig(QLearningConfig):
     """
 
     # Exploration
-    epsilon_start: float = 1.0  # probability of a random action; Mnih et al. 2015, table 1
-    epsilon_end: float = 0.05
-    epsilon_decay_steps: int = 10_000  # environment steps, from the start of learning on
-    evaluation_epsilon: float = 0.0  # probability of a random action in evaluation; 0 is greedy
-
-    def __post_init__(self):
-        super().__post_init__()
-        checks.positive(self, "epsilon_decay_steps")
-        checks.share(self, "epsilon_start", "epsilon_end", "evaluation_epsilon")
+    epsilon_start: Share = 1.0  # probability of a random action; Mnih et al. 2015, table 1
+    epsilon_end: Share = 0.05
+    epsilon_decay_steps: PositiveInt = 10_000  # environment steps, from the start of learning on
+    evaluation_epsilon: Share = 0.0  # probability of a random action in evaluation; 0 is greedy
 
 
 ATARI = DQNConfig(

@@ -5,11 +5,11 @@ from typing import Literal
 
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import UnrollConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
-class IMPALAConfig:
+class IMPALAConfig(Checked):
     """IMPALA (Espeholt et al. 2018).
 
     The defaults are for small problems on a CPU; `ATARI` holds the published ones. Where a field names no source, it is
@@ -23,43 +23,36 @@ class IMPALAConfig:
     normalize_observations: bool = False  # by running means and variances; pictures never are
 
     # The network
-    hidden_sizes: tuple[int, ...] = (64, 64)  # units of the MLP for observations that are not images
-    image_features: int = 256  # units after a convolutional torso; Espeholt et al. 2018, figure 3
-    core_size: int = 64  # units of a recurrent core, where there is one; 256 in Espeholt et al. 2018
+    hidden_sizes: LayerSizes = (64, 64)  # units of the MLP for observations that are not images
+    image_features: PositiveInt = 256  # units after a convolutional torso; Espeholt et al. 2018, figure 3
+    core_size: PositiveInt = 64  # units of a recurrent core, where there is one; 256 in Espeholt et al. 2018
 
     # Normalisation
     # Values are predicted in units of their targets' running mean and standard deviation, and advantages are divided by
     # that standard deviation; Hessel et al. 2019, section 3.1.
     normalize_values: bool = True
-    value_horizon: float = 100_000.0  # steps over which the values' statistics forget
+    value_horizon: Positive = 100_000.0  # steps over which the values' statistics forget
     popart: bool = False  # where they move, the last layer is corrected, so that values stay; van Hasselt et al. 2016
     normalize_advantages: bool = False  # of a batch, to mean 0 and variance 1
 
     # Learning
-    batch_size: int = 8  # unrolls; 32 in Espeholt et al. 2018, table G.1
-    max_rho: float = 1.0  # rho-bar, bound on the ratios that weigh errors; Espeholt et al. 2018, section 5.2.2
-    max_c: float = 1.0  # c-bar, bound on the ratios that errors are passed back by; likewise
-    value_coef: float = 0.2  # weight of the value's loss; 0.5 in Espeholt et al. 2018, table G.1
-    entropy_coef: float = 0.03  # weight of the entropy that is rewarded; 0.01 in Espeholt et al. 2018, table G.1
-    learning_rate: float = 1.5e-3
-    learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
-    rmsprop_decay: float = 0.99  # of the gradient's average; Espeholt et al. 2018, table G.1
-    rmsprop_epsilon: float = 1e-3  # under the root, added to the average; 0.01 in Espeholt et al. 2018, table G.1
-    max_gradient_norm: float | None = 40.0  # global norm; Espeholt et al. 2018, table G.1
+    batch_size: PositiveInt = 8  # unrolls; 32 in Espeholt et al. 2018, table G.1
+    max_rho: Positive = 1.0  # rho-bar, bound on the ratios that weigh errors; Espeholt et al. 2018, section 5.2.2
+    max_c: Positive = 1.0  # c-bar, bound on the ratios that errors are passed back by; likewise
+    value_coef: NonNegative = 0.2  # weight of the value's loss; 0.5 in Espeholt et al. 2018, table G.1
+    entropy_coef: NonNegative = 0.03  # weight of the entropy that is rewarded; 0.01 in Espeholt et al. 2018, table G.1
+    learning_rate: Positive = 1.5e-3
+    learning_rate_decay_steps: PositiveInt | None = None  # learner steps in which it falls linearly to 0; None: stays
+    rmsprop_decay: Share = 0.99  # of the gradient's average; Espeholt et al. 2018, table G.1
+    rmsprop_epsilon: Positive = 1e-3  # under the root, added to the average; 0.01 in Espeholt et al. 2018, table G.1
+    max_gradient_norm: Positive | None = 40.0  # global norm; Espeholt et al. 2018, table G.1
 
     # The length is of Mnih et al. 2016, section 8. With the 20 of Espeholt et al. 2018, table G.1, small problems give
     # too few updates. A recurrent core learns to remember no longer than this. The queue's size bounds the lag.
     replay: UnrollConfig = UnrollConfig(max_size=8, length=5)
 
     def __post_init__(self):
-        positive = ("image_features", "core_size", "batch_size", "max_rho", "max_c")
-        checks.positive(
-            self, *positive, "learning_rate", "learning_rate_decay_steps", "rmsprop_epsilon", "value_horizon"
-        )
-        checks.positive(self, "max_gradient_norm")
-        checks.not_negative(self, "value_coef", "entropy_coef")
-        checks.share(self, "rmsprop_decay")
-        checks.layer_sizes(self, "hidden_sizes")
+        super().__post_init__()
         if self.popart and not self.normalize_values:
             raise UsageError("popart is true: it is a part of normalize_values, which is false.")
         if self.max_rho < self.max_c:

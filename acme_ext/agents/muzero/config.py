@@ -7,7 +7,7 @@ from acme_ext.networks.models import Kind
 from acme_ext.ops.distributional import Support
 from acme_ext.ops.search import SearchConfig
 from acme_ext.replay.config import ReplayConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,76 +19,54 @@ class RootsConfig(ReplayConfig):
     max_size: int = 5_000
     min_size: int = 50
     samples_per_insert: float = 80.0  # sequences sampled for each inserted: batch_size * length / steps per update
-    length: int = 20  # steps of a sequence that are its own; with boards, of the longest game
-
-    def __post_init__(self):
-        super().__post_init__()
-        checks.at_least_one(self, "length")
+    length: PositiveInt = 20  # steps of a sequence that are its own; with boards, of the longest game
 
     def arguments(self) -> dict[str, Any]:
         return {**super().arguments(), "length": self.length, "period": self.length, "cross_episodes": False}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlanningConfig:
+class PlanningConfig(Checked):
     """The hyperparameters that MuZero and AlphaZero share."""
 
     # The problem
-    discount: float = 0.997  # gamma of one step; Schrittwieser et al. 2020, appendix G
-    n_step: int | None = 10  # steps of a return; None: to the episode's end; Schrittwieser et al. 2020, appendix G
+    discount: Share = 0.997  # gamma of one step; Schrittwieser et al. 2020, appendix G
+    n_step: PositiveInt | None = 10  # of a return; None: to the episode's end; Schrittwieser et al. 2020, appendix G
 
     # The search
     search: SearchConfig = SearchConfig()
     # Without Gumbel: the temperature of acting is 1, then 0.5 from half of these environment steps on, and 0.25 from
     # three quarters on; Schrittwieser et al. 2020, appendix D, of learner steps there
-    temperature_steps: int = 50_000
+    temperature_steps: PositiveInt = 50_000
     # Moves of a game that are sampled by the visits of the search, at temperature 1, so that games differ; later ones
     # are the best. 30 in Silver et al. 2018 and in Danihelka et al. 2022, appendix F
-    sampled_moves: int = 0
-    random_share: float = 0.0  # of the sampled moves that are any legal one, so that no reply stays unknown
+    sampled_moves: NonNegativeInt = 0
+    random_share: Share = 0.0  # of the sampled moves that are any legal one, so that no reply stays unknown
     # Whether returns end, with the value there, before a sampled move that the search would not have made
     cut_sampled: bool = True
 
     # The network
     network: Kind | None = None  # mlp, grid or residual; None: by the observation
-    hidden_sizes: tuple[int, ...] = (64,)  # units of each MLP, and of the heads
-    state_size: int = 64  # units of an MLP's state
-    channels: int = 32  # of a grid's state
-    blocks: int = 1  # residual blocks of h and g each, where the state is a grid
-    support_size: int = 20  # values and rewards lie on the whole numbers from -this to this, as h(x)
-    rescaling_epsilon: float | None = 1e-3  # of h; None for values as they are; Schrittwieser et al. 2020, appendix F
+    hidden_sizes: LayerSizes = (64,)  # units of each MLP, and of the heads
+    state_size: PositiveInt = 64  # units of an MLP's state
+    channels: PositiveInt = 32  # of a grid's state
+    blocks: NonNegativeInt = 1  # residual blocks of h and g each, where the state is a grid
+    support_size: PositiveInt = 20  # values and rewards lie on the whole numbers from -this to this, as h(x)
+    rescaling_epsilon: Positive | None = 1e-3  # of h; None: values as they are; Schrittwieser et al. 2020, appendix F
 
     # Learning
     batch_size: int = 32  # sequences
-    roots: int = 8  # of a sequence, drawn anew each time
-    learning_rate: float = 2e-3  # Adam
-    learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
-    weight_decay: float = 1e-4  # decoupled; Schrittwieser et al. 2021, pseudocode
-    max_gradient_norm: float | None = 5.0  # global norm; Ye et al. 2021, appendix
-    value_coef: float = 0.25  # Schrittwieser et al. 2020, appendix H
-    target_period: int = 100  # learner steps between target updates; 200 in Ye et al. 2021, appendix
-    sgd_steps_per_call: int = 1  # learner steps fused in one compiled call
-    variable_period: int = 1  # steps that an actor takes with the same parameters
+    roots: PositiveInt = 8  # of a sequence, drawn anew each time
+    learning_rate: Positive = 2e-3  # Adam
+    learning_rate_decay_steps: PositiveInt | None = None  # learner steps in which it falls linearly to 0; None: stays
+    weight_decay: NonNegative = 1e-4  # decoupled; Schrittwieser et al. 2021, pseudocode
+    max_gradient_norm: Positive | None = 5.0  # global norm; Ye et al. 2021, appendix
+    value_coef: NonNegative = 0.25  # Schrittwieser et al. 2020, appendix H
+    target_period: PositiveInt = 100  # learner steps between target updates; 200 in Ye et al. 2021, appendix
+    sgd_steps_per_call: PositiveInt = 1  # learner steps fused in one compiled call
+    variable_period: PositiveInt = 1  # steps that an actor takes with the same parameters
 
     replay: RootsConfig = RootsConfig()
-
-    def __post_init__(self):
-        checks.positive(
-            self,
-            "n_step",
-            "temperature_steps",
-            "rescaling_epsilon",
-            "learning_rate",
-            "learning_rate_decay_steps",
-            "max_gradient_norm",
-        )
-        checks.at_least_one(
-            self, "state_size", "channels", "support_size", "roots", "target_period", "sgd_steps_per_call"
-        )
-        checks.at_least_one(self, "variable_period")
-        checks.not_negative(self, "sampled_moves", "blocks", "weight_decay", "value_coef")
-        checks.share(self, "discount", "random_share")
-        checks.layer_sizes(self, "hidden_sizes")
 
     @property
     def support(self) -> Support:
@@ -103,20 +81,14 @@ class MuZeroConfig(PlanningConfig):
     The defaults are for small problems on a CPU. Where a field names no source, it is ours.
     """
 
-    unroll_steps: int = 5  # K, steps that the model is unrolled for; Schrittwieser et al. 2020, appendix G
-    reward_coef: float = 1.0
+    unroll_steps: PositiveInt = 5  # K, steps that the model is unrolled for; Schrittwieser et al. 2020, appendix G
+    reward_coef: NonNegative = 1.0
     # Share of the roots whose policy is searched for again, by the target network, when they are learned from; 0.8 in
     # Schrittwieser et al. 2020, appendix H. Values are always bootstrapped from the target network.
-    reanalyze: float = 0.0
+    reanalyze: Share = 0.0
     # Weight of the negative cosine between the model's states and those of what was observed, 2 in Ye et al. 2021,
     # section 4.1; 0 for none
-    consistency_coef: float = 0.0
-
-    def __post_init__(self):
-        super().__post_init__()
-        checks.at_least_one(self, "unroll_steps")
-        checks.not_negative(self, "reward_coef", "consistency_coef")
-        checks.share(self, "reanalyze")
+    consistency_coef: NonNegative = 0.0
 
 
 BOARD = MuZeroConfig(

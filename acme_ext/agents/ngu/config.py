@@ -1,6 +1,7 @@
 """NGU's hyperparameters."""
 
 import dataclasses
+from typing import Annotated
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from acme_ext.agents.r2d2 import config as r2d2
 from acme_ext.agents.r2d2.config import R2D2Config
 from acme_ext.errors import UsageError
 from acme_ext.learning.intrinsic import DistillationConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import AT_LEAST_ONE, NonNegative, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,32 +23,28 @@ class NGUConfig(R2D2Config):
     retrace_lambda: float | None = 0.95  # Badia et al. 2020a, table 7
 
     # The family of policies: number j maximises reward + beta_j bonus with discount gamma_j. `discount` is gamma_0
-    num_arms: int = 8  # N
-    beta: float = 0.3  # the largest, of the last; the first's is 0; Badia et al. 2020a, table 7
-    least_discount: float = 0.97  # gamma of the last, who explores most
+    num_arms: PositiveInt = 8  # N
+    beta: NonNegative = 0.3  # the largest, of the last; the first's is 0; Badia et al. 2020a, table 7
+    least_discount: Share = 0.97  # gamma of the last, who explores most
 
     # The episodic bonus
     memory_rows: int = 512  # embeddings that an episode's memory holds; beyond, it forgets the oldest
-    neighbours: int = 10  # k; Badia et al. 2020a, table 7
-    kernel_epsilon: float = 1e-2  # Badia et al. 2020a, appendix for the maze
-    cluster_distance: float = 8e-3  # xi; Badia et al. 2020a, table 7
-    distance_horizon: float = 10_000.0  # steps over which the average distance forgets
-    embedding_size: int = 32  # Badia et al. 2020a, table 7
-    embedding_learning_rate: float = 5e-4  # Adam; Badia et al. 2020a, table 7
-    embedding_decay: float = 1e-5  # L2 of its parameters; Badia et al. 2020a, table 7
-    embedding_steps: int = 5  # of each sequence, its last, that embedding and predictor learn from; ib., appendix
+    neighbours: PositiveInt = 10  # k; Badia et al. 2020a, table 7
+    kernel_epsilon: Positive = 1e-2  # Badia et al. 2020a, appendix for the maze
+    cluster_distance: NonNegative = 8e-3  # xi; Badia et al. 2020a, table 7
+    distance_horizon: Positive = 10_000.0  # steps over which the average distance forgets
+    embedding_size: PositiveInt = 32  # Badia et al. 2020a, table 7
+    embedding_learning_rate: Positive = 5e-4  # Adam; Badia et al. 2020a, table 7
+    embedding_decay: NonNegative = 1e-5  # L2 of its parameters; Badia et al. 2020a, table 7
+    embedding_steps: PositiveInt = 5  # of each sequence, the last, that embedding and predictor learn from; ib.
 
     # The bonus over the agent's life
     distillation: DistillationConfig = DistillationConfig(learning_rate=5e-4, quiet_steps=20)
-    max_lifelong: float = 5.0  # L; Badia et al. 2020a, table 7
-    error_horizon: float = 100_000.0  # observations over which the errors' mean and deviation forget
+    max_lifelong: Annotated[float, AT_LEAST_ONE] = 5.0  # L; Badia et al. 2020a, table 7
+    error_horizon: Positive = 100_000.0  # observations over which the errors' mean and deviation forget
 
     def __post_init__(self):
         super().__post_init__()
-        checks.at_least_one(self, "num_arms", "neighbours", "embedding_size", "embedding_steps", "max_lifelong")
-        checks.positive(self, "kernel_epsilon", "distance_horizon", "embedding_learning_rate", "error_horizon")
-        checks.not_negative(self, "beta", "cluster_distance", "embedding_decay")
-        checks.share(self, "least_discount")
         if self.retrace_lambda is None:
             raise UsageError("retrace_lambda is None: the learning of a family of policies needs Retrace.")
         if self.memory_rows < self.neighbours:

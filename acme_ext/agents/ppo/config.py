@@ -4,58 +4,45 @@ import dataclasses
 
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import UnrollConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AdvantageConfig:
+class AdvantageConfig(Checked):
     """The hyperparameters that PPO and A2C share."""
 
     # The problem
     discount: float = 0.99  # gamma of one step; Schulman et al. 2017, tables 3 and 5
-    max_abs_reward: float | None = None  # rewards are clipped to it; 1 on Atari, Mnih et al. 2015, Methods
-    gae_lambda: float  # of generalized advantage estimation, in [0, 1]
+    max_abs_reward: Positive | None = None  # rewards are clipped to it; 1 on Atari, Mnih et al. 2015, Methods
+    gae_lambda: Share  # of generalized advantage estimation, in [0, 1]
 
     # The network
-    hidden_sizes: tuple[int, ...] = (64, 64)  # tanh units of policy and value, each; Schulman et al. 2017, section 6.1
-    image_features: int = 512  # units after a convolutional torso, which policy and value share
-    core_size: int = 64  # units of a recurrent core, where there is one
-    init_stddev: float = 1.0  # of continuous actions, in [-1, 1]'s units; the same in all states, and learned
+    hidden_sizes: LayerSizes = (64, 64)  # tanh units of policy and value, each; Schulman et al. 2017, section 6.1
+    image_features: PositiveInt = 512  # units after a convolutional torso, which policy and value share
+    core_size: PositiveInt = 64  # units of a recurrent core, where there is one
+    init_stddev: Positive = 1.0  # of continuous actions, in [-1, 1]'s units; the same in all states, and learned
 
     # Normalisation
     normalize_observations: bool  # by running means and variances; pictures never are
-    max_abs_observation: float = 10.0  # normalised observations are clipped to it
+    max_abs_observation: Positive = 10.0  # normalised observations are clipped to it
     normalize_values: bool  # the network predicts values in units of the targets' running mean and variance
-    value_horizon: float = 100_000.0  # steps over which the values' statistics forget
+    value_horizon: Positive = 100_000.0  # steps over which the values' statistics forget
     popart: bool = False  # where they move, the last layer is corrected, so that values stay; van Hasselt et al. 2016
     # of a minibatch, to mean 0 and variance 1
     normalize_advantages: bool
 
     # Learning
-    batch_size: int  # unrolls; with as many environments, every one is learned from by the policy that made it
-    learning_rate: float
-    learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
-    max_gradient_norm: float | None = 0.5  # global norm
-    value_coef: float = 0.5  # weight of the value's squared error; c_1 of Schulman et al. 2017, eq. 9
-    entropy_coef: float = 0.01  # weight of the entropy that is rewarded; c_2 of Schulman et al. 2017, eq. 9
+    batch_size: PositiveInt  # unrolls; with as many environments, every one is learned from by the policy that made it
+    learning_rate: Positive
+    learning_rate_decay_steps: PositiveInt | None = None  # learner steps in which it falls linearly to 0; None: stays
+    max_gradient_norm: Positive | None = 0.5  # global norm
+    value_coef: NonNegative = 0.5  # weight of the value's squared error; c_1 of Schulman et al. 2017, eq. 9
+    entropy_coef: NonNegative = 0.01  # weight of the entropy that is rewarded; c_2 of Schulman et al. 2017, eq. 9
 
     replay: UnrollConfig
 
     def __post_init__(self):
-        positive = (
-            "image_features",
-            "core_size",
-            "init_stddev",
-            "max_abs_observation",
-            "value_horizon",
-            "learning_rate",
-            "max_abs_reward",
-        )
-        checks.positive(self, *positive, "learning_rate_decay_steps", "max_gradient_norm")
-        checks.positive(self, "batch_size")
-        checks.not_negative(self, "value_coef", "entropy_coef")
-        checks.share(self, "gae_lambda")
-        checks.layer_sizes(self, "hidden_sizes")
+        super().__post_init__()
         if self.popart and not self.normalize_values:
             raise UsageError("popart is true: it is a part of normalize_values, which is false.")
 
@@ -76,22 +63,20 @@ class PPOConfig(AdvantageConfig):
     learning_rate: float = 3e-4  # Schulman et al. 2017, table 3
     replay: UnrollConfig = UnrollConfig(max_size=8, length=128)  # the length is of Schulman et al. 2017, table 5
 
-    clip: float = 0.2  # epsilon, how far the ratio is followed; Schulman et al. 2017, table 1
-    clip_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
+    clip: Positive = 0.2  # epsilon, how far the ratio is followed; Schulman et al. 2017, table 1
+    clip_decay_steps: PositiveInt | None = None  # learner steps in which it falls to 0, linearly; None: it stays
     # How far a value moves from what it was before the epochs, in the network's units; None for any. It is in the
     # authors' code and not in the paper; Andrychowicz et al. 2021, appendix B.1.
-    value_clip: float | None = None
+    value_clip: Positive | None = None
     # A batch is learned from no further once a minibatch's KL divergence from the policy that acted is above 1.5 times
     # this; None for no bound. It is of the code of Dhariwal et al. 2017 and later ones, not of the paper.
-    target_kl: float | None = None
-    num_epochs: int = 10  # times each step of the batch is learned from; Schulman et al. 2017, table 3
-    num_minibatches: int = 16  # that a batch is cut into anew each epoch: of 64 steps; Schulman et al. 2017, table 3
-    adam_epsilon: float = 1e-5
+    target_kl: Positive | None = None
+    num_epochs: PositiveInt = 10  # times each step of the batch is learned from; Schulman et al. 2017, table 3
+    num_minibatches: PositiveInt = 16  # of a batch, cut anew each epoch: of 64 steps; Schulman et al. 2017, table 3
+    adam_epsilon: Positive = 1e-5
 
     def __post_init__(self):
         super().__post_init__()
-        checks.positive(self, "clip", "num_epochs", "num_minibatches", "adam_epsilon")
-        checks.positive(self, "clip_decay_steps", "value_clip", "target_kl")
         if self.replay.length * self.batch_size % self.num_minibatches:
             raise UsageError(
                 f"num_minibatches is {self.num_minibatches}: it must divide the batch, which has "

@@ -3,11 +3,11 @@
 import dataclasses
 
 from acme_ext.replay.config import SequenceConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, PositiveInt, PositiveShare, Share
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Config:
+class R2D2Config(Checked):
     """R2D2 (Kapturowski et al. 2019).
 
     The defaults are for small problems on a CPU; `ATARI` holds the published ones. Where a field names no source, it is
@@ -15,60 +15,42 @@ class R2D2Config:
     """
 
     # The problem
-    discount: float = 0.99  # gamma of one step
-    n_step: int = 5  # steps of a return; Kapturowski et al. 2019, section 2.3
+    discount: Share = 0.99  # gamma of one step
+    n_step: PositiveInt = 5  # steps of a return; Kapturowski et al. 2019, section 2.3
     # epsilon of h, in whose scale values are learned; None for none; Kapturowski et al. 2019, section 2.3
-    rescaling_epsilon: float | None = 1e-3
+    rescaling_epsilon: Positive | None = 1e-3
     # lambda of Retrace (Munos et al. 2016), in the place of n-step double Q-learning; None for that
-    retrace_lambda: float | None = None
-    retrace_epsilon: float = 0.01  # of the target policy of Retrace, epsilon-greedy; Badia et al. 2020a, appendix E
+    retrace_lambda: Share | None = None
+    retrace_epsilon: Share = 0.01  # of the target policy of Retrace, epsilon-greedy; Badia et al. 2020a, appendix E
     normalize_observations: bool = False  # by running means and variances; pictures never are
 
     # The network
-    hidden_sizes: tuple[int, ...] = (64,)  # units of the MLP for observations that are not images
-    image_features: int = 512  # units after a convolutional torso; Kapturowski et al. 2019, section 2.3
-    core_size: int = 64  # units of the recurrent core
+    hidden_sizes: LayerSizes = (64,)  # units of the MLP for observations that are not images
+    image_features: PositiveInt = 512  # units after a convolutional torso; Kapturowski et al. 2019, section 2.3
+    core_size: PositiveInt = 64  # units of the recurrent core
     dueling: bool = True  # Wang et al. 2016, eq. 9; Kapturowski et al. 2019, section 2.3
 
     # Learning
     batch_size: int = 32  # sequences
-    learning_rate: float = 1e-3  # Adam
-    learning_rate_decay_steps: int | None = None  # learner steps in which it falls to 0, linearly; None: it stays
-    adam_epsilon: float = 1e-8  # Adam's default
-    max_gradient_norm: float | None = 40.0  # global norm
-    target_period: int = 50  # learner steps between target updates
-    target_rate: float = 1.0  # share of the online network that a target update takes; 1 copies it
-    sgd_steps_per_call: int = 1  # learner steps fused in one compiled call
+    learning_rate: Positive = 1e-3  # Adam
+    learning_rate_decay_steps: PositiveInt | None = None  # learner steps in which it falls linearly to 0; None: stays
+    adam_epsilon: Positive = 1e-8  # Adam's default
+    max_gradient_norm: Positive | None = 40.0  # global norm
+    target_period: PositiveInt = 50  # learner steps between target updates
+    target_rate: PositiveShare = 1.0  # share of the online network that a target update takes; 1 copies it
+    sgd_steps_per_call: PositiveInt = 1  # learner steps fused in one compiled call
 
     # Replay of sequences. The priority exponent is of Kapturowski et al. 2019, section 2.3; beta stays the same.
     replay: SequenceConfig = SequenceConfig(
         prioritized=True, priority_exponent=0.9, importance_exponent=0.6, importance_exponent_end=0.6
     )
     # Share of the largest error in a sequence's priority; eta of Kapturowski et al. 2019, section 2.3
-    priority_max_share: float = 0.9
+    priority_max_share: Share = 0.9
 
     # Exploration
-    epsilon_base: float = 0.4  # epsilon of the environment that explores most; Horgan et al. 2018, section 4.1
-    epsilon_steepness: float = 7.0  # the least epsilon is base**(1 + this); alpha in Horgan et al. 2018, section 4.1
-    variable_period: int = 1  # steps that an actor takes with the same parameters
-
-    def __post_init__(self):
-        checks.at_least_one(self, "n_step", "image_features", "core_size", "target_period", "sgd_steps_per_call")
-        checks.at_least_one(self, "variable_period")
-        checks.positive(
-            self,
-            "learning_rate",
-            "learning_rate_decay_steps",
-            "adam_epsilon",
-            "max_gradient_norm",
-            "target_rate",
-            "rescaling_epsilon",
-        )
-        checks.not_negative(self, "epsilon_steepness")
-        checks.share(self, "discount", "target_rate", "priority_max_share", "epsilon_base", "retrace_epsilon")
-        if self.retrace_lambda is not None:
-            checks.share(self, "retrace_lambda")
-        checks.layer_sizes(self, "hidden_sizes")
+    epsilon_base: Share = 0.4  # epsilon of the environment that explores most; Horgan et al. 2018, section 4.1
+    epsilon_steepness: NonNegative = 7.0  # least epsilon: base**(1 + this); alpha in Horgan et al. 2018, section 4.1
+    variable_period: PositiveInt = 1  # steps that an actor takes with the same parameters
 
 
 # Where no other source is named: Kapturowski et al. 2019, section 2.3 and appendix.

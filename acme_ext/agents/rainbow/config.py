@@ -1,12 +1,14 @@
 """Rainbow's hyperparameters."""
 
 import dataclasses
-from typing import Literal, get_args
+from typing import Literal
 
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.errors import UsageError
+from acme_ext.ops import critics
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import checks
+from acme_ext.utils.checks import NonNegative, Positive, PositiveInt, Share
 
 Distribution = Literal["none", "categorical", "quantile", "implicit"]
 
@@ -33,28 +35,20 @@ class RainbowConfig(DQNConfig):
     # larger than 1, which is 1 / (1 - discount). -10 and 10 in Hessel et al. 2018, table 1, for clipped rewards.
     v_min: float = -100.0
     v_max: float = 100.0
-    num_quantiles: int = 32  # or drawn fractions; 200 and 64 in the papers
-    quantile_kappa: float = 1.0  # where the quantiles' Huber loss turns linear; Dabney et al. 2018a, section 5
+    num_quantiles: PositiveInt = 32  # or drawn fractions; 200 and 64 in the papers
+    quantile_kappa: NonNegative = 1.0  # where the quantiles' Huber loss turns linear; Dabney et al. 2018a, section 5
 
     # Exploration
     noisy: bool = True  # noisy layers in place of epsilon; Fortunato et al. 2018
-    noisy_sigma: float = 0.5  # sigma_0; Hessel et al. 2018, table 1
-    noise_period: int = 1  # steps that an environment acts by the same noise; Fortunato et al. 2018, section 3.1
+    noisy_sigma: Positive = 0.5  # sigma_0; Hessel et al. 2018, table 1
+    noise_period: PositiveInt = 1  # steps that an environment keeps its noise; Fortunato et al. 2018, section 3.1
     # Random actions beside the noise: where it has died out, all episodes are the same. None in Hessel et al. 2018.
-    noisy_epsilon: float = 0.05
+    noisy_epsilon: Share = 0.05
 
     def __post_init__(self):
         super().__post_init__()
-        checks.positive(self, "num_quantiles", "noisy_sigma", "noise_period")
-        checks.share(self, "noisy_epsilon")
-        if self.distribution not in (known := get_args(Distribution)):
-            raise UsageError(f"distribution is {self.distribution!r}: it must be one of {', '.join(known)}.")
-        if self.num_atoms < 2:
-            raise UsageError(f"num_atoms is {self.num_atoms}: it must be at least 2.")
-        if not self.v_min < self.v_max:
-            raise UsageError(f"v_min is {self.v_min}: it must be less than v_max, which is {self.v_max}.")
-        if not self.quantile_kappa >= 0:
-            raise UsageError(f"quantile_kappa is {self.quantile_kappa}: it must not be negative.")
+        checks.types(self)
+        critics.check_support(self.v_min, self.v_max, self.num_atoms)
         if not self.hidden_sizes:
             raise UsageError("hidden_sizes is empty: it must have at least 1 layer, which becomes the head's.")
 

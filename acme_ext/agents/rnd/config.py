@@ -5,7 +5,7 @@ import dataclasses
 from acme_ext.agents.ppo.config import PPOConfig
 from acme_ext.learning.intrinsic import DistillationConfig
 from acme_ext.replay.config import UnrollConfig
-from acme_ext.utils import checks
+from acme_ext.utils.checks import NonNegative, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,16 +18,10 @@ class RNDConfig(PPOConfig):
 
     # The bonus
     distillation: DistillationConfig = DistillationConfig()
-    distillation_updates: int = 4  # of the predictor, on as many parts of a batch
-    intrinsic_discount: float = 0.99  # gamma_I of one step; Burda et al. 2018, table 5
-    extrinsic_coef: float = 2.0  # weight of the reward's advantage; Burda et al. 2018, table 5
-    intrinsic_coef: float = 1.0  # weight of the bonus's advantage; Burda et al. 2018, table 5
-
-    def __post_init__(self):
-        super().__post_init__()
-        checks.at_least_one(self, "distillation_updates")
-        checks.not_negative(self, "extrinsic_coef", "intrinsic_coef")
-        checks.share(self, "intrinsic_discount")
+    distillation_updates: PositiveInt = 4  # of the predictor, on as many parts of a batch
+    intrinsic_discount: Share = 0.99  # gamma_I of one step; Burda et al. 2018, table 5
+    extrinsic_coef: NonNegative = 2.0  # weight of the reward's advantage; Burda et al. 2018, table 5
+    intrinsic_coef: NonNegative = 1.0  # weight of the bonus's advantage; Burda et al. 2018, table 5
 
 
 # Where no other source is named: Burda et al. 2018, table 5 and the authors' code.

@@ -3,7 +3,7 @@
 import dataclasses
 
 from acme_ext.agents.td3.config import TD3Config
-from acme_ext.utils import checks
+from acme_ext.utils.checks import Positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -11,8 +11,4 @@ class TD3BCConfig(TD3Config):
     """TD3+BC (Fujimoto and Gu 2021), whose other numbers are TD3's."""
 
     normalize_observations: bool = True  # Fujimoto and Gu 2021, section 5
-    imitation_alpha: float = 2.5  # weight of the values beside the imitation; alpha of section 5
-
-    def __post_init__(self):
-        super().__post_init__()
-        checks.positive(self, "imitation_alpha")
+    imitation_alpha: Positive = 2.5  # weight of the values beside the imitation; alpha of section 5

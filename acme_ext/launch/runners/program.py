@@ -35,6 +35,7 @@ from acme_ext.launch.runs.store import RunCheckpoints, prepare, replay_folder
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import checks, proxies
 from acme_ext.utils.calls import TOKEN_BYTES
+from acme_ext.utils.checks import PositiveInt
 
 
 class Handles(NamedTuple):
@@ -91,10 +92,11 @@ class Topology:
     inference: Literal["actor", "server"] = "actor"
     experience: Literal["actor", "server"] = "actor"
     resources: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
-    inference_servers: int | None = None
+    inference_servers: PositiveInt | None = None
 
     def __post_init__(self):
         checks.types(self)
+        checks.values(self)
         if self.actors < 0 or min(self.replay_shards, self.evaluators) < 1:
             raise UsageError("a program needs at least 1 actor, 1 replay shard and 1 evaluator.")
         if not self.actors and (self.replay_shards, self.inference) != (1, "actor"):
@@ -109,7 +111,6 @@ class Topology:
         if self.experience == "server" and self.inference == "actor":
             raise UsageError("experience on the server needs inference on the server.")
         if self.inference_servers is not None:
-            checks.at_least_one(self, "inference_servers")
             if self.inference == "actor":
                 raise UsageError(
                     f"inference_servers is {self.inference_servers}: that needs inference on the server, and it is on "

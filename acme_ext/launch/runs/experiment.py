@@ -18,6 +18,7 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.runs import feasibility, identity
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 from acme_ext.types import Array, EnvironmentSpec
+from acme_ext.utils.checks import PositiveInt
 
 EnvironmentFactory = Callable[[int, bool], dm_env.Environment]
 """`factory(seed, evaluation) -> dm_env.Environment`, called with both by position."""
@@ -47,10 +48,10 @@ class Experiment:
 
     builder: Builder
     environment: str | EnvironmentFactory
-    steps: int = 50_000
+    steps: PositiveInt = 50_000
     seed: int = 0
-    num_envs: int = 1
-    num_devices: int = 1
+    num_envs: PositiveInt = 1
+    num_devices: PositiveInt = 1
     environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()

@@ -31,7 +31,7 @@ def check_fields(experiment: "Experiment") -> None:
         )
     envs.check_factory(experiment.environment)
     checks.types(experiment)
-    checks.at_least_one(experiment, "steps", "num_envs", "num_devices")
+    checks.values(experiment)
     if not 0 <= experiment.seed < 2**31:
         raise UsageError(f"seed is {experiment.seed}: it must lie in [0, 2**31).")
     if experiment.data is not None and experiment.demos is not None:

@@ -11,15 +11,15 @@ from acme_ext.errors import UsageError
     [
         ({"distribution": "c51"}, "^distribution is 'c51': it must be one of none, categorical, quantile, implicit"),
         ({"num_atoms": 1}, "^num_atoms is 1: it must be at least 2"),
-        ({"v_min": 5.0, "v_max": 5.0}, "^v_min is 5.0: it must be less than v_max, which is 5.0"),
-        ({"v_max": float("nan")}, "^v_min is -100.0: it must be less than v_max, which is nan"),
-        ({"num_quantiles": 0}, "^num_quantiles is 0: it must be greater than 0"),
+        ({"v_min": 5.0, "v_max": 5.0}, "^v_min is 5.0 and v_max is 5.0: both must be finite, and v_min the smaller"),
+        ({"v_max": float("nan")}, "^v_min is -100.0 and v_max is nan: both must be finite"),
+        ({"num_quantiles": 0}, "^num_quantiles is 0: it must be at least 1"),
         ({"quantile_kappa": -1.0}, "^quantile_kappa is -1.0: it must not be negative"),
         ({"noisy_sigma": 0.0}, "^noisy_sigma is 0.0: it must be greater than 0"),
-        ({"noise_period": 0}, "^noise_period is 0: it must be greater than 0"),
+        ({"noise_period": 0}, "^noise_period is 0: it must be at least 1"),
         ({"noisy_epsilon": 1.5}, r"^noisy_epsilon is 1.5: it must lie in \[0, 1\]"),
         ({"hidden_sizes": ()}, "^hidden_sizes is empty: it must have"),
-        ({"target_period": 0}, "^target_period is 0: it must be greater than 0"),  # DQN's own
+        ({"target_period": 0}, "^target_period is 0: it must be at least 1"),  # DQN's own
         ({"epsilon_end": 1.5}, "^epsilon_end is 1.5: it must lie in"),
     ],
 )
