@@ -43,19 +43,17 @@ class HasPolicy(Protocol):
         ...
 
 
-def gaussian_policy(networks: HasPolicy, config: Any, *, evaluation: bool, random_steps: int = 0) -> Policy:
+def gaussian_policy(networks: HasPolicy, config: Any, *, evaluation: bool) -> Policy:
     """Returns the policy that samples the network's Gaussian; in evaluation it takes the mode.
 
     Args:
         networks: the agent's.
-        config: the agent's, of which nothing is read.
-        evaluation: whether it is the evaluation's.
-        random_steps: as for `make_policy`.
+        config: the agent's, of which `random_steps` is read where it has that, see `make_policy`.
+        evaluation: whether it is the evaluation's, which has no random steps.
     """
-    del config
 
     def choose(params: Params, keys: Array, observation: Tree) -> Array:
         policy = networks.policy.apply(params, None, observation)
         return policy.mode() if evaluation else policy.sample(normal_noise(keys, policy.mean.shape[-1]))
 
-    return make_policy(choose, random_steps=random_steps)
+    return make_policy(choose, random_steps=0 if evaluation else getattr(config, "random_steps", 0))

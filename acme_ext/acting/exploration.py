@@ -1,8 +1,12 @@
 """Choosing actions that are not always the best."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
+from acme_ext.acting.policy import Context
 from acme_ext.ops import masking
 from acme_ext.types import Array
 
@@ -57,6 +61,15 @@ def ladder_epsilon(rank: Array, base: float = 0.4, steepness: float = 7.0) -> Ar
         steepness: how much smaller, in powers of `base`, the smallest is; alpha of the paper.
     """
     return base ** (1.0 + steepness * jnp.asarray(rank))
+
+
+def ladder(config: Any, *, evaluation: bool) -> Callable[[Context], Array]:
+    """Returns `context -> epsilon [B]`, the ladder of a config's `epsilon_base` and `epsilon_steepness`; in evaluation
+    0.
+    """
+    if evaluation:
+        return lambda context: jnp.float32(0)
+    return lambda context: ladder_epsilon(context.rank, config.epsilon_base, config.epsilon_steepness)
 
 
 def normal_noise(keys: Array, size: int) -> Array:

@@ -1,8 +1,6 @@
 """A2C, composed."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import ClassVar
 
 from acme_ext.agents.a2c import learning
 from acme_ext.agents.a2c.config import ATARI, A2CConfig
@@ -14,8 +12,8 @@ from acme_ext.builders.ppo import PPO
 class A2C(PPO):
     """A2C for discrete actions, and for continuous ones that are bounded. The fields are PPO's."""
 
-    name: ClassVar[str] = "a2c"
-    presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI})}
+    name = "a2c"
+    presets = {"atari": Preset({"config": ATARI})}
     core_of = staticmethod(learning.make_core)
 
     config: A2CConfig = A2CConfig()

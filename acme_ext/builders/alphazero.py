@@ -1,8 +1,7 @@
 """AlphaZero, composed."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 from acme_ext.agents.alphazero import acting, learning, networks
 from acme_ext.agents.alphazero.config import AlphaZeroConfig
@@ -23,8 +22,8 @@ class AlphaZero(Planning):
         network: `(spec, config, torso) -> ModelNetwork`, of which the dynamics is not used.
     """
 
-    name: ClassVar[str] = "alphazero"
-    presets: ClassVar[Mapping[str, Preset]] = {
+    name = "alphazero"
+    presets = {
         "board": Preset({"config": AlphaZeroConfig()}, {"board": {"self_play": True, "game_state": True}}),
     }
     policy_of = staticmethod(acting.make_policy)

@@ -1,8 +1,7 @@
 """Ape-X DQN, composed."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 from acme_ext.acting.values import first_error
 from acme_ext.agents.apex import acting
@@ -18,8 +17,8 @@ class ApexDQN(DQN):
     priorities. The fields are DQN's.
     """
 
-    name: ClassVar[str] = "apex"
-    presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI})}
+    name = "apex"
+    presets = {"atari": Preset({"config": ATARI})}
     policy_of = staticmethod(acting.make_policy)
 
     config: ApexConfig = ApexConfig()

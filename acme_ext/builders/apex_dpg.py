@@ -1,11 +1,8 @@
 """Ape-X DPG, composed."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import ClassVar
 
 from acme_ext.agents.d4pg.config import ApexDPGConfig, DPGConfig
-from acme_ext.builders.base import Preset
 from acme_ext.builders.d4pg import D4PG
 
 
@@ -15,7 +12,7 @@ class ApexDPG(D4PG):
     for many actors. The fields are D4PG's.
     """
 
-    name: ClassVar[str] = "apex_dpg"
-    presets: ClassVar[Mapping[str, Preset]] = {}
+    name = "apex_dpg"
+    presets = {}
 
     config: DPGConfig = ApexDPGConfig()

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar
 
 from acme_ext.agents.bc import acting, learning, networks
 from acme_ext.agents.bc.config import BCConfig
@@ -21,7 +20,7 @@ class BC(FunctionalBuilder):
         network: `(spec, config, torso) -> agents.bc.networks.Network`.
     """
 
-    name: ClassVar[str] = "bc"
+    name = "bc"
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
 

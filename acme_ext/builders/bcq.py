@@ -1,14 +1,12 @@
 """Discrete BCQ, composed."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 import haiku as hk
 
 from acme_ext.agents.bcq import acting, learning, networks
 from acme_ext.agents.bcq.config import BCQConfig
-from acme_ext.builders.base import Preset
 from acme_ext.builders.dqn import DQN
 
 
@@ -22,8 +20,8 @@ class BCQ(DQN):
             `agents.bcq.networks.Output`.
     """
 
-    name: ClassVar[str] = "bcq"
-    presets: ClassVar[Mapping[str, Preset]] = {}
+    name = "bcq"
+    presets = {}
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
 

@@ -1,8 +1,7 @@
 """Bootstrapped DQN, composed."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 import haiku as hk
 
@@ -23,8 +22,8 @@ class BootstrappedDQN(DQN):
             heads, `[B, K, A]`.
     """
 
-    name: ClassVar[str] = "bdqn"
-    presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI})}
+    name = "bdqn"
+    presets = {"atari": Preset({"config": ATARI})}
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
 

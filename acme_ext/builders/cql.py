@@ -1,7 +1,6 @@
 """CQL, composed."""
 
 import dataclasses
-from typing import ClassVar
 
 from acme_ext.agents.cql import learning
 from acme_ext.agents.cql.config import CQLConfig
@@ -12,7 +11,7 @@ from acme_ext.builders.sac import SAC
 class CQL(SAC):
     """Conservative Q-learning for a continuous, bounded action, from recorded data. The fields are `ActorCritic`'s."""
 
-    name: ClassVar[str] = "cql"
+    name = "cql"
     core_of = staticmethod(learning.make_core)
 
     config: CQLConfig = CQLConfig()

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar
 
 from acme_ext.acting import continuous
 from acme_ext.agents.crr import learning
@@ -17,7 +16,7 @@ class CRR(ActorCritic):
     `ActorCritic`'s.
     """
 
-    name: ClassVar[str] = "crr"
+    name = "crr"
     policy_of = staticmethod(continuous.gaussian_policy)
     core_of = staticmethod(learning.make_core)
 

@@ -1,8 +1,7 @@
 """D4PG, composed."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 from acme_ext.acting.values import first_error
 from acme_ext.agents.d4pg import acting, learning
@@ -17,8 +16,8 @@ from acme_ext.types import Array
 class D4PG(ActorCritic):
     """D4PG for a continuous, bounded action. The fields are `ActorCritic`'s."""
 
-    name: ClassVar[str] = "d4pg"
-    presets: ClassVar[Mapping[str, Preset]] = {"dmc": Preset({"config": SUITE})}
+    name = "d4pg"
+    presets = {"dmc": Preset({"config": SUITE})}
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
 

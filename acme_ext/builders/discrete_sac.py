@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar
 
 from acme_ext.agents.discrete_sac import acting, learning
 from acme_ext.agents.discrete_sac.config import DiscreteSACConfig
@@ -14,7 +13,7 @@ from acme_ext.builders.actor_critic import ActorCritic
 class DiscreteSAC(ActorCritic):
     """Soft actor-critic for one discrete action. The fields are `ActorCritic`'s."""
 
-    name: ClassVar[str] = "discrete_sac"
+    name = "discrete_sac"
     actions = "discrete"
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)

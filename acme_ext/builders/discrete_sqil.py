@@ -1,22 +1,24 @@
 """Discrete SQIL, composed."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any
 
-from acme_ext.agents.discrete_sqil import learning
 from acme_ext.agents.discrete_sqil.config import DiscreteSQILConfig
-from acme_ext.builders.base import Preset
+from acme_ext.agents.sqil.learning import rewarded
 from acme_ext.builders.dqn import DQN
+from acme_ext.learning.core import LearnerCore
+from acme_ext.types import EnvironmentSpec
 
 
 @dataclasses.dataclass(frozen=True)
 class DiscreteSQIL(DQN):
     """Soft Q imitation learning for discrete actions. The fields are DQN's."""
 
-    name: ClassVar[str] = "discrete_sqil"
+    name = "discrete_sqil"
     wants_demos = True
-    presets: ClassVar[Mapping[str, Preset]] = {}
-    core_of = staticmethod(learning.make_core)
+    presets = {}
 
     config: DiscreteSQILConfig = DiscreteSQILConfig()
+
+    def make_core(self, spec: EnvironmentSpec, networks: Any) -> LearnerCore:
+        return rewarded(super().make_core(spec, networks))

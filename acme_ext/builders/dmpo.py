@@ -1,8 +1,6 @@
 """DMPO, composed."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import ClassVar
 
 from acme_ext.agents.mpo.config import SUITE, DMPOConfig, MPOConfig
 from acme_ext.builders.base import Preset
@@ -13,7 +11,7 @@ from acme_ext.builders.mpo import MPO
 class DMPO(MPO):
     """DMPO for a continuous, bounded action: MPO with a categorical critic. The fields are MPO's."""
 
-    name: ClassVar[str] = "dmpo"
-    presets: ClassVar[Mapping[str, Preset]] = {"dmc": Preset({"config": SUITE})}
+    name = "dmpo"
+    presets = {"dmc": Preset({"config": SUITE})}
 
     config: MPOConfig = DMPOConfig()

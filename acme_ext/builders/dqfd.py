@@ -1,12 +1,10 @@
 """DQfD, composed."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from acme_ext.agents.dqfd import learning
 from acme_ext.agents.dqfd.config import DQfDConfig
-from acme_ext.builders.base import Preset
 from acme_ext.builders.dqn import DQN
 from acme_ext.replay.base import Replay
 from acme_ext.types import EnvironmentSpec
@@ -16,9 +14,9 @@ from acme_ext.types import EnvironmentSpec
 class DQfD(DQN):
     """Deep Q-learning from demonstrations, for discrete actions. The fields are DQN's."""
 
-    name: ClassVar[str] = "dqfd"
+    name = "dqfd"
     wants_demos = True
-    presets: ClassVar[Mapping[str, Preset]] = {}
+    presets = {}
     core_of = staticmethod(learning.make_core)
 
     config: DQfDConfig = DQfDConfig()

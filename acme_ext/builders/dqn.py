@@ -1,8 +1,7 @@
 """DQN, composed."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 import haiku as hk
 
@@ -23,9 +22,9 @@ class DQN(FunctionalBuilder):
         network: `(spec, config, torso) -> hk.Transformed` that maps observations `[B, ...]` to action values `[B, A]`.
     """
 
-    name: ClassVar[str] = "dqn"
+    name = "dqn"
     actions = "discrete"
-    presets: ClassVar[Mapping[str, Preset]] = {
+    presets = {
         "atari": Preset({"config": ATARI}),
         "minatar": Preset({"config": MINATAR}),
     }

@@ -1,8 +1,7 @@
 """IMPALA, composed."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 from acme_ext.acting import stochastic
 from acme_ext.agents.impala import learning, networks
@@ -24,12 +23,10 @@ class IMPALA(FunctionalBuilder):
         network: `(spec, config, torso, core) -> RecurrentNetwork` with the output of `agents.impala.networks`.
     """
 
-    name: ClassVar[str] = "impala"
+    name = "impala"
     actions = "discrete"
     # The paper's deep network (Espeholt et al. 2018, section 5.3.2), without an LSTM.
-    presets: ClassVar[Mapping[str, Preset]] = {
-        "atari": Preset({"config": ATARI, "torso": "residual", "average_rate": None})
-    }
+    presets = {"atari": Preset({"config": ATARI, "torso": "residual", "average_rate": None})}
     policy_of = staticmethod(stochastic.network_policy)
     core_of = staticmethod(learning.make_core)
 

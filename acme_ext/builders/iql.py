@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar
 
 from acme_ext.acting import continuous
 from acme_ext.agents.iql import learning
@@ -15,7 +14,7 @@ from acme_ext.builders.actor_critic import ActorCritic
 class IQL(ActorCritic):
     """Implicit Q-learning for a continuous, bounded action, from recorded data. The fields are `ActorCritic`'s."""
 
-    name: ClassVar[str] = "iql"
+    name = "iql"
     policy_of = staticmethod(continuous.gaussian_policy)
     core_of = staticmethod(learning.make_core)
 

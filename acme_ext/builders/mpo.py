@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar
 
 from acme_ext.acting import continuous
 from acme_ext.agents.mpo import learning
@@ -15,7 +14,7 @@ from acme_ext.builders.actor_critic import ActorCritic
 class MPO(ActorCritic):
     """MPO for a continuous, bounded action. The fields are `ActorCritic`'s."""
 
-    name: ClassVar[str] = "mpo"
+    name = "mpo"
     policy_of = staticmethod(continuous.gaussian_policy)
     core_of = staticmethod(learning.make_core)
 

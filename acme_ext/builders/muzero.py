@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from acme_ext import specs
@@ -46,8 +46,8 @@ class MuZero(Planning):
         network: `(spec, config, torso) -> ModelNetwork`.
     """
 
-    name: ClassVar[str] = "muzero"
-    presets: ClassVar[Mapping[str, Preset]] = {"board": Preset({"config": BOARD}, {"board": {"self_play": True}})}
+    name = "muzero"
+    presets = {"board": Preset({"config": BOARD}, {"board": {"self_play": True}})}
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
     lookahead = staticmethod(lambda config: config.unroll_steps + (config.n_step or 0))

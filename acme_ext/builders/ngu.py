@@ -2,20 +2,16 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 from acme_ext import specs
-from acme_ext.acting.policy import Policy
 from acme_ext.agents.ngu import acting, learning, networks
 from acme_ext.agents.ngu.config import ATARI, NGUConfig
-from acme_ext.agents.ngu.networks import NGUNetworks
 from acme_ext.builders.base import Preset
 from acme_ext.builders.r2d2 import R2D2
-from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.intrinsic import Distillation
 from acme_ext.replay.base import Replay
-from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
@@ -30,36 +26,21 @@ class NGU(R2D2):
         network: `(spec, config, torso, core) -> NGUNetworks`.
     """
 
-    name: ClassVar[str] = "ngu"
-    presets: ClassVar[Mapping[str, Preset]] = {
-        kind: Preset({"config": ATARI}, preset.environment) for kind, preset in R2D2.presets.items()
-    }
+    name = "ngu"
+    presets = {kind: Preset({"config": ATARI}, preset.environment) for kind, preset in R2D2.presets.items()}
+    policy_of = staticmethod(acting.make_policy)
+    core_of = staticmethod(learning.make_core)
 
     config: NGUConfig = NGUConfig()
     network: Callable[..., Any] = networks.make_networks
 
+    def make_networks(self, spec: EnvironmentSpec) -> Any:
+        distillation = Distillation(self.config.distillation, specs.zeros(spec.observations, 1))
+        return self.network(spec, self.config, self.torso, self.core)._replace(distillation=distillation)
+
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> Replay:
-        # gamma is each policy's own, and the learner's to apply.
-        return SequenceReplay.of(
-            spec,
-            self.config.replay,
-            batch_size=self.config.batch_size,
-            discount=1.0,
-            state=networks.memory_spec(),
-            priority=self.first_error,
-            extras=self.extras,
-        )
-
-    def make_policy(self, spec: EnvironmentSpec, networks: NGUNetworks, *, evaluation: bool = False) -> Policy:
-        choice = acting.exploiting() if evaluation else acting.uniform(self.config.num_arms)
-        return acting.make_policy(networks, self.config, self._distillation(spec), choice, evaluation=evaluation)
-
-    def make_core(self, spec: EnvironmentSpec, networks: NGUNetworks) -> LearnerCore:
-        observation = specs.zeros(spec.observations, 1)
-        return learning.make_core(networks, self.config, observation, self._distillation(spec))
-
-    def _distillation(self, spec: EnvironmentSpec) -> Distillation:
-        return Distillation(self.config.distillation, specs.zeros(spec.observations, 1))
+        replay: Any = super().make_replay(spec, networks)
+        return dataclasses.replace(replay, discount=1.0)  # gamma is each policy's own, and the learner's to apply
 
     @property
     def extras(self) -> Tree:

@@ -1,8 +1,7 @@
 """PPO, composed."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 from acme_ext import specs
 from acme_ext.acting import stochastic
@@ -25,8 +24,8 @@ class PPO(FunctionalBuilder):
         network: `(spec, config, torso, core) -> RecurrentNetwork` with the output of `agents.ppo.networks`.
     """
 
-    name: ClassVar[str] = "ppo"
-    presets: ClassVar[Mapping[str, Preset]] = {
+    name = "ppo"
+    presets = {
         "atari": Preset({"config": ATARI, "average_rate": None}),
         "dmc": Preset({"config": CONTROL, "average_rate": None}),
     }

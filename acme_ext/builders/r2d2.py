@@ -2,8 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 import numpy as np
 
@@ -27,9 +26,9 @@ class R2D2(FunctionalBuilder):
         network: `(spec, config, torso, core) -> RecurrentNetwork` whose output is action values `[T, B, A]`.
     """
 
-    name: ClassVar[str] = "r2d2"
+    name = "r2d2"
     actions = "discrete"
-    presets: ClassVar[Mapping[str, Preset]] = {
+    presets = {
         # A lost life ends no episode (Kapturowski et al. 2019, section 2.3).
         "atari": Preset(
             {"config": ATARI},

@@ -1,11 +1,8 @@
 """R2D3, composed."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import ClassVar
 
 from acme_ext.agents.r2d3.config import R2D3Config
-from acme_ext.builders.base import Preset
 from acme_ext.builders.r2d2 import R2D2
 
 
@@ -13,8 +10,8 @@ from acme_ext.builders.r2d2 import R2D2
 class R2D3(R2D2):
     """R2D3 for discrete actions: R2D2 with demonstrations. The fields are R2D2's."""
 
-    name: ClassVar[str] = "r2d3"
+    name = "r2d3"
     wants_demos = True
-    presets: ClassVar[Mapping[str, Preset]] = {}
+    presets = {}
 
     config: R2D3Config = R2D3Config()

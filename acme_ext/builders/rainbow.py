@@ -1,8 +1,7 @@
 """Rainbow, composed."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 import haiku as hk
 
@@ -22,8 +21,8 @@ class Rainbow(DQN):
             `agents.rainbow.networks.Prediction`.
     """
 
-    name: ClassVar[str] = "rainbow"
-    presets: ClassVar[Mapping[str, Preset]] = {
+    name = "rainbow"
+    presets = {
         "atari": Preset({"config": ATARI}),
         "minatar": Preset({"config": MINATAR}),
     }

@@ -1,8 +1,7 @@
 """RND, composed."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 from acme_ext.agents.rnd import learning, networks
 from acme_ext.agents.rnd.config import ATARI, RNDConfig
@@ -17,8 +16,8 @@ class RND(PPO):
     as PPO's.
     """
 
-    name: ClassVar[str] = "rnd"
-    presets: ClassVar[Mapping[str, Preset]] = {"atari": Preset({"config": ATARI, "average_rate": None})}
+    name = "rnd"
+    presets = {"atari": Preset({"config": ATARI, "average_rate": None})}
     core_of = staticmethod(learning.make_core)
 
     config: RNDConfig = RNDConfig()

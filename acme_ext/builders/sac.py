@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar
 
-from acme_ext.agents.sac import acting, learning
+from acme_ext.acting import continuous
+from acme_ext.agents.sac import learning
 from acme_ext.agents.sac.config import SACConfig
 from acme_ext.agents.sac.networks import make_networks
 from acme_ext.builders.actor_critic import ActorCritic
@@ -15,8 +15,8 @@ from acme_ext.networks.continuous import Networks
 class SAC(ActorCritic):
     """Soft actor-critic for a continuous, bounded action. The fields are `ActorCritic`'s."""
 
-    name: ClassVar[str] = "sac"
-    policy_of = staticmethod(acting.make_policy)
+    name = "sac"
+    policy_of = staticmethod(continuous.gaussian_policy)
     core_of = staticmethod(learning.make_core)
 
     config: SACConfig = SACConfig()

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar
 
 from acme_ext.agents.td3 import acting, learning
 from acme_ext.agents.td3.config import TD3Config
@@ -17,7 +16,7 @@ class TD3(ActorCritic):
     `ActorCritic`'s.
     """
 
-    name: ClassVar[str] = "td3"
+    name = "td3"
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
 

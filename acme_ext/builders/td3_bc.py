@@ -1,7 +1,6 @@
 """TD3+BC, composed."""
 
 import dataclasses
-from typing import ClassVar
 
 from acme_ext.agents.td3_bc import learning
 from acme_ext.agents.td3_bc.config import TD3BCConfig
@@ -12,7 +11,7 @@ from acme_ext.builders.td3 import TD3
 class TD3BC(TD3):
     """TD3+BC for a continuous, bounded action, from recorded data. The fields are `ActorCritic`'s."""
 
-    name: ClassVar[str] = "td3_bc"
+    name = "td3_bc"
     core_of = staticmethod(learning.make_core)
 
     config: TD3BCConfig = TD3BCConfig()

@@ -162,25 +162,23 @@ def make_networks(
     return Networks(action_size, hk.transform(policy), hk.transform(critic))
 
 
-def init_ensemble(init: Callable[..., Params], key: Array, count: int, *examples: Any) -> Params:
-    """Returns the parameters of `count` networks that differ in their start alone, each array with a leading axis
-    `[count, ...]`.
+def init_twins(init: Callable[..., Params], key: Array, *examples: Any) -> Params:
+    """Returns the parameters of two networks that differ in their start alone, each array `[2, ...]`.
 
     Args:
         init: `(key, *examples) -> params` of one network.
-        key: of all.
-        count: networks.
+        key: of both.
         examples: what one is applied to.
     """
-    return jax.vmap(lambda key: init(key, *examples))(jax.random.split(key, count))
+    return jax.vmap(lambda key: init(key, *examples))(jax.random.split(key))
 
 
-def apply_ensemble(apply: Callable[..., Array], params: Params, *inputs: Any) -> Array:
-    """Returns the outputs `[count, B, ...]` of networks made by `init_ensemble`, all on the same inputs.
+def apply_twins(apply: Callable[..., Array], params: Params, *inputs: Any) -> Array:
+    """Returns the outputs `[2, B, ...]` of networks made by `init_twins`, both on the same inputs.
 
     Args:
         apply: `(params, key, *inputs) -> output [B, ...]` of one network, which is given no key.
-        params: `[count, ...]`.
+        params: `[2, ...]`.
         inputs: `[B, ...]`.
     """
     return jax.vmap(lambda params: apply(params, None, *inputs))(params)

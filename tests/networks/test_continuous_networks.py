@@ -100,12 +100,12 @@ def test_a_torso_of_ones_own_comes_first():
     assert (3, 8) in [leaf.shape for leaf in jax.tree.leaves(params)]  # one feature, and the action's two values
 
 
-def test_an_ensemble_is_each_of_its_networks():
+def test_twins_are_each_of_their_networks():
     network = hk.transform(lambda o, a: continuous.Critic((8, 6))(o, a))
-    params = continuous.init_ensemble(network.init, KEY, 3, OBSERVATION, ACTION)
-    q = continuous.apply_ensemble(network.apply, params, OBSERVATION, ACTION)
-    assert q.shape == (3, 5)
-    for i in range(3):
+    params = continuous.init_twins(network.init, KEY, OBSERVATION, ACTION)
+    q = continuous.apply_twins(network.apply, params, OBSERVATION, ACTION)
+    assert q.shape == (2, 5)
+    for i in range(2):
         one = network.apply(jax.tree.map(lambda leaf, i=i: leaf[i], params), None, OBSERVATION, ACTION)
         np.testing.assert_allclose(q[i], one, rtol=1e-5, atol=1e-6)
     assert jnp.abs(q[0] - q[1]).min() > 0

@@ -1,15 +1,26 @@
 """How Agent57's actors choose which policy of the family plays an episode: by a bandit for each environment."""
 
+import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.acting.policy import Context
+from acme_ext.acting.policy import Context, Policy
 from acme_ext.agents.agent57.config import Agent57Config
+from acme_ext.agents.ngu import acting as ngu
 from acme_ext.agents.ngu.acting import Choice, Run
+from acme_ext.agents.ngu.networks import NGUNetworks
 from acme_ext.ops import bandits, multistep
 from acme_ext.types import Array, Tree
+
+
+def make_policy(networks: NGUNetworks, config: Agent57Config, *, evaluation: bool) -> Policy:
+    """Returns the policy: an episode's is chosen by the bandit, in evaluation the best by the actors' standing."""
+    choice = best_so_far(config.num_arms) if evaluation else by_bandit(config)
+    preferred = functools.partial(combined_values, rescaling_epsilon=config.rescaling_epsilon)
+    policy = ngu.policy_of(networks, config, choice, evaluation=evaluation, preferred=preferred)
+    return policy if evaluation else policy._replace(standing=functools.partial(standing, num_arms=config.num_arms))
 
 
 class Chooser(NamedTuple):
@@ -43,12 +54,12 @@ def by_bandit(config: Agent57Config) -> Choice:
     return Choice(init, begin)
 
 
-def standing(run: Run, num_arms: int) -> bandits.Counts:
-    """Returns how often each policy is among the newest episodes of all environments `[N]`, and the sum of their
-    returns `[N]`.
+def standing(run: Run, num_arms: int) -> Run:
+    """Returns what the evaluation's policy is given as its own `run`: how often each policy is among the newest
+    episodes of all environments `[N]`, and the sum of their returns `[N]`; its distances begin with none.
     """
     counts = bandits.in_window(run.choice.bandit, num_arms)
-    return bandits.Counts(*(x.sum(axis=0) for x in counts))
+    return Run(bandits.Counts(*(x.sum(axis=0) for x in counts)), ngu.Distances(ngu.ZERO, ngu.ZERO))
 
 
 def best_so_far(num_arms: int) -> Choice:

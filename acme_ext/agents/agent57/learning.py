@@ -13,13 +13,10 @@ from acme_ext.agents.ngu.networks import NGUNetworks
 from acme_ext.agents.r2d2 import learning as r2d2
 from acme_ext.agents.r2d2.learning import Task
 from acme_ext.learning.core import LearnerCore
-from acme_ext.learning.intrinsic import Distillation
 from acme_ext.types import Sequence, Tree
 
 
-def make_core(
-    networks: NGUNetworks, config: Agent57Config, observation: Tree, distillation: Distillation
-) -> LearnerCore[State]:
+def make_core(networks: NGUNetworks, config: Agent57Config, observation: Tree) -> LearnerCore[State]:
     """Returns Agent57's learner core; arguments as for NGU's.
 
     The values of the reward learn from the reward, and those of the bonus from the bonus, both by Retrace with the one
@@ -33,4 +30,4 @@ def make_core(
 
     optimizer = optax.multi_transform({name: r2d2.adam(config) for name in PARTS}, {name: name for name in PARTS})
     values = r2d2.make_core(networks.values, config, ngu.example(observation), task_of=task_of, optimizer=optimizer)
-    return ngu.with_bonus(values, networks.embedding, config, observation, distillation)
+    return ngu.with_bonus(values, networks, config, observation)

@@ -11,10 +11,8 @@ from acme_ext.agents.crr.config import CRRConfig
 from acme_ext.agents.iql import losses as iql_losses
 from acme_ext.agents.iql.networks import Networks
 from acme_ext.learning.core import LearnerCore, TrainState, policy_params, sgd_step
-from acme_ext.networks.continuous import apply_ensemble, init_ensemble
+from acme_ext.networks.continuous import apply_twins, init_twins
 from acme_ext.types import Array, Params, Sample, Transition, Tree
-
-_CRITICS = 2
 
 
 class State(NamedTuple):
@@ -40,7 +38,7 @@ def make_core(networks: Networks, config: CRRConfig, observation: Tree) -> Learn
     def init(key: Array) -> State:
         key, policy_key, critic_key = jax.random.split(key, 3)
         action = jnp.zeros((1, networks.action_size))
-        critics = init_ensemble(networks.critic.init, critic_key, _CRITICS, observation, action)
+        critics = init_twins(networks.critic.init, critic_key, observation, action)
         policy = networks.policy.init(policy_key, observation)
         return State(
             policy=TrainState(policy, optimizer.init(policy)),
@@ -51,7 +49,7 @@ def make_core(networks: Networks, config: CRRConfig, observation: Tree) -> Learn
         )
 
     def q_values(params: Params, observation: Tree, action: Array) -> Array:
-        return apply_ensemble(networks.critic.apply, params, observation, action)
+        return apply_twins(networks.critic.apply, params, observation, action)
 
     def sampled_values(policy: Params, critics: Params, observation: Tree, key: Array) -> Array:
         """Returns the least critic's values `[S, B]` of actions that a policy samples."""

@@ -8,7 +8,7 @@ from acme_ext.agents.discrete_sac.networks import Networks
 from acme_ext.agents.sac import learning as sac
 from acme_ext.agents.sac import losses
 from acme_ext.learning.core import LearnerCore
-from acme_ext.networks.continuous import apply_ensemble
+from acme_ext.networks.continuous import apply_twins
 from acme_ext.ops import masking
 from acme_ext.types import Array, Params, Transition, Tree
 
@@ -23,7 +23,7 @@ def make_core(networks: Networks, config: DiscreteSACConfig, observation: Tree) 
     """
 
     def q_values(params: Params, observation: Tree) -> Array:
-        return apply_ensemble(networks.critic.apply, params, observation)
+        return apply_twins(networks.critic.apply, params, observation)
 
     def of_policy(policy: Params, critics: Params, observation: Tree) -> Expected:
         logits = networks.policy.apply(policy, None, observation)

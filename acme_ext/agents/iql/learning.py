@@ -10,10 +10,8 @@ from acme_ext.agents.iql import losses
 from acme_ext.agents.iql.config import IQLConfig
 from acme_ext.agents.iql.networks import Networks
 from acme_ext.learning.core import LearnerCore, TrainState, policy_params, sgd_step
-from acme_ext.networks.continuous import apply_ensemble, init_ensemble
+from acme_ext.networks.continuous import apply_twins, init_twins
 from acme_ext.types import Array, Params, Sample, Transition, Tree
-
-_CRITICS = 2
 
 
 class State(NamedTuple):
@@ -38,7 +36,7 @@ def make_core(networks: Networks, config: IQLConfig, observation: Tree) -> Learn
     def init(key: Array) -> State:
         policy_key, critic_key, value_key = jax.random.split(key, 3)
         action = jnp.zeros((1, networks.action_size))
-        critics = init_ensemble(networks.critic.init, critic_key, _CRITICS, observation, action)
+        critics = init_twins(networks.critic.init, critic_key, observation, action)
         policy, value = networks.policy.init(policy_key, observation), networks.value.init(value_key, observation)
         return State(
             policy=TrainState(policy, optimizer.init(policy)),
@@ -48,7 +46,7 @@ def make_core(networks: Networks, config: IQLConfig, observation: Tree) -> Learn
         )
 
     def q_values(params: Params, batch: Transition) -> Array:
-        return apply_ensemble(networks.critic.apply, params, batch.observation, batch.action)
+        return apply_twins(networks.critic.apply, params, batch.observation, batch.action)
 
     def value_loss(value: Params, sample: Sample, q: Array) -> tuple[Array, None]:
         v = networks.value.apply(value, None, sample.data.observation)

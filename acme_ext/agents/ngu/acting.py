@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.acting.exploration import epsilon_greedy, epsilon_greedy_probabilities, ladder_epsilon
+from acme_ext.acting.exploration import epsilon_greedy, epsilon_greedy_probabilities, ladder
 from acme_ext.acting.policy import Carry, Context, Kept, Policy
 from acme_ext.agents.ngu.config import NGUConfig
 from acme_ext.agents.ngu.networks import NGUNetworks, Seen
 from acme_ext.agents.r2d2 import acting as r2d2
-from acme_ext.learning.intrinsic import Distillation, DistillationParams
+from acme_ext.learning.intrinsic import DistillationParams
 from acme_ext.learning.normalize import Moments
 from acme_ext.ops import intrinsic, masking, value
 from acme_ext.types import Array, Params, Sequence, Tree
@@ -97,14 +97,13 @@ def own_values(q: Tree, beta: Array) -> Array:
     return q
 
 
-def make_policy(
-    networks: NGUNetworks,
-    config: NGUConfig,
-    distillation: Distillation,
-    choice: Choice,
-    *,
-    evaluation: bool,
-    preferred: Preferred = own_values,
+def make_policy(networks: NGUNetworks, config: NGUConfig, *, evaluation: bool) -> Policy:
+    """Returns NGU's policy: any of the family acts for an episode, in evaluation the one that is given no bonus."""
+    return policy_of(networks, config, exploiting() if evaluation else uniform(config.num_arms), evaluation=evaluation)
+
+
+def policy_of(
+    networks: NGUNetworks, config: NGUConfig, choice: Choice, *, evaluation: bool, preferred: Preferred = own_values
 ) -> Policy:
     """Returns the epsilon-greedy policy of a family, with R2D2's ladder of epsilons; in evaluation greedy.
 
@@ -113,11 +112,12 @@ def make_policy(
     Args:
         networks: see `networks.make_networks`.
         config: the agent's.
-        distillation: the bonus over the agent's life.
         choice: of the policy of the family, for every episode.
         evaluation: see above.
         preferred: see there.
     """
+    distillation = networks.distillation
+    epsilon_of = ladder(config, evaluation=evaluation)
 
     def init_carry(batch: int) -> Carry:
         zeros = np.zeros(batch, np.float32)
@@ -161,9 +161,7 @@ def make_policy(
         q, state = networks.values.step(params.values, context.reward, Seen(observation, bonus, arm), state)
         legal = masking.legal_actions(observation)
         q = masking.masked(preferred(q, jnp.asarray(config.betas)[arm]), legal)
-        epsilon = jnp.float32(0)
-        if not evaluation:
-            epsilon = ladder_epsilon(context.rank, config.epsilon_base, config.epsilon_steepness)
+        epsilon = epsilon_of(context)
         action = epsilon_greedy(context.key, q, epsilon, legal)
         probability = value.take_action(epsilon_greedy_probabilities(q, epsilon, legal), action)
         extras = NGUExtras(value.take_action(q, action), jnp.max(q, axis=-1), probability, arm, bonus)

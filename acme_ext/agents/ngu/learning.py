@@ -10,12 +10,12 @@ import optax
 
 from acme_ext.agents.ngu import acting
 from acme_ext.agents.ngu.config import NGUConfig
-from acme_ext.agents.ngu.networks import InverseModel, NGUNetworks, Seen
+from acme_ext.agents.ngu.networks import NGUNetworks, Seen
 from acme_ext.agents.r2d2 import learning as r2d2
 from acme_ext.agents.r2d2.learning import Task
 from acme_ext.learning import core, normalize
 from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
-from acme_ext.learning.intrinsic import Distillation, DistillationState
+from acme_ext.learning.intrinsic import DistillationState
 from acme_ext.learning.normalize import Moments
 from acme_ext.learning.on_policy import masked_mean
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
@@ -30,16 +30,13 @@ class State(NamedTuple):
     errors: Moments  # [] of the distillation's errors
 
 
-def make_core(
-    networks: NGUNetworks, config: NGUConfig, observation: Tree, distillation: Distillation
-) -> LearnerCore[State]:
+def make_core(networks: NGUNetworks, config: NGUConfig, observation: Tree) -> LearnerCore[State]:
     """Returns NGU's learner core.
 
     Args:
         networks: see `networks.make_networks`.
         config: the agent's.
         observation: an example `[1, ...]`, for the parameters' shapes.
-        distillation: the bonus over the agent's life.
     """
 
     def task_of(batch: Sequence) -> Task:
@@ -47,7 +44,7 @@ def make_core(
         return task._replace(rewards=(batch.reward[1:] + beta * bonus,))
 
     values = r2d2.make_core(networks.values, config, example(observation), task_of=task_of)
-    return with_bonus(values, networks.embedding, config, observation, distillation)
+    return with_bonus(values, networks, config, observation)
 
 
 def example(observation: Tree) -> Seen:
@@ -74,15 +71,12 @@ def asked(batch: Sequence, config: NGUConfig) -> tuple[Task, Array, Array]:
 
 
 def with_bonus(
-    values: LearnerCore[core.State],
-    embedding: InverseModel,
-    config: NGUConfig,
-    observation: Tree,
-    distillation: Distillation,
+    values: LearnerCore[core.State], networks: NGUNetworks, config: NGUConfig, observation: Tree
 ) -> LearnerCore[State]:
     """Returns the core of action values with that of the bonus beside it: embedding and predictor learn from the last
     steps of each sequence.
     """
+    embedding, distillation = networks.embedding, networks.distillation
     optimizer = optax.adam(config.embedding_learning_rate)
 
     def init(key: Array) -> State:

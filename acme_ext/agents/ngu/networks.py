@@ -1,6 +1,6 @@
 """NGU's networks: R2D2's, told which policy it is, and the embedding of what the agent can control."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import haiku as hk
 import jax
@@ -26,6 +26,7 @@ class NGUNetworks(NamedTuple):
 
     values: recurrent.RecurrentNetwork  # of `Seen`
     embedding: "InverseModel"
+    distillation: Any = None  # a `learning.intrinsic.Distillation`, the bonus over the agent's life
 
     def memory_spec(self) -> Tree:
         """Returns arrays that stand for one environment's recurrent state."""

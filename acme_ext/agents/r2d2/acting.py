@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from acme_ext.acting.exploration import epsilon_greedy, epsilon_greedy_probabilities, ladder_epsilon
+from acme_ext.acting.exploration import epsilon_greedy, epsilon_greedy_probabilities, ladder
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.acting.values import ActorValues, SequenceValues
 from acme_ext.agents.r2d2 import losses
@@ -18,13 +18,7 @@ def make_policy(network: RecurrentNetwork, config: R2D2Config, *, evaluation: bo
     """Returns the epsilon-greedy recurrent policy whose epsilon is fixed, and another for each environment; in
     evaluation the greedy one.
     """
-
-    def epsilon(context: Context) -> Array:
-        if evaluation:
-            return jnp.float32(0)
-        return ladder_epsilon(context.rank, config.epsilon_base, config.epsilon_steepness)
-
-    return policy_of(network, epsilon, retraced=config.retrace_lambda is not None)
+    return policy_of(network, ladder(config, evaluation=evaluation), retraced=config.retrace_lambda is not None)
 
 
 def policy_of(network: RecurrentNetwork, epsilon: Callable[[Context], Array], *, retraced: bool = False) -> Policy:

@@ -1,5 +1,6 @@
 """R2D2's learning: the networks over sequences with burn-in, in the shared core of agents with one loss."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -56,43 +57,25 @@ def make_core(
 
     def errors(q: tuple[Array, ...], q_target: tuple[Array, ...], task: Task) -> list[Array]:
         """Returns the errors `[T, B]` of each kind of values."""
-        batch, discount, mask = task.batch, task.discount[learned], task.mask[learned]
-        action = batch.action[learned]
-        kinds = zip(q, q_target, task.rewards, strict=True)
-        legal = masking.legal_actions(jax.tree.map(lambda x: x[learned], task.observation))
         if config.retrace_lambda is None:
-            return [
-                losses.td_error(
-                    q,
-                    action,
-                    reward[learned],
-                    discount,
-                    q_target,
-                    mask,
-                    config.n_step,
-                    config.rescaling_epsilon,
-                    legal,
-                )
-                for q, q_target, reward in kinds
-            ]
-        preferred = task.preferred(q)
-        return [
-            losses.retrace_error(
-                q,
-                preferred,
-                action,
-                batch.extras.probability[learned],
-                reward[learned],
-                discount,
-                q_target,
-                mask,
-                config.retrace_lambda,
-                config.retrace_epsilon,
-                config.rescaling_epsilon,
-                legal,
+            error = functools.partial(losses.td_error, n=config.n_step)
+        else:
+            error = functools.partial(
+                losses.retrace_error,
+                preferred=task.preferred(q),
+                mu_tm1=task.batch.extras.probability[learned],
+                lambda_=config.retrace_lambda,
+                target_epsilon=config.retrace_epsilon,
             )
-            for q, q_target, reward in kinds
-        ]
+        of_all = {
+            "a_tm1": task.batch.action[learned],
+            "discount_t": task.discount[learned],
+            "mask": task.mask[learned],
+            "rescaling_epsilon": config.rescaling_epsilon,
+            "legal": masking.legal_actions(jax.tree.map(lambda x: x[learned], task.observation)),
+        }
+        kinds = zip(q, task.rewards, q_target, strict=True)
+        return [error(q, r_t=reward[learned], q_target=q_target, **of_all) for q, reward, q_target in kinds]
 
     def loss(
         params: Params, target_params: Params, batch: Sequence, weight: Array, key: Array

@@ -12,10 +12,8 @@ from acme_ext.agents.sac import losses
 from acme_ext.agents.sac.config import SACConfig
 from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore, TrainState, policy_params, sgd_step
-from acme_ext.networks.continuous import Networks, apply_ensemble, init_ensemble
+from acme_ext.networks.continuous import Networks, apply_twins, init_twins
 from acme_ext.types import Array, Params, Sample, Transition, Tree
-
-_CRITICS = 2
 
 
 class State(NamedTuple):
@@ -61,7 +59,7 @@ def make_core(
     """
 
     def q_values(params: Params, observation: Tree, action: Array) -> Array:
-        return apply_ensemble(networks.critic.apply, params, observation, action)
+        return apply_twins(networks.critic.apply, params, observation, action)
 
     def act(params: Params, observation: Tree, key: Array) -> tuple[Array, Array]:
         policy = networks.policy.apply(params, None, observation)
@@ -133,7 +131,7 @@ def core_of_losses(
     def init(key: Array) -> State:
         key, policy_key, critic_key = jax.random.split(key, 3)
         policy = init_policy(policy_key)
-        critics = init_ensemble(init_critic, critic_key, _CRITICS)
+        critics = init_twins(init_critic, critic_key)
         log_temperature = jnp.log(jnp.float32(config.init_temperature))
         return State(
             policy=TrainState(policy, optimizer.init(policy)),

@@ -1,18 +1,10 @@
-"""SQIL's learning: SAC's, of other rewards."""
+"""SQIL's learning: SAC's or DQN's, of other rewards."""
 
 import dataclasses
 from typing import Any
 
-from acme_ext.agents.sac import learning as sac
-from acme_ext.agents.sqil.config import SQILConfig
 from acme_ext.learning.core import LearnerCore
-from acme_ext.networks.continuous import Networks
-from acme_ext.types import Sample, Tree
-
-
-def make_core(networks: Networks, config: SQILConfig, observation: Tree) -> LearnerCore[sac.State]:
-    """Returns SQIL's learner core; arguments as for SAC's."""
-    return rewarded(sac.make_core(networks, config, observation))
+from acme_ext.types import Sample
 
 
 def rewarded(core: LearnerCore) -> LearnerCore:

@@ -12,10 +12,8 @@ from acme_ext.agents.td3 import losses
 from acme_ext.agents.td3.config import TD3Config
 from acme_ext.learning import optimizers
 from acme_ext.learning.core import LearnerCore, TrainState, policy_params, sgd_step
-from acme_ext.networks.continuous import Networks, apply_ensemble, init_ensemble
+from acme_ext.networks.continuous import Networks, apply_twins, init_twins
 from acme_ext.types import Array, Params, Sample, Transition, Tree
-
-_CRITICS = 2
 
 
 class State(NamedTuple):
@@ -53,9 +51,7 @@ def make_core(
     def init(key: Array) -> State:
         key, policy_key, critic_key = jax.random.split(key, 3)
         policy = networks.policy.init(policy_key, observation)
-        critics = init_ensemble(
-            networks.critic.init, critic_key, _CRITICS, observation, jnp.zeros((1, networks.action_size))
-        )
+        critics = init_twins(networks.critic.init, critic_key, observation, jnp.zeros((1, networks.action_size)))
         return State(
             policy=TrainState(policy, policy_optimizer.init(policy)),
             critics=TrainState(critics, optimizer.init(critics)),
@@ -66,7 +62,7 @@ def make_core(
         )
 
     def q_values(params: Params, observation: Tree, action: Array) -> Array:
-        return apply_ensemble(networks.critic.apply, params, observation, action)
+        return apply_twins(networks.critic.apply, params, observation, action)
 
     def critic_loss(
         critics: Params, state: State, batch: Transition, weight: Array, key: Array

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from spec_of import continuous
 
+from acme_ext.acting.continuous import gaussian_policy
 from acme_ext.acting.policy import Context
-from acme_ext.agents.sac import acting, learning
+from acme_ext.agents.sac import learning
 from acme_ext.agents.sac.config import SACConfig
 from acme_ext.agents.sac.networks import make_networks
 from acme_ext.errors import UsageError
@@ -150,16 +151,14 @@ def test_training_is_random_then_sampled_and_evaluation_is_neither():
     )
     config = SACConfig(random_steps=10)
     observation = jnp.zeros((4_000, 2))
-    policy = acting.make_policy(networks, config, evaluation=False)
+    policy = gaussian_policy(networks, config, evaluation=False)
     random, _, _ = policy.apply({}, context(9, 4_000), observation, ())
     np.testing.assert_allclose([random.mean(), random.std()], [0, 2 / 12**0.5], atol=0.03)
     sampled, _, extras = policy.apply({}, context(10, 4_000), observation, ())
     assert extras == ()
     pre_image = np.arctanh(np.asarray(sampled))
     np.testing.assert_allclose([pre_image.mean(), pre_image.std()], [0.3, 0.5], atol=0.03)
-    evaluated, _, _ = acting.make_policy(networks, config, evaluation=True).apply(
-        {}, context(0, 3), jnp.zeros((3, 2)), ()
-    )
+    evaluated, _, _ = gaussian_policy(networks, config, evaluation=True).apply({}, context(0, 3), jnp.zeros((3, 2)), ())
     np.testing.assert_allclose(evaluated, np.tanh(np.full((3, 1), 0.3)), rtol=1e-6)
 
 
