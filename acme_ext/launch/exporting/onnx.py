@@ -14,34 +14,36 @@ from acme_ext.launch.exporting.program import Program
 _OPSET = 15
 _IR_VERSION = 8
 
+_SAME = (
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "max",
+    "min",
+    "pow",
+    "neg",
+    "abs",
+    "sign",
+    "exp",
+    "log",
+    "sqrt",
+    "sin",
+    "cos",
+    "tanh",
+)
 _PLAIN = {
-    "add": "Add",
-    "sub": "Sub",
-    "mul": "Mul",
-    "div": "Div",
-    "max": "Max",
-    "min": "Min",
-    "pow": "Pow",
-    "neg": "Neg",
-    "abs": "Abs",
-    "sign": "Sign",
-    "exp": "Exp",
-    "log": "Log",
-    "sqrt": "Sqrt",
-    "sin": "Sin",
-    "cos": "Cos",
-    "tanh": "Tanh",
+    **{op: op.capitalize() for op in (*_SAME, "erf", "floor", "ceil", "round")},
     "logistic": "Sigmoid",
-    "erf": "Erf",
-    "floor": "Floor",
-    "ceil": "Ceil",
-    "round": "Round",
     "eq": "Equal",
     "lt": "Less",
     "le": "LessOrEqual",
     "gt": "Greater",
     "ge": "GreaterOrEqual",
 }
+_REDUCTIONS = {"reduce_prod": "ReduceProd", "reduce_max": "ReduceMax", "reduce_min": "ReduceMin"}
+_OF_ALL = {"reduce_or": "ReduceMax", "reduce_and": "ReduceMin"}
+_PLACES = {"argmax": "ArgMax", "argmin": "ArgMin"}
 _OF_BOOLEANS = {"and": "And", "or": "Or", "xor": "Xor", "not": "Not"}
 
 
@@ -176,6 +178,12 @@ class _Graph:
             return [self.op(_PLAIN[op], *x)]
         if op in _OF_BOOLEANS and boolean:
             return [self.op(_OF_BOOLEANS[op], *x)]
+        if op in _REDUCTIONS:
+            return [self.op(_REDUCTIONS[op], x[0], keepdims=0, **attributes)]
+        if op in _OF_ALL:
+            return [self.cast(self.op(_OF_ALL[op], self.cast(x[0], np.int32), keepdims=0, **attributes), np.bool_)]
+        if op in _PLACES:
+            return [self.cast(self.op(_PLACES[op], x[0], axis=attributes["axis"], keepdims=0), attributes["dtype"])]
         special = getattr(self, f"_{op}", None)
         if special is None:
             shape = f"{after[0].dtype}{list(after[0].shape)}"
@@ -355,33 +363,12 @@ class _Graph:
             inside = self.op("And", inside, each)
         return self.op("Where", inside, found, self.constant(np.array(fill, before[0].dtype)))
 
-    def _argmax(self, x, before, after, axis, dtype):
-        return self.cast(self.op("ArgMax", x[0], axis=axis, keepdims=0), dtype)
-
-    def _argmin(self, x, before, after, axis, dtype):
-        return self.cast(self.op("ArgMin", x[0], axis=axis, keepdims=0), dtype)
-
     def _top_k(self, x, before, after, k):
         values, order = self.op("TopK", x[0], self.constant(np.array([k], np.int64)), count=2, axis=-1)
         return [values, self.cast(order, after[1].dtype)]
 
     def _reduce_sum(self, x, before, after, axes):
         return self.op("ReduceSum", x[0], self.constant(np.array(axes, np.int64)), keepdims=0)
-
-    def _reduce_prod(self, x, before, after, axes):
-        return self.op("ReduceProd", x[0], axes=axes, keepdims=0)
-
-    def _reduce_max(self, x, before, after, axes):
-        return self.op("ReduceMax", x[0], axes=axes, keepdims=0)
-
-    def _reduce_min(self, x, before, after, axes):
-        return self.op("ReduceMin", x[0], axes=axes, keepdims=0)
-
-    def _reduce_or(self, x, before, after, axes):
-        return self.cast(self.op("ReduceMax", self.cast(x[0], np.int32), axes=axes, keepdims=0), np.bool_)
-
-    def _reduce_and(self, x, before, after, axes):
-        return self.cast(self.op("ReduceMin", self.cast(x[0], np.int32), axes=axes, keepdims=0), np.bool_)
 
     def _cumulative_sum(self, x, before, after, axis, reverse):
         return self.op("CumSum", x[0], self.constant(np.int64(axis)), reverse=int(reverse))

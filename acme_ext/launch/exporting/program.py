@@ -179,25 +179,32 @@ class _Writer:
 
 _SAME = {
     *("add", "sub", "mul", "div", "rem", "max", "min", "pow", "neg", "abs", "sign", "exp", "expm1", "log", "log1p"),
-    *(
-        "sqrt",
-        "rsqrt",
-        "square",
-        "sin",
-        "cos",
-        "tanh",
-        "logistic",
-        "erf",
-        "erfc",
-        "floor",
-        "ceil",
-        "is_finite",
-        "eq",
-        "ne",
-    ),
-    *("lt", "le", "gt", "ge", "and", "or", "xor", "not", "clamp"),
+    *("sqrt", "rsqrt", "square", "sin", "cos", "tanh", "logistic", "erf", "erfc", "floor", "ceil", "is_finite"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "clamp"),
 }
-_REDUCTIONS = {"reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or"}
+
+
+def _lists(value: Any) -> Any:
+    """Returns nested tuples as JSON has them."""
+    return [_lists(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+_RENAMED: dict[str, tuple[str, dict[str, str]]] = {
+    "select_n": ("select", {}),
+    "integer_pow": ("integer_pow", {"y": "y"}),
+    "transpose": ("transpose", {"axes": "permutation"}),
+    "rev": ("reverse", {"axes": "dimensions"}),
+    "slice": ("slice", {"start": "start_indices", "limit": "limit_indices", "strides": "strides"}),
+    "dynamic_slice": ("dynamic_slice", {"sizes": "slice_sizes"}),
+    "concatenate": ("concatenate", {"axis": "dimension"}),
+    "split": ("split", {"sizes": "sizes", "axis": "axis"}),
+    "pad": ("pad", {"config": "padding_config"}),
+    **{name: (name, {"axes": "axes"}) for name in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")},
+    **{name: (name, {"axes": "axes"}) for name in ("reduce_and", "reduce_or")},
+    "cumsum": ("cumulative_sum", {"axis": "axis", "reverse": "reverse"}),
+    "cummax": ("cumulative_max", {"axis": "axis", "reverse": "reverse"}),
+}
+"""Primitive -> its operation, and the parameter that each attribute of the operation is."""
 
 
 def _written(name: str, params: Any, avals: Sequence[Any], out: Sequence[Any]) -> tuple[str, dict[str, Any]]:
@@ -205,44 +212,27 @@ def _written(name: str, params: Any, avals: Sequence[Any], out: Sequence[Any]) -
     shape = [int(size) for size in out[0].shape]
     if name in _SAME:
         return name, {}
+    if name in _RENAMED:
+        op, attributes = _RENAMED[name]
+        return op, {attribute: _lists(params[given]) for attribute, given in attributes.items()}
     if name in ("reshape", "squeeze", "expand_dims"):
         return "reshape", {"shape": shape}
-    if name == "select_n":
-        return "select", {}
-    if name == "integer_pow":
-        return name, {"y": params["y"]}
     if name == "round" and params["rounding_method"].name == "TO_NEAREST_EVEN":
         return name, {}
     if name == "convert_element_type":
         return "convert", {"dtype": str(out[0].dtype)}
     if name == "broadcast_in_dim":
         return "broadcast", {"shape": shape, "dims": list(params["broadcast_dimensions"])}
-    if name == "transpose":
-        return name, {"axes": list(params["permutation"])}
-    if name == "rev":
-        return "reverse", {"axes": list(params["dimensions"])}
-    if name == "slice":
-        strides = params["strides"]
-        start, limit = list(params["start_indices"]), list(params["limit_indices"])
-        return name, {"start": start, "limit": limit, "strides": None if strides is None else list(strides)}
-    if name == "dynamic_slice":
-        return name, {"sizes": list(params["slice_sizes"])}
-    if name == "concatenate":
-        return name, {"axis": params["dimension"]}
-    if name == "split":
-        return name, {"sizes": list(params["sizes"]), "axis": params["axis"]}
-    if name == "pad":
-        return name, {"config": [list(part) for part in params["padding_config"]]}
     if name == "dot_general":
         contract, batch = params["dimension_numbers"]
-        return "dot", {"contract": [list(part) for part in contract], "batch": [list(part) for part in batch]}
+        return "dot", {"contract": _lists(contract), "batch": _lists(batch)}
     if name == "conv_general_dilated":
         plain = params["feature_group_count"] == params["batch_group_count"] == 1 and set(params["lhs_dilation"]) == {1}
         if plain and all(least >= 0 for pair in params["padding"] for least in pair):
             lhs, rhs, of_out = params["dimension_numbers"]
             return "conv", {
                 "strides": list(params["window_strides"]),
-                "padding": [list(pair) for pair in params["padding"]],
+                "padding": _lists(params["padding"]),
                 "dilation": list(params["rhs_dilation"]),
                 "lhs": list(lhs),
                 "rhs": list(rhs),
@@ -253,7 +243,7 @@ def _written(name: str, params: Any, avals: Sequence[Any], out: Sequence[Any]) -
         return pools[name], {
             "size": list(params["window_dimensions"]),
             "strides": list(params["window_strides"]),
-            "padding": [list(pair) for pair in params["padding"]],
+            "padding": _lists(params["padding"]),
         }
     if name == "gather":
         numbers, fill = params["dimension_numbers"], None
@@ -277,9 +267,4 @@ def _written(name: str, params: Any, avals: Sequence[Any], out: Sequence[Any]) -
         return name, {"axis": params["axes"][0], "dtype": str(out[0].dtype)}
     if name == "top_k" and out[0].dtype.kind == "f":
         return name, {"k": params["k"]}
-    if name in _REDUCTIONS:
-        return name, {"axes": list(params["axes"])}
-    if name in ("cumsum", "cummax"):
-        op = {"cumsum": "cumulative_sum", "cummax": "cumulative_max"}[name]
-        return op, {"axis": params["axis"], "reverse": params["reverse"]}
     raise UsageError(f"the policy has an operation that can't be exported: {name}, of {avals[0].str_short()}.")
