@@ -8,7 +8,6 @@ from acme_ext.agents.alphazero.config import AlphaZeroConfig
 from acme_ext.builders.base import Preset
 from acme_ext.builders.muzero import Planning
 from acme_ext.networks.models import ModelNetwork
-from acme_ext.networks.torsos import Torso
 from acme_ext.types import EnvironmentSpec
 
 
@@ -31,7 +30,6 @@ class AlphaZero(Planning):
     lookahead = staticmethod(lambda config: config.n_step or 0)
 
     config: AlphaZeroConfig = AlphaZeroConfig()
-    torso: str | Torso | None = None
     network: Callable[..., ModelNetwork] = networks.make_network
 
     def make_networks(self, spec: EnvironmentSpec) -> networks.Networks:

@@ -21,6 +21,7 @@ from acme_ext.learning.bonus import Bonus
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
 from acme_ext.learning.priorities import PriorityUpdater
+from acme_ext.networks.torsos import Torso
 from acme_ext.replay.base import Replay
 from acme_ext.replay.config import TransitionConfig, UnrollConfig
 from acme_ext.replay.mixed import Mixed
@@ -195,3 +196,20 @@ class FunctionalBuilder(Builder):
 
     def make_core(self, spec: EnvironmentSpec, networks: Any) -> LearnerCore:
         return type(self).core_of(networks, self.config, specs.zeros(spec.observations, 1))
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkBuilder(FunctionalBuilder):
+    """A functional builder with a network of a torso.
+
+    Attributes:
+        config: hyperparameters.
+        torso: makes features of observations, see `networks.torsos.features`.
+        network: `(spec, config, torso) -> network`, as the agent's policy and core take it.
+    """
+
+    torso: str | Torso | None = None
+    network: Callable[..., Any] = dataclasses.field(kw_only=True)
+
+    def make_networks(self, spec: EnvironmentSpec) -> Any:
+        return self.network(spec, self.config, self.torso)

@@ -5,13 +5,11 @@ from collections.abc import Callable
 
 from acme_ext.agents.bc import acting, learning, networks
 from acme_ext.agents.bc.config import BCConfig
-from acme_ext.builders.base import FunctionalBuilder
-from acme_ext.networks.torsos import Torso
-from acme_ext.types import EnvironmentSpec
+from acme_ext.builders.base import NetworkBuilder
 
 
 @dataclasses.dataclass(frozen=True)
-class BC(FunctionalBuilder):
+class BC(NetworkBuilder):
     """Behavioural cloning, for discrete actions and for continuous ones that are bounded.
 
     Attributes:
@@ -25,8 +23,4 @@ class BC(FunctionalBuilder):
     core_of = staticmethod(learning.make_core)
 
     config: BCConfig = BCConfig()
-    torso: str | Torso | None = None
     network: Callable[..., networks.Network] = networks.make_network
-
-    def make_networks(self, spec: EnvironmentSpec) -> networks.Network:
-        return self.network(spec, self.config, self.torso)

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from acme_ext.agents.discrete_sqil.config import DiscreteSQILConfig
+from acme_ext.agents.sqil.config import DiscreteSQILConfig
 from acme_ext.agents.sqil.learning import rewarded
 from acme_ext.builders.dqn import DQN
 from acme_ext.learning.core import LearnerCore

@@ -7,13 +7,11 @@ import haiku as hk
 
 from acme_ext.agents.dqn import acting, learning, networks
 from acme_ext.agents.dqn.config import ATARI, MINATAR, DQNConfig, QLearningConfig
-from acme_ext.builders.base import FunctionalBuilder, Preset
-from acme_ext.networks.torsos import Torso
-from acme_ext.types import EnvironmentSpec
+from acme_ext.builders.base import NetworkBuilder, Preset
 
 
 @dataclasses.dataclass(frozen=True)
-class DQN(FunctionalBuilder):
+class DQN(NetworkBuilder):
     """DQN for discrete actions.
 
     Attributes:
@@ -32,8 +30,4 @@ class DQN(FunctionalBuilder):
     core_of = staticmethod(learning.make_core)
 
     config: QLearningConfig = DQNConfig()
-    torso: str | Torso | None = None
     network: Callable[..., hk.Transformed] = networks.make_network
-
-    def make_networks(self, spec: EnvironmentSpec) -> hk.Transformed:
-        return self.network(spec, self.config, self.torso)

@@ -8,15 +8,14 @@ from typing import Any, ClassVar
 from acme_ext import specs
 from acme_ext.agents.muzero import acting, learning, networks
 from acme_ext.agents.muzero.config import BOARD, MuZeroConfig, PlanningConfig
-from acme_ext.builders.base import FunctionalBuilder, Preset
+from acme_ext.builders.base import NetworkBuilder, Preset
 from acme_ext.networks.models import ModelNetwork
-from acme_ext.networks.torsos import Torso
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.types import EnvironmentSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class Planning(FunctionalBuilder):
+class Planning(NetworkBuilder):
     """What the builders of agents that plan share: the replay of their sequences."""
 
     actions = "discrete"
@@ -53,8 +52,4 @@ class MuZero(Planning):
     lookahead = staticmethod(lambda config: config.unroll_steps + (config.n_step or 0))
 
     config: MuZeroConfig = MuZeroConfig()
-    torso: str | Torso | None = None
     network: Callable[..., ModelNetwork] = networks.make_network
-
-    def make_networks(self, spec: EnvironmentSpec) -> ModelNetwork:
-        return self.network(spec, self.config, self.torso)

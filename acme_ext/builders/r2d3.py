@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from acme_ext.agents.r2d3.config import R2D3Config
+from acme_ext.agents.r2d2.config import R2D3Config
 from acme_ext.builders.r2d2 import R2D2
 
 

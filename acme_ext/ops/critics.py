@@ -3,8 +3,9 @@
 An agent that is given a `ValueModel` learns either.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import numpy as np
 from acme_ext.errors import UsageError
 from acme_ext.ops import distributional
 from acme_ext.types import Array
+from acme_ext.utils.checks import Checked
 
 
 class CriticLoss(NamedTuple):
@@ -89,3 +91,23 @@ def check_support(v_min: float, v_max: float, num_atoms: int) -> None:
         raise UsageError(f"v_min is {v_min} and v_max is {v_max}: both must be finite, and v_min the smaller.")
     if num_atoms < 2:
         raise UsageError(f"num_atoms is {num_atoms}: it must be at least 2.")
+
+
+@dataclasses.dataclass(frozen=True)
+class CategoricalConfig(Checked):
+    """A categorical critic's support; it must hold every discounted return there is, as the metric clipped_mass tells."""
+
+    v_min: float = -150.0  # return of the lowest atom; Hoffman et al. 2020, released code
+    v_max: float = 150.0  # return of the highest atom; likewise
+    num_atoms: int = 51  # Barth-Maron et al. 2018, section 4
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_support(self.v_min, self.v_max, self.num_atoms)
+
+
+def value_of(config: Any) -> ValueModel:
+    """Returns what a critic gives by its agent's config: distributions if that is a `CategoricalConfig`, else numbers."""
+    if isinstance(config, CategoricalConfig):
+        return categorical_value(config.v_min, config.v_max, config.num_atoms)
+    return expected_value()

@@ -24,7 +24,9 @@ class Rule(NamedTuple):
 _POSITIVE = Rule(lambda value: value > 0, "it must be greater than 0")
 _NOT_NEGATIVE = Rule(lambda value: value >= 0, "it must not be negative")
 _SHARE = Rule(lambda value: 0 <= value <= 1, "it must lie in [0, 1]")
+AT_LEAST_TWO = Rule(lambda value: value >= 2, "it must be at least 2")
 AT_LEAST_ONE = Rule(lambda value: value >= 1, "it must be at least 1")
+_SIZES = Rule(lambda sizes: min(sizes, default=1) >= 1, "every layer needs at least 1 unit")
 _LAYERS = Rule(lambda sizes: min(sizes, default=0) >= 1, "there must be a layer, and each needs at least 1 unit")
 
 PositiveInt = Annotated[int, AT_LEAST_ONE]
@@ -33,8 +35,10 @@ NonNegativeInt = Annotated[int, _NOT_NEGATIVE]
 NonNegative = Annotated[float, _NOT_NEGATIVE]
 Share = Annotated[float, _SHARE]
 PositiveShare = Annotated[float, _POSITIVE, _SHARE]
+Sizes = Annotated[tuple[int, ...], _SIZES]
+"""The units of a network's layers, of which there may be none."""
 LayerSizes = Annotated[tuple[int, ...], _LAYERS]
-"""The units of a network's layers."""
+"""The units of one's that must have a layer."""
 
 
 class Checked:

@@ -28,7 +28,7 @@ def make_network(
         config: the agent's.
         torso: of the features, where they are an MLP's; see `torsos.features`.
     """
-    return planning_network(spec, config, torso, "AlphaZero", 2 * config.support_size + 1, learned=False)
+    return planning_network(spec, config, torso, learned=False)
 
 
 def game_of(spec: EnvironmentSpec) -> str:

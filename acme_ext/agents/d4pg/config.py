@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from acme_ext.ops import critics
+from acme_ext.ops.critics import CategoricalConfig
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, PositiveInt, PositiveShare
 
@@ -46,17 +46,8 @@ class DPGConfig(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
-class D4PGConfig(DPGConfig):
-    """D4PG (Barth-Maron et al. 2018)."""
-
-    # The critic's support. It must hold every discounted return that occurs: the metric clipped_mass tells.
-    v_min: float = -150.0  # return of the lowest atom; Hoffman et al. 2020, released code
-    v_max: float = 150.0  # return of the highest atom; likewise
-    num_atoms: int = 51  # Barth-Maron et al. 2018, section 4
-
-    def __post_init__(self):
-        super().__post_init__()
-        critics.check_support(self.v_min, self.v_max, self.num_atoms)
+class D4PGConfig(CategoricalConfig, DPGConfig):
+    """D4PG (Barth-Maron et al. 2018), with a categorical critic."""
 
 
 SUITE = D4PGConfig(

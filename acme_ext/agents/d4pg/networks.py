@@ -5,7 +5,7 @@ from typing import NamedTuple
 import haiku as hk
 
 from acme_ext import specs
-from acme_ext.agents.d4pg.config import D4PGConfig, DPGConfig
+from acme_ext.agents.d4pg.config import DPGConfig
 from acme_ext.networks import continuous, torsos
 from acme_ext.ops import critics
 from acme_ext.types import Array, EnvironmentSpec, Tree
@@ -25,10 +25,7 @@ def make_networks(spec: EnvironmentSpec, config: DPGConfig, torso: str | torsos.
     Ape-X DPG's expected values.
     """
     action_size = specs.action_size(spec, "D4PG")
-    if isinstance(config, D4PGConfig):
-        value = critics.categorical_value(config.v_min, config.v_max, config.num_atoms)
-    else:
-        value = critics.expected_value()
+    value = critics.value_of(config)
     layer_norm = config.layer_norm
 
     def policy(observation: Tree) -> Array:

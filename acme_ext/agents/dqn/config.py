@@ -3,9 +3,8 @@
 import dataclasses
 from typing import Literal
 
-from acme_ext.errors import UsageError
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, Positive, PositiveInt, PositiveShare, Share
+from acme_ext.utils.checks import Checked, Positive, PositiveInt, PositiveShare, Share, Sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +21,7 @@ class QLearningConfig(Checked):
     random_shift: PositiveInt | None = None  # pixels that learned pictures shift by at most; 4 in Yarats et al. 2021
 
     # The network
-    hidden_sizes: tuple[int, ...] = (64, 64)  # units of the MLP for observations that are not images
+    hidden_sizes: Sizes = (64, 64)  # units of the MLP for observations that are not images
     image_features: PositiveInt = 512  # units after a convolutional torso; Mnih et al. 2015, Methods
     dueling: bool = False  # Wang et al. 2016, eq. 9
 
@@ -47,11 +46,6 @@ class QLearningConfig(Checked):
 
     # n_step is 3 in Hessel et al. 2018, table 1, and 1 in Mnih et al. 2015.
     replay: TransitionConfig = TransitionConfig(n_step=10)
-
-    def __post_init__(self):
-        super().__post_init__()
-        if any(size < 1 for size in self.hidden_sizes):
-            raise UsageError(f"hidden_sizes is {self.hidden_sizes}: every layer needs at least 1 unit.")
 
 
 @dataclasses.dataclass(frozen=True)

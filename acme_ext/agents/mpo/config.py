@@ -1,11 +1,11 @@
 """The hyperparameters of MPO and DMPO."""
 
 import dataclasses
+from typing import Annotated
 
-from acme_ext.errors import UsageError
-from acme_ext.ops import critics
+from acme_ext.ops.critics import CategoricalConfig
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt, PositiveShare
+from acme_ext.utils.checks import AT_LEAST_TWO, Checked, LayerSizes, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class MPOConfig(Checked):
     min_stddev: Positive = 1e-6  # below which it never falls; Acme
 
     # The E-step
-    num_samples: int = 20  # actions sampled for each observation; Abdolmaleki et al. 2018a, appendix D
+    num_samples: Annotated[int, AT_LEAST_TWO] = 20  # actions of each observation; Abdolmaleki et al. 2018a, appendix D
     epsilon: Positive = 0.1  # nats, bound on KL(q | target policy); 2018a, appendix D
     # Nats, the same bound for the cost of actions out of bounds; None: no cost. Abdolmaleki et al. 2020; Acme
     epsilon_penalty: Positive | None = 1e-3
@@ -55,24 +55,10 @@ class MPOConfig(Checked):
     # n_step and sizes are Acme's.
     replay: TransitionConfig = TransitionConfig(max_size=1_000_000, samples_per_insert=64.0, n_step=5)
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.num_samples < 2:
-            raise UsageError(f"num_samples is {self.num_samples}: there must be at least 2 actions to choose between.")
-
 
 @dataclasses.dataclass(frozen=True)
-class DMPOConfig(MPOConfig):
-    """MPO with a categorical critic (Hoffman et al. 2020, section 4)."""
-
-    # The critic's support. It must hold every discounted return that occurs: the metric clipped_mass tells.
-    v_min: float = -150.0  # return of the lowest atom; Acme
-    v_max: float = 150.0  # return of the highest atom; Acme
-    num_atoms: int = 51  # Acme
-
-    def __post_init__(self):
-        super().__post_init__()
-        critics.check_support(self.v_min, self.v_max, self.num_atoms)
+class DMPOConfig(CategoricalConfig, MPOConfig):
+    """MPO with a categorical critic (Hoffman et al. 2020, section 4), whose support is Acme's."""
 
 
 SUITE = DMPOConfig(

@@ -6,7 +6,7 @@ import haiku as hk
 import jax.numpy as jnp
 
 from acme_ext import specs
-from acme_ext.agents.mpo.config import DMPOConfig, MPOConfig
+from acme_ext.agents.mpo.config import MPOConfig
 from acme_ext.networks import continuous, torsos
 from acme_ext.ops import critics
 from acme_ext.ops.gaussian import Gaussian
@@ -27,10 +27,7 @@ def make_networks(spec: EnvironmentSpec, config: MPOConfig, torso: str | torsos.
     DMPO's distributions.
     """
     action_size = specs.action_size(spec, "MPO")
-    if isinstance(config, DMPOConfig):
-        value = critics.categorical_value(config.v_min, config.v_max, config.num_atoms)
-    else:
-        value = critics.expected_value()
+    value = critics.value_of(config)
 
     def policy(observation: Tree) -> Gaussian:
         network = continuous.GaussianPolicy(

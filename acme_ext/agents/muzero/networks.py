@@ -19,16 +19,11 @@ def make_network(
         torso: of the representation, where that is an MLP; see `torsos.features`.
     """
     projection = 4 * config.state_size if config.consistency_coef else 0
-    return planning_network(spec, config, torso, "MuZero", config.support.num_atoms, projection_size=projection)
+    return planning_network(spec, config, torso, projection_size=projection)
 
 
 def planning_network(
-    spec: EnvironmentSpec,
-    config: PlanningConfig,
-    torso: str | torsos.Torso | None,
-    agent: str,
-    atoms: int,
-    **options: Any,
+    spec: EnvironmentSpec, config: PlanningConfig, torso: str | torsos.Torso | None, **options: Any
 ) -> models.ModelNetwork:
     """Returns the networks of an agent that plans.
 
@@ -36,13 +31,11 @@ def planning_network(
         spec: of the environment.
         config: the agent's.
         torso: see `torsos.features`.
-        agent: its name, for messages.
-        atoms: of the distributions of values.
         options: further ones of `models.model_network`.
     """
     return models.model_network(
-        specs.num_actions(spec, agent),
-        atoms,
+        specs.num_actions(spec, type(config).__name__.removesuffix("Config")),
+        config.support.num_atoms,
         kind=config.network,
         torso=torso,
         hidden_sizes=config.hidden_sizes,

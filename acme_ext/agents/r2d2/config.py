@@ -1,4 +1,4 @@
-"""R2D2's hyperparameters."""
+"""The hyperparameters of R2D2 and R2D3."""
 
 import dataclasses
 
@@ -76,3 +76,11 @@ ATARI = R2D2Config(
     variable_period=100,  # 400 frames
 )
 """The published agent, on whichever hardware."""
+
+
+@dataclasses.dataclass(frozen=True)
+class R2D3Config(R2D2Config):
+    """R2D3 (Paine et al. 2019): R2D2 that learns from demonstrations beside its own experience."""
+
+    # Small ratios are best, about 1/256 (Paine et al. 2019), where runs take thousands of times as many steps as here.
+    replay: SequenceConfig = dataclasses.replace(R2D2Config.replay, demo_ratio=1 / 16)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -95,26 +95,13 @@ def make_core(
     )
 
 
-class Config(Protocol):
-    """The hyperparameters of every such agent."""
-
-    @property
-    def learning_rate(self) -> float: ...
-    @property
-    def learning_rate_decay_steps(self) -> int | None: ...
-    @property
-    def init_temperature(self) -> float: ...
-    @property
-    def target_rate(self) -> float: ...
-
-
 def core_of_losses(
     critic_loss: CriticLoss,
     policy_loss: PolicyLoss,
     target_entropy: Callable[[Tree], Array],
     init_policy: Callable[[Array], Params],
     init_critic: Callable[[Array], Params],
-    config: Config,
+    config: Any,
 ) -> LearnerCore[State]:
     """Returns the core of an agent that learns twin critics, a policy and a temperature, one after the other.
 
@@ -124,7 +111,7 @@ def core_of_losses(
         target_entropy: `observation [B, ...] -> [B] or []`, the entropy to keep to, in nats.
         init_policy: `key -> params`.
         init_critic: `key -> params` of one critic.
-        config: the agent's.
+        config: the agent's, with SAC's `learning_rate`, its decay, `init_temperature` and `target_rate`.
     """
     optimizer = optax.adam(optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps))
 

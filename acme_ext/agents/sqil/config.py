@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.sac.config import SACConfig
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import TransitionConfig
@@ -13,6 +14,17 @@ class SQILConfig(SACConfig):
 
     # Half of what is learned from are demonstrations; Reddy et al. 2020, section 2.
     replay: TransitionConfig = dataclasses.replace(SACConfig.replay, demo_ratio=0.5)
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_replay(self.replay)
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscreteSQILConfig(DQNConfig):
+    """SQIL (Reddy et al. 2020) for discrete actions, whose other numbers are DQN's."""
+
+    replay: TransitionConfig = TransitionConfig(demo_ratio=0.5)  # Reddy et al. 2020, section 2
 
     def __post_init__(self):
         super().__post_init__()

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from acme_ext.agents.discrete_sqil.config import DiscreteSQILConfig
 from acme_ext.agents.dqfd import losses
 from acme_ext.agents.dqfd.config import DQfDConfig
-from acme_ext.agents.sqil.config import SQILConfig
+from acme_ext.agents.sqil.config import DiscreteSQILConfig, SQILConfig
 from acme_ext.agents.sqil.learning import rewarded
 from acme_ext.builders import DQfD
 from acme_ext.envs.specs import DISCOUNT, REWARD
