@@ -95,7 +95,7 @@ def check_support(v_min: float, v_max: float, num_atoms: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class CategoricalConfig(Checked):
-    """A categorical critic's support; it must hold every discounted return there is, as the metric clipped_mass tells."""
+    """A categorical critic's support; it must hold every discounted return there is: clipped_mass tells."""
 
     v_min: float = -150.0  # return of the lowest atom; Hoffman et al. 2020, released code
     v_max: float = 150.0  # return of the highest atom; likewise
@@ -107,7 +107,7 @@ class CategoricalConfig(Checked):
 
 
 def value_of(config: Any) -> ValueModel:
-    """Returns what a critic gives by its agent's config: distributions if that is a `CategoricalConfig`, else numbers."""
+    """Returns what a critic gives by its agent's config: distributions if it is a `CategoricalConfig`."""
     if isinstance(config, CategoricalConfig):
         return categorical_value(config.v_min, config.v_max, config.num_atoms)
     return expected_value()
