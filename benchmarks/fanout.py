@@ -211,7 +211,7 @@ class _Actor(ActorNode):
 
     def __init__(self, *arguments: Any, counts: collections.Counter, learner: Any, host: bytes, **named: Any):
         self.counts = counts
-        fetch = SharedFetch(_Counted(learner, counts, "learner").newest, lambda: host)
+        fetch = SharedFetch(_Counted(learner, counts, "learner").newest, host)
         self._variables = _Untouched(fetch)
         super().__init__(*arguments, learner=learner, **named)
         self._stack.callback(self._variables.close)

@@ -25,22 +25,22 @@ _VERSION = struct.Struct("<q")
 class SharedFetch:
     """A `Fetch` that the processes of a host share: one of them asks at a time, and the others read the answer.
 
-    The answer is a file in a folder in shared memory (`/dev/shm`, otherwise where temporary files are). Locks, which go
-    with the process that holds them, say who asks and who else is there. The last to leave removes the folder. One that
-    was left by processes that were killed is removed by the next that makes a folder there. Where there is no room or
-    no such folder, each asks for itself; who is alone writes nothing.
+    The first call of each goes to the learner, so that the connection stands when it is needed. Later the answer is a
+    file in a folder in shared memory (`/dev/shm`, otherwise where temporary files are). Locks, which go with the
+    process that holds them, say who asks and who else is there. The last to leave removes the folder. One that was left
+    by processes that were killed is removed by the next that makes a folder there. Where there is no room or no such
+    folder, each asks for itself; who is alone writes nothing.
 
     Args:
         fetch: asks the learner.
-        name: returns a name, the same for all that ask this learner, which nobody else can guess. Called once, by the
-            first call.
+        name: the same for all that ask this learner; nobody else can guess it.
         root: where the folder is made.
     """
 
     def __init__(
         self,
         fetch: Callable[[int], tuple[int, Any]],
-        name: Callable[[], bytes],
+        name: bytes,
         root: pathlib.Path | None = None,
     ):
         self._fetch, self._name, self._root = fetch, name, root or _root()
@@ -53,10 +53,10 @@ class SharedFetch:
 
     def __call__(self, held: int) -> tuple[int, Any]:
         """Returns the newest version and its pickled parameters, or None if there are none newer than those held."""
-        if self._folder is None:
+        if first := self._folder is None:
             self._answered = time.monotonic()
-            self._enter(self._name())
-        if self._asks is None:
+            self._enter(self._name)
+        if first or self._asks is None:
             return self._fetch(held)
         until = time.monotonic() + _HELD_S
         while (answer := self._read(held)) is None:
@@ -85,6 +85,8 @@ class SharedFetch:
             if self._folder.stat().st_uid != os.getuid():
                 return
             users, asks = (open(self._folder / name, "ab") for name in ("users", "asks"))  # noqa: SIM115  kept open
+            if _lock(users, fcntl.LOCK_EX):  # nobody is there: what lies there was left by an earlier start
+                (self._folder / "params").unlink(missing_ok=True)
             fcntl.flock(users, fcntl.LOCK_SH)
             self._users, self._asks = users, asks
             self.close = weakref.finalize(self, _leave, self._folder, users, asks)

@@ -41,7 +41,7 @@ def share(learner, tmp_path):
     made = []
 
     def share(who, name=b"secret", root=tmp_path):
-        made.append(SharedFetch(learner.fetch(who), lambda: name, root))
+        made.append(SharedFetch(learner.fetch(who), name, root))
         return made[-1]
 
     yield share
@@ -72,15 +72,17 @@ def test_one_asks_and_the_others_read_its_answer(learner, share, tmp_path):
 
 def test_those_of_other_learners_share_nothing(learner, share):
     ours, theirs = share("ours"), share("theirs", b"another")
+    ours(0), theirs(0)
     learner.version = 1
+    learner.asked.clear()
     assert version(ours(0)) == version(theirs(0)) == (1, [1, 1, 1, 1])
     assert learner.asked == ["ours", "theirs"]
 
 
 def test_who_is_alone_writes_nothing(learner, share, tmp_path):
     fetch = share("a")
-    learner.version = 1
-    assert fetch(0)[0] == 1
+    for learner.version in (1, 2):
+        assert fetch(learner.version - 1)[0] == learner.version
     (folder,) = tmp_path.iterdir()
     assert not (folder / "params").exists()
 
@@ -121,9 +123,12 @@ def test_who_is_killed_holds_nobody_up_and_leaves_nothing_for_long(learner, shar
         import pathlib, sys, time
         from acme_ext.acting.shared import SharedFetch
         def fetch(held):
-            print("asks", flush=True)
-            time.sleep(1000)
-        SharedFetch(fetch, lambda: b"secret", pathlib.Path(sys.argv[1]))(0)
+            if held:
+                print("asks", flush=True)
+                time.sleep(1000)
+            return 0, None
+        shared = SharedFetch(fetch, b"secret", pathlib.Path(sys.argv[1]))
+        shared(0), shared(1)
     """
     other = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), tmp_path], stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None
@@ -132,14 +137,30 @@ def test_who_is_killed_holds_nobody_up_and_leaves_nothing_for_long(learner, shar
     other.send_signal(signal.SIGKILL)
     other.communicate()
     same, another = share("same"), share("another", b"another")
-    assert same(0) == (0, None)
-    assert learner.asked == ["same"]
+    for _ in range(2):
+        assert same(0) == (0, None)
+    assert learner.asked == ["same", "same"]
     another(0)
     assert left.exists(), "it is in use"
     same.close.detach()  # as if it were killed too
     same._users.close()
     share("third", b"third")(0)
     assert not left.exists()
+
+
+def test_what_an_earlier_start_left_is_not_read(learner, share, tmp_path):
+    before = share("before")
+    before(0)
+    (folder,) = tmp_path.iterdir()
+    (folder / "params").write_bytes((9).to_bytes(8, "little") + b"later")
+    beside = share("beside")
+    assert beside(0)[0] == 0
+    assert beside(0)[0] == 9
+    for each in (before, beside):  # as if they were killed
+        each.close.detach()
+        each._users.close()
+    after = share("after")
+    assert [after(0) for _ in range(2)] == [(0, None), (0, None)]
 
 
 def test_a_folder_is_nobody_elses(share, tmp_path):

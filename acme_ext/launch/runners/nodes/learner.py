@@ -48,8 +48,7 @@ class LearnerClient:
     def variables(self, held: int) -> tuple[int, Any]:
         """Gives the policy's parameters, see `acting.remote.Fetch`. All nodes of a host fetch them once."""
         if (fetch := getattr(self._of_thread, "fetch", None)) is None:
-            fetch = SharedFetch(self.newest, lambda: self._token + repr(find(self._client)).encode())
-            self._of_thread.fetch = fetch
+            fetch = self._of_thread.fetch = SharedFetch(self.newest, self._token + self._client.address.encode())
         return fetch(held)
 
     def newest(self, held: int) -> tuple[int, Any]:
