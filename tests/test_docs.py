@@ -28,7 +28,7 @@ from acme_ext.data.format import Folder
 from acme_ext.replay import fixed
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.rundir import CONTENTS
-from benchmarks import ablation, learning, offline, settings, speed, validation
+from benchmarks import ablation, learning, offline, settings, speed, strength, validation
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -106,6 +106,8 @@ def test_every_shell_command_is_one_that_exists(page, tmp_path):
                 validation._parser().parse_args(arguments)
             case ["python", "-m", "benchmarks.offline", *arguments]:
                 offline._parser().parse_args(arguments)
+            case ["python", "-m", "benchmarks.strength", *arguments]:
+                strength._parser().parse_args(arguments)
             case ["python", "-m", "benchmarks.ablation", *arguments]:
                 ablation._parser().parse_args(arguments)
             case ["python", script] if script.endswith(".py"):
