@@ -171,7 +171,7 @@ def test_what_a_policy_carries_is_saved_and_given_to_the_evaluation(tmp_path):
         plays, returns, *_ = loaded.loaded.standing
         assert sum(plays) == 4 * 5  # whole episodes
         assert sum(returns) == int(sum(returns)) != 0
-        assert loaded.evaluate().returns.tolist() == result.score.returns.tolist()
+    assert load(results[1].run_dir).evaluate().returns.tolist() == results[1].score.returns.tolist()
     assert results[0].learner_steps > 20
 
 

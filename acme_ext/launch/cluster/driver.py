@@ -20,15 +20,14 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.cluster import connection, placement
 from acme_ext.launch.cluster.fleet import ANSWER_S, Fleet, Member
 from acme_ext.launch.processes import isolation, process_tree
-from acme_ext.launch.processes.director import Director, Next, Restarts
-from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, how, in_child
+from acme_ext.launch.processes.director import Crew, Director, Next, Restarts
+from acme_ext.launch.processes.forks import MAKE_SPEC, how, in_child
 from acme_ext.types import EnvironmentSpec
 
 _SILENCE_S = 10.0  # of waiting, after which it is said what for
 _START_S = 180.0  # for a node's process to begin: libraries are imported on its host first
 _NOTICE_S = 90.0  # for Ray to notice that a host is lost
 _SAME_LOSS_S = 60.0  # in which agents that are lost were on one host that is
-_REFUSE_S = 5.0  # beyond the grace, for a killed node's end to be heard of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +69,7 @@ class _InterruptedError(Exception):
     """The program is to stop where nothing of it runs that could save anything."""
 
 
-class Driver:
+class Driver(Crew):
     """See the module. Ray is connected to.
 
     Args:
@@ -78,14 +77,15 @@ class Driver:
         spec: of the environment.
     """
 
+    refuse_s = 5.0  # later nodes end when their agents do
+
     def __init__(self, plan: Plan, spec: EnvironmentSpec):
         self._plan, self._spec = plan, spec
         alone = plan.address is None
         self._fleet = Fleet(plan.run, plan.groups, plan.resources, plan.directory, plan.path, _say, alone=alone)
-        self._members = self._fleet.members
         self._lost_at: dict[str, float] = {}  # of hosts
         self._restarts = Restarts(plan.restarts)
-        self._director = Director(plan.servers, self._restarts, _say, relaunches=True)
+        super().__init__(self._fleet.members, Director(plan.servers, self._restarts, _say, relaunches=True))
         self._relaunch_at = 0.0
 
     def run(self) -> int:
@@ -93,16 +93,18 @@ class Driver:
         self._fleet.reserve(self._plan.wait_s)
         with contextlib.suppress(_InterruptedError):
             self._launch(first=True)
-            while self._watch():
+            self.watch()
+            while self.director.relaunching and not self.director.interrupted:
                 self._clear()
                 self._launch(first=False)
-        self._stop()
-        self._director.sum_up()
-        return self._director.exit_code
+                self.watch()
+        self.stop()
+        self.director.sum_up()
+        return self.director.exit_code
 
     def _launch(self, *, first: bool) -> None:
         """Starts the program, once every node has an agent in its place and an address."""
-        for member in self._members:
+        for member in self.members:
             if member.agent is None:
                 self._fleet.send(member)
         program = self._plan.load(True, self._spec) if first else None
@@ -114,27 +116,24 @@ class Driver:
         if program is None:
             program = self._plan.load(False, self._spec)  # by now nobody holds the run directory
         self._fleet.bind(program)
-        for member in self._members:
+        for member in self.members:
             self._fleet.start(member)
 
     # Watching ----------------------------------------------------------------------------------------------------
 
-    def _watch(self) -> bool:
-        """Waits until the program ends, by itself or because somebody interrupts it or a node fails; returns whether
-        it is to be started again.
-        """
-        said, asked, director = False, False, self._director
-        while not director.ended and not director.at_once and not director.relaunching:
-            if director.interrupted and not said:
-                said = True
-                _say("stopping after a last save; Ctrl-C again stops at once.")
-            if director.stopping and not asked:
-                asked = True
-                self._ask_coordinator()
-            self._start_pending()
-            self._take_events(self._look_at_loss)
+    def start(self, member: Member) -> None:
+        self._fleet.send(member) if member.anew else self._fleet.start(member)
+
+    def signal(self, members: Sequence[Member], number: int) -> None:
+        self._fleet.signal(members, number)
+
+    def take_news(self) -> None:
+        self._take_events(self._look_at_loss)
+        if not self.director.ended:
             self._look_at_orders()
-        return director.relaunching and not director.interrupted
+
+    def ask(self, coordinator: Member, address: str, died: list[str]) -> None:
+        coordinator.agent.ask.remote(address, died)
 
     def _take_events(self, lost: Callable[[Member, str], None]) -> None:
         """Takes what agents have to tell, within a moment; `lost` is called for those that can't tell any more."""
@@ -143,16 +142,16 @@ class Driver:
                 with contextlib.suppress(OSError):
                     os.write(2, details[0])
             elif what == "arrived":
-                if member.node is not None and not self._director.relaunching and not self._director.ended:
+                if member.node is not None and not self.director.relaunching and not self.director.ended:
                     self._fleet.start(member)  # it was placed anew
             elif what == "started":
                 member.started = True
             elif what == "stop":
-                self._director.ended = True
+                self.director.ended = True
             elif what == "wish":
-                self._director.wish(signal.SIGTERM)
+                self.director.wish(signal.SIGTERM)
             elif what == "unanswered":
-                self._director.no_answer()
+                self.director.no_answer()
             elif what == "ended":
                 member.runs = False
                 code, words = details
@@ -166,7 +165,7 @@ class Driver:
 
     def _look_at(self, member: Member, why: str, words: str, *, code: int = 1, gone: bool = False) -> None:
         """Does what follows from a node's end."""
-        what, pause = self._director.look_at(
+        what, pause = self.director.look_at(
             member.group,
             member.name,
             why,
@@ -180,17 +179,6 @@ class Driver:
             self._relaunch_at = time.monotonic() + pause
         elif what is Next.RESTART:
             member.again, member.anew = time.monotonic() + pause, gone
-
-    def _start_pending(self) -> None:
-        """Starts the nodes again whose time has come; once the program is to stop, only those that others dial."""
-        stopping = self._director.stopping
-        for member in self._members:
-            if member.again is None or not (stopping or member.again <= time.monotonic()):
-                continue
-            member.again = None
-            if stopping and member.group not in self._plan.servers:
-                continue
-            self._fleet.send(member) if member.anew else self._fleet.start(member)
 
     def _send_again(self, member: Member, words: str) -> None:
         """Sends an agent for a node whose agent was lost before anything was started."""
@@ -209,7 +197,7 @@ class Driver:
 
     def _look_at_orders(self) -> None:
         """Speaks of a node that waits for its place, and gives up one whose host doesn't start it."""
-        for member in self._members:
+        for member in self.members:
             waited = time.monotonic() - member.since
             if member.agent is not None and member.place is None and waited > _SILENCE_S:
                 member.since = math.inf
@@ -218,35 +206,26 @@ class Driver:
                 self._fleet.give_up(member)
                 self._look_at(member, f"was not started in {_START_S:.0f} s", ".", gone=True)
 
-    def _ask_coordinator(self) -> None:
-        """Has the program stop itself, with a last save; without a coordinator the nodes are stopped as they are."""
-        member = next((member for member in self._members if member.group == "coordinator" and member.runs), None)
-        if member is None:
-            self._director.ended = True
-            return
-        gone = [other.name for other in self._members if not other.runs]
-        member.agent.ask.remote(member.node.courier_address.resolve(), gone)
-
     # Stopping ----------------------------------------------------------------------------------------------------
 
     def _clear(self) -> None:
         """Ends what still runs, at once, so that the program can be started again."""
-        self._fleet.signal(self._members, signal.SIGKILL)
+        self._fleet.signal(self.members, signal.SIGKILL)
         self._settle(lambda member: not member.runs, _NOTICE_S, "to end", lambda member, words: None)
-        for member in self._members:
+        for member in self.members:
             member.node = member.again = None
         self._settle(
             lambda member: time.monotonic() >= self._relaunch_at, math.inf, "to go on", lambda member, words: None
         )
-        self._director.relaunching = False
+        self.director.relaunching = False
 
     def _settle(
         self, settled: Callable[[Member], bool], limit_s: float, what: str, lost: Callable[[Member, str], None]
     ) -> None:
         """Waits until something is so for all nodes."""
         start, silent = time.monotonic(), True
-        while left := [member for member in self._members if not settled(member)]:
-            if self._director.interrupted:
+        while left := [member for member in self.members if not settled(member)]:
+            if self.director.interrupted:
                 raise _InterruptedError
             waited = time.monotonic() - start
             names = ", ".join(member.name for member in left)
@@ -257,28 +236,8 @@ class Driver:
                 raise RunError(f"waited {limit_s:.0f} s in vain for {names} {what}.")
             self._take_events(lost)
 
-    def _stop(self) -> None:
-        """Ends what still runs: those that nobody dials first, then the servers, each with some grace."""
-        self._director.ended = True
-        stages = [[member for member in self._members if member.group not in self._plan.servers]]
-        stages += [[member for member in self._members if member.group == group] for group in self._plan.servers]
-        director = self._director
-        if director.at_once:
-            stages = [self._members]
-        for stage in stages:
-            self._fleet.signal(stage, signal.SIGKILL if director.at_once else process_tree.STOP_NODE)
-            start, killed = time.monotonic(), director.at_once
-            while any(member.runs for member in stage):
-                waited = time.monotonic() - start
-                if not killed and (director.at_once or waited > GRACE_S):
-                    killed = True
-                    self._fleet.signal(stage, signal.SIGKILL)
-                if waited > (0 if director.at_once else GRACE_S) + _REFUSE_S:
-                    break  # they end when their agents do
-                self._take_events(lambda member, words: None)
-
     def _on_wish(self, number: int, frame: Any) -> None:
-        self._director.wish({wish: stop for stop, wish in process_tree.WISHES.items()}.get(number, number))
+        self.director.wish({wish: stop for stop, wish in process_tree.WISHES.items()}.get(number, number))
 
 
 def _say(text: str) -> None:

@@ -14,6 +14,7 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.cluster import placement
 from acme_ext.launch.cluster.agent import Agent, Place, Visit, exists
 from acme_ext.launch.cluster.nursery import Order, stop_program
+from acme_ext.launch.processes import director
 from acme_ext.launch.processes.forks import Options, bind
 
 WRITERS = ("replay", "coordinator", "learner")
@@ -24,23 +25,18 @@ ANSWER_S = 120.0
 _LOOK_S = 0.1
 
 
-@dataclasses.dataclass
-class Member:
-    """A node, and the agent that stands for it."""
+@dataclasses.dataclass(eq=False)
+class Member(director.Member):
+    """A node, and the agent that stands for it. It runs from when it is ordered."""
 
-    group: str
-    name: str
-    bundle: int  # of its placement group
+    bundle: int = 0  # of its placement group
     agent: Any = None
     place: Place | None = None  # None: the agent has not arrived
-    node: Any = None  # Launchpad's
     question: Any = None  # that its agent has not answered yet
     heard: int = 0  # events of this agent
-    runs: bool = False  # has been ordered, and has not ended
     started: bool = False  # has a process
     since: float = 0.0  # of the latest order
-    again: float | None = None  # when it is to be started again
-    anew: bool = False  # whether in another place
+    anew: bool = False  # whether it is to be started again in another place
 
 
 class Fleet:
@@ -70,12 +66,7 @@ class Fleet:
         self._alone = alone
         self._run, self._resources, self._directory, self._path = run, resources, directory, path
         self._say = say
-        names = [
-            (group, group if count == 1 else f"{group}-{index}")
-            for group, count in groups.items()
-            for index in range(count)
-        ]
-        self.members = [Member(group, name, bundle) for bundle, (group, name) in enumerate(names)]
+        self.members = [Member(*name, bundle=bundle) for bundle, name in enumerate(director.names_of(groups))]
         self._group: Any = None
         self._tokens: dict[str, pathlib.Path] = {}  # of agents that are on their way
 

@@ -25,7 +25,6 @@ import sys
 import termios
 import time
 import types
-import warnings
 from collections.abc import Mapping
 from multiprocessing.connection import Connection, wait
 
@@ -201,31 +200,24 @@ class Nursery:
                 os.kill(pid, signal.SIGKILL)
 
     def _fork(self, connection: Connection, order: Order) -> None:
-        from acme_ext.launch.processes.forks import run_node
+        from acme_ext.launch.processes.forks import fork, run_node
 
         order.options.logs.mkdir(parents=True, exist_ok=True)
         log = order.options.log_of(order.name)
         log_start = log.stat().st_size if log.exists() else 0
         terminal, theirs = _open_terminal(order.columns)
         nursery = os.getpid()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # JAX warns of forks: no device or thread of it is there yet
-            pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                os.dup2(theirs, 2)
-                for descriptor in (terminal, theirs, self._server.fileno(), *(c.fileno() for c in self._connections)):
-                    os.close(descriptor)
-                for name, value in order.environment.items():
-                    os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-                node = types.SimpleNamespace(function=lambda: _load(order.node).function())
-                code = run_node(node, order.group, order.name, nursery, self._never, order.options)
-            finally:
-                with contextlib.suppress(Exception):
-                    sys.stdout.flush()
-                    sys.stderr.flush()
-                os._exit(code)
+
+        def run() -> int:
+            os.dup2(theirs, 2)
+            for descriptor in (terminal, theirs, self._server.fileno(), *(c.fileno() for c in self._connections)):
+                os.close(descriptor)
+            for name, value in order.environment.items():
+                os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+            node = types.SimpleNamespace(function=lambda: _load(order.node).function())
+            return run_node(node, order.group, order.name, nursery, self._never, order.options)
+
+        pid = fork(run)
         os.close(theirs)
         self._children[pid] = _Child(connection, order, log_start, terminal)
         self._tell(connection, "started", pid)

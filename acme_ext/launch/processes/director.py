@@ -1,18 +1,23 @@
-"""What follows from the end of a program's node, for whoever keeps the processes: the supervisor, or Ray's driver.
+"""What follows from the end of a program's node, for whoever keeps the processes: the supervisor, or Ray's driver; and
+how both watch and stop a program.
 
 A node that nobody dials, and the inference server, can be started again where they were. The death of a node that
 holds the run's state ends the program; on Ray the program is then started again from its last checkpoint. Once the
 program is to stop, nothing of that happens: what is left makes a last save, or it is said why there was none.
 """
 
+import abc
 import collections
+import dataclasses
 import enum
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from acme_ext.launch.processes.forks import RESUMABLE
+from acme_ext.launch.processes import process_tree
+from acme_ext.launch.processes.forks import GRACE_S, RESUMABLE
 
 _HOUR_S = 3600.0
 _SETTLED_S = 60.0  # a node that has run for so long is started again at once
@@ -61,7 +66,7 @@ class Director:
     """The state of a program that runs, and the rules by which it changes.
 
     Args:
-        servers: groups of nodes that others dial.
+        servers: groups of nodes that others dial, in the order in which they are stopped, after all others.
         restarts: see there.
         say: tells the user something.
         relaunches: whether the program can be started again as a whole.
@@ -70,7 +75,7 @@ class Director:
     def __init__(
         self, servers: tuple[str, ...], restarts: Restarts, say: Callable[[str], None], *, relaunches: bool = False
     ):
-        self._servers, self._restarts, self._say, self._relaunches = servers, restarts, say, relaunches
+        self.servers, self._restarts, self.say, self._relaunches = servers, restarts, say, relaunches
         self.interrupted = 0
         """The signal that asked for a stop."""
         self.at_once = False
@@ -106,7 +111,7 @@ class Director:
         """Takes it that the coordinator did not hear that the program is to stop."""
         if not self.ended:
             self.failed = self.ended = True
-            self._say("the coordinator did not answer: there is no last save, and the last checkpoint stands.")
+            self.say("the coordinator did not answer: there is no last save, and the last checkpoint stands.")
 
     def look_at(
         self,
@@ -132,7 +137,7 @@ class Director:
             place: where it ran, in words.
             free: whether this restart is counted already, with that of something else that the same event ended.
         """
-        dialled, essential = group in self._servers, group in self._servers and group not in RESUMABLE
+        dialled, essential = group in self.servers, group in self.servers and group not in RESUMABLE
         if self.ended or self.relaunching or (code == 0 and not dialled and not gone):
             return Next.NOTHING, 0.0
         if self.stopping and not dialled:
@@ -144,27 +149,129 @@ class Director:
             pause = 0.0 if free else self._restarts.take("the program" if lasting else name)
         if pause is None:
             self.failed = True
-            self._say(f"{name}{place} {why}{words()}")
+            self.say(f"{name}{place} {why}{words()}")
             # What was learned is good, and is saved, where all that takes part in it is still there.
             self.ended = essential
             if essential and self.interrupted:
-                self._say("so there is no last save, and the last checkpoint stands.")
+                self.say("so there is no last save, and the last checkpoint stands.")
             return Next.NOTHING, 0.0
         later = f" in {pause:.0f} s" if pause else ""
         if lasting:
             self.relaunched += 1
             self.relaunching = True
-            self._say(f"{name}{place} {why}{words()}")
-            self._say(f"the program is started again from its last checkpoint{later}.")
+            self.say(f"{name}{place} {why}{words()}")
+            self.say(f"the program is started again from its last checkpoint{later}.")
             return Next.RELAUNCH, pause
         self.restarted += not free
         follows = ", and is placed anew" if gone else " and is started again"
-        self._say(f"{name}{place} {why}{follows}{later}.")
+        self.say(f"{name}{place} {why}{follows}{later}.")
         return Next.RESTART, pause
 
     def sum_up(self) -> None:
         """Tells the user how often something was started again."""
         if self.restarted:
-            self._say(f"restarts of nodes that had died: {self.restarted}.")
+            self.say(f"restarts of nodes that had died: {self.restarted}.")
         if self.relaunched:
-            self._say(f"restarts of the whole program: {self.relaunched}.")
+            self.say(f"restarts of the whole program: {self.relaunched}.")
+
+
+@dataclasses.dataclass(eq=False)
+class Member:
+    """A node of a program that runs."""
+
+    group: str
+    name: str
+    node: Any = None  # Launchpad's
+    runs: bool = False  # has been started, and has not ended
+    again: float | None = None  # when it is to be started again
+
+
+def names_of(groups: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Returns the group and the name of each node, by the groups' numbers of nodes."""
+    return [
+        (group, group if count == 1 else f"{group}-{index}")
+        for group, count in groups.items()
+        for index in range(count)
+    ]
+
+
+class Crew(abc.ABC):
+    """The nodes of a program, wherever they run, watched and stopped as a director has it.
+
+    Args:
+        members: all of them.
+        director: of the program.
+    """
+
+    refuse_s = math.inf
+    """Seconds beyond the grace in which a killed node's end must be heard of."""
+
+    def __init__(self, members: Sequence[Any], director: Director):
+        self.members, self.director = members, director
+
+    @abc.abstractmethod
+    def start(self, member: Any) -> None:
+        """Starts a node, for the first time or again."""
+
+    @abc.abstractmethod
+    def signal(self, members: Sequence[Any], number: int) -> None:
+        """Sends nodes a signal, those that run."""
+
+    @abc.abstractmethod
+    def take_news(self) -> None:
+        """Takes what has happened, within a moment."""
+
+    @abc.abstractmethod
+    def ask(self, coordinator: Any, address: str, died: list[str]) -> None:
+        """Has the coordinator at an address stop the program, see `Coordinator.request_stop`."""
+
+    def watch(self) -> None:
+        """Waits until the program ends, by itself or because somebody interrupts it or a node fails, or until it is to
+        be started again.
+        """
+        said, asked, director = False, False, self.director
+        while not director.ended and not director.at_once and not director.relaunching:
+            if director.interrupted and not said:
+                said = True
+                director.say("stopping after a last save; Ctrl-C again stops at once.")
+            if director.stopping and not asked:
+                asked = True
+                self._ask_coordinator()
+            self._start_pending()
+            self.take_news()
+
+    def stop(self) -> None:
+        """Ends what still runs: those that nobody dials first, then the servers, each with some grace."""
+        director, servers = self.director, self.director.servers
+        director.ended = True
+        stages = [[member for member in self.members if member.group not in servers]]
+        stages += [[member for member in self.members if member.group == group] for group in servers]
+        for stage in [self.members] if director.at_once else stages:
+            self.signal(stage, signal.SIGKILL if director.at_once else process_tree.STOP_NODE)
+            start, killed = time.monotonic(), director.at_once
+            while any(member.runs for member in stage):
+                waited = time.monotonic() - start
+                if not killed and (director.at_once or waited > GRACE_S):
+                    killed = True
+                    self.signal(stage, signal.SIGKILL)
+                if waited > (0 if director.at_once else GRACE_S) + self.refuse_s:
+                    break
+                self.take_news()
+
+    def _start_pending(self) -> None:
+        """Starts the nodes again whose time has come; once the program is to stop, only those that others dial."""
+        stopping = self.director.stopping
+        for member in self.members:
+            if member.again is not None and (stopping or member.again <= time.monotonic()):
+                member.again = None
+                if not stopping or member.group in self.director.servers:
+                    self.start(member)
+
+    def _ask_coordinator(self) -> None:
+        """Has the program stop itself, with a last save; without a coordinator the nodes are stopped as they are."""
+        coordinator = next((member for member in self.members if member.group == "coordinator" and member.runs), None)
+        if coordinator is None:
+            self.director.ended = True
+            return
+        died = [member.name for member in self.members if not member.runs]
+        self.ask(coordinator, coordinator.node.courier_address.resolve(), died)

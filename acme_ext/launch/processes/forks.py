@@ -89,6 +89,27 @@ def bind(
         bind_addresses(node)
 
 
+def fork(function: Callable[[], int]) -> int:
+    """Returns the number of a process that is forked to run a function, which returns its exit code; it is 1 where that
+    raises. Nothing else of this process is done there, not even what is to be done at its exit.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX warns of forks: no device or thread of it is there yet
+        pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = function()
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+    return pid
+
+
 def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mmap.mmap, options: Options) -> int:
     """Runs a node in the process that was forked for it; returns its exit code.
 
@@ -171,21 +192,19 @@ def ask_to_stop(address: str, died: list[str]) -> int:
     """
     import courier
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pid = os.fork()
-    if pid == 0:
+    def ask() -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        code, end, silent = 1, time.monotonic() + _ANSWER_S, True
-        while code and time.monotonic() < end:
+        end, silent = time.monotonic() + _ANSWER_S, True
+        while time.monotonic() < end:
             with contextlib.suppress(Exception):
                 courier.Client(address, call_timeout=_TRY_S).request_stop(died)
-                code = 0
-            if code and silent:
+                return 0
+            if silent:
                 silent = False
                 os.write(2, b"acme-ext: the coordinator does not answer yet; Ctrl-C again stops at once.\n")
-        os._exit(code)
-    return pid
+        return 1
+
+    return fork(ask)
 
 
 def in_child(function: Callable[[], Result], purpose: str) -> Result:
@@ -204,25 +223,23 @@ def in_child(function: Callable[[], Result], purpose: str) -> Result:
 
     parent = os.getpid()
     with tempfile.TemporaryFile() as file:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            pid = os.fork()
-        if pid == 0:
-            code = 1
+
+        def run() -> int:
+            if not process_tree.tell_when_orphaned(parent, signal.SIGKILL):
+                return 1
             try:
-                if process_tree.tell_when_orphaned(parent, signal.SIGKILL):
-                    try:
-                        outcome = function(), None
-                    except (UsageError, RunError) as error:
-                        outcome = None, error
-                    cloudpickle.dump(outcome, file)
-                    file.flush()
-                    code = 0
+                try:
+                    outcome = function(), None
+                except (UsageError, RunError) as error:
+                    outcome = None, error
+                cloudpickle.dump(outcome, file)
+                file.flush()
             except BaseException:
                 traceback.print_exc()
-            finally:
-                os._exit(code)
-        _, status = os.waitpid(pid, 0)
+                return 1
+            return 0
+
+        _, status = os.waitpid(fork(run), 0)
         if code := os.waitstatus_to_exitcode(status):
             raise RunError(f"the process that was to {purpose} {how(code)}.")
         file.seek(0)

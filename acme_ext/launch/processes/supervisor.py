@@ -12,26 +12,22 @@ import os
 import signal
 import sys
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import isolation, process_tree
-from acme_ext.launch.processes.director import Director, Next, Restarts
-from acme_ext.launch.processes.forks import GRACE_S, Options, ask_to_stop, bind, how, last_words, run_node
+from acme_ext.launch.processes.director import Crew, Director, Member, Next, Restarts, names_of
+from acme_ext.launch.processes.forks import Options, ask_to_stop, bind, fork, how, last_words, run_node
 
 
-@dataclasses.dataclass
-class _Process:
-    group: str
-    name: str
-    node: Any
+@dataclasses.dataclass(eq=False)
+class _Process(Member):
     pid: int = 0
     log_start: int = 0  # where in its log what it prints begins; earlier parts of a run are before
 
 
-class Supervisor:
+class Supervisor(Crew):
     """Starts, watches and stops the processes of a program.
 
     Args:
@@ -41,11 +37,11 @@ class Supervisor:
     """
 
     def __init__(self, program: Any, servers: tuple[str, ...], options: Options):
-        self._program, self._servers, self._options = program, servers, options
-        self._director = Director(servers, Restarts(options.restarts), _say)
-        self._all: list[_Process] = []
-        self._processes: list[_Process] = []  # those that run
-        self._pending: list[tuple[float, _Process]] = []  # to be started again, and when
+        self._program, self._options = program, options
+        names = names_of({group: len(nodes) for group, nodes in program.groups.items()})
+        nodes = [node for nodes in program.groups.values() for node in nodes]
+        processes = [_Process(*name, node) for name, node in zip(names, nodes, strict=True)]
+        super().__init__(processes, Director(servers, Restarts(options.restarts), _say))
         self._shared = mmap.mmap(-1, 1)  # not 0: interrupted, for the nodes to know
         self._wishes = dict.fromkeys((*process_tree.WISHES, *process_tree.WISHES.values()), 0)
         self._asking = 0  # the process that asks the coordinator to stop
@@ -60,95 +56,49 @@ class Supervisor:
             signal.signal(number, self._on_wish)
         signal.signal(signal.SIGUSR2, self._on_program_end)
         try:
-            for group, nodes in self._program.groups.items():
-                for index, node in enumerate(nodes):
-                    self._all.append(_Process(group, group if len(nodes) == 1 else f"{group}-{index}", node))
-            for process in self._all:
-                self._processes.append(process)
-                self._start(process)
-            self._watch()
+            for process in self.members:
+                self.start(process)
+            self.watch()
         finally:
-            self._stop()
-        self._director.sum_up()
-        return self._director.exit_code
+            self.stop()
+            process_tree.end_children()  # what an environment had started
+        self.director.sum_up()
+        return self.director.exit_code
 
-    def _start(self, process: _Process) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        supervisor = os.getpid()
-        log = self._options.log_of(process.name)
-        process.log_start = log.stat().st_size if log.exists() else 0
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # JAX warns of forks: no device or thread of it is there yet
-            process.pid = os.fork()
-        if process.pid == 0:
-            code = 1
-            try:
-                code = run_node(process.node, process.group, process.name, supervisor, self._shared, self._options)
-            finally:
-                with contextlib.suppress(Exception):
-                    sys.stdout.flush()
-                    sys.stderr.flush()
-                os._exit(code)  # what the supervisor would do at its exit is not the node's to do
+    def start(self, member: _Process) -> None:
+        log = self._options.log_of(member.name)
+        member.log_start = log.stat().st_size if log.exists() else 0
+        node = (member.node, member.group, member.name, os.getpid(), self._shared, self._options)
+        member.pid, member.runs = fork(lambda: run_node(*node)), True
 
-    def _watch(self) -> None:
-        """Waits until the program ends, by itself or because somebody interrupts it or a node fails."""
-        asked, director = False, self._director
-        while (self._processes or self._pending) and not director.ended and not director.at_once:
-            if director.interrupted and not asked:
-                _say("stopping after a last save; Ctrl-C again stops at once.")
-            if director.stopping and not asked:
-                asked = True
-                self._ask_coordinator()
-            self._start_pending()
-            ended = self._reap()
-            if ended is None:
-                time.sleep(0.02)
-                continue
+    def signal(self, members: Sequence[_Process], number: int) -> None:
+        for process in members:
+            if process.runs:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, number)
+
+    def take_news(self) -> None:
+        if (ended := self._reap()) is not None:
             self._look_at(*ended)
+        elif any(process.runs or process.again is not None for process in self.members):
+            time.sleep(0.01)
+        else:
+            self.director.ended = True
+
+    def ask(self, coordinator: _Process, address: str, died: list[str]) -> None:
+        self._asking = ask_to_stop(address, died)
 
     def _look_at(self, process: _Process, code: int) -> None:
         """Does what follows from a node's end."""
-        if code == 0 and process.group in self._servers:
+        director = self.director
+        if code == 0 and process.group in director.servers and not director.ended:
             time.sleep(0.05)  # for the coordinator's word that this is the end, if it is
         log = self._options.log_of(process.name)
-        what, pause = self._director.look_at(
+        what, pause = director.look_at(
             process.group, process.name, how(code), lambda: last_words(log, process.log_start), code=code
         )
         if what is Next.RESTART:
-            self._pending.append((time.monotonic() + pause, process))
-
-    def _start_pending(self) -> None:
-        """Starts the nodes again whose time has come; once the program is to stop, only those that others dial."""
-        for entry in list(self._pending):
-            due, process = entry
-            if self._director.stopping or due <= time.monotonic():
-                self._pending.remove(entry)
-                if process.group in self._servers or not self._director.stopping:
-                    self._processes.append(process)
-                    self._start(process)
-
-    def _stop(self) -> None:
-        """Ends what still runs: those that nobody dials first, then the servers, each with some grace; then what they
-        left behind.
-        """
-        stages = [[p for p in self._processes if p.group not in self._servers]]
-        stages += [[p for p in self._processes if p.group == group] for group in self._servers]
-        for stage in stages:
-            self._signal(stage, process_tree.STOP_NODE)
-            start = time.monotonic()
-            while any(process in self._processes for process in stage):
-                if self._director.at_once or time.monotonic() - start > GRACE_S:
-                    self._signal(stage, signal.SIGKILL)
-                if self._reap() is None:
-                    time.sleep(0.01)
-        process_tree.end_children()  # what an environment had started
-
-    def _signal(self, processes: list[_Process], number: int) -> None:
-        for process in processes:
-            if process in self._processes:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, number)
+            process.again = time.monotonic() + pause
 
     def _reap(self) -> tuple[_Process, int] | None:
         """Returns a process that has ended and its exit code (minus the signal that killed it), or None."""
@@ -159,26 +109,16 @@ class Supervisor:
         if pid == 0:
             return None
         if pid == self._asking and status:
-            self._director.no_answer()
-        process = next((p for p in self._processes if p.pid == pid), None)
+            self.director.no_answer()
+        process = next((process for process in self.members if process.runs and process.pid == pid), None)
         if process is None:
             return self._reap()
-        self._processes.remove(process)
+        process.runs = False
         return process, os.waitstatus_to_exitcode(status)
-
-    def _ask_coordinator(self) -> None:
-        """Has the program stop itself, with a last save; without a coordinator the nodes are stopped as they are."""
-        node = next((p.node for p in self._processes if p.group == "coordinator"), None)
-        if node is None:
-            self._director.ended = True
-            return
-        running = {process.name for process in self._processes}
-        names = [process.name for process in self._all]
-        self._asking = ask_to_stop(node.courier_address.resolve(), [name for name in names if name not in running])
 
     def _on_wish(self, number: int, frame: Any) -> None:
         self._wishes[number] += 1
-        director = self._director
+        director = self.director
         if not director.interrupted:
             director.wish({wish: stop for stop, wish in process_tree.WISHES.items()}.get(number, number))
             self._shared[0] = 1
@@ -187,10 +127,10 @@ class Supervisor:
         interrupts = max(self._wishes[signal.SIGINT], self._wishes[process_tree.WISHES[signal.SIGINT]])
         if interrupts > (director.interrupted == signal.SIGINT):
             director.at_once = True
-            self._signal(self._processes, signal.SIGKILL)
+            self.signal(self.members, signal.SIGKILL)
 
     def _on_program_end(self, number: int, frame: Any) -> None:
-        self._director.ended = True
+        self.director.ended = True
 
 
 def _say(text: str) -> None:
