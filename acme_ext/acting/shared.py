@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 _PREFIX = "acme-ext-params-"
-_TICK_S = 0.03  # between looks at whether there is an answer
+_TICK_S = 0.1  # between looks at whether there is an answer
 _HELD_S = 0.5  # for which one waits for it
 _PATIENCE_S = 5.0  # without an answer of who asks, after which others ask too
 _VERSION = struct.Struct("<q")
@@ -97,7 +97,7 @@ class SharedFetch:
         with contextlib.suppress(OSError), open(self._folder / "params", "rb") as file:
             (version,) = _VERSION.unpack(file.read(_VERSION.size))
             if version > held:
-                return version, np.fromfile(file, np.uint8)
+                return version, np.memmap(file, np.uint8, "r", _VERSION.size)  # not copied, and there while it is used
         return None
 
     def _ask(self, held: int) -> tuple[int, Any]:
