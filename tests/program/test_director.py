@@ -116,6 +116,15 @@ def test_the_second_interrupt_ends_at_once_and_a_second_sigterm_does_not():
     assert director.at_once
 
 
+def test_what_a_second_interrupt_kills_has_not_failed(relaunches):
+    world = World(1, relaunches=relaunches)
+    for _ in range(2):
+        world.director.wish(signal.SIGINT)
+    assert world.kill("learner") == NOTHING
+    assert world.said == []
+    assert world.director.exit_code == 128 + signal.SIGINT
+
+
 def test_what_dies_at_its_start_waits_longer_each_time_and_uses_up_its_hour():
     world = World(5)
     pauses = []

@@ -138,7 +138,7 @@ class Director:
             free: whether this restart is counted already, with that of something else that the same event ended.
         """
         dialled, essential = group in self.servers, group in self.servers and group not in RESUMABLE
-        if self.ended or self.relaunching or (code == 0 and not dialled and not gone):
+        if self.ended or self.at_once or self.relaunching or (code == 0 and not dialled and not gone):
             return Next.NOTHING, 0.0
         if self.stopping and not dialled:
             return Next.NOTHING, 0.0
