@@ -43,28 +43,27 @@ class SharedFetch:
         name: bytes,
         root: pathlib.Path | None = None,
     ):
-        self._fetch, self._name, self._root = fetch, name, root or _root()
-        self._folder: pathlib.Path | None = None
-        self.close = lambda: None
+        self._fetch, self._connected = fetch, False
+        self._folder = (root or _root()) / f"{_PREFIX}{hashlib.sha256(name).hexdigest()[:32]}"
+        self._locks = _enter(self._folder)
+        self._answered = time.monotonic()  # when this one last had an answer, or asked
+        self.close = weakref.finalize(self, _leave, self._folder, self._locks)
         """Leaves, as also the end of this object or of the process does; the last one removes the folder."""
-        self._users: BinaryIO | None = None  # a lock that all share, and the last has alone
-        self._asks: BinaryIO | None = None  # a lock of the one that asks
-        self._answered = 0.0  # when this one last had an answer, or asked
 
     def __call__(self, held: int) -> tuple[int, Any]:
         """Returns the newest version and its pickled parameters, or None if there are none newer than those held."""
-        if first := self._folder is None:
-            self._answered = time.monotonic()
-            self._enter(self._name)
-        if first or self._asks is None:
-            return self._fetch(held)
+        if self._locks is None or not self._connected:
+            answer = self._fetch(held)
+            self._connected, self._answered = True, time.monotonic()
+            return answer
+        users, asks = self._locks
         until = time.monotonic() + _HELD_S
         while (answer := self._read(held)) is None:
-            if _lock(self._asks, fcntl.LOCK_EX):
+            if _lock(asks):
                 try:
-                    answer = self._read(held) or self._ask(held)
+                    answer = self._read(held) or self._ask(held, users)
                 finally:
-                    fcntl.flock(self._asks, fcntl.LOCK_UN)
+                    fcntl.flock(asks, fcntl.LOCK_UN)
                 break
             if time.monotonic() - self._answered > _PATIENCE_S:
                 answer = self._fetch(held)
@@ -75,35 +74,17 @@ class SharedFetch:
         self._answered = time.monotonic()
         return answer
 
-    def _enter(self, name: bytes) -> None:
-        self._folder = self._root / f"{_PREFIX}{hashlib.sha256(name).hexdigest()[:32]}"
-        with contextlib.suppress(OSError):
-            for other in self._root.glob(f"{_PREFIX}*"):
-                if other != self._folder:
-                    _remove_if_left(other)
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            if self._folder.stat().st_uid != os.getuid():
-                return
-            users, asks = (open(self._folder / name, "ab") for name in ("users", "asks"))  # noqa: SIM115  kept open
-            if _lock(users, fcntl.LOCK_EX):  # nobody is there: what lies there was left by an earlier start
-                (self._folder / "params").unlink(missing_ok=True)
-            fcntl.flock(users, fcntl.LOCK_SH)
-            self._users, self._asks = users, asks
-            self.close = weakref.finalize(self, _leave, self._folder, users, asks)
-
     def _read(self, held: int) -> tuple[int, Any] | None:
         """Returns what another one was answered, if it is newer."""
-        assert self._folder is not None
         with contextlib.suppress(OSError), open(self._folder / "params", "rb") as file:
             (version,) = _VERSION.unpack(file.read(_VERSION.size))
             if version > held:
                 return version, np.memmap(file, np.uint8, "r", _VERSION.size)  # not copied, and there while it is used
         return None
 
-    def _ask(self, held: int) -> tuple[int, Any]:
+    def _ask(self, held: int, users: BinaryIO) -> tuple[int, Any]:
         version, payload = self._fetch(held)
-        if payload is not None and not self._is_alone():
-            assert self._folder is not None
+        if payload is not None and not _is_alone(users):
             written = self._folder / "writing"
             try:
                 with open(written, "wb") as file:
@@ -115,29 +96,47 @@ class SharedFetch:
                     written.unlink()
         return version, payload
 
-    def _is_alone(self) -> bool:
-        assert self._users is not None
-        alone = _lock(self._users, fcntl.LOCK_EX)
-        fcntl.flock(self._users, fcntl.LOCK_SH)  # one that could not be changed may be lost
-        return alone
-
 
 def _root() -> pathlib.Path:
     memory = pathlib.Path("/dev/shm")
     return memory if os.access(memory, os.W_OK) else pathlib.Path(tempfile.gettempdir())
 
 
-def _leave(folder: pathlib.Path, users: BinaryIO, asks: BinaryIO) -> None:
-    if _lock(users, fcntl.LOCK_EX):
-        shutil.rmtree(folder, ignore_errors=True)
-    users.close()
-    asks.close()
+def _enter(folder: pathlib.Path) -> tuple[BinaryIO, BinaryIO] | None:
+    """Returns two files of a folder that are locked: by all that use it, and by the one that asks. None: no folder."""
+    with contextlib.suppress(OSError):
+        for other in folder.parent.glob(f"{_PREFIX}*"):
+            if other != folder:
+                _remove_if_left(other)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.stat().st_uid == os.getuid():
+            users, asks = (open(folder / name, "ab") for name in ("users", "asks"))  # noqa: SIM115  kept open
+            if _lock(users):  # nobody is there: what lies there was left by an earlier start
+                (folder / "params").unlink(missing_ok=True)
+            fcntl.flock(users, fcntl.LOCK_SH)
+            return users, asks
+    return None
 
 
-def _lock(file: BinaryIO, kind: int) -> bool:
-    """Takes a lock that is free; returns whether it was."""
+def _leave(folder: pathlib.Path, locks: tuple[BinaryIO, BinaryIO] | None) -> None:
+    if locks is not None:
+        users, asks = locks
+        if _lock(users):
+            shutil.rmtree(folder, ignore_errors=True)
+        users.close()
+        asks.close()
+
+
+def _is_alone(users: BinaryIO) -> bool:
+    alone = _lock(users)
+    fcntl.flock(users, fcntl.LOCK_SH)  # one that could not be changed may be lost
+    return alone
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Takes a lock for this process alone if nobody else has it; returns whether it did."""
     try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
@@ -148,5 +147,5 @@ def _remove_if_left(folder: pathlib.Path) -> None:
     with contextlib.suppress(OSError):
         if folder.stat().st_uid == os.getuid():
             with open(folder / "users", "rb") as users:
-                if _lock(users, fcntl.LOCK_EX):
+                if _lock(users):
                     shutil.rmtree(folder, ignore_errors=True)

@@ -143,7 +143,8 @@ def test_who_is_killed_holds_nobody_up_and_leaves_nothing_for_long(learner, shar
     another(0)
     assert left.exists(), "it is in use"
     same.close.detach()  # as if it were killed too
-    same._users.close()
+    for lock in same._locks:
+        lock.close()
     share("third", b"third")(0)
     assert not left.exists()
 
@@ -158,7 +159,7 @@ def test_what_an_earlier_start_left_is_not_read(learner, share, tmp_path):
     assert beside(0)[0] == 9
     for each in (before, beside):  # as if they were killed
         each.close.detach()
-        each._users.close()
+        each._locks[0].close()
     after = share("after")
     assert [after(0) for _ in range(2)] == [(0, None), (0, None)]
 
