@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import acme.core
 import dm_env
@@ -67,12 +67,18 @@ def experience(agent: Agent, timesteps: Sequence[dm_env.TimeStep], times: int = 
         server.close()
 
 
-def fill(server: ReplayServer, replay: TransitionReplay, timesteps: Sequence[dm_env.TimeStep], times: int) -> None:
-    """Fills a replay's table with the transitions of `timesteps` `[B, ...]`, gone through `times` times."""
+class _Errors(NamedTuple):
+    largest_error: np.ndarray  # by which a prioritized replay draws
+
+
+def fill(client: Any, replay: TransitionReplay, timesteps: Sequence[dm_env.TimeStep], times: int) -> None:
+    """Fills a replay's table, by a Reverb client, with the transitions of `timesteps` `[B, ...]`, gone through `times`
+    times.
+    """
     num_envs = len(timesteps[0].step_type)
-    writer = replay.writer(server.client, num_envs, max_pending=PENDING)
+    writer = replay.writer(client, num_envs, max_pending=PENDING)
     action = np.zeros(num_envs, np.int32)
-    extras = {"priority": np.ones(num_envs, np.float32)}
+    extras = _Errors(np.ones(num_envs, np.float32))
     writer.add_first(timesteps[-1])
     for _ in range(times):
         for timestep in timesteps:

@@ -76,7 +76,7 @@ def _contestants(stack: contextlib.ExitStack, order: Order) -> dict[str, Contest
     (table,) = replays[_SIZES[0]].tables()
     server = ReplayServer([table])
     stack.callback(server.close)
-    fill(server, replays[_SIZES[0]], cartpole.timesteps(8), _EPISODES // 8)
+    fill(server.client, replays[_SIZES[0]], cartpole.timesteps(8), _EPISODES // 8)
     contestants = {}
     for size, replay in replays.items():
         contestants[f"acme {size}"] = reader(

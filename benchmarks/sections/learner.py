@@ -89,7 +89,7 @@ def settings() -> list[Setting]:
         Setting(
             "MLP 64x64, batch 128, blocks of 16, 8 a call", cartpole.SPEC, blocks, cartpole.timesteps, 25, (1, 8, 32)
         ),
-        Setting("Nature CNN, batch 32", _IMAGES, convolutional, _images, 1, (1,)),
+        Setting("Nature CNN, batch 32", IMAGES, convolutional, images, 1, (1,)),
     ]
 
 
@@ -99,7 +99,7 @@ def _contestants(stack: contextlib.ExitStack, setting: Setting) -> dict[str, Con
     replay = unlimited(agent)
     server = ReplayServer(replay.tables())
     stack.callback(server.close)
-    fill(server, replay, setting.timesteps(8), setting.episodes)
+    fill(server.client, replay, setting.timesteps(8), setting.episodes)
     dataset = replay.dataset(server.client, agent.sgd_steps_per_call)
     stack.callback(dataset.close, wake=True)
     raw = next(dataset)
@@ -206,7 +206,7 @@ def bare(core: LearnerCore, batches: Sample, count: int, *, unroll: bool, plain:
     return Contestant(work, finish=lambda: jax.block_until_ready(state), prepare=work)
 
 
-_IMAGES = acme.specs.EnvironmentSpec(
+IMAGES = acme.specs.EnvironmentSpec(
     observations=specs.BoundedArray((84, 84, 4), np.uint8, 0, 255, "observation"),
     actions=specs.DiscreteArray(6, np.int32, "action"),
     rewards=cartpole.SPEC.rewards,
@@ -214,7 +214,7 @@ _IMAGES = acme.specs.EnvironmentSpec(
 )
 
 
-def _images(num_envs: int) -> list[dm_env.TimeStep]:
+def images(num_envs: int) -> list[dm_env.TimeStep]:
     """Returns timesteps of images like a game's: a plain ground and some things that move."""
     rng = np.random.default_rng(0)
     made = []

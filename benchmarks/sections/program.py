@@ -23,6 +23,7 @@ from dm_env import specs
 from acme_ext import envs, launch
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders.dqn import DQN
+from acme_ext.launch.processes import process_tree
 from acme_ext.learning.learner import Learner
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
@@ -202,6 +203,7 @@ def attempt(trial: Trial) -> Outcome:
 
 def main(name: str) -> None:
     """Runs the trial in a folder; the entry of the command."""
+    process_tree.tell_when_orphaned(os.getppid(), signal.SIGKILL)
     folder = pathlib.Path(name)
     trial: Trial = pickle.loads((folder / "trial").read_bytes())
     experiment = launch.Experiment(
@@ -331,7 +333,7 @@ def _resident(environment: str, config: DQNConfig, seconds: float) -> float:
     agent = builder.make_agent(spec)
     replay = agent.replay
     server = ReplayServer(replay.tables())
-    fill(server, replay, _timesteps(spec), 1 + 3 * config.replay.min_size // 20)
+    fill(server.client, replay, _timesteps(spec), 1 + 3 * config.replay.min_size // 20)
     dataset = replay.dataset(server.client, config.sgd_steps_per_call)
     raw = next(dataset)
     dataset.close(wake=True)

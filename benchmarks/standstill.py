@@ -1,0 +1,214 @@
+"""How long a learner stands still while its replay is saved: `python -m benchmarks.standstill`.
+
+The replay is a server in a process of its own, as in a program, and holds what the learner draws from. A checkpoint is
+written as a learner's node writes it: by a thread, while the learner goes on. Reverb answers nobody while it copies a
+table, so a learner stands still once its fetched batches are used up.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from typing import Any, NamedTuple
+
+import jax
+
+from acme_ext.agents.dqn.config import ATARI, DQNConfig
+from acme_ext.builders.dqn import DQN
+from acme_ext.errors import UsageError
+from acme_ext.launch.processes import process_tree
+from acme_ext.launch.runners.nodes.replay import RemoteReplay
+from acme_ext.launch.runs.schedule import Checkpoints
+from acme_ext.launch.runs.store import RunCheckpoints
+from acme_ext.replay.limits import RateLimit
+from acme_ext.types import EnvironmentSpec
+from acme_ext.utils import files
+from acme_ext.utils.rundir import RunDirectory
+from benchmarks import cartpole, command, report
+from benchmarks.sections.learner import IMAGES, images
+from benchmarks.tables import fill
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+_ENVS = 16  # that are played to fill the replay
+_WARM_S, _BEFORE_S = 3.0, 5.0  # of learning that is not looked at, and that saving is compared with
+_MLP = DQNConfig(hidden_sizes=(64, 64), batch_size=128)
+
+
+class Kind(NamedTuple):
+    """A replay, and what learns from it."""
+
+    name: str
+    spec: EnvironmentSpec
+    config: DQNConfig
+    timesteps: Callable[[int], list]
+    share: float  # of the rows that are asked for
+
+
+class Standstill(NamedTuple):
+    """What one checkpoint cost.
+
+    Attributes:
+        items: of Reverb, in the table.
+        nbytes: of the replay on the disk.
+        seconds: from the checkpoint's beginning to its end.
+        usual: seconds of the longest learner call before.
+        longest: seconds of the longest learner call meanwhile.
+        rate: learner calls a second meanwhile, beside before.
+    """
+
+    items: int
+    nbytes: int
+    seconds: float
+    usual: float
+    longest: float
+    rate: float
+
+
+def kinds() -> list[Kind]:
+    """Returns what is measured."""
+    blocks = dataclasses.replace(_MLP.replay, rows_per_item=_ENVS)
+    prioritized = dataclasses.replace(_MLP.replay, prioritized=True)
+    pictures = DQNConfig(image_features=ATARI.image_features, batch_size=32, replay=blocks)
+    return [
+        Kind(f"blocks of {_ENVS} rows", cartpole.SPEC, dataclasses.replace(_MLP, replay=blocks), cartpole.timesteps, 1),
+        Kind("prioritized", cartpole.SPEC, dataclasses.replace(_MLP, replay=prioritized), cartpole.timesteps, 1),
+        Kind("pictures, 84x84x4", IMAGES, pictures, images, 0.01),
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code, as `benchmarks.learning` does."""
+    options = _parser().parse_args(arguments)
+    return command.run("benchmarks.standstill", lambda: _main(options))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.standstill", description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=1_000_000, metavar="N", help="of the replay (%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="of the page")
+    return parser
+
+
+def _main(options: argparse.Namespace) -> int:
+    if options.rows < 10_000:
+        raise UsageError("--rows must be at least 10000.")
+    files.make_writable_folder(options.out)
+    facts = report.machine()
+    found = {}
+    for kind in kinds():
+        rows = int(kind.share * options.rows)
+        found[f"{kind.name}, {rows:,} rows"] = measured = measure(kind, rows)
+        print(f"{kind.name}: {measured}", flush=True)
+    text = page(found, options.rows, facts)
+    (options.out / "standstill.md").write_text(text)
+    print(text)
+    return 0
+
+
+def measure(kind: Kind, rows: int) -> Standstill:
+    """Fills a replay with so many rows, learns from it, and saves it."""
+    import reverb
+
+    agent = DQN(kind.config).make_agent(kind.spec)
+    replay: Any = dataclasses.replace(agent.replay, limit=RateLimit(), max_size=rows)
+    with tempfile.TemporaryDirectory() as name, _served(replay, pathlib.Path(name)) as port:
+        client: Any = reverb.Client(f"localhost:{port}")
+        timesteps = kind.timesteps(_ENVS)
+        fill(client, replay, timesteps, -(-rows // (_ENVS * (len(timesteps) - 1))))
+        learner = agent.make_learner(
+            replay.dataset(client, agent.sgd_steps_per_call), [client], jax.random.key(0), devices=None
+        )
+        checkpoints = RunCheckpoints(RunDirectory(pathlib.Path(name) / "run"), Checkpoints(), print)
+        remote = RemoteReplay([client], replay.table)
+
+        def save() -> float:
+            begun = time.monotonic()
+            checkpoints.save(1, trees, {}, remote)
+            return time.monotonic() - begun
+
+        try:
+            _calls(learner, time.monotonic() + _WARM_S)
+            before = _calls(learner, time.monotonic() + _BEFORE_S)
+            trees = {"learner": learner.save()}
+            with futures.ThreadPoolExecutor(1) as pool:
+                saving = pool.submit(save)
+                during = _calls(learner, None, saving.done)
+                seconds = saving.result()
+        finally:
+            learner.close()
+        written = sum(path.stat().st_size for path in pathlib.Path(name).rglob("*.tfrecord"))
+        items = client.server_info()[replay.table].current_size
+    rate = (len(during) / sum(during)) / (len(before) / sum(before))
+    return Standstill(items, written, seconds, max(before), max(during), rate)
+
+
+def _calls(learner: Any, until: float | None, done: Callable[[], bool] = lambda: False) -> list[float]:
+    """Returns the seconds of each of a learner's calls, made until a time or until something is done."""
+    seconds, at = [], time.monotonic()
+    while not done() and (until is None or at < until):
+        learner.step()
+        seconds.append(time.monotonic() - at)
+        at += seconds[-1]
+    return seconds
+
+
+@contextlib.contextmanager
+def _served(replay: Any, scratch: pathlib.Path) -> Iterator[int]:
+    """Has another process hold a replay's tables; gives its port."""
+    context = multiprocessing.get_context("spawn")
+    pipe, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(replay, scratch, theirs, os.getpid()))
+    process.start()
+    try:
+        yield pipe.recv()
+    finally:
+        process.kill()
+        process.join()
+
+
+def _serve(replay: Any, scratch: pathlib.Path, pipe: Any, parent: int) -> None:
+    from acme_ext.replay.server import ReplayServer
+
+    if process_tree.tell_when_orphaned(parent, signal.SIGKILL):
+        server = ReplayServer(replay.tables(), scratch=scratch)
+        pipe.send(server.port)
+        signal.pause()
+
+
+def page(found: dict[str, Standstill], rows: int, facts: dict[str, Any]) -> str:
+    """Returns the page.
+
+    Args:
+        found: by the replay, in words.
+        rows: that were asked for.
+        facts: about the machine.
+    """
+    lines = [
+        "# A learner while its replay is saved",
+        "",
+        f"`python -m benchmarks.standstill --rows {rows}`: a DQN learner draws from a replay in a process of its own, "
+        "which is saved once. The longest call of the learner is its longest standstill. The replay is served and "
+        "written on the same cores.",
+        "",
+        "| replay | items | MB written | seconds to save | longest call before | longest call meanwhile | "
+        "calls/s meanwhile, beside before |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, one in found.items():
+        lines.append(
+            f"| {name} | {one.items:,} | {one.nbytes / 1e6:,.0f} | {one.seconds:.1f} | {one.usual:.2f} s | "
+            f"{one.longest:.2f} s | {one.rate:.2f} |"
+        )
+    return "\n".join([*lines, "", f"{', '.join(f'{name} {value}' for name, value in facts.items())}.", ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
