@@ -3,9 +3,13 @@
 import dataclasses
 import json
 import math
+import subprocess
+import sys
+import time
 
 import jax
 import numpy as np
+import psutil
 import pytest
 
 from acme_ext.acting.inference import LocalInference
@@ -31,6 +35,21 @@ def check(figures: list[Figure], count: int) -> None:
         for reference in figure.references:
             assert 0 < reference.value < math.inf
             assert 0 < reference.ratio < math.inf
+
+
+def test_a_killed_command_leaves_nothing():
+    command = subprocess.Popen([sys.executable, "-m", "benchmarks.speed", "--only", "program", "--seconds", "1000"])
+    try:
+        me = psutil.Process(command.pid)
+        begun: list[psutil.Process] = []
+        while sum("keeper" in " ".join(process.cmdline()) for process in begun) < 2:
+            time.sleep(0.05)
+            begun = me.children(recursive=True)
+    finally:
+        command.kill()
+        command.wait()
+    _, left = psutil.wait_procs(begun, timeout=60)
+    assert left == []
 
 
 def test_the_command_measures_prints_and_writes(tmp_path, capsys):
