@@ -1,6 +1,7 @@
 """Every import of the package is held to the floors of docs/architecture.md: imports go down only."""
 
 import ast
+import functools
 import importlib.metadata
 import pathlib
 import subprocess
@@ -252,19 +253,25 @@ def unread_fields(config: str, readers: list[str]) -> list[str]:
         for node in tree.body
         if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in node.decorator_list)
     ]
-    read: set[str] = set()
-    modules = [ast.parse(source) for source in readers]
-    for module in modules:
-        read |= attributes_of(module, config_names(module))
-    inherited = [n for m in modules for n in m.body if isinstance(n, ast.ClassDef) and n.name.endswith("Config")]
-    for node in [*classes, *inherited]:
-        for method in node.body:
-            if isinstance(method, ast.FunctionDef) and method.name != "__post_init__":
-                read |= attributes_of(method, {"self"})
+    read = {name for source in readers for name in reads_of(source)} | methods_reads(classes)
     fields = [
         n.target.id for c in classes for n in c.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
     ]
     return [field for field in fields if field not in read]
+
+
+@functools.cache
+def reads_of(source: str) -> set[str]:
+    """The fields that a module reads of any config."""
+    module = ast.parse(source)
+    configs = [node for node in module.body if isinstance(node, ast.ClassDef) and node.name.endswith("Config")]
+    return attributes_of(module, config_names(module)) | methods_reads(configs)
+
+
+def methods_reads(classes: list[ast.ClassDef]) -> set[str]:
+    """What the methods of configs read of them, but for their checks."""
+    methods = [node for c in classes for node in c.body if isinstance(node, ast.FunctionDef)]
+    return {name for m in methods if m.name != "__post_init__" for name in attributes_of(m, {"self"})}
 
 
 def config_names(tree: ast.AST) -> set[str]:
