@@ -26,7 +26,11 @@ from acme_ext.replay.config import TransitionConfig
 from acme_ext.types import Sample
 
 ACTIONS = 5
-AGENTS = ("dqn", "rainbow", "apex", "bdqn", "r2d2", "ppo", "a2c", "impala")
+QUICK = ("dqn", "ppo")  # one that learns values, and one that learns a policy
+AGENTS = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    for name in ("dqn", "rainbow", "apex", "bdqn", "r2d2", "ppo", "a2c", "impala")
+]
 
 
 class Masked(dm_env.Environment):

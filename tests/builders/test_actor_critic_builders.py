@@ -104,7 +104,7 @@ def test_the_replay_is_the_configs(cls):
     assert replay.burst == 9
 
 
-@pytest.mark.parametrize("cls", [D4PG, ApexDPG])
+@pytest.mark.parametrize("cls", [pytest.param(D4PG, marks=pytest.mark.slow), ApexDPG])
 def test_prioritized_replay_is_a_choice_and_its_first_priorities_are_the_actors(cls):
     agent = small(cls, {"prioritized": True, "priority_exponent": 0.25}).make_agent(SPEC)
     assert (agent.replay.order, agent.replay.priority_exponent) == ("prioritized", 0.25)
@@ -126,6 +126,7 @@ def test_prioritized_replay_is_a_choice_and_its_first_priorities_are_the_actors(
 
 
 @pytest.mark.parametrize("cls", [MPO, DMPO])
+@pytest.mark.slow
 def test_prioritized_replay_begins_with_the_largest_error_where_actors_have_no_values(cls):
     agent = small(cls, {"prioritized": True}).make_agent(SPEC)
     state = agent.core.init(jax.random.key(0))

@@ -144,7 +144,13 @@ def log_probs(builder, core, state, spec, unrolls) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("name", "continuous"), [*((name, False) for name in NAMES), ("ppo", True), ("ppo-lstm", True), ("a2c", True)]
+    ("name", "continuous"),
+    [
+        ("ppo", False),
+        ("impala-lstm", False),
+        *(pytest.param(name, False, marks=pytest.mark.slow) for name in NAMES if name not in ("ppo", "impala-lstm")),
+        *(pytest.param(name, True, marks=pytest.mark.slow) for name in ("ppo", "ppo-lstm", "a2c")),
+    ],
 )
 def test_data_of_the_learners_own_parameters_is_on_policy(name, continuous):
     """Through actor, writer, queue and decoding, and over the ends of episodes, the probabilities that were stored with
@@ -240,6 +246,7 @@ def run(builder, folder, environment="bsuite:catch/0", **fields):
 
 
 @pytest.mark.usefixtures("no_figures")
+@pytest.mark.slow
 def test_a_run_repeats_to_the_last_digit_and_is_never_off_policy(tmp_path, monkeypatch):
     monkeypatch.setattr(upkeep, "_LOG_EVERY_S", 0.0)
     fields = {"replay": UnrollConfig(length=5, max_size=3), "batch_size": 3, "num_minibatches": 3, "num_epochs": 2}

@@ -35,7 +35,7 @@ def library(name: str) -> Any:
     [
         pytest.param("jax:brax/inverted_pendulum", {"max_steps": 12}, marks=pytest.mark.slow),
         ("jax:jumanji/Minesweeper-v0", {}),
-        ("jax:jumanji/RubiksCube-partly-scrambled-v0", {}),
+        pytest.param("jax:jumanji/RubiksCube-partly-scrambled-v0", {}, marks=pytest.mark.slow),
         pytest.param("jax:navix/Empty-Random-5x5", {"max_steps": 12}, marks=pytest.mark.slow),
     ],
 )
@@ -155,6 +155,7 @@ def test_every_step_is_jumanjis_with_actions_of_two_parts():
     assert set(discounts) == {0.0}
 
 
+@pytest.mark.slow
 def test_every_step_is_jumanjis_but_that_its_limit_truncates():
     def flat(observation):
         agent, target = observation.agent_position, observation.target_position
@@ -211,6 +212,7 @@ def test_navix_is_found_where_an_old_tensorflow_has_been_imported():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_navix_has_the_rules_of_minigrid_but_for_its_rewards_size():
     library("navix")
     library("minigrid")
@@ -231,6 +233,7 @@ def test_navix_has_the_rules_of_minigrid_but_for_its_rewards_size():
     assert ends == {(1.0, 0.0), (0.0, 1.0)}  # cut short, and at the goal
 
 
+@pytest.mark.slow
 def test_a_fixed_map_of_navix_is_the_same_in_all_episodes_and_others_are_not():
     library("navix")
 
@@ -246,6 +249,7 @@ def test_a_fixed_map_of_navix_is_the_same_in_all_episodes_and_others_are_not():
     assert len(np.unique(maps(), axis=0)) > 1
 
 
+@pytest.mark.slow
 def test_what_one_agent_cannot_play_is_refused_by_name_and_the_rest_is_made():
     names, refused = library("jumanji").registered_environments(), {}
     for name in names:

@@ -86,6 +86,7 @@ def test_its_builder_is_as_good_as_the_packages_own():
 
 
 @pytest.mark.usefixtures("no_figures")
+@pytest.mark.slow
 def test_it_learns_catch(tmp_path):
     experiment = launch.Experiment(
         my_agents.ExpectedSarsa(),

@@ -76,6 +76,7 @@ def test_an_agent_of_ones_own_in_an_environment_of_ones_own(tmp_path):
     assert result.score.returns.mean() >= 0.9
 
 
+@pytest.mark.slow
 def test_rnd_gives_less_bonus_for_what_it_has_seen(tmp_path):
     """The bonus of the same batch falls as the predictor learns it, and PPO is given the sum."""
     builder = rnd.RND()

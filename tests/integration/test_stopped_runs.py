@@ -237,7 +237,7 @@ def test_an_interrupted_run_ends_in_seconds_and_goes_on_exactly(tmp_path, start,
     finish(run, stopped_at, capfd, lost=0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_run_that_is_interrupted_while_it_is_set_up_stops_and_can_go_on(tmp_path, start, number):
     run = tmp_path / "run"
     process = start(command(run, checkpoint_every=1e9))

@@ -98,6 +98,7 @@ def assert_close(a: Any, b: Any, **tolerance: float) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **tolerance), a, b)
 
 
+@pytest.mark.slow
 def test_ppo_learns_what_it_learns_in_one_process(tmp_path, capsys):
     compiled, single = (experiment(tmp_path / name, ppo()) for name in ("compiled", "single"))
     (result,) = runner.run(compiled, quiet=True)

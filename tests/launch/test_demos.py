@@ -48,7 +48,7 @@ AGENTS = [
     ("dqfd", DISCRETE),
     pytest.param("sqil", CONTINUOUS, marks=pytest.mark.slow),
     pytest.param("discrete_sqil", DISCRETE, marks=pytest.mark.slow),
-    ("sac", CONTINUOUS),
+    pytest.param("sac", CONTINUOUS, marks=pytest.mark.slow),
     pytest.param("discrete_sac", DISCRETE, marks=pytest.mark.slow),
 ]
 
@@ -134,6 +134,7 @@ def test_programs_learn_from_demonstrations_and_go_on(name, environment, demos, 
     assert min(saved["demos"]["drawn"].values()) > 0
 
 
+@pytest.mark.slow
 def test_without_a_share_of_demonstrations_nothing_is_drawn_of_them(demos, tmp_path):
     builder = small("r2d3", demo_ratio=0.0)
     for name, given in (("with", demos[DISCRETE]), ("without", None)):
@@ -149,6 +150,7 @@ def test_a_run_with_other_demonstrations_is_another(demos, tmp_path):
         local.run(dataclasses.replace(described, demos=f"{demos[DISCRETE]}?best=0.5"), quiet=True)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_learned_from_is_refused(demos, tmp_path):
     def refused(said, builder, environment=DISCRETE, **fields):
         described = experiment(tmp_path / "run", builder, environment, **fields)

@@ -77,6 +77,7 @@ def parameters(folder, spec):
     return jax.tree.leaves(restored.trees["learner"][0].params)
 
 
+@pytest.mark.slow
 def test_a_program_on_recorded_data_learns_what_one_process_does(tmp_path):
     """Also where one begins a run and the other goes on with it, in either order."""
     spec = of_data(tmp_path / "x", "", 1).make_spec()

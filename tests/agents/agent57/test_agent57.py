@@ -62,6 +62,7 @@ def sample(agent, beta_arm):
     return data._replace(observation=observation, mask=ones, discount=ones, extras=extras)
 
 
+@pytest.mark.slow
 def test_each_kind_of_values_learns_from_its_own_reward():
     agent = Agent57(Agent57Config(num_arms=2, **SMALL)).make_agent(SPEC)
     state, step = agent.core.init(jax.random.key(0)), jax.jit(agent.core.step)

@@ -51,7 +51,13 @@ def batch_of(agent, rng):
     )
 
 
-@pytest.mark.parametrize("fields", [{}, {"reanalyze": 0.5, "consistency_coef": 2.0}], ids=["plain", "more"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param({"reanalyze": 0.5, "consistency_coef": 2.0}, id="more", marks=pytest.mark.slow),
+    ],
+)
 def test_the_model_learns_rewards_values_and_policies(fields):
     agent = MuZero(dataclasses.replace(SMALL, learning_rate=1e-2, **fields)).make_agent(spec_of())
     state, rng = agent.core.init(jax.random.key(0)), np.random.default_rng(0)

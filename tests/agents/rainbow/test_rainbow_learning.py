@@ -62,7 +62,7 @@ def test_the_loss_and_the_errors_are_the_kl(double):
     np.testing.assert_allclose(errors, each, rtol=1e-4)
 
 
-@pytest.mark.parametrize("distribution", ["quantile", "implicit"])
+@pytest.mark.parametrize("distribution", ["quantile", pytest.param("implicit", marks=pytest.mark.slow)])
 def test_priorities_of_quantiles_are_the_absolute_errors_of_the_means(distribution):
     # Without a key fractions are midpoints; the key's are others, so that implicit ones are compared by hand below.
     core, network, config = core_of(noisy=False, distribution=distribution)
