@@ -6,6 +6,7 @@ import hashlib
 import os
 import pathlib
 import resource
+import signal
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -33,8 +34,15 @@ def _compile_quickly() -> None:
     os.environ["XLA_FLAGS"] = f"{quick} {os.environ.get('XLA_FLAGS', '')}"
 
 
+def _hear_interrupts() -> None:
+    """Takes SIGINT as a terminal's command does: a shell has commands in the background ignore it, and theirs too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 _share_compiled_code()
 _compile_quickly()
+_hear_interrupts()
 
 # A garbage collection during the first import of jaxlib 0.5.3 can end the process with a segmentation fault. Pytest has
 # made enough garbage by then for one to happen, so no test module is left to be the first.
