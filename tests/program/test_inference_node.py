@@ -356,7 +356,7 @@ def drive(call, environment, ticks):
     return np.array(seen), actor._writer
 
 
-def test_unrolls_are_made_on_the_server_and_never_hold_two_starts(experiment, start, caller, replay):
+def test_unrolls_are_made_on_the_server_and_never_hold_two_starts(experiment, replay, start, caller):
     server, made = replay
     node = start(replays=[server.client], experience=False)
     with envs_of(experiment, 2) as environment, envs_of(experiment, 2, part=2) as other:
@@ -391,7 +391,7 @@ def test_unrolls_are_made_on_the_server_and_never_hold_two_starts(experiment, st
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_what_is_unfinished_is_written_once_when_a_caller_leaves(experiment, start, caller, replay, asked):
+def test_what_is_unfinished_is_written_once_when_a_caller_leaves(experiment, replay, start, caller, asked):
     server, made = replay
     node = start(replays=[server.client], experience=False)
     remote = RemoteInference(caller(node), with_state=False)
