@@ -53,11 +53,6 @@ def run(seconds: float, rounds: int) -> list[Figure]:
     return figures
 
 
-def _first_priority(reward: np.ndarray, discount: Any, extras_tm1: Any, extras_t: Any) -> np.ndarray:
-    """Returns the priorities of new transitions."""
-    return extras_tm1["priority"]
-
-
 def _contestants(stack: contextlib.ExitStack, order: Order) -> dict[str, Contestant]:
     acme_server = ReplayServer([_acme_table(order)])
     stack.callback(acme_server.close)
@@ -69,7 +64,6 @@ def _contestants(stack: contextlib.ExitStack, order: Order) -> dict[str, Contest
             limit=RateLimit(),
             order=order,
             priority_exponent=_EXPONENT,
-            priority=_first_priority if order == "prioritized" else None,
         )
         for size in _SIZES
     }
