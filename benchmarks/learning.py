@@ -19,7 +19,6 @@ from benchmarks.settings import SETTINGS, Setting
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 RUNS = pathlib.Path("runs") / "benchmarks"
-_ARRANGED = ("run", "program", "world")  # what of a run's description is not its experiment's
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,8 +148,6 @@ def _train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: 
         if setting.actors:
             topology = launch.Topology(setting.actors, inference=setting.inference, experience=setting.experience)
             result = launch.run_program(budget, topology, fresh=fresh and part == 1, on=setting.on)
-        elif setting.on == "compiled":
-            (result,) = launch.run_compiled(budget, fresh=fresh and part == 1, quiet=quiet)
         else:
             result = launch.run(budget, fresh=fresh and part == 1, quiet=quiet)
         if result.stopped_by is not None:
@@ -166,7 +163,7 @@ def finished(experiment: launch.Experiment) -> bool:
     if not (experiment.directory / "config.json").is_file():
         return False
     rundir = RunDirectory.open(experiment.directory)
-    different = [name for name in rundir.compare(experiment.describe()) if name.split(".")[0] not in _ARRANGED]
+    different = [name for name in rundir.compare(experiment.describe()) if not name.startswith(("run.", "program."))]
     if different:
         raise UsageError(
             f"{rundir.path} holds a run with other {', '.join(different)}: start anew (--fresh), or elsewhere (--runs)."

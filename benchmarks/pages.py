@@ -38,10 +38,9 @@ class Result:
     seeds: list[Outcome]
 
     @property
-    def world(self) -> str | None:
-        """Where it was run, in words; None for one process."""
+    def world(self) -> str:
         if not self.setting.actors:
-            return "compiled" if self.setting.on == "compiled" else None
+            return "one process"
         return f"{self.setting.actors} actor processes{self.setting.arrangement}"
 
     @property
@@ -96,7 +95,7 @@ def agent_table(agent: str, found: Sequence[Result]) -> list[str]:
         return NOTHING
     lines = [f"| environment | {' | '.join(_COLUMNS)} | results |", f"|---|{_RULES}---|"]
     for r in mine:
-        world = f" ({r.world})" if r.world else ""
+        world = f" ({r.world})" if r.setting.actors else ""
         page = f"[{r.name}](../../benchmarks/results/{r.name}.json)"
         lines.append(f"| `{r.setting.environment}`{r.changed}{world} | {' | '.join(r.cells)} | {page} |")
     lines += [
@@ -117,7 +116,7 @@ def whole_table(found: Sequence[Result]) -> list[str]:
     """Returns the lines of the page of all agents."""
     lines = [f"| agent | environment | {' | '.join(_COLUMNS)} | results |", f"|---|---|{_RULES}---|"]
     for r in found:
-        world = f"`{r.setting.environment}`{r.changed}" + (f", {r.world}" if r.world else "")
+        world = f"`{r.setting.environment}`{r.changed}" + (f", {r.world}" if r.setting.actors else "")
         lines.append(f"| `{r.setting.agent}` | {world} | {' | '.join(r.cells)} | [{r.name}]({r.name}.json) |")
     return lines
 

@@ -59,7 +59,7 @@ class Setting:
     eval_episodes: int = 20  # of the final evaluation
     config: Mapping[str, str] = dataclasses.field(default_factory=dict)  # fields that aren't the agent's defaults
     actors: int = 0  # of a program; 0: all in one process
-    on: Literal["processes", "ray", "compiled"] = "processes"  # where the program's nodes run; or all compiled into one
+    on: Literal["processes", "ray"] = "processes"  # where the program's nodes run
     inference: Literal["actor", "server"] = "actor"  # where the program applies the policy
     experience: Literal["actor", "server"] = "actor"  # who writes its experience
     parts: int = 1  # the budget is reached in so many runs, each of which resumes the one before
@@ -87,7 +87,6 @@ class Setting:
         parts = f", in {self.parts} parts, each resuming the one before" if self.parts > 1 else ""
         changed = "".join(f", {name}={value}" for name, value in {**self.config, **self.environment_options}.items())
         actors = f" for each of {self.actors} actors, as a program{self.arrangement}" if self.actors else ""
-        actors += ", compiled" if self.on == "compiled" else ""
         demos = "" if self.demos is None else f", with {RECORDED[self.demos]}"
         return (
             f"{self.agent} on {self.environment}, {self.steps:,} environment steps, num_envs={self.num_envs}"
@@ -103,13 +102,22 @@ class Setting:
         return f"{on} with an inference server{' that writes the experience' * (self.experience == 'server')}"
 
 
-_SHORT_GAMES = {"max_episode_steps": 500}
-_SMALL_SEQUENCES = {
+def _montezuma(agent: str, **config: str) -> Setting:
+    """Returns a setting of so few steps that no return is seen. It shows that the published network learns from
+    pictures without a fault, and resumes. Batches, replay and episodes are small.
+    """
+    environment, options = "envpool:MontezumaRevenge-v5", {"max_episode_steps": 500}
+    config |= {"distillation.quiet_steps": "2"}
+    return Setting(
+        agent, environment, 5_000, 4, eval_every=0, eval_episodes=2, config=config, parts=2, environment_options=options
+    )
+
+
+_FEW_SEQUENCES = {
     "batch_size": "2",
     "replay.max_size": "200",
     "replay.min_size": "4",
     "replay.samples_per_insert": "0.25",
-    "distillation.quiet_steps": "2",
 }
 _TIC_TAC_TOE = {
     "replay.length": "9",
@@ -287,47 +295,11 @@ SETTINGS: dict[str, Setting] = {
     ),
     "ppo-key_door": Setting("ppo", "explore:key_door", 200_000, 8, eval_every=20_000),
     "rnd-key_door": Setting("rnd", "explore:key_door", 200_000, 8, 0.9, 0.9, eval_every=20_000),
-    # So few steps show no return. What is shown is that the published networks learn from pictures without a fault, and
-    # resume: batches, replay and episodes are small.
-    "rnd-montezuma": Setting(
-        "rnd",
-        "envpool:MontezumaRevenge-v5",
-        5_000,
-        4,
-        eval_every=0,
-        eval_episodes=2,
-        config={
-            "batch_size": "4",
-            "replay.max_size": "4",
-            "num_epochs": "1",
-            "distillation_updates": "4",
-            "distillation.quiet_steps": "2",
-        },
-        parts=2,
-        environment_options=_SHORT_GAMES,
+    "rnd-montezuma": _montezuma(
+        "rnd", **{"batch_size": "4", "replay.max_size": "4", "num_epochs": "1", "distillation_updates": "4"}
     ),
-    "ngu-montezuma": Setting(
-        "ngu",
-        "envpool:MontezumaRevenge-v5",
-        5_000,
-        4,
-        eval_every=0,
-        eval_episodes=2,
-        config=_SMALL_SEQUENCES,
-        parts=2,
-        environment_options=_SHORT_GAMES,
-    ),
-    "agent57-montezuma": Setting(
-        "agent57",
-        "envpool:MontezumaRevenge-v5",
-        5_000,
-        4,
-        eval_every=0,
-        eval_episodes=2,
-        config=_SMALL_SEQUENCES,
-        parts=2,
-        environment_options=_SHORT_GAMES,
-    ),
+    "ngu-montezuma": _montezuma("ngu", **_FEW_SEQUENCES),
+    "agent57-montezuma": _montezuma("agent57", **_FEW_SEQUENCES),
     # One sequence of 2^20 finds the reward; every right action on the way there costs a little.
     "dqn-deep_sea": Setting("dqn", "bsuite:deep_sea/5", 60_000, 8, eval_every=3_000),
     "bdqn-deep_sea": Setting("bdqn", "bsuite:deep_sea/5", 60_000, 8, 0.95, 0.95, eval_every=3_000),

@@ -35,10 +35,7 @@ def tiny(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changed", [{}, {"environment": "jax:catch", "on": "compiled"}], ids=["process", "compiled"])
-def test_seeds_are_run_judged_and_written_and_not_run_again(changed, monkeypatch, tmp_path, capfd):
-    setting = dataclasses.replace(TINY, **changed)
-    monkeypatch.setitem(SETTINGS, "tiny", setting)
+def test_seeds_are_run_judged_and_written_and_not_run_again(tiny, tmp_path, capfd):
     arguments = ["tiny", "--seeds", "3", "5", "--jobs", "2", "--runs", str(tmp_path / "r"), "--out", str(tmp_path)]
     assert learning.main(arguments) == 0
     printed = capfd.readouterr().out
@@ -51,10 +48,7 @@ def test_seeds_are_run_judged_and_written_and_not_run_again(changed, monkeypatch
         assert steps == sorted(steps)
         assert 300 <= steps[-1] == o.environment_steps < 302
         assert all(-1 <= value <= 1 for value in returns)
-    compiled = ", compiled" if setting.on == "compiled" else ""
-    assert written["setting"].startswith(
-        f"dqn on {setting.environment}, 300 environment steps, num_envs=2{compiled}, replay.min_size=50"
-    )
+    assert written["setting"].startswith("dqn on bsuite:catch/0, 300 environment steps, num_envs=2, replay.min_size=50")
     assert str(tmp_path) not in (tmp_path / "tiny.json").read_text()
 
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("evaluation.json")}
