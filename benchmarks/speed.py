@@ -6,12 +6,10 @@ import importlib
 import multiprocessing
 import os
 import pathlib
-import signal
 import sys
 from collections.abc import Sequence
 
 from acme_ext.errors import UsageError, nearest
-from acme_ext.launch.processes import process_tree
 from acme_ext.utils import files
 from acme_ext.utils.native import native_stderr
 from benchmarks import command, report
@@ -111,14 +109,8 @@ def _command(options: argparse.Namespace) -> str:
 def _in_a_process_of_its_own(name: str, seconds: float, rounds: int) -> list[Figure]:
     """Measures a section where no other's threads and memory are in the way."""
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, context, _end_with, (os.getpid(),)) as pool:
+    with concurrent.futures.ProcessPoolExecutor(1, context, command.end_with, (os.getpid(),)) as pool:
         return pool.submit(run_section, name, seconds, rounds).result()
-
-
-def _end_with(parent: int) -> None:
-    """Has the kernel end this process with its parent; what it has started ends with it likewise."""
-    if not process_tree.tell_when_orphaned(parent, signal.SIGKILL):
-        os._exit(1)
 
 
 if __name__ == "__main__":

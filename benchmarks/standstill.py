@@ -24,7 +24,6 @@ import jax
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders.dqn import DQN
 from acme_ext.errors import UsageError
-from acme_ext.launch.processes import process_tree
 from acme_ext.launch.runners.nodes.replay import RemoteReplay
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.launch.runs.store import RunCheckpoints
@@ -177,10 +176,10 @@ def _served(replay: Any, scratch: pathlib.Path) -> Iterator[int]:
 def _serve(replay: Any, scratch: pathlib.Path, pipe: Any, parent: int) -> None:
     from acme_ext.replay.server import ReplayServer
 
-    if process_tree.tell_when_orphaned(parent, signal.SIGKILL):
-        server = ReplayServer(replay.tables(), scratch=scratch)
-        pipe.send(server.port)
-        signal.pause()
+    command.end_with(parent)
+    server = ReplayServer(replay.tables(), scratch=scratch)
+    pipe.send(server.port)
+    signal.pause()
 
 
 def page(found: dict[str, Standstill], rows: int, facts: dict[str, Any]) -> str:

@@ -23,13 +23,13 @@ from dm_env import specs
 from acme_ext import envs, launch
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders.dqn import DQN
-from acme_ext.launch.processes import process_tree
 from acme_ext.learning.learner import Learner
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
+from benchmarks import command
 from benchmarks.measure import Contestant, Rate, rates
 from benchmarks.report import Figure, Reference, against, figure
 from benchmarks.tables import fill
@@ -203,7 +203,7 @@ def attempt(trial: Trial) -> Outcome:
 
 def main(name: str) -> None:
     """Runs the trial in a folder; the entry of the command."""
-    process_tree.tell_when_orphaned(os.getppid(), signal.SIGKILL)
+    command.end_with(os.getppid())
     folder = pathlib.Path(name)
     trial: Trial = pickle.loads((folder / "trial").read_bytes())
     experiment = launch.Experiment(
