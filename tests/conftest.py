@@ -35,7 +35,7 @@ def _compile_quickly() -> None:
 
 
 def _hear_interrupts() -> None:
-    """Takes SIGINT as a terminal's command does: a shell has commands in the background ignore it, and theirs too."""
+    """Restores Python's handler of SIGINT. A shell has commands in the background ignore it, and so what they start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
