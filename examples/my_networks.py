@@ -5,12 +5,13 @@ import jax
 import numpy as np
 
 from acme_ext import specs
+from acme_ext.networks.convolution import Conv2D
 from acme_ext.networks.recurrent import haiku_core
 
 
 def make_torso():
     """Two small convolutions and a layer, for pictures and grids: `observation [B, H, W, C] -> features [B, 128]`."""
-    convolutions = [hk.Conv2D(16, 3), jax.nn.relu, hk.Conv2D(32, 3, stride=2), jax.nn.relu]
+    convolutions = [Conv2D(16, 3), jax.nn.relu, Conv2D(32, 3, stride=2), jax.nn.relu]
     layers = [hk.Flatten(), hk.Linear(128), jax.nn.relu]
     return hk.Sequential([lambda x: x.astype(np.float32), *convolutions, *layers])
 

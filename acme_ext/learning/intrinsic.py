@@ -16,6 +16,7 @@ from acme_ext.learning.core import TrainState, sgd_step
 from acme_ext.learning.normalize import Moments
 from acme_ext.learning.on_policy import masked_mean
 from acme_ext.networks import torsos
+from acme_ext.networks.convolution import Conv2D
 from acme_ext.ops import intrinsic
 from acme_ext.types import Array, Params, Tree
 from acme_ext.utils.checks import Checked, LayerSizes, NonNegativeInt, Positive, PositiveInt, PositiveShare
@@ -202,5 +203,5 @@ def _convolutions(pixels: Array) -> Array:
     x = pixels
     for channels, kernel, stride in layers:
         start = hk.initializers.VarianceScaling(2.0, "fan_in", "truncated_normal")
-        x = jax.nn.leaky_relu(hk.Conv2D(channels, kernel, stride, padding="VALID", w_init=start)(x))
+        x = jax.nn.leaky_relu(Conv2D(channels, kernel, stride, "VALID", w_init=start)(x))
     return hk.Flatten()(x)

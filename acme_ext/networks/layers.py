@@ -11,6 +11,7 @@ import haiku as hk
 import jax
 import numpy as np
 
+from acme_ext.networks import convolution
 from acme_ext.types import Array
 
 
@@ -52,7 +53,7 @@ class Conv2D(hk.Module):
         weights = biases = uniform(x.shape[-1] * self._kernel**2)
         if self._start is not None:
             weights, biases = self._start, hk.initializers.Constant(0.0)
-        layer = hk.Conv2D(self._channels, self._kernel, self._stride, padding="VALID", w_init=weights, b_init=biases)
+        layer = convolution.Conv2D(self._channels, self._kernel, self._stride, "VALID", w_init=weights, b_init=biases)
         return layer(x)
 
 

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from acme_ext.networks import layers, torsos
+from acme_ext.networks.convolution import Conv2D
 from acme_ext.ops import masking
 from acme_ext.types import Array, Params, Tree
 
@@ -165,21 +166,9 @@ def scaled(state: Array) -> Array:
     return (state - low) / jnp.maximum(high - low, 1e-5)
 
 
-_SMALL = 32  # pixels of a side, below which a convolution is a product of its patches
-
-
 def _conv(x: Array, channels: int, stride: int = 1) -> jax.Array:
-    """A convolution of 3 by 3, padded with zeros.
-
-    On a small grid it is the product of all patches and a matrix: XLA for the CPU runs convolutions in a loop, as the
-    search is one, on one thread and about ten times slower.
-    """
-    height, width = x.shape[1:3]
-    if stride > 1 or max(height, width) >= _SMALL:
-        return hk.Conv2D(channels, 3, stride, with_bias=False)(x)
-    padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    patches = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
-    return hk.Linear(channels, with_bias=False)(jnp.concatenate(patches, axis=-1))
+    """A convolution of 3 by 3, padded with zeros."""
+    return Conv2D(channels, 3, stride, with_bias=False)(x)
 
 
 def _norm(x: Array) -> jax.Array:

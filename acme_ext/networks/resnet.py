@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from acme_ext.networks import layers
+from acme_ext.networks.convolution import Conv2D
 from acme_ext.types import Array
 
 
@@ -34,4 +35,4 @@ class ResidualTorso(hk.Module):
 
 def _convolution(x: Array, channels: int) -> jax.Array:
     start = layers.uniform(9 * x.shape[-1])
-    return hk.Conv2D(channels, 3, w_init=start, b_init=start)(x)
+    return Conv2D(channels, 3, w_init=start, b_init=start)(x)

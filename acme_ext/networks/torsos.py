@@ -21,15 +21,25 @@ class NatureTorso(hk.Module):
         start: starts the weights, with biases of 0; None as in `layers`.
     """
 
+    convolutions: Sequence[tuple[int, int, int]] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel, stride
+
     def __init__(self, start: hk.initializers.Initializer | None = None, name: str | None = None):
         super().__init__(name)
         self._start = start
 
     def __call__(self, pixels: Array) -> Array:
         x = pixels.astype(jnp.float32) / 255.0
-        for channels, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+        for channels, kernel, stride in self.convolutions:
             x = jax.nn.relu(layers.Conv2D(channels, kernel, stride, start=self._start)(x))
         return hk.Flatten()(x)
+
+
+class SmallTorso(NatureTorso):
+    """The convolutional torso of Mnih et al. 2013 (section 4.1), which A3C has too (Mnih et al. 2016, section 5.1):
+    as `NatureTorso`, with a third of its multiplications.
+    """
+
+    convolutions = ((16, 8, 4), (32, 4, 2))
 
 
 class SmallGridTorso(hk.Module):
@@ -66,11 +76,12 @@ without arguments is one."""
 TORSOS: dict[str, Torso] = {
     "flat": lambda: flatten_observation,
     "nature": NatureTorso,
+    "small": lambda: hk.Sequential([SmallTorso(), layers.MLP((256,))]),
     "grid": SmallGridTorso,
     "residual": lambda: hk.Sequential([ResidualTorso(), layers.MLP((256,))]),
 }
-"""Torsos by name: no layers at all, the convolutions of Mnih et al. 2015, MinAtar's, and IMPALA's deep torso with its
-layer of 256 units."""
+"""Torsos by name: no layers at all, the convolutions of Mnih et al. 2015, those of Mnih et al. 2013 with their layer of 256
+units, MinAtar's convolution, and IMPALA's deep torso with its layer of 256 units."""
 
 
 def features(

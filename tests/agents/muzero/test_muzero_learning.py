@@ -105,7 +105,7 @@ def test_networks_are_chosen_by_the_observation(shape, kind):
     spec = spec_of(specs.BoundedArray(shape, np.uint8, 0, 255))
     core = MuZero(config).make_agent(spec).core
     params = core.abstract_state().params
-    assert any(leaf.ndim == 4 for leaf in jax.tree.leaves(params)) == (kind == "residual")
+    assert any(leaf.ndim == 4 for leaf in jax.tree.leaves(params)) == (kind != "mlp")
 
 
 def test_all_heads_start_at_zero_and_states_are_scaled():

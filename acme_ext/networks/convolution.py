@@ -1,0 +1,104 @@
+"""Convolutions whose gradients are as fast inside a loop as outside of it."""
+
+import functools
+from collections.abc import Sequence
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from acme_ext.types import Array
+
+_LAYOUT = ("NHWC", "HWIO", "NHWC")
+
+
+class Conv2D(hk.Module):
+    """`hk.Conv2D` for `[B, H, W, C]`, with the same parameters and results.
+
+    XLA for the CPU has fast convolutions for one order of dimensions. It brings those of a gradient into that order
+    outside of loops only: in the body of a `jax.lax.scan`, as in PPO's epochs and in a compiled run, they are 10 to 60
+    times as slow. This layer's gradient has that order everywhere (measured with jaxlib 0.5.3 on 2 cores). It has no
+    derivatives of higher order and none in forward mode, on the CPU.
+
+    Args:
+        channels: of the result.
+        kernel: height and width of the kernel.
+        stride: in both directions.
+        padding: `"SAME"` or `"VALID"`.
+        with_bias: adds one for each channel.
+        w_init: starts the weights `[kernel, kernel, C, channels]`; None as `hk.Conv2D` does.
+        b_init: starts the biases; None for 0.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        kernel: int,
+        stride: int = 1,
+        padding: str = "SAME",
+        with_bias: bool = True,
+        w_init: hk.initializers.Initializer | None = None,
+        b_init: hk.initializers.Initializer | None = None,
+        name: str | None = None,
+    ):
+        super().__init__(name)
+        self._channels, self._kernel, self._stride = channels, kernel, stride
+        self._padding, self._with_bias = padding, with_bias
+        self._w_init, self._b_init = w_init, b_init
+
+    def __call__(self, x: Array) -> Array:
+        shape = (self._kernel, self._kernel, x.shape[-1], self._channels)
+        fan_in = self._kernel**2 * x.shape[-1]
+        w = hk.get_parameter("w", shape, x.dtype, self._w_init or hk.initializers.TruncatedNormal(fan_in**-0.5))
+        y = convolve(x, w, self._stride, self._padding)
+        return y + hk.get_parameter("b", shape[3:], x.dtype, self._b_init or jnp.zeros) if self._with_bias else y
+
+
+def convolve(x: Array, w: Array, stride: int = 1, padding: str = "SAME") -> jax.Array:
+    """Returns the convolution of `x [B, H, W, C]` with `w [h, w, C, channels]`; see `Conv2D`."""
+    pads = jax.lax.padtype_to_pads(x.shape[1:3], w.shape[:2], (stride, stride), padding)
+    if jax.default_backend() == "cpu":
+        return _convolve(x, w, stride, tuple(pads))
+    return _forward(x, w, stride, pads)
+
+
+def _forward(x: Array, w: Array, stride: int, pads: Sequence[tuple[int, int]]) -> jax.Array:
+    return jax.lax.conv_general_dilated(x, w, (stride, stride), pads, dimension_numbers=_LAYOUT)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _convolve(x: Array, w: Array, stride: int, pads: tuple[tuple[int, int], ...]) -> jax.Array:
+    return _forward(x, w, stride, pads)
+
+
+def _convolve_forward(x: Array, w: Array, stride: int, pads: tuple[tuple[int, int], ...]):
+    return _forward(x, w, stride, pads), (x, w)
+
+
+def _convolve_backward(stride: int, pads: tuple[tuple[int, int], ...], inputs: tuple[Array, Array], dy: Array):
+    x, w = inputs
+    # Of each direction, how far the kernel's first place is from its last, in the padded input.
+    reach = [(size - 1) * stride for size in dy.shape[1:3]]
+    sides = list(zip(x.shape[1:3], w.shape[:2], pads, reach, strict=True))
+    # dw: the inputs' channels are the batch, and the results' batch is the channels that are summed over.
+    dw = jax.lax.conv_general_dilated(
+        x.transpose(3, 1, 2, 0),
+        dy.transpose(1, 2, 0, 3),
+        (1, 1),
+        [(low, reach + kernel - low - size) for size, kernel, (low, _), reach in sides],
+        rhs_dilation=(stride, stride),
+        dimension_numbers=_LAYOUT,
+    )
+    # dx: the results, as far apart as the strides, convolved with the reversed kernel.
+    dx = jax.lax.conv_general_dilated(
+        dy,
+        w[::-1, ::-1].transpose(0, 1, 3, 2),
+        (1, 1),
+        [(kernel - 1 - low, size - 1 + low - reach) for size, kernel, (low, _), reach in sides],
+        lhs_dilation=(stride, stride),
+        dimension_numbers=_LAYOUT,
+    )
+    return dx, dw.transpose(1, 2, 0, 3)
+
+
+_convolve.defvjp(_convolve_forward, _convolve_backward)

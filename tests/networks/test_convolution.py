@@ -1,0 +1,70 @@
+import re
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from acme_ext.networks.convolution import Conv2D, convolve
+from acme_ext.utils import compiling
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("kernel", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [9, 10])
+def test_results_and_gradients_are_jaxs(size, kernel, stride, padding):
+    def ours(x, w):
+        return jnp.sum(jnp.sin(convolve(x, w, stride, padding)))
+
+    def jaxs(x, w):
+        layout = ("NHWC", "HWIO", "NHWC")
+        return jnp.sum(
+            jnp.sin(jax.lax.conv_general_dilated(x, w, (stride, stride), padding, dimension_numbers=layout))
+        )
+
+    x = RNG.normal(size=(3, size, size + 1, 2)).astype(np.float32)
+    w = RNG.normal(size=(kernel, kernel, 2, 5)).astype(np.float32)
+    (value, gradients), (expected, wanted) = (jax.jit(jax.value_and_grad(f, (0, 1)))(x, w) for f in (ours, jaxs))
+    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-4)
+    for gradient, right in zip(gradients, wanted, strict=True):
+        np.testing.assert_allclose(gradient, right, atol=1e-4)
+
+
+def test_the_layer_is_haikus():
+    x = RNG.normal(size=(2, 7, 6, 3)).astype(np.float32)
+    ours, haikus = (
+        hk.without_apply_rng(hk.transform(lambda x, make=make: make(4, 3, 2, padding="VALID")(x)))
+        for make in (Conv2D, hk.Conv2D)
+    )
+    params, theirs = (each.init(jax.random.key(0), x) for each in (ours, haikus))
+    jax.tree.map(np.testing.assert_array_equal, params, theirs)
+    np.testing.assert_allclose(ours.apply(params, x), haikus.apply(theirs, x), rtol=1e-5)
+
+
+def test_in_a_loop_all_convolutions_have_the_fast_order():
+    """XLA for the CPU runs others there in plain loops."""
+
+    def loss(ws, x):
+        for w, stride in zip(ws, (2, 1), strict=True):
+            x = jax.nn.relu(convolve(x, w, stride))
+        return jnp.mean(x**2)
+
+    def learned(ws, xs):
+        def step(ws, x):
+            return jax.tree.map(lambda w, g: w - g, ws, jax.grad(loss)(ws, x)), None
+
+        return jax.lax.scan(step, ws, xs)[0]
+
+    shapes = (3, 3, 2, 4), (3, 3, 4, 4)
+    ws = [RNG.normal(size=shape).astype(np.float32) for shape in shapes]
+    for threaded in (False, True):
+        text = (
+            compiling.jit(learned, threaded=threaded).lower(ws, np.ones((3, 5, 8, 8, 2), np.float32)).compile().as_text()
+        )
+        orders = re.findall(r"= \S+ convolution\(.*dim_labels=([^,\s]*)", text)
+        assert len(orders) >= 5  # two forward, two of the weights, one of the first layer's results
+        assert set(orders) == {"b01f_01io->b01f"}
