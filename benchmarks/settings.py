@@ -231,17 +231,6 @@ SETTINGS: dict[str, Setting] = {
     ),
     "ppo-catch": Setting("ppo", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "ppo-balance": Setting("ppo", "dmc:cartpole/balance", 200_000, 8, 900.0, 850.0, 20_000, 10),
-    # From pixels. The small torso, and a quicker rate that falls to 0, are for the time it takes on two cores.
-    "ppo-pong": Setting(
-        "ppo",
-        "envpool:Pong-v5",
-        3_000_000,
-        8,
-        18.0,
-        18.0,
-        250_000,
-        config={"torso": "small", "learning_rate": "5e-4", "learning_rate_decay_steps": "2929"},
-    ),
     "impala-cartpole": Setting("impala", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
     "impala-catch": Setting("impala", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "impala-cartpole-program": Setting("impala", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4),

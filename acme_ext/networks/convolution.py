@@ -7,6 +7,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from acme_ext.errors import UsageError
 from acme_ext.types import Array
 
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
@@ -28,6 +29,9 @@ class Conv2D(hk.Module):
         with_bias: adds one for each channel.
         w_init: starts the weights `[kernel, kernel, C, channels]`; None as `hk.Conv2D` does.
         b_init: starts the biases; None for 0.
+
+    Raises:
+        UsageError: it is called with something else than `[B, H, W, C]`.
     """
 
     def __init__(
@@ -47,6 +51,8 @@ class Conv2D(hk.Module):
         self._w_init, self._b_init = w_init, b_init
 
     def __call__(self, x: Array) -> Array:
+        if x.ndim != 4:
+            raise UsageError(f"a convolution must be given [B, H, W, C], not {x.shape}.")
         shape = (self._kernel, self._kernel, x.shape[-1], self._channels)
         fan_in = self._kernel**2 * x.shape[-1]
         w = hk.get_parameter("w", shape, x.dtype, self._w_init or hk.initializers.TruncatedNormal(fan_in**-0.5))

@@ -35,11 +35,15 @@ class NatureTorso(hk.Module):
 
 
 class SmallTorso(NatureTorso):
-    """The convolutional torso of Mnih et al. 2013 (section 4.1), which A3C has too (Mnih et al. 2016, section 5.1):
-    as `NatureTorso`, with a third of its multiplications.
+    """The convolutional torso of Mnih et al. 2013 (section 4.1), which A3C has too (Mnih et al. 2016, section 5.1), with
+    its layer of 256 units: as `NatureTorso`, with a third of its multiplications.
     """
 
     convolutions = ((16, 8, 4), (32, 4, 2))
+
+    def __call__(self, pixels: Array) -> Array:
+        x = super().__call__(pixels)
+        return jax.nn.relu((layers.Linear(256) if self._start is None else hk.Linear(256, w_init=self._start))(x))
 
 
 class SmallGridTorso(hk.Module):
@@ -73,15 +77,16 @@ Torso = Callable[[], Callable[[Tree], Array]]
 """Makes `observation [B, ...] -> features [B, F]`. It is called inside a Haiku transform, so that an `hk.Module`
 without arguments is one."""
 
-TORSOS: dict[str, Torso] = {
-    "flat": lambda: flatten_observation,
+TORSOS: dict[str, Callable[[hk.initializers.Initializer | None], Callable[[Tree], Array]]] = {
+    "flat": lambda start: flatten_observation,
     "nature": NatureTorso,
-    "small": lambda: hk.Sequential([SmallTorso(), layers.MLP((256,))]),
+    "small": SmallTorso,
     "grid": SmallGridTorso,
-    "residual": lambda: hk.Sequential([ResidualTorso(), layers.MLP((256,))]),
+    "residual": lambda start: hk.Sequential([ResidualTorso(), layers.MLP((256,))]),
 }
-"""Torsos by name: no layers at all, the convolutions of Mnih et al. 2015, those of Mnih et al. 2013 with their layer of 256
-units, MinAtar's convolution, and IMPALA's deep torso with its layer of 256 units."""
+"""Torsos by name, each made with what starts its weights, as `NatureTorso` is: no layers at all, the convolutions of Mnih
+et al. 2015, those of Mnih et al. 2013 with their layer of 256 units, MinAtar's convolution, and IMPALA's deep torso with
+its layer of 256 units, which has a start of its own."""
 
 
 def features(
@@ -98,14 +103,14 @@ def features(
             through an MLP of `hidden_sizes`; ReLU throughout.
         observation: `[B, ...]`, of which the torso is given what `masking.visible` leaves.
         hidden_sizes: units of that MLP.
-        start: starts the weights of the convolutions that are chosen; see `NatureTorso`.
+        start: starts the weights of convolutions that are chosen by the observation or by name; see `NatureTorso`.
 
     Raises:
         UsageError: the torso gives something else than one vector for each observation.
     """
     observation = masking.visible(observation)
     if torso is not None:
-        x = (TORSOS[torso] if isinstance(torso, str) else torso)()(observation)
+        x = (TORSOS[torso](start) if isinstance(torso, str) else torso())(observation)
         batch_size = len(jax.tree.leaves(observation)[0])
         if getattr(x, "ndim", 0) != 2 or len(x) != batch_size:
             name = torso if isinstance(torso, str) else getattr(torso, "__qualname__", repr(torso))

@@ -37,12 +37,19 @@ def check(figures: list[Figure], count: int) -> None:
             assert 0 < reference.ratio < math.inf
 
 
+def _command_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it has ended meanwhile
+        return ""
+
+
 def test_a_killed_command_leaves_nothing():
     command = subprocess.Popen([sys.executable, "-m", "benchmarks.speed", "--only", "program", "--seconds", "1000"])
     try:
         me = psutil.Process(command.pid)
         begun: list[psutil.Process] = []
-        while sum("keeper" in " ".join(process.cmdline()) for process in begun) < 2:
+        while sum("keeper" in _command_of(process) for process in begun) < 2:
             time.sleep(0.05)
             begun = me.children(recursive=True)
     finally:

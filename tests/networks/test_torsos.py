@@ -105,5 +105,14 @@ def test_torsos_by_name_and_of_ones_own_take_the_place_of_the_default(name):
         return network.apply(network.init(KEY, picture), picture)
 
     assert features(name).ndim == 2
-    assert features(name).shape == features(torsos.TORSOS[name]).shape
+    assert features(name).shape == features(lambda: torsos.TORSOS[name](None)).shape
     assert features(lambda: lambda o: jnp.ones((len(o), 7))).shape == (2, 7)
+
+
+@pytest.mark.parametrize("name", ["nature", "small", "grid"])
+def test_torsos_by_name_start_as_the_agent_wants(name):
+    picture = np.zeros((2, 36, 36, 3), np.uint8)
+    start = hk.initializers.Constant(0.5)
+    network = hk.transform(lambda o: torsos.features(name, o, start=start))
+    for leaf in jax.tree.leaves(network.init(KEY, picture)):
+        np.testing.assert_array_equal(leaf, 0.5 if leaf.ndim > 1 else 0.0)

@@ -38,9 +38,9 @@ def make_network(
     """Returns the network, whose output is an `Output`.
 
     By default policy and value are MLPs apart (Schulman et al. 2017, section 6.1), but for images, whose convolutional
-    torso they share (section 6.4). They also share a torso or a recurrent core that is given. Layers that aren't given
-    start orthogonal, scaled by sqrt(2); the policy's last by 0.01, so that all actions are about equally likely at
-    first, and the value's by 1.
+    torso they share (section 6.4). They also share a torso or a recurrent core that is given. Layers of a torso or
+    core of the user's own start as they do; others start orthogonal, scaled by sqrt(2), the policy's last by 0.01, so
+    that all actions are about equally likely at first, and the value's by 1.
 
     Args:
         spec: of the environment.
@@ -56,7 +56,7 @@ def make_network(
 
     def features(observation: Tree) -> Array:
         if torso is not None:
-            return torsos.features(torso, observation)
+            return torsos.features(torso, observation, start=_orthogonal(_HIDDEN_GAIN))
         if convolutional:
             return jax.nn.relu(
                 _linear(config.image_features, _HIDDEN_GAIN)(

@@ -229,13 +229,11 @@ class _Run:
         self.keeps_replay = self.experiment.checkpoints.replay
         self.world = self._begin()
         advance = loop.advance_all if self.many else loop.advance
-        self.advance = self._compiled(advance, donate_argnums=0)
+        # Not `threaded`, whatever the network: with jaxlib 0.5.3, AlphaZero's loop made no steps when it was read from
+        # JAX's folder of compiled programs.
+        self.advance = compiling.jit(advance, donate_argnums=0)
         self.most, self.evaluations = 1, {}
         self._look()
-
-    def _compiled(self, function: Callable, **options: Any) -> Callable:
-        threaded = compiling.is_convolutional(self.world.learning.state)
-        return compiling.jit(function, threaded=threaded, **options)
 
     def _begin(self) -> World:
         keys = [keys_of(seed.experiment) for seed in self.seeds]
@@ -416,7 +414,7 @@ class _Run:
             ]
             stacked = jax.tree.map(lambda *each: jnp.stack(each), *keys) if self.many else keys[0]
             start = compiling.jit(many(evaluation.init))(*stacked)
-            advance = self._compiled(many(evaluation.advance, in_axes=(0, 0, None)))
+            advance = compiling.jit(many(evaluation.advance, in_axes=(0, 0, None)))
             self.evaluations[episodes] = evaluation, start, advance
         evaluation, scores, advance = self.evaluations[episodes]
         scores = self._briefed(scores)
