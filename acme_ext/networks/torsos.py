@@ -35,8 +35,8 @@ class NatureTorso(hk.Module):
 
 
 class SmallTorso(NatureTorso):
-    """The convolutional torso of Mnih et al. 2013 (section 4.1), which A3C has too (Mnih et al. 2016, section 5.1), with
-    its layer of 256 units: as `NatureTorso`, with a third of its multiplications.
+    """The convolutional torso of Mnih et al. 2013 (section 4.1), which A3C has too (Mnih et al. 2016, section 5.1),
+    with its layer of 256 units: as `NatureTorso`, with a third of its multiplications.
     """
 
     convolutions = ((16, 8, 4), (32, 4, 2))
@@ -84,9 +84,9 @@ TORSOS: dict[str, Callable[[hk.initializers.Initializer | None], Callable[[Tree]
     "grid": SmallGridTorso,
     "residual": lambda start: hk.Sequential([ResidualTorso(), layers.MLP((256,))]),
 }
-"""Torsos by name, each made with what starts its weights, as `NatureTorso` is: no layers at all, the convolutions of Mnih
-et al. 2015, those of Mnih et al. 2013 with their layer of 256 units, MinAtar's convolution, and IMPALA's deep torso with
-its layer of 256 units, which has a start of its own."""
+"""Torsos by name, each made with what starts its weights, as `NatureTorso` is: no layers at all, the convolutions of
+Mnih et al. 2015, those of Mnih et al. 2013 with their layer of 256 units, MinAtar's convolution, and IMPALA's deep
+torso with its layer of 256 units, which has a start of its own."""
 
 
 def features(

@@ -62,9 +62,8 @@ def test_in_a_loop_all_convolutions_have_the_fast_order():
     shapes = (3, 3, 2, 4), (3, 3, 4, 4)
     ws = [RNG.normal(size=shape).astype(np.float32) for shape in shapes]
     for threaded in (False, True):
-        text = (
-            compiling.jit(learned, threaded=threaded).lower(ws, np.ones((3, 5, 8, 8, 2), np.float32)).compile().as_text()
-        )
+        lowered = compiling.jit(learned, threaded=threaded).lower(ws, np.ones((3, 5, 8, 8, 2), np.float32))
+        text = lowered.compile().as_text()
         orders = re.findall(r"= \S+ convolution\(.*dim_labels=([^,\s]*)", text)
         assert len(orders) >= 5  # two forward, two of the weights, one of the first layer's results
         assert set(orders) == {"b01f_01io->b01f"}
