@@ -22,9 +22,7 @@ def test_results_and_gradients_are_jaxs(size, kernel, stride, padding):
 
     def jaxs(x, w):
         layout = ("NHWC", "HWIO", "NHWC")
-        return jnp.sum(
-            jnp.sin(jax.lax.conv_general_dilated(x, w, (stride, stride), padding, dimension_numbers=layout))
-        )
+        return jnp.sum(jnp.sin(jax.lax.conv_general_dilated(x, w, (stride, stride), padding, dimension_numbers=layout)))
 
     x = RNG.normal(size=(3, size, size + 1, 2)).astype(np.float32)
     w = RNG.normal(size=(kernel, kernel, 2, 5)).astype(np.float32)
