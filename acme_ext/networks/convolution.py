@@ -62,26 +62,29 @@ class Conv2D(hk.Module):
 
 def convolve(x: Array, w: Array, stride: int = 1, padding: str = "SAME") -> jax.Array:
     """Returns the convolution of `x [B, H, W, C]` with `w [h, w, C, channels]`; see `Conv2D`."""
+    x, w = jnp.asarray(x), jnp.asarray(w)
     pads = jax.lax.padtype_to_pads(x.shape[1:3], w.shape[:2], (stride, stride), padding)
     if jax.default_backend() == "cpu":
         return _convolve(x, w, stride, tuple(pads))
     return _forward(x, w, stride, pads)
 
 
-def _forward(x: Array, w: Array, stride: int, pads: Sequence[tuple[int, int]]) -> jax.Array:
+def _forward(x: jax.Array, w: jax.Array, stride: int, pads: Sequence[tuple[int, int]]) -> jax.Array:
     return jax.lax.conv_general_dilated(x, w, (stride, stride), pads, dimension_numbers=_LAYOUT)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _convolve(x: Array, w: Array, stride: int, pads: tuple[tuple[int, int], ...]) -> jax.Array:
+def _convolve(x: jax.Array, w: jax.Array, stride: int, pads: tuple[tuple[int, int], ...]) -> jax.Array:
     return _forward(x, w, stride, pads)
 
 
-def _convolve_forward(x: Array, w: Array, stride: int, pads: tuple[tuple[int, int], ...]):
+def _convolve_forward(x: jax.Array, w: jax.Array, stride: int, pads: tuple[tuple[int, int], ...]):
     return _forward(x, w, stride, pads), (x, w)
 
 
-def _convolve_backward(stride: int, pads: tuple[tuple[int, int], ...], inputs: tuple[Array, Array], dy: Array):
+def _convolve_backward(
+    stride: int, pads: tuple[tuple[int, int], ...], inputs: tuple[jax.Array, jax.Array], dy: jax.Array
+):
     x, w = inputs
     # Of each direction, how far the kernel's first place is from its last, in the padded input.
     reach = [(size - 1) * stride for size in dy.shape[1:3]]
