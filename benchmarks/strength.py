@@ -12,6 +12,7 @@ import numpy as np
 from acme_ext import builders, launch
 from acme_ext.commands import tournament
 from acme_ext.errors import UsageError
+from acme_ext.launch.runs import settings as agent_settings
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, report
@@ -36,6 +37,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
     parser.add_argument("--num-envs", type=int, default=32, metavar="N", help="games at once (%(default)s)")
     parser.add_argument(
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="fields of AlphaZero that aren't its defaults"
+    )
+    parser.add_argument(
         "--opponents", nargs="+", default=["random", "mcts:100", "mcts:1000"], metavar="NAME", help="(%(default)s)"
     )
     parser.add_argument("--games", type=int, default=200, metavar="N", help="of each pair, both sides (%(default)s)")
@@ -51,7 +55,7 @@ def _main(options: argparse.Namespace) -> int:
     files.make_writable_folder(options.out)
     name = f"strength-{options.game}"
     experiment = launch.Experiment(
-        builders.AlphaZero(),
+        agent_settings.configure(builders.AlphaZero(), agent_settings.split(options.set)),
         f"board:{options.game}",
         seed=options.seed,
         num_envs=options.num_envs,
@@ -93,11 +97,13 @@ def page(held: tournament.Held, seconds: Sequence[float], options: argparse.Name
         facts: about the machine.
     """
     last = len(seconds) - 1
+    changed = " ".join([" --set", *options.set]) if options.set else ""
     lines = [
         f"# AlphaZero's strength at {held.game.replace('_', ' ')}",
         "",
         f"`python -m benchmarks.strength --game {options.game} --steps {options.steps} --parts {options.parts} "
-        f"--seed {options.seed}`: one compiled run of {options.num_envs} games at once with AlphaZero's defaults, "
+        f"--seed {options.seed}{changed}`: one compiled run of "
+        f"{options.num_envs} games at once with AlphaZero's defaults{' but for these' if options.set else ''}, "
         f"copied after {', '.join(f'{spent:,.0f}' for spent in seconds)} s, evaluations included. Each pair of players "
         f"plays {options.games} games, as many on either side, whose first {options.opening_moves} moves are drawn at "
         "random. `mcts:N` is open_spiel's tree search with N simulations a move.",

@@ -47,6 +47,13 @@ def test_every_agent_is_a_frozen_value_that_can_be_sent(name):
 
 
 @pytest.mark.parametrize("name", _AGENTS)
+def test_a_setting_is_the_builders_or_its_configs(name):
+    builder = builders.load(name)()
+    own, configs = ({field.name for field in dataclasses.fields(part)} for part in (builder, builder.config))
+    assert not own & configs, "--set reaches only one of two fields of one name"
+
+
+@pytest.mark.parametrize("name", _AGENTS)
 def test_presets_are_configs_of_families(name):
     from acme_ext import envs
 

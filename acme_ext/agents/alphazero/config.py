@@ -18,7 +18,7 @@ class AlphaZeroConfig(PlanningConfig):
     n_step: int | None = None  # to the game's end; Silver et al. 2018
     search: SearchConfig = SearchConfig(simulations=32, value_scale=1.0, value_range=0.1)
     sampled_moves: int = 8
-    network: Kind | None = "mlp"
+    network_kind: Kind | None = "mlp"
     hidden_sizes: tuple[int, ...] = (128,)
     state_size: int = 256
     support_size: int = 1  # lost, drawn and won

@@ -46,7 +46,7 @@ class PlanningConfig(Checked):
     cut_sampled: bool = True
 
     # The network
-    network: Kind | None = None  # mlp, grid or residual; None: by the observation
+    network_kind: Kind | None = None  # mlp, grid or residual; None: by the observation
     hidden_sizes: LayerSizes = (64,)  # units of each MLP, and of the heads
     state_size: PositiveInt = 64  # units of an MLP's state
     channels: PositiveInt = 32  # of a grid's state
@@ -97,7 +97,7 @@ BOARD = MuZeroConfig(
     search=SearchConfig(simulations=25, value_scale=1.0, value_range=0.1),
     sampled_moves=8,
     cut_sampled=False,
-    network="mlp",
+    network_kind="mlp",
     hidden_sizes=(128, 128),
     state_size=128,
     support_size=1,  # lost, drawn and won

@@ -36,7 +36,7 @@ def planning_network(
     return models.model_network(
         specs.num_actions(spec, type(config).__name__.removesuffix("Config")),
         config.support.num_atoms,
-        kind=config.network,
+        kind=config.network_kind,
         torso=torso,
         hidden_sizes=config.hidden_sizes,
         state_size=config.state_size,
