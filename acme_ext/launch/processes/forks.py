@@ -21,6 +21,8 @@ Result = TypeVar("Result")
 
 RESUMABLE = ("inference",)
 """Groups of nodes that others dial, and that may be started again in their place."""
+IN_ORDER = "in order"
+"""Launchpad's configuration of nodes that are told to end one group after the other, see `director.Crew.stop`."""
 MAKE_SPEC = "make an environment and see what it is like"
 """A purpose of `in_child`."""
 GRACE_S = 1.0
@@ -82,7 +84,7 @@ def bind(
     for label, nodes in program.groups.items():
         for node in nodes:
             stop = stopper if label == "coordinator" else wish
-            node.launch_context.initialize(context.LaunchType[launch_type], None, stop)
+            node.launch_context.initialize(context.LaunchType[launch_type], IN_ORDER, stop)
             for handle in node.input_handles:
                 handle.connect(node, label)
     for node in program.get_all_nodes():
@@ -128,7 +130,7 @@ def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mma
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     if group == "coordinator":  # it alone speaks to the user
         sys.stderr = os.fdopen(terminal, "w", buffering=1)
-    _give_devices(group, options)
+    give_devices(group, options)
     from launchpad.launch import worker_manager
 
     worker_manager.WorkerManager(register_in_thread=True)
@@ -154,8 +156,8 @@ def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mma
     return 0
 
 
-def _give_devices(group: str, options: Options) -> None:
-    """Settles what this process computes on; JAX has been imported and has no device yet."""
+def give_devices(group: str, options: Options) -> None:
+    """Settles what a node's process, this one, computes on; JAX has been imported and has no device yet."""
     if group in options.accelerated:
         # Of several processes, the first would take nearly all of the memory.
         alone = options.accelerated == ("learner",)

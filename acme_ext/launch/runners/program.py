@@ -16,16 +16,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import launchpad as lp
+from launchpad import context
 
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import part_of
 from acme_ext.errors import UsageError, nearest
+from acme_ext.launch.processes.forks import Options, give_devices
 from acme_ext.launch.runners import offline
+from acme_ext.launch.runners.nodes import stops
 from acme_ext.launch.runners.nodes.actor import ActorNode
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
 from acme_ext.launch.runners.nodes.evaluator import EvaluatorNode
 from acme_ext.launch.runners.nodes.inference import InferenceNode
-from acme_ext.launch.runners.nodes.learner import LearnerCourierNode
+from acme_ext.launch.runners.nodes.learner import LearnerCourierNode, LearnerNode
 from acme_ext.launch.runners.nodes.replay import ReplayNode, shard_folder
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.experiment import Experiment
@@ -240,13 +243,20 @@ def make(
             lp.CourierNode(Coordinator, experiment, topology.actors, topology.evaluators, quiet, resumes)
         )
     learning = {"snapshot_every": snapshot_every, "skip_damaged": skip_damaged}
+    options_of = node_options(experiment, topology)
+
+    def on_devices(group: str, make_worker: Callable[..., Any]) -> Callable[..., Any]:
+        return functools.partial(_on_devices, group, options_of, make_worker)
+
     with program.group("learner"):
+        make_learner = on_devices("learner", LearnerNode)
         learner = program.add_node(
-            LearnerCourierNode(token, experiment, spec, replays, coordinator, resumes, **learning)
+            LearnerCourierNode(make_learner, token, experiment, spec, replays, coordinator, resumes, **learning)
         )
     with program.group("evaluator"):
+        make_evaluator = on_devices("evaluator", EvaluatorNode)
         for index in range(topology.evaluators):
-            program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, spec, index, learner, coordinator))
+            program.add_node(lp.PyNode(_run, make_evaluator, experiment, spec, index, learner, coordinator))
     inference: list[Any] = []
     options: dict[str, Any] = {}
     if servers := topology.groups.get("inference", 0):
@@ -259,14 +269,18 @@ def make(
         with program.group("inference"):
             for index in range(servers):
                 of_all = {"index": index, "servers": servers, **options, **making}
-                node = lp.CourierNode(functools.partial(InferenceNode, experiment, spec, topology.actors, **of_all))
+                make_server = functools.partial(InferenceNode, experiment, spec, topology.actors, **of_all)
+                node = lp.CourierNode(on_devices("inference", make_server))
                 node.configure(replays, learner, coordinator, address=node.courier_address)
                 inference.append(program.add_node(node))
     for index in range(topology.actors):
         with program.group("actor"):
             make_actor = functools.partial(ActorNode, experiment, index, topology.actors, **options, **making)
             server = inference[index % len(inference)] if inference else None
-            program.add_node(lp.PyNode(_run, make_actor, replays[index % shards], shards, learner, server, coordinator))
+            with_shard = (replays[index % shards], shards)
+            program.add_node(
+                lp.PyNode(_run, on_devices("actor", make_actor), *with_shard, learner, server, coordinator)
+            )
     if extend is not None:
         extend(program, Handles(learner, coordinator, replays))
     return program
@@ -290,6 +304,24 @@ def added_groups(topology: Topology, extend: Extend) -> dict[str, int]:
                 f"nodes of your own can't be in the group {label!r}, which is the program's: name another."
             )
     return groups
+
+
+def node_options(experiment: Experiment, topology: Topology, restarts: int = 0) -> Options:
+    """Returns how the nodes of a program run that are processes of this machine."""
+    # The learner takes what the others leave.
+    share = max(1, len(os.sched_getaffinity(0)) // (topology.actors + topology.evaluators))
+    logs = pathlib.Path(experiment.directory).absolute() / "logs" / "nodes"
+    return Options(logs, restarts, topology.accelerated_here, {"actor": share, "evaluator": share})
+
+
+def _on_devices(group: str, options: Options, make_worker: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Makes a node's worker in the node, and gives the node its devices where Launchpad's own launcher has made a
+    process of it.
+    """
+    own = (context.LaunchType.LOCAL_MULTI_PROCESSING, context.LaunchType.TEST_MULTI_PROCESSING)
+    if stops.told_at_once() and context.get_context().launch_type in own:
+        give_devices(group, options)
+    return make_worker(*arguments, **named)
 
 
 def _run(make_worker, *arguments) -> None:
