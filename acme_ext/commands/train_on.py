@@ -1,6 +1,7 @@
 """What `acme-ext train` runs elsewhere than in this process alone: programs, and compiled runs."""
 
 import argparse
+import json
 from typing import Any
 
 from acme_ext.commands import common
@@ -10,7 +11,7 @@ from acme_ext.utils import worlds
 _NOT_COMPILED = (
     *("actors", "replay_shards", "evaluators", "accelerated", "inference", "experience", "restart", "open_ports"),
     *("ray_address", "ray_wait", "resources", "record", "profile", "skip_damaged", "demos", "snapshot_every"),
-    "inference_servers",
+    *("inference_servers", "runtime_env_json"),
 )
 """Options that mean nothing in a compiled run."""
 
@@ -42,10 +43,17 @@ def add_options(train: argparse.ArgumentParser) -> None:
     train.add_argument(
         "--ray-address",
         metavar="ADDRESS",
-        help="of a Ray cluster that this machine is a part of, or auto; without it a Ray is started for the run",
+        help="of a Ray cluster that this machine is a part of, or auto; local starts a Ray for the run (the variable "
+        "RAY_ADDRESS, or local)",
     )
     train.add_argument(
         "--ray-wait", type=float, metavar="S", help="seconds that the cluster has to make room for all nodes"
+    )
+    train.add_argument(
+        "--runtime-env-json",
+        type=_object,
+        metavar="JSON",
+        help="what Ray starts the program's processes with on every host, as `ray job submit` takes it",
     )
     train.add_argument(
         "--resources",
@@ -94,7 +102,9 @@ def add_options(train: argparse.ArgumentParser) -> None:
 
 def is_program(options: argparse.Namespace) -> bool:
     """Returns whether a run is a program."""
-    for_ray = options.ray_address is not None or options.ray_wait is not None or options.resources
+    for_ray = options.resources or any(
+        option is not None for option in (options.ray_address, options.ray_wait, options.runtime_env_json)
+    )
     return options.on != "compiled" and bool(options.actors or options.on or for_ray)
 
 
@@ -177,7 +187,18 @@ def run_program(experiment: Any, options: argparse.Namespace) -> Any:
         private=not options.open_ports,
         ray_address=options.ray_address,
         ray_wait_s=options.ray_wait,
+        ray_runtime_env=options.runtime_env_json,
         record=options.record,
         snapshot_every=options.snapshot_every,
         skip_damaged=options.skip_damaged,
     )
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"{text!r} is no object in JSON, as {{\"pip\": [\"gymnasium\"]}} is")
+    return found

@@ -9,6 +9,7 @@ import sysconfig
 import archives
 import pytest
 
+from acme_ext.commands.train import parse
 from acme_ext.errors import UsageError
 from acme_ext.launch.cluster import connection, placement
 from acme_ext.launch.runners import distributed
@@ -107,6 +108,31 @@ def test_folders_of_modules_in_the_code_that_travels_are_relative(tmp_path, monk
     assert distributed.module_folders(code)[:3] == [".", "lib", str(tmp_path / "other")]
     assert distributed.module_folders(None)[:3] == given[:3]
     assert not any("site-packages" in folder for folder in distributed.module_folders(None))
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "address"),
+    [
+        (None, None, None),
+        (None, "10.0.0.1:6379", "10.0.0.1:6379"),
+        (None, "local", None),
+        (None, "", None),
+        ("auto", "10.0.0.1:6379", "auto"),
+        ("local", "10.0.0.1:6379", None),
+    ],
+)
+def test_the_cluster_is_the_one_that_was_given_or_the_variable_s(given, variable, address, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("RAY_ADDRESS", variable)
+    assert connection.address_of(given) == address
+
+
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_a_runtime_environment_that_is_none_is_refused(text, capsys):
+    with pytest.raises(SystemExit):
+        parse("dqn", "gym:CartPole-v1", "--on", "ray", "--runtime-env-json", text)
+    assert f"argument --runtime-env-json: {text!r} is no object in JSON" in capsys.readouterr().err
 
 
 def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):

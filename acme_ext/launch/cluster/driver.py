@@ -48,6 +48,7 @@ class Plan:
         path: see `launch.cluster.agent.Visit`.
         restarts: times in an hour that nodes which have died are started again, or the program as a whole.
         wait_s: see `launch.cluster.placement.reserve`.
+        runtime_env: what processes on all hosts are started with, in Ray's words.
     """
 
     run: str
@@ -63,6 +64,7 @@ class Plan:
     path: Sequence[str]
     restarts: int = 0
     wait_s: float | None = None
+    runtime_env: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class _InterruptedError(Exception):
@@ -264,9 +266,10 @@ def main(descriptor: int, keeper: int) -> int:
         spec = in_child(plan.make_spec, MAKE_SPEC)  # before Ray's threads, which would be missing in what it forks
         if plan.address is None:
             names = [group for group, count in plan.groups.items() for _ in range(count)]
-            connection.start(plan.folder, placement.total(plan.resources[name] for name in names), private=private)
+            asked = placement.total(plan.resources[name] for name in names)
+            connection.start(plan.folder, asked, plan.runtime_env, private=private)
         else:
-            connection.connect(plan.address, plan.code, plan.directory)
+            connection.connect(plan.address, plan.code, plan.directory, plan.runtime_env)
         signal.signal(process_tree.ORPHANED, process_tree.abandon)
         import ray
         from ray.exceptions import RayError

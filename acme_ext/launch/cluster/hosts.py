@@ -190,11 +190,11 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def joined(address: str, directory: Path, asked: Mapping[str, float]) -> Iterator[Cluster]:
+def joined(address: str | None, directory: Path, asked: Mapping[str, float]) -> Iterator[Cluster]:
     """Joins a cluster, and leaves it at the end.
 
     Args:
-        address: of the cluster, or `auto` for one that runs here.
+        address: of the cluster; None: as `RAY_ADDRESS` says, or the one that runs here.
         directory: of all runs.
         asked: what each run asks of Ray.
 
@@ -205,6 +205,6 @@ def joined(address: str, directory: Path, asked: Mapping[str, float]) -> Iterato
         raise UsageError(f"runs on Ray need the extra `ray`, not installed here: {install.command('ray')}")
     from acme_ext.launch.runners import distributed
 
-    connection.connect(address, distributed.code_folder(), directory.absolute())
+    connection.connect(connection.address_of(address) or "auto", distributed.code_folder(), directory.absolute())
     with contextlib.closing(Cluster(directory, asked)) as cluster:
         yield cluster

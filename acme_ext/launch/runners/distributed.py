@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import interrupt, process_tree, threads
 from acme_ext.launch.processes.forks import MAKE_SPEC, Options, in_child
-from acme_ext.launch.runners.program import SERVERS, Extend, Topology, added_groups, make
+from acme_ext.launch.runners.program import SERVERS, Extend, Topology, added_groups, make, node_options
 from acme_ext.launch.runs.evaluation import Result, Score
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -43,6 +44,7 @@ def run_program(
     private: bool = True,
     ray_address: str | None = None,
     ray_wait_s: float | None = None,
+    ray_runtime_env: Mapping[str, Any] | None = None,
     extend: Extend | None = None,
     record: str | os.PathLike[str] | None = None,
     snapshot_every: int | None = None,
@@ -61,10 +63,13 @@ def run_program(
             is, too, from its last checkpoint, when what can't be started again by itself is lost; all that is lost with
             one host counts once.
         private: keeps the program's ports from the network, where the kernel lets it (processes, and a Ray of its own).
-        ray_address: of a cluster that this machine is a part of, `auto` for one that runs here; None starts a Ray on
-            this machine for the run alone.
+        ray_address: of a cluster that this machine is a part of, `auto` for one that runs here; `local` starts a Ray on
+            this machine for the run alone. None: as the variable `RAY_ADDRESS` says, or else `local`.
         ray_wait_s: seconds that a cluster has to make room for all nodes, before nothing is started. None: 30 s where
             others hold what is missing, and no time where the cluster hasn't as much.
+        ray_runtime_env: what Ray is to start the program's processes with on every host, as `ray.init` takes it:
+            `{"env_vars": ..., "pip": ..., "working_dir": ...}`. The working directory travels to the hosts unless
+            another is named.
         extend: adds nodes of one's own: `extend(program, handles)` calls `program.add_node` in groups of their own,
             with the program's parts that it wants to use, see `launch.program.Handles`. It may be called more than
             once. The nodes are looked after like actors: what raises ends the program after a last save, or is started
@@ -79,8 +84,12 @@ def run_program(
         UsageError: nothing was started or written; the message says why.
         RunError: a node failed; what it printed is on the terminal. On threads, what the node raised comes as it is.
     """
-    if on != "ray" and (ray_address is not None or ray_wait_s is not None or topology.resources):
-        raise UsageError(f"a Ray address, a wait for its hosts and resources are for programs on 'ray', not on {on!r}.")
+    of_ray = {"address": ray_address, "wait_s": ray_wait_s, "runtime_env": ray_runtime_env}
+    if on != "ray" and (topology.resources or any(value is not None for value in of_ray.values())):
+        raise UsageError(
+            "a Ray address, a wait for its hosts, a runtime environment and resources are for programs on 'ray', not "
+            f"on {on!r}."
+        )
     if record is not None:
         record = os.path.abspath(os.path.expanduser(record))  # the nodes' own working directory may be another
     making: dict[str, Any] = {
@@ -96,7 +105,7 @@ def run_program(
     elif on == "processes":
         code = _run_processes(experiment, topology, fresh, restarts, private, making)
     elif on == "ray":
-        code = _run_on_ray(experiment, topology, fresh, restarts, private, ray_address, ray_wait_s, making)
+        code = _run_on_ray(experiment, topology, fresh, restarts, private, making, **of_ray)
     else:
         raise UsageError(f"a program runs on 'processes', 'threads' or 'ray', not on {on!r}.")
     if code < 0:
@@ -116,15 +125,11 @@ def _run_processes(
     private: bool,
     making: dict[str, Any],
 ) -> int:
-    logs = pathlib.Path(experiment.directory).absolute() / "logs" / "nodes"
-
     def load() -> tuple[Any, tuple[str, ...], Options]:
-        # The learner takes what the others leave.
-        share = max(1, len(os.sched_getaffinity(0)) // (topology.actors + topology.evaluators))
-        options = Options(logs, restarts, topology.accelerated_here, {"actor": share, "evaluator": share})
         # An environment may start threads or a device, which the processes that are forked later must not find.
         spec = in_child(experiment.make_spec, MAKE_SPEC)
-        return make(experiment, topology, fresh=fresh, spec=spec, **making), SERVERS, options
+        program = make(experiment, topology, fresh=fresh, spec=spec, **making)
+        return program, SERVERS, node_options(experiment, topology, restarts)
 
     return _under_keeper("processes.supervisor", load, private)
 
@@ -135,16 +140,25 @@ def _run_on_ray(
     fresh: bool,
     restarts: int,
     private: bool,
+    making: dict[str, Any],
+    *,
     address: str | None,
     wait_s: float | None,
-    making: dict[str, Any],
+    runtime_env: Mapping[str, Any] | None,
 ) -> int:
     if importlib.util.find_spec("ray") is None:
         raise UsageError(f"a program on Ray needs the extra `ray`, not installed here: {install.command('ray')}")
-    from acme_ext.launch.cluster import nursery
+    from acme_ext.launch.cluster import connection, nursery
     from acme_ext.launch.cluster.driver import Plan
 
+    address = connection.address_of(address)
     directory = experiment.directory.absolute()
+    if connection.job_environment().get("working_dir") and directory.is_relative_to(pathlib.Path.cwd()):
+        print(
+            f"acme-ext: {directory} is in Ray's copy of the job's working directory, which Ray deletes some time after "
+            "the job: choose a run directory elsewhere (--run-dir) to keep the run.",
+            file=sys.stderr,
+        )
     # The nodes' own working directory is another.
     recorded = {name: getattr(experiment, name) for name in ("data", "demos")}
     paths = {name: os.path.abspath(os.path.expanduser(path)) for name, path in recorded.items() if path is not None}
@@ -171,6 +185,7 @@ def _run_on_ray(
             module_folders(code if address is not None else None),
             restarts,
             wait_s,
+            runtime_env or {},
         )
         try:
             return _under_keeper("cluster.driver", plan, private and address is None)
