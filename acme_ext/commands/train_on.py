@@ -60,7 +60,7 @@ def add_options(train: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NODES=NAME:N[,...]",
-        help="what each of a program's nodes of a kind asks of Ray, as learner=GPU:1,CPU:4",
+        help="what each of a program's nodes of a kind asks for, as learner=GPU:1,CPU:4; on Ray any name of a resource",
     )
     train.add_argument("--replay-shards", type=common.count, default=1, metavar="N", help="of a program (%(default)s)")
     train.add_argument("--evaluators", type=common.count, default=1, metavar="N", help="of a program (%(default)s)")
@@ -200,5 +200,5 @@ def _object(text: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError(f"{text!r} is no object in JSON, as {{\"pip\": [\"gymnasium\"]}} is")
+        raise argparse.ArgumentTypeError(f'{text!r} is no object in JSON, as {{"pip": ["gymnasium"]}} is')
     return found

@@ -23,7 +23,8 @@ import numpy as np
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import interrupt, process_tree, threads
 from acme_ext.launch.processes.forks import MAKE_SPEC, Options, in_child
-from acme_ext.launch.runners.program import SERVERS, Extend, Topology, added_groups, make, node_options
+from acme_ext.launch.runners import devices
+from acme_ext.launch.runners.program import SERVERS, Extend, Topology, added_groups, make
 from acme_ext.launch.runs.evaluation import Result, Score
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -85,11 +86,12 @@ def run_program(
         RunError: a node failed; what it printed is on the terminal. On threads, what the node raised comes as it is.
     """
     of_ray = {"address": ray_address, "wait_s": ray_wait_s, "runtime_env": ray_runtime_env}
-    if on != "ray" and (topology.resources or any(value is not None for value in of_ray.values())):
+    if on != "ray" and any(value is not None for value in of_ray.values()):
         raise UsageError(
-            "a Ray address, a wait for its hosts, a runtime environment and resources are for programs on 'ray', not "
-            f"on {on!r}."
+            f"a Ray address, a wait for its hosts and a runtime environment are for programs on 'ray', not on {on!r}."
         )
+    if on == "threads" and topology.resources:
+        raise UsageError("threads share what their process has: resources are for programs on 'processes' or 'ray'.")
     if record is not None:
         record = os.path.abspath(os.path.expanduser(record))  # the nodes' own working directory may be another
     making: dict[str, Any] = {
@@ -125,11 +127,13 @@ def _run_processes(
     private: bool,
     making: dict[str, Any],
 ) -> int:
+    options = devices.options(topology, pathlib.Path(experiment.directory), restarts)
+
     def load() -> tuple[Any, tuple[str, ...], Options]:
         # An environment may start threads or a device, which the processes that are forked later must not find.
         spec = in_child(experiment.make_spec, MAKE_SPEC)
         program = make(experiment, topology, fresh=fresh, spec=spec, **making)
-        return program, SERVERS, node_options(experiment, topology, restarts)
+        return program, SERVERS, options
 
     return _under_keeper("processes.supervisor", load, private)
 

@@ -16,14 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import launchpad as lp
-from launchpad import context
 
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import part_of
 from acme_ext.errors import UsageError, nearest
-from acme_ext.launch.processes.forks import Options, give_devices
-from acme_ext.launch.runners import offline
-from acme_ext.launch.runners.nodes import stops
+from acme_ext.launch.runners import devices, offline
 from acme_ext.launch.runners.nodes.actor import ActorNode
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
 from acme_ext.launch.runners.nodes.evaluator import EvaluatorNode
@@ -81,9 +78,11 @@ class Topology:
         inference: where the policy is applied: by each `actor`, which holds parameters, or by the `server`, with the
             actors only stepping their environments.
         experience: who makes items of the experience and writes them: the `actor`, or the inference `server`.
-        resources: on Ray, what each node of a group asks for, as `{"learner": {"GPU": 1, "CPU": 4}}`: `CPU`, `GPU`, or
-            a name that hosts were given; one CPU where none is said. Accelerated are those of the groups in
-            `accelerated` that ask for GPUs; actors and evaluators compute with as many threads as CPUs.
+        resources: what each node of a group asks for, as `{"learner": {"GPU": 1, "CPU": 4}}`: `CPU`, `GPU`, or on Ray a
+            name that hosts were given. On Ray one CPU where none is said, and accelerated are those of the groups in
+            `accelerated` that ask for GPUs; actors and evaluators compute with as many threads as CPUs. As processes
+            of one machine, nodes see the GPUs that they ask for, or all where no group asks for one, and those that
+            ask for CPUs compute with so many threads.
         inference_servers: nodes that apply the policy where `inference` is `server`; actor i asks the one whose number
             is the rest of i / inference_servers. None: one.
     """
@@ -243,19 +242,15 @@ def make(
             lp.CourierNode(Coordinator, experiment, topology.actors, topology.evaluators, quiet, resumes)
         )
     learning = {"snapshot_every": snapshot_every, "skip_damaged": skip_damaged}
-    options_of = node_options(experiment, topology)
-
-    def on_devices(group: str, make_worker: Callable[..., Any]) -> Callable[..., Any]:
-        return functools.partial(_on_devices, group, options_of, make_worker)
-
+    on_devices = functools.partial(devices.on, topology, rundir.path.absolute())
     with program.group("learner"):
-        make_learner = on_devices("learner", LearnerNode)
+        make_learner = on_devices("learner", 0, LearnerNode)
         learner = program.add_node(
             LearnerCourierNode(make_learner, token, experiment, spec, replays, coordinator, resumes, **learning)
         )
     with program.group("evaluator"):
-        make_evaluator = on_devices("evaluator", EvaluatorNode)
         for index in range(topology.evaluators):
+            make_evaluator = on_devices("evaluator", index, EvaluatorNode)
             program.add_node(lp.PyNode(_run, make_evaluator, experiment, spec, index, learner, coordinator))
     inference: list[Any] = []
     options: dict[str, Any] = {}
@@ -270,7 +265,7 @@ def make(
             for index in range(servers):
                 of_all = {"index": index, "servers": servers, **options, **making}
                 make_server = functools.partial(InferenceNode, experiment, spec, topology.actors, **of_all)
-                node = lp.CourierNode(on_devices("inference", make_server))
+                node = lp.CourierNode(on_devices("inference", index, make_server))
                 node.configure(replays, learner, coordinator, address=node.courier_address)
                 inference.append(program.add_node(node))
     for index in range(topology.actors):
@@ -279,7 +274,7 @@ def make(
             server = inference[index % len(inference)] if inference else None
             with_shard = (replays[index % shards], shards)
             program.add_node(
-                lp.PyNode(_run, on_devices("actor", make_actor), *with_shard, learner, server, coordinator)
+                lp.PyNode(_run, on_devices("actor", index, make_actor), *with_shard, learner, server, coordinator)
             )
     if extend is not None:
         extend(program, Handles(learner, coordinator, replays))
@@ -304,24 +299,6 @@ def added_groups(topology: Topology, extend: Extend) -> dict[str, int]:
                 f"nodes of your own can't be in the group {label!r}, which is the program's: name another."
             )
     return groups
-
-
-def node_options(experiment: Experiment, topology: Topology, restarts: int = 0) -> Options:
-    """Returns how the nodes of a program run that are processes of this machine."""
-    # The learner takes what the others leave.
-    share = max(1, len(os.sched_getaffinity(0)) // (topology.actors + topology.evaluators))
-    logs = pathlib.Path(experiment.directory).absolute() / "logs" / "nodes"
-    return Options(logs, restarts, topology.accelerated_here, {"actor": share, "evaluator": share})
-
-
-def _on_devices(group: str, options: Options, make_worker: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Makes a node's worker in the node, and gives the node its devices where Launchpad's own launcher has made a
-    process of it.
-    """
-    own = (context.LaunchType.LOCAL_MULTI_PROCESSING, context.LaunchType.TEST_MULTI_PROCESSING)
-    if stops.told_at_once() and context.get_context().launch_type in own:
-        give_devices(group, options)
-    return make_worker(*arguments, **named)
 
 
 def _run(make_worker, *arguments) -> None:
