@@ -1,7 +1,9 @@
 """What `acme-ext train` runs elsewhere than in this process alone: programs, and compiled runs."""
 
 import argparse
+import contextlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from acme_ext.commands import common
@@ -160,9 +162,20 @@ def run_compiled(experiment: Any, options: argparse.Namespace) -> int:
     return 0
 
 
+@contextlib.contextmanager
+def started_ahead(options: argparse.Namespace) -> Iterator[None]:
+    """Has the processes of a program import their libraries while this one imports its own."""
+    worlds.need_reverb("a program")
+    from acme_ext.launch.processes import launcher
+
+    with contextlib.ExitStack() as stack:
+        if options.on in (None, "processes"):
+            stack.enter_context(launcher.ahead("processes.supervisor", private=not options.open_ports))
+        yield
+
+
 def run_program(experiment: Any, options: argparse.Namespace) -> Any:
     """Runs an experiment as a program; returns the `Result`."""
-    worlds.need_reverb("a program")
     from acme_ext.launch.runners import distributed
     from acme_ext.launch.runners.program import Topology
     from acme_ext.launch.runs import settings

@@ -3,17 +3,11 @@
 import dataclasses
 import importlib.util
 import json
-import math
 import os
 import pathlib
 import signal
-import site
-import subprocess
 import sys
-import sysconfig
 import tempfile
-import threading
-import time
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch.processes import interrupt, process_tree, threads
+from acme_ext.launch.processes import launcher, threads
 from acme_ext.launch.processes.forks import MAKE_SPEC, Options, in_child
 from acme_ext.launch.runners import devices
 from acme_ext.launch.runners.program import SERVERS, Extend, Topology, added_groups, make
@@ -135,7 +129,7 @@ def _run_processes(
         program = make(experiment, topology, fresh=fresh, spec=spec, **making)
         return program, SERVERS, options
 
-    return _under_keeper("processes.supervisor", load, private)
+    return launcher.run("processes.supervisor", load, private)
 
 
 def _run_on_ray(
@@ -173,7 +167,7 @@ def _run_on_ray(
 
     extend = making["extend"]
     added = added_groups(topology, extend) if extend is not None else {}
-    run, code = f"acme-ext-{uuid.uuid4().hex[:12]}", code_folder()
+    run, code = f"acme-ext-{uuid.uuid4().hex[:12]}", launcher.code_folder()
     with tempfile.TemporaryDirectory(prefix="acme-ext-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         plan = Plan(
             run,
@@ -186,80 +180,18 @@ def _run_on_ray(
             address,
             pathlib.Path(folder),
             code,
-            module_folders(code if address is not None else None),
+            launcher.module_folders(code if address is not None else None),
             restarts,
             wait_s,
             runtime_env or {},
         )
         try:
-            return _under_keeper("cluster.driver", plan, private and address is None)
+            return launcher.run("cluster.driver", plan, private and address is None)
         finally:
             for token in directory.parent.glob(f".{run}-*"):
                 token.unlink(missing_ok=True)
             for scratch in nursery.scratch().glob(f"{run}-*"):
                 nursery.clear(scratch)
-
-
-def code_folder() -> pathlib.Path:
-    """Returns the folder with the user's own code: the script's, where that is not in the working directory, or else
-    the latter.
-    """
-    here, main = pathlib.Path.cwd(), sys.modules["__main__"]
-    file = getattr(main, "__file__", None)
-    if file is None or getattr(main, "__spec__", None) is not None:  # interactive, or `python -m`
-        return here
-    folder = pathlib.Path(file).resolve().parent
-    return here if folder.is_relative_to(here) or folder.is_relative_to(pathlib.Path(sys.prefix)) else folder
-
-
-def module_folders(code: pathlib.Path | None) -> list[str]:
-    """Returns where this process finds modules, but for the interpreter's own folders, which are no good to another
-    one that an environment may start: what lies in the folder `code` relative to it.
-    """
-    names = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    own = [pathlib.Path(name).resolve() for name in [*names, *site.getsitepackages(), site.getusersitepackages()]]
-    zipped = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
-    found = []
-    for entry in (pathlib.Path(name).resolve() for name in sys.path):
-        if not entry.exists() or entry.name == zipped or any(entry.is_relative_to(folder) for folder in own):
-            continue
-        inside = code is not None and entry.is_relative_to(code)
-        found.append(str(entry.relative_to(code) if code is not None and inside else entry))
-    return found
-
-
-def _under_keeper(entry: str, payload: Any, private: bool) -> int:
-    """Runs the `main` of a module in `launch` beneath a keeper; returns its exit code."""
-    import cloudpickle
-
-    with tempfile.TemporaryFile(prefix="acme-ext-") as file:
-        cloudpickle.dump((private, cloudpickle.dumps(payload)), file)
-        file.seek(0)
-        line = [sys.executable, "-m", "acme_ext.launch.processes.keeper", entry, str(file.fileno()), str(os.getpid())]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(module_folders(None))}
-        return _call(line, environment, file.fileno())
-
-
-def _call(line: list[str], environment: dict[str, str], descriptor: int) -> int:
-    """Runs the keeper; wishes to stop are passed on from its first moment, and the supervisor decides."""
-    process: subprocess.Popen | None = None
-    started, passed_on = threading.Event(), -math.inf
-
-    def pass_on(number: int) -> None:
-        nonlocal passed_on
-        started.wait()
-        if process is not None and time.monotonic() - passed_on > interrupt.SAME_WISH_S:
-            passed_on = time.monotonic()
-            process.send_signal(process_tree.WISHES[signal.Signals(number)])
-
-    with interrupt.heard_by(pass_on):
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*process_tree.WISHES, *process_tree.WISHES.values()])
-        try:
-            process = subprocess.Popen(line, env=environment, pass_fds=[descriptor])
-        finally:
-            started.set()
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        return process.wait()
 
 
 def _result(experiment: Experiment, code: int) -> Result:
