@@ -76,8 +76,8 @@ class Running:
         self.run, self.mark = run, uuid.uuid4().hex
         self._out, self._err, self._hanging = (folder / name for name in ("out", "err", "hanging"))
         self._hanging.mkdir(parents=True)
-        # Ray starts a dozen processes, of which each imports it.
-        self._patience_s = 3 * PATIENCE_S if "ray" in line else PATIENCE_S
+        # Ray starts a dozen processes, of which each imports it; Launchpad one for each node, which imports everything.
+        self._patience_s = 3 * PATIENCE_S if {"ray", "local_mp"} & set(line) else PATIENCE_S
         self._opened: set[int] = set()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), MARK: self.mark}
         environment = {**environment, "LAB_WALK_HANGS_IN": str(self._hanging), **variables}

@@ -31,7 +31,8 @@ def test_a_program_with_a_node_of_ones_own_runs_by_lp_launch(launch_type, tmp_pa
 @pytest.mark.parametrize("launch_type", _LAUNCHERS)
 def test_an_interrupt_of_a_program_by_lp_launch_ends_it_after_a_last_save(launch_type, tmp_path, launch):
     run = tmp_path / "run"
-    program = launch(_line(tmp_path, launch_type, 10**7), run, TMPDIR=str(tmp_path))
+    line = [*_line(tmp_path, launch_type, 10**7), "--lp_termination_notice_secs=60"]
+    program = launch(line, run, TMPDIR=str(tmp_path))
     program.wait_for(lambda: program.steps() > 200 and len(rows(run, "learner")) > 0)
     program.interrupt()
     code, out, err = program.end()
