@@ -167,7 +167,7 @@ class Replay(Checked, abc.ABC):
             sink = PrioritySink(client, self.table, self.priority_offset)
         else:
             sink = StructuredSink(client, self.table, self._item_shape)
-        return sink if self.block == 1 else blocks.BlockSink(sink, self.block)
+        return sink if self.block == 1 else blocks.BlockSink(sink, self.block, blocks.pool(self))
 
     @property
     def _item_shape(self) -> tuple[int, ...]:
