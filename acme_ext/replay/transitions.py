@@ -53,6 +53,10 @@ class TransitionReplay(Replay):
     def block(self) -> int:
         return blocks.size(self)
 
+    @property
+    def waiting(self) -> int:
+        return blocks.pool(self)
+
     def for_envs(self, num_envs: int) -> "TransitionReplay":
         return dataclasses.replace(self, num_envs=num_envs)
 
