@@ -35,10 +35,16 @@ def check_fields(builder: "Builder") -> None:
     default = type(builder).__dataclass_fields__["config"].default
     if default is not dataclasses.MISSING and not isinstance(config, type(default)):
         raise UsageError(f"{name} takes a {type(default).__name__}, not a {type(config).__name__}.")
-    if (fused := getattr(config, "sgd_steps_per_call", 1)) < 1:
-        raise UsageError(f"sgd_steps_per_call is {fused}: it must be at least 1.")
+    for field in ("sgd_steps_per_call", "batch_size"):
+        if (value := getattr(config, field, 1)) < 1:
+            raise UsageError(f"{field} is {value}: it must be at least 1.")
     if builder.average_rate is not None and not 0 < builder.average_rate <= 1:
         raise UsageError(f"average_rate is {builder.average_rate}: it must be above 0 and at most 1, or none.")
+    if (weight := builder.intrinsic_weight) is not None:
+        if weight < 0:
+            raise UsageError(f"intrinsic_weight is {weight}: it must not be negative.")
+        if builder.intrinsic is None:
+            raise UsageError(f"intrinsic_weight is {weight}, and there is no bonus: set intrinsic too, as rnd.")
     for field, known in (("torso", TORSOS), ("core", CORES), ("intrinsic", BONUSES)):
         given = getattr(builder, field, None)
         if isinstance(given, str) and given not in known:

@@ -91,6 +91,7 @@ def test_an_agent_of_ones_own_has_the_space_of_what_it_is_derived_from_or_of_its
         ("learning_rate=float:1:0.1", "the lower one first"),
         ("batch_size=int:1.5:8", "its ends must be whole numbers"),
         ("batch_size=log:1:8", "batch_size is '2.828': it must be a whole number"),
+        ("batch_size=int:0:8", "batch_size is 0: it must be at least 1"),
         ("dueling=choice:true", "a choice needs at least two different values"),
         ("dueling=choice:true:maybe", "dueling is 'maybe': it must be true or false"),
         ("learning_rat=log:1e-4:1e-3", "did you mean 'learning_rate'"),

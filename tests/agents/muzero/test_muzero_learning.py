@@ -133,3 +133,20 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(field, value):
 def test_continuous_actions_are_refused():
     with pytest.raises(UsageError, match="MuZero needs an environment with one discrete action"):
         MuZero().make_agent(spec_of(actions=specs.BoundedArray((1,), np.float32, -1, 1)))
+
+
+def test_a_kind_of_network_that_does_not_suit_is_refused():
+    grid = MuZero(dataclasses.replace(SMALL, network_kind="grid"))
+    with pytest.raises(UsageError, match=r"network_kind is 'grid': it needs observations \[H, W, C\], .* are \(3,\)"):
+        grid.make_agent(spec_of()).core.abstract_state()
+    with pytest.raises(UsageError, match=r"network_kind is 'grid', which has layers of its own: .*or torso"):
+        grid.replace(torso="flat").make_agent(spec_of(specs.Array((5, 5, 2), np.float32)))
+
+
+def test_a_torso_is_used_for_pictures_too():
+    agents = [
+        MuZero(SMALL, torso=torso).make_agent(spec_of(specs.Array((5, 5, 2), np.float32))) for torso in (None, "flat")
+    ]
+    sizes = [{leaf.ndim for leaf in jax.tree.leaves(a.core.abstract_state().params)} for a in agents]
+    assert 4 in sizes[0]
+    assert 4 not in sizes[1]
