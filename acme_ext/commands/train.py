@@ -156,16 +156,16 @@ def _train(options: argparse.Namespace) -> int:
     if not options.quiet:
         what = "JAX" if compiled else "JAX, TensorFlow and Reverb"
         print(f"acme-ext: loading {what} ...", file=sys.stderr, flush=True)
-    experiment = experiment_from(options)
     if compiled:
-        return train_on.run_compiled(experiment, options)
+        return train_on.run_compiled(experiment_from(options), options)
     if train_on.is_program(options):
-        result = train_on.run_program(experiment, options)
+        with train_on.started_ahead(options):
+            result = train_on.run_program(experiment_from(options), options)
     else:
         from acme_ext.launch.runners import local
 
         result = local.run(
-            experiment,
+            experiment_from(options),
             fresh=options.fresh,
             quiet=options.quiet,
             profile=options.profile,

@@ -1,6 +1,9 @@
 """What `acme-ext train` runs elsewhere than in this process alone: programs, and compiled runs."""
 
 import argparse
+import contextlib
+import json
+from collections.abc import Iterator
 from typing import Any
 
 from acme_ext.commands import common
@@ -10,7 +13,7 @@ from acme_ext.utils import worlds
 _NOT_COMPILED = (
     *("actors", "replay_shards", "evaluators", "accelerated", "inference", "experience", "restart", "open_ports"),
     *("ray_address", "ray_wait", "resources", "record", "profile", "skip_damaged", "demos", "snapshot_every"),
-    "inference_servers",
+    *("inference_servers", "runtime_env_json"),
 )
 """Options that mean nothing in a compiled run."""
 
@@ -42,17 +45,24 @@ def add_options(train: argparse.ArgumentParser) -> None:
     train.add_argument(
         "--ray-address",
         metavar="ADDRESS",
-        help="of a Ray cluster that this machine is a part of, or auto; without it a Ray is started for the run",
+        help="of a Ray cluster that this machine is a part of, or auto; local starts a Ray for the run (the variable "
+        "RAY_ADDRESS, or local)",
     )
     train.add_argument(
         "--ray-wait", type=float, metavar="S", help="seconds that the cluster has to make room for all nodes"
+    )
+    train.add_argument(
+        "--runtime-env-json",
+        type=_object,
+        metavar="JSON",
+        help="what Ray starts the program's processes with on every host, as `ray job submit` takes it",
     )
     train.add_argument(
         "--resources",
         action="append",
         default=[],
         metavar="NODES=NAME:N[,...]",
-        help="what each of a program's nodes of a kind asks of Ray, as learner=GPU:1,CPU:4",
+        help="what each of a program's nodes of a kind asks for, as learner=GPU:1,CPU:4; on Ray any name of a resource",
     )
     train.add_argument("--replay-shards", type=common.count, default=1, metavar="N", help="of a program (%(default)s)")
     train.add_argument("--evaluators", type=common.count, default=1, metavar="N", help="of a program (%(default)s)")
@@ -94,7 +104,9 @@ def add_options(train: argparse.ArgumentParser) -> None:
 
 def is_program(options: argparse.Namespace) -> bool:
     """Returns whether a run is a program."""
-    for_ray = options.ray_address is not None or options.ray_wait is not None or options.resources
+    for_ray = options.resources or any(
+        option is not None for option in (options.ray_address, options.ray_wait, options.runtime_env_json)
+    )
     return options.on != "compiled" and bool(options.actors or options.on or for_ray)
 
 
@@ -150,9 +162,20 @@ def run_compiled(experiment: Any, options: argparse.Namespace) -> int:
     return 0
 
 
+@contextlib.contextmanager
+def started_ahead(options: argparse.Namespace) -> Iterator[None]:
+    """Has the processes of a program import their libraries while this one imports its own."""
+    worlds.need_reverb("a program")
+    from acme_ext.launch.processes import launcher
+
+    with contextlib.ExitStack() as stack:
+        if options.on in (None, "processes"):
+            stack.enter_context(launcher.ahead("processes.supervisor", private=not options.open_ports))
+        yield
+
+
 def run_program(experiment: Any, options: argparse.Namespace) -> Any:
     """Runs an experiment as a program; returns the `Result`."""
-    worlds.need_reverb("a program")
     from acme_ext.launch.runners import distributed
     from acme_ext.launch.runners.program import Topology
     from acme_ext.launch.runs import settings
@@ -177,7 +200,18 @@ def run_program(experiment: Any, options: argparse.Namespace) -> Any:
         private=not options.open_ports,
         ray_address=options.ray_address,
         ray_wait_s=options.ray_wait,
+        ray_runtime_env=options.runtime_env_json,
         record=options.record,
         snapshot_every=options.snapshot_every,
         skip_damaged=options.skip_damaged,
     )
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f'{text!r} is no object in JSON, as {{"pip": ["gymnasium"]}} is')
+    return found

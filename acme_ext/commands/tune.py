@@ -56,7 +56,7 @@ def add(commands: Any) -> None:
         default="processes",
         help="where trials run: on this machine, or on any host of a Ray cluster that it is a part of (%(default)s)",
     )
-    tune.add_argument("--ray-address", metavar="ADDRESS", help="of the cluster (auto: the one that runs here)")
+    tune.add_argument("--ray-address", metavar="ADDRESS", help="of the cluster (RAY_ADDRESS, or auto)")
     tune.add_argument(
         "--resources", metavar="NAME:N[,...]", default="CPU:1", help="what each run asks of Ray (%(default)s)"
     )

@@ -50,7 +50,9 @@ def test_list_names_every_agent_and_family(capsys):
 # Bad input: one sentence, exit code 2, and nothing written.
 _BAD = [
     (["train", "dqn", "gym:CartPole-v1", "--ray-wait", "9"], "are for programs on 'ray', not on 'proc"),
-    (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=CPU:2"], "are for programs on 'ray', not on 'proc"),
+    (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=far:2"], "learner asks for far: of one machine that"),
+    (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=GPU:99"], "more GPUs than there are here"),
+    (["train", "dqn", "gym:CartPole-v1", "--on", "threads", "--resources", "learner=CPU:2"], "threads share what"),
     (["train", "dqm", "gym:CartPole-v1"], "there is no agent 'dqm': did you mean 'dqn' or 'dqfd' or 'dmpo'?"),
     (["train", "jumping", "gym:CartPole-v1"], "there is no agent 'jumping': valid: "),
     (["train", "dqn", "gmy:CartPole-v1"], "no family of environments 'gmy'; a name is like 'gym:CartPole-v1', or"),

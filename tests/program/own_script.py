@@ -11,7 +11,7 @@ from acme_ext.builders import DQN
 from acme_ext.launch.runners.program import Topology, make
 from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.schedule import Evaluation
+from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 
 
 class Watcher:
@@ -31,13 +31,14 @@ class Watcher:
 
 
 def main(arguments: list[str]) -> None:
-    _, run_dir, launch_type, *fields = arguments
+    _, run_dir, launch_type, steps, *fields = arguments
     config = settings.replace(DQN().config, dict(field.split("=") for field in fields))
     experiment = Experiment(
         DQN(config),
         "gym:lab_walk:LabWalk-v0",
-        steps=1_000,
+        steps=int(steps),
         evaluation=Evaluation(every=0, final_episodes=2),
+        checkpoints=Checkpoints(every_s=0),
         run_dir=f"{run_dir}/run",
     )
     program = make(experiment, Topology(actors=1))

@@ -308,6 +308,16 @@ class Cluster:
         self._process.stdin.flush()
         assert self._read() == "done"
 
+    def names(self) -> list[str]:
+        """Returns the names that actors have."""
+        code = f"""if True:
+            import ray
+            ray.init({self.address!r}, log_to_driver=False, logging_level="ERROR")
+            print(*(actor["name"] for actor in ray.util.list_named_actors(all_namespaces=True)), sep="\\n")
+        """
+        line = [sys.executable, "-c", code]
+        return subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+
     def end(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()

@@ -5,6 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from launchpad import context
+
+from acme_ext.errors import UsageError
+from acme_ext.launch.processes import forks
+from acme_ext.launch.runners import devices
+from acme_ext.launch.runners.program import Topology
+
 _CODE = """
 import json, os, pathlib, sys
 import jax
@@ -28,14 +36,15 @@ for name in ("learner", "actor"):
     with program.group(name):
         program.add_node(lp.PyNode(tell, name))
 accelerated = tuple(sys.argv[2].split(","))
-options = Options(pathlib.Path(sys.argv[1]), accelerated=accelerated, threads={"actor": 1})
+devices = json.loads(sys.argv[3])
+options = Options(pathlib.Path(sys.argv[1]), accelerated=accelerated, threads={"actor": 1}, devices=devices)
 sys.exit(Supervisor(program, (), options).run())
 """
 
 
-def _told(folder: Path, accelerated: str) -> tuple[dict, dict]:
+def _told(folder: Path, accelerated: str, **devices: str) -> tuple[dict, dict]:
     environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": "", "CUDA_VISIBLE_DEVICES": "0"}
-    line = [sys.executable, "-c", _CODE, str(folder), accelerated]
+    line = [sys.executable, "-c", _CODE, str(folder), accelerated, json.dumps(devices)]
     subprocess.run(line, env=environment, check=True, timeout=120)
     learner, actor = (json.loads((folder / name).read_text()) for name in ("learner", "actor"))
     return learner, actor
@@ -55,3 +64,69 @@ def test_processes_that_share_accelerators_do_not_take_the_memory_beforehand(tmp
     for found in _told(tmp_path, "learner,actor"):
         assert (found["platforms"], found["CUDA_VISIBLE_DEVICES"]) == (None, "0")
         assert found["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+
+
+@pytest.mark.parametrize(("learners", "beforehand"), [("1", "true"), ("0", "false")])
+def test_a_node_sees_the_devices_that_it_is_given(learners, beforehand, tmp_path):
+    learner, actor = _told(tmp_path, "learner,actor", learner=learners, actor="0")
+    assert (learner["platforms"], learner["CUDA_VISIBLE_DEVICES"]) == (None, learners)
+    assert (actor["platforms"], actor["CUDA_VISIBLE_DEVICES"]) == (None, "0")
+    assert learner["XLA_PYTHON_CLIENT_PREALLOCATE"] == actor["XLA_PYTHON_CLIENT_PREALLOCATE"] == beforehand
+
+
+def _asking(**amounts: float) -> Topology:
+    resources = {group: {"GPU": amount} for group, amount in amounts.items()}
+    groups = ("learner", "inference", "actor")
+    return Topology(actors=3, inference="server", accelerated=groups, resources=resources)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "given"),
+    [
+        ({}, {}),
+        ({"learner": 1}, {"learner": "a"}),
+        ({"learner": 2, "inference": 1}, {"learner": "a,b", "inference": "c"}),
+        ({"learner": 0.5, "inference": 0.5}, {"learner": "a", "inference": "a"}),
+        ({"learner": 1, "actor": 0.4}, {"learner": "a", "actor-0": "b", "actor-1": "b", "actor-2": "c"}),
+        ({"actor": 1 / 3}, {"actor-0": "a", "actor-1": "a", "actor-2": "a"}),
+    ],
+)
+def test_devices_are_given_to_those_that_ask(amounts, given):
+    assert devices.devices_of(_asking(**amounts), ["a", "b", "c"]) == given
+
+
+@pytest.mark.parametrize("amounts", [{"learner": 4}, {"actor": 1, "learner": 0.1}, {"actor": 0.6, "learner": 1}])
+def test_more_devices_than_there_are_are_refused(amounts):
+    with pytest.raises(UsageError, match="more GPUs than there are here: 3"):
+        devices.devices_of(_asking(**amounts), ["a", "b", "c"])
+
+
+def test_those_that_ask_for_nothing_are_not_accelerated_and_cpus_are_threads(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
+    asked = {"learner": {"GPU": 1, "CPU": 3}, "actor": {"CPU": 0.5}}
+    found = devices.options(Topology(actors=2, inference="server", resources=asked), tmp_path)
+    assert (found.accelerated, found.devices) == (("learner",), {"learner": "5"})
+    assert (found.threads["learner"], found.threads["actor"]) == (3, 1)
+    assert devices.options(Topology(actors=2, inference="server"), tmp_path).accelerated == ("learner", "inference")
+
+
+@pytest.mark.parametrize(
+    ("launch_type", "config", "settled"),
+    [
+        ("LOCAL_MULTI_PROCESSING", None, [("actor", "actor-1", "5")]),
+        ("LOCAL_MULTI_THREADING", None, []),  # which share one process
+        ("LOCAL_MULTI_PROCESSING", forks.IN_ORDER, []),  # whoever forked the process has done it
+    ],
+)
+def test_a_process_that_launchpad_s_own_launcher_starts_has_its_node_s_devices(
+    launch_type, config, settled, tmp_path, monkeypatch
+):
+    found = []
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    monkeypatch.setattr(devices, "give_devices", lambda group, name, o: found.append((group, name, o.devices[name])))
+    launched = context.LaunchContext()
+    launched.initialize(context.LaunchType[launch_type], config)
+    context.set_context(launched)
+    topology = Topology(actors=2, accelerated=("actor",), resources={"actor": {"GPU": 0.5}})
+    assert devices.on(topology, tmp_path, "actor", 1, dict)(made=True) == {"made": True}
+    assert found == settled

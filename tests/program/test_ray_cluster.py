@@ -1,7 +1,10 @@
 """Programs on a cluster of several of Ray's hosts, all of them on this machine."""
 
 import importlib.util
+import json
 import re
+import signal
+from pathlib import Path
 
 import psutil
 import pytest
@@ -52,6 +55,26 @@ def test_deaths_and_a_lost_host_cost_restarts_and_the_run_ends_at_its_budget(tmp
     assert logged == sorted(logged)
     assert set(rows(run, "actor", "actor")) == {0, 1}
     assert all(program.node_of_host(name) is None for name in ("actor-0", "actor-1", "learner", "replay"))
+
+
+def test_a_job_of_ray_s_runs_in_its_own_environment_and_its_actors_have_names(tmp_path, train, cluster):
+    """The variables are those that `ray job submit` gives its command."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "lab_walk.py").write_text(Path(__file__).with_name("lab_walk.py").read_text())
+    job = {"working_dir": str(tmp_path / "code"), "env_vars": {"LAB_WALK_HANGS_AT": "100"}}
+    given = {"RAY_ADDRESS": cluster.address, "RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps({"runtime_env": job})}
+    hanging = tmp_path / "hanging"
+    hanging.mkdir()
+    more = json.dumps({"env_vars": {"LAB_WALK_HANGS_IN": str(hanging)}})
+    run = tmp_path / "run"
+    cluster.do("add one")
+    program = train(run, 10**7, "--on", "ray", "--runtime-env-json", more, **given)
+    program.wait_for(lambda: len(list(hanging.iterdir())) == 2)
+    assert {"replay", "coordinator", "learner", "evaluator", "actor-0", "actor-1"} <= set(cluster.names())
+    program.process.terminate()
+    code, out, err = program.end()
+    assert code == 128 + signal.SIGTERM, (out, err)
+    assert saved(run)
 
 
 def test_a_program_that_does_not_fit_says_what_is_missing(tmp_path, train, cluster):

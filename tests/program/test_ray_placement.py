@@ -9,9 +9,10 @@ import sysconfig
 import archives
 import pytest
 
+from acme_ext.commands.train import parse
 from acme_ext.errors import UsageError
 from acme_ext.launch.cluster import connection, placement
-from acme_ext.launch.runners import distributed
+from acme_ext.launch.processes import launcher
 from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs import settings
 
@@ -104,9 +105,34 @@ def test_folders_of_modules_in_the_code_that_travels_are_relative(tmp_path, monk
     code = tmp_path / "code"
     given = [str(code), str(code / "lib"), str(tmp_path / "other"), str(tmp_path / "gone")]
     monkeypatch.setattr(sys, "path", [*given, *sys.path])
-    assert distributed.module_folders(code)[:3] == [".", "lib", str(tmp_path / "other")]
-    assert distributed.module_folders(None)[:3] == given[:3]
-    assert not any("site-packages" in folder for folder in distributed.module_folders(None))
+    assert launcher.module_folders(code)[:3] == [".", "lib", str(tmp_path / "other")]
+    assert launcher.module_folders(None)[:3] == given[:3]
+    assert not any("site-packages" in folder for folder in launcher.module_folders(None))
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "address"),
+    [
+        (None, None, None),
+        (None, "10.0.0.1:6379", "10.0.0.1:6379"),
+        (None, "local", None),
+        (None, "", None),
+        ("auto", "10.0.0.1:6379", "auto"),
+        ("local", "10.0.0.1:6379", None),
+    ],
+)
+def test_the_cluster_is_the_one_that_was_given_or_the_variable_s(given, variable, address, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("RAY_ADDRESS", variable)
+    assert connection.address_of(given) == address
+
+
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_a_runtime_environment_that_is_none_is_refused(text, capsys):
+    with pytest.raises(SystemExit):
+        parse("dqn", "gym:CartPole-v1", "--on", "ray", "--runtime-env-json", text)
+    assert f"argument --runtime-env-json: {text!r} is no object in JSON" in capsys.readouterr().err
 
 
 def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
@@ -146,14 +172,19 @@ def test_the_interpreter_s_own_folders_are_not_handed_to_what_an_environment_sta
     """Another Python would find this one's `re` in them."""
     given = {}
 
-    def call(line, environment, descriptor):
-        given.update(environment)
-        return 0
+    class Process:
+        def __init__(self, line, env, pass_fds):
+            given.update(env)
+
+        def poll(self):
+            return 0
+
+        wait = poll
 
     (tmp_path / "parts.zip").touch()
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "parts.zip"), *sys.path])
-    monkeypatch.setattr(distributed, "_call", call)
-    assert distributed._under_keeper("processes.supervisor", None, False) == 0
+    monkeypatch.setattr(launcher.subprocess, "Popen", Process)
+    assert launcher.run("processes.supervisor", None, False) == 0
     folders = given["PYTHONPATH"].split(os.pathsep)
     assert folders[:2] == [str(tmp_path), str(tmp_path / "parts.zip")]
     own = {os.path.dirname(re.__file__), sysconfig.get_config_var("DESTSHARED"), sysconfig.get_path("purelib")}

@@ -71,9 +71,7 @@ def tune(tuned: Tuned, options: Any) -> int:
     with contextlib.ExitStack() as stack:
         cluster = None
         if options.on == "ray":  # before signals are heard, for Ray takes them too
-            cluster = stack.enter_context(
-                hosts.joined(options.ray_address or "auto", path, _amounts(options.resources))
-            )
+            cluster = stack.enter_context(hosts.joined(options.ray_address, path, _amounts(options.resources)))
         study = Study(path, tuned, report, cluster)
         report("\n".join([f"the study is {path}; it searches", *spaces.table(tuned.space)]))
         wish = stack.enter_context(interrupt.graceful(report))

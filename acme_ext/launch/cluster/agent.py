@@ -87,6 +87,7 @@ class Agent:
 
     def start(self, order: Order) -> None:
         """Has the node started, on the devices that Ray has given to this agent."""
+        print(f"what {order.name} prints is in {order.options.log_of(order.name)}", flush=True)  # for the dashboard
         devices = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES")}
         self._send("start", dataclasses.replace(order, environment={**order.environment, **devices}))
 
@@ -122,6 +123,8 @@ class Agent:
         self._add(("lost", nursery.why(scratch)))
 
     def _add(self, event: tuple) -> None:
+        if event[0] == "started":
+            print(f"the node is process {event[1]}", flush=True)
         with self._news:
             self._events.append(event)
             self._news.notify_all()

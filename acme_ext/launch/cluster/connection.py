@@ -1,5 +1,6 @@
 """The driver's connection to Ray: to a cluster that runs, or to a Ray that is started for this program alone."""
 
+import json
 import logging
 import os
 import pathlib
@@ -20,23 +21,36 @@ _KNOCK_S = 5.0
 _STORE_BYTES = 80 * 2**20  # for objects in Ray, the least that it allows: data does not go by it
 
 
-def start(folder: pathlib.Path, resources: Mapping[str, float], *, private: bool) -> None:
+def address_of(given: str | None) -> str | None:
+    """Returns the address of the cluster that is meant: the given one, or that of the variable `RAY_ADDRESS`, as Ray
+    does; None for a Ray of the run's own, which `local` says too.
+    """
+    address = given or os.environ.get("RAY_ADDRESS")
+    return None if address in ("", "local") else address
+
+
+def start(
+    folder: pathlib.Path, resources: Mapping[str, float], runtime_env: Mapping[str, Any], *, private: bool
+) -> None:
     """Starts a Ray on this machine, as a part of this process's tree.
 
     Args:
         folder: for its files; a short path.
         resources: that it is to have beside this machine's GPUs, at least.
+        runtime_env: what its processes are started with, in Ray's words.
         private: whether this process is in a network of its own, with a loopback and nothing else.
     """
     import ray
 
     os.environ.update(_SETTINGS)
+    os.environ.pop("RAY_ADDRESS", None)  # of another, where `local` was asked for
     others = {name: amount for name, amount in resources.items() if name not in ("CPU", "GPU")}
     options: dict[str, Any] = {"_node_ip_address": "127.0.0.1"} if private else {}
     ray.init(
         address="local",
         num_cpus=max(len(os.sched_getaffinity(0)), -int(-resources.get("CPU", 0) // 1)),
         resources=others,
+        runtime_env=dict(runtime_env),
         object_store_memory=_STORE_BYTES,
         include_dashboard=False,
         log_to_driver=False,
@@ -46,8 +60,17 @@ def start(folder: pathlib.Path, resources: Mapping[str, float], *, private: bool
     )
 
 
-def connect(address: str, code: pathlib.Path, run_directory: pathlib.Path) -> None:
+def connect(
+    address: str, code: pathlib.Path, run_directory: pathlib.Path, runtime_env: Mapping[str, Any] | None = None
+) -> None:
     """Connects to a cluster, one of whose hosts this is; the code of a folder travels to the others.
+
+    Args:
+        address: of the cluster, or `auto`.
+        code: the folder. It stays where the runtime environment, or the one of the job that this is, names a
+            `working_dir`: then that travels.
+        run_directory: what does not travel.
+        runtime_env: what the processes on all hosts are started with, in Ray's words.
 
     Raises:
         UsageError: there is no such cluster, or this can't be a part of it; the message says why.
@@ -62,10 +85,11 @@ def connect(address: str, code: pathlib.Path, run_directory: pathlib.Path) -> No
     excluded: list[str] = list(EXCLUDED)
     if run_directory.is_relative_to(code):
         excluded.append(f"/{run_directory.relative_to(code)}/")
+    usual = {} if "working_dir" in job_environment() else {"working_dir": str(code), "excludes": excluded}
     try:
         ray.init(
             address=address,
-            runtime_env={"working_dir": str(code), "excludes": excluded},
+            runtime_env={**usual, **(runtime_env or {})},
             namespace="acme-ext",
             log_to_driver=False,
             logging_level=logging.ERROR,
@@ -74,6 +98,13 @@ def connect(address: str, code: pathlib.Path, run_directory: pathlib.Path) -> No
         raise _nobody(address, error) from error
     except (RuntimeError, ValueError) as error:
         raise UsageError(f"the cluster at {address!r} can't be joined from here: {_first_line(error)}") from error
+
+
+def job_environment() -> dict[str, Any]:
+    """Returns the runtime environment of the job of Ray's that this process is the command of (`ray job submit`), which
+    Ray adds to what a program asks for itself; empty where it is none.
+    """
+    return json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
 
 
 def _knock(address: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.cluster import connection, placement
 from acme_ext.launch.cluster.fleet import ANSWER_S, Fleet, Member
-from acme_ext.launch.processes import isolation, process_tree
+from acme_ext.launch.processes import isolation, launcher, process_tree
 from acme_ext.launch.processes.director import Crew, Director, Next, Restarts
 from acme_ext.launch.processes.forks import MAKE_SPEC, how, in_child
 from acme_ext.types import EnvironmentSpec
@@ -48,6 +48,7 @@ class Plan:
         path: see `launch.cluster.agent.Visit`.
         restarts: times in an hour that nodes which have died are started again, or the program as a whole.
         wait_s: see `launch.cluster.placement.reserve`.
+        runtime_env: what processes on all hosts are started with, in Ray's words.
     """
 
     run: str
@@ -63,6 +64,7 @@ class Plan:
     path: Sequence[str]
     restarts: int = 0
     wait_s: float | None = None
+    runtime_env: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class _InterruptedError(Exception):
@@ -244,29 +246,29 @@ def _say(text: str) -> None:
     print(f"acme-ext: {text}", file=sys.stderr, flush=True)
 
 
-def main(descriptor: int, keeper: int) -> int:
-    """Runs what `runners.distributed` left in an open file; the entry of the driver's process."""
-    import cloudpickle
-
+def main(descriptor: int, ready: int, keeper: int, private: bool) -> int:
+    """Runs what the launcher hands over, see `launcher.receive`; the entry of the driver's process."""
     # The terminal's signals, and those to everybody, are for the launcher, which passes them on; Ray has none of them.
     os.setpgid(0, 0)
     os.dup2(2, 1)  # what Ray prints is no result
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     process_tree.end_at_a_wish()
-    with open(descriptor, "rb") as file:
-        private, plan = cloudpickle.load(file)
     try:
-        private = private and isolation.make_private()  # while there is one thread
+        why = isolation.enter() if private else None  # while there is one thread
         if not process_tree.tell_when_orphaned(keeper, process_tree.ORPHANED):
             return 1
         process_tree.take_in_orphans()
-        plan = cloudpickle.loads(plan)
+        plan = launcher.receive(descriptor, ready)
+        if plan is None:
+            return 1
+        isolation.say(why)
         spec = in_child(plan.make_spec, MAKE_SPEC)  # before Ray's threads, which would be missing in what it forks
         if plan.address is None:
             names = [group for group, count in plan.groups.items() for _ in range(count)]
-            connection.start(plan.folder, placement.total(plan.resources[name] for name in names), private=private)
+            asked = placement.total(plan.resources[name] for name in names)
+            connection.start(plan.folder, asked, plan.runtime_env, private=private and why is None)
         else:
-            connection.connect(plan.address, plan.code, plan.directory)
+            connection.connect(plan.address, plan.code, plan.directory, plan.runtime_env)
         signal.signal(process_tree.ORPHANED, process_tree.abandon)
         import ray
         from ray.exceptions import RayError

@@ -37,6 +37,7 @@ class Member(director.Member):
     started: bool = False  # has a process
     since: float = 0.0  # of the latest order
     anew: bool = False  # whether it is to be started again in another place
+    sent: int = 0  # agents so far
 
 
 class Fleet:
@@ -95,7 +96,11 @@ class Fleet:
         # Orders are taken in their order, by one thread; another has the question for events.
         lasting: dict[str, Any] = {"concurrency_groups": {"events": 1}, "max_restarts": 0}
         asked = placement.actor_options(self._resources[member.group])
-        member.agent = ray.remote(**lasting)(Agent).options(scheduling_strategy=where, **asked).remote()
+        # What Ray's dashboard shows. A name is free again only some time after its agent has ended.
+        name = member.name if not member.sent else f"{member.name}, start {member.sent}"
+        named = {"name": name, "namespace": self._run}
+        member.sent += 1
+        member.agent = ray.remote(**lasting)(Agent).options(scheduling_strategy=where, **named, **asked).remote()
         member.place, member.heard, member.since, member.started = None, 0, time.monotonic(), False
         environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}  # not what Ray says
         token = self._make_token(member.name)

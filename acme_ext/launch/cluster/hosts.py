@@ -19,6 +19,7 @@ from typing import Any
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.cluster import agent, connection, placement
+from acme_ext.launch.processes import launcher
 from acme_ext.utils import install
 
 _ANSWER_S = 60.0  # that a host has to answer before its run is taken for lost
@@ -160,16 +161,14 @@ class Cluster:
     def __init__(self, directory: Path, asked: Mapping[str, float]):
         import ray
 
-        from acme_ext.launch.runners import distributed
-
         self._directory = directory
         amounts = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         if not any(all(there.get(name, 0) >= amount for name, amount in asked.items()) for there in amounts):
             wanted = ", ".join(f"{amount:g} {name}" for name, amount in asked.items())
             raise UsageError(f"no host of the cluster has what each run asks for: {wanted}.")
         self._options = placement.actor_options(asked)
-        code = distributed.code_folder()
-        self._path = distributed.module_folders(code)
+        code = launcher.code_folder()
+        self._path = launcher.module_folders(code)
 
     def start(self, child: str, command: Sequence[str], run_dir: Path) -> OnHost:
         """Starts a run where Ray has, or will have, room for it."""
@@ -190,11 +189,11 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def joined(address: str, directory: Path, asked: Mapping[str, float]) -> Iterator[Cluster]:
+def joined(address: str | None, directory: Path, asked: Mapping[str, float]) -> Iterator[Cluster]:
     """Joins a cluster, and leaves it at the end.
 
     Args:
-        address: of the cluster, or `auto` for one that runs here.
+        address: of the cluster; None: as `RAY_ADDRESS` says, or the one that runs here.
         directory: of all runs.
         asked: what each run asks of Ray.
 
@@ -203,8 +202,6 @@ def joined(address: str, directory: Path, asked: Mapping[str, float]) -> Iterato
     """
     if importlib.util.find_spec("ray") is None:
         raise UsageError(f"runs on Ray need the extra `ray`, not installed here: {install.command('ray')}")
-    from acme_ext.launch.runners import distributed
-
-    connection.connect(address, distributed.code_folder(), directory.absolute())
+    connection.connect(connection.address_of(address) or "auto", launcher.code_folder(), directory.absolute())
     with contextlib.closing(Cluster(directory, asked)) as cluster:
         yield cluster

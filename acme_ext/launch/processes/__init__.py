@@ -2,6 +2,7 @@
 
     launcher -> keeper -> supervisor -> nodes -> whatever an environment starts
 
+- `launcher`: starts the keeper, hands over what is to be run, and waits for its end.
 - `supervisor`: imports Reverb, TensorFlow and JAX once and forks all nodes from there.
 - `forks`: what a forked node does first (its devices, its share of the cores, its log), and how it is asked to stop.
 - `director`: decides what follows when a node ends: a restart, an ordered stop, the exit code. Ray's driver uses it

@@ -188,11 +188,12 @@ class Member:
 
 def names_of(groups: Mapping[str, int]) -> list[tuple[str, str]]:
     """Returns the group and the name of each node, by the groups' numbers of nodes."""
-    return [
-        (group, group if count == 1 else f"{group}-{index}")
-        for group, count in groups.items()
-        for index in range(count)
-    ]
+    return [(group, name_of(group, index, count)) for group, count in groups.items() for index in range(count)]
+
+
+def name_of(group: str, index: int, count: int) -> str:
+    """Returns the name of a node, by its number among those of its group."""
+    return group if count == 1 else f"{group}-{index}"
 
 
 class Crew(abc.ABC):

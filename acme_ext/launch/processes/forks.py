@@ -21,6 +21,8 @@ Result = TypeVar("Result")
 
 RESUMABLE = ("inference",)
 """Groups of nodes that others dial, and that may be started again in their place."""
+IN_ORDER = "in order"
+"""Launchpad's configuration of nodes that are told to end one group after the other, see `director.Crew.stop`."""
 MAKE_SPEC = "make an environment and see what it is like"
 """A purpose of `in_child`."""
 GRACE_S = 1.0
@@ -42,12 +44,15 @@ class Options:
         restarts: times in an hour that nodes are started again when they die; see `launch.director.Restarts`.
         accelerated: groups of nodes that see accelerators; all others compute on the CPU.
         threads: group -> threads that each of its nodes may compute with on the CPU; others take what there is.
+        devices: node -> those of the accelerators that it sees, as `CUDA_VISIBLE_DEVICES` has them; all where none are
+            given.
     """
 
     logs: pathlib.Path
     restarts: int = 0
     accelerated: tuple[str, ...] = ("learner",)
     threads: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    devices: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def log_of(self, name: str) -> pathlib.Path:
         """Returns the file that a node's output goes to."""
@@ -82,7 +87,7 @@ def bind(
     for label, nodes in program.groups.items():
         for node in nodes:
             stop = stopper if label == "coordinator" else wish
-            node.launch_context.initialize(context.LaunchType[launch_type], None, stop)
+            node.launch_context.initialize(context.LaunchType[launch_type], IN_ORDER, stop)
             for handle in node.input_handles:
                 handle.connect(node, label)
     for node in program.get_all_nodes():
@@ -128,7 +133,7 @@ def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mma
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     if group == "coordinator":  # it alone speaks to the user
         sys.stderr = os.fdopen(terminal, "w", buffering=1)
-    _give_devices(group, options)
+    give_devices(group, name, options)
     from launchpad.launch import worker_manager
 
     worker_manager.WorkerManager(register_in_thread=True)
@@ -154,11 +159,14 @@ def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mma
     return 0
 
 
-def _give_devices(group: str, options: Options) -> None:
-    """Settles what this process computes on; JAX has been imported and has no device yet."""
+def give_devices(group: str, name: str, options: Options) -> None:
+    """Settles what a node's process, this one, computes on; JAX has been imported and has no device yet."""
     if group in options.accelerated:
         # Of several processes, the first would take nearly all of the memory.
         alone = options.accelerated == ("learner",)
+        if (devices := options.devices.get(name)) is not None:
+            alone = list(options.devices.values()).count(devices) == 1
+            os.environ["CUDA_VISIBLE_DEVICES"] = devices
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "true" if alone else "false")
     else:
         import jax

@@ -50,11 +50,10 @@ def enter() -> str | None:
     return None
 
 
-def make_private() -> bool:
-    """Enters such a namespace if that can be done, and tells the user if not; returns whether it was."""
-    if (why := enter()) is not None:
+def say(why: str | None) -> None:
+    """Tells the user why the program has no network of its own, where it hasn't."""
+    if why is not None:
         print(f"acme-ext: the program's ports are open to the network ({why}).", file=sys.stderr)
-    return why is None
 
 
 def _raise_loopback() -> None:

@@ -10,9 +10,9 @@ from types import FrameType
 from acme_ext.launch.processes import process_tree
 
 
-def main(entry: str, descriptor: int, launcher: int) -> int:
-    """Runs the supervisor, or Ray's driver in its stead, on what `distributed` left in an open file; returns its exit
-    code.
+def main(entry: str, descriptor: int, ready: int, launcher: int, private: int) -> int:
+    """Runs the supervisor, or Ray's driver in its stead, on what the launcher hands over (`launcher.receive`); returns
+    its exit code.
 
     `entry` is the module of `launch` whose `main` it is. Both processes are started with all wishes to stop blocked:
     each takes them when it can answer, and this one never those that reach the supervisor as well.
@@ -24,7 +24,7 @@ def main(entry: str, descriptor: int, launcher: int) -> int:
     if supervisor == 0:
         code = 1
         try:
-            code = importlib.import_module(f"acme_ext.launch.{entry}").main(descriptor, keeper)
+            code = importlib.import_module(f"acme_ext.launch.{entry}").main(descriptor, ready, keeper, bool(private))
         except BaseException:
             traceback.print_exc()
         finally:
@@ -54,4 +54,4 @@ def main(entry: str, descriptor: int, launcher: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))

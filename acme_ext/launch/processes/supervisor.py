@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch.processes import isolation, process_tree
+from acme_ext.launch.processes import isolation, launcher, process_tree
 from acme_ext.launch.processes.director import Crew, Director, Member, Next, Restarts, names_of
 from acme_ext.launch.processes.forks import Options, ask_to_stop, bind, fork, how, last_words, run_node
 
@@ -160,23 +160,22 @@ def _stopper(pid: int) -> Callable[..., None]:
     return stop
 
 
-def main(descriptor: int, keeper: int) -> int:
-    """Runs what `runners.distributed` left in an open file; the entry of the supervisor's process."""
-    import cloudpickle
-
+def main(descriptor: int, ready: int, keeper: int, private: bool) -> int:
+    """Runs what the launcher hands over, see `launcher.receive`; the entry of the supervisor's process."""
     process_tree.end_at_a_wish()  # until nodes run there is nothing to save
-    with open(descriptor, "rb") as file:
-        private, load = cloudpickle.load(file)
     try:
-        if private:
-            isolation.make_private()
+        why = isolation.enter() if private else None
         # Not before the namespace: new rights may clear it. Until there are nodes, the signal's default will do.
         if not process_tree.tell_when_orphaned(keeper, process_tree.ORPHANED):
             return 1
         # Of the environments too whose specs are asked for.
         process_tree.take_in_orphans()
         warm()
-        program, servers, options = cloudpickle.loads(load)()
+        load = launcher.receive(descriptor, ready)
+        if load is None:
+            return 1
+        isolation.say(why)
+        program, servers, options = load()
         return Supervisor(program, servers, options).run()
     except (UsageError, RunError) as error:
         print(f"acme-ext: {error}", file=sys.stderr)

@@ -20,12 +20,12 @@ import launchpad as lp
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import part_of
 from acme_ext.errors import UsageError, nearest
-from acme_ext.launch.runners import offline
+from acme_ext.launch.runners import devices, offline
 from acme_ext.launch.runners.nodes.actor import ActorNode
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
 from acme_ext.launch.runners.nodes.evaluator import EvaluatorNode
 from acme_ext.launch.runners.nodes.inference import InferenceNode
-from acme_ext.launch.runners.nodes.learner import LearnerCourierNode
+from acme_ext.launch.runners.nodes.learner import LearnerCourierNode, LearnerNode
 from acme_ext.launch.runners.nodes.replay import ReplayNode, shard_folder
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.experiment import Experiment
@@ -78,9 +78,11 @@ class Topology:
         inference: where the policy is applied: by each `actor`, which holds parameters, or by the `server`, with the
             actors only stepping their environments.
         experience: who makes items of the experience and writes them: the `actor`, or the inference `server`.
-        resources: on Ray, what each node of a group asks for, as `{"learner": {"GPU": 1, "CPU": 4}}`: `CPU`, `GPU`, or
-            a name that hosts were given; one CPU where none is said. Accelerated are those of the groups in
-            `accelerated` that ask for GPUs; actors and evaluators compute with as many threads as CPUs.
+        resources: what each node of a group asks for, as `{"learner": {"GPU": 1, "CPU": 4}}`: `CPU`, `GPU`, or on Ray a
+            name that hosts were given. On Ray one CPU where none is said, and accelerated are those of the groups in
+            `accelerated` that ask for GPUs; actors and evaluators compute with as many threads as CPUs. As processes
+            of one machine, nodes see the GPUs that they ask for, or all where no group asks for one, and those that
+            ask for CPUs compute with so many threads.
         inference_servers: nodes that apply the policy where `inference` is `server`; actor i asks the one whose number
             is the rest of i / inference_servers. None: one.
     """
@@ -240,13 +242,16 @@ def make(
             lp.CourierNode(Coordinator, experiment, topology.actors, topology.evaluators, quiet, resumes)
         )
     learning = {"snapshot_every": snapshot_every, "skip_damaged": skip_damaged}
+    on_devices = functools.partial(devices.on, topology, rundir.path.absolute())
     with program.group("learner"):
+        make_learner = on_devices("learner", 0, LearnerNode)
         learner = program.add_node(
-            LearnerCourierNode(token, experiment, spec, replays, coordinator, resumes, **learning)
+            LearnerCourierNode(make_learner, token, experiment, spec, replays, coordinator, resumes, **learning)
         )
     with program.group("evaluator"):
         for index in range(topology.evaluators):
-            program.add_node(lp.PyNode(_run, EvaluatorNode, experiment, spec, index, learner, coordinator))
+            make_evaluator = on_devices("evaluator", index, EvaluatorNode)
+            program.add_node(lp.PyNode(_run, make_evaluator, experiment, spec, index, learner, coordinator))
     inference: list[Any] = []
     options: dict[str, Any] = {}
     if servers := topology.groups.get("inference", 0):
@@ -259,14 +264,18 @@ def make(
         with program.group("inference"):
             for index in range(servers):
                 of_all = {"index": index, "servers": servers, **options, **making}
-                node = lp.CourierNode(functools.partial(InferenceNode, experiment, spec, topology.actors, **of_all))
+                make_server = functools.partial(InferenceNode, experiment, spec, topology.actors, **of_all)
+                node = lp.CourierNode(on_devices("inference", index, make_server))
                 node.configure(replays, learner, coordinator, address=node.courier_address)
                 inference.append(program.add_node(node))
     for index in range(topology.actors):
         with program.group("actor"):
             make_actor = functools.partial(ActorNode, experiment, index, topology.actors, **options, **making)
             server = inference[index % len(inference)] if inference else None
-            program.add_node(lp.PyNode(_run, make_actor, replays[index % shards], shards, learner, server, coordinator))
+            with_shard = (replays[index % shards], shards)
+            program.add_node(
+                lp.PyNode(_run, on_devices("actor", index, make_actor), *with_shard, learner, server, coordinator)
+            )
     if extend is not None:
         extend(program, Handles(learner, coordinator, replays))
     return program

@@ -16,6 +16,7 @@ import launchpad as lp
 
 from acme_ext.acting.carries import added
 from acme_ext.errors import RunError
+from acme_ext.launch.runners.nodes import stops
 from acme_ext.launch.runners.nodes.reports import STARTING, Orders, base_name, node_name
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import NOTHING_LEARNED
@@ -220,7 +221,9 @@ class Coordinator:
         """Watches over the program until it ends, and then stops what still runs."""
         moved, last = time.monotonic(), None
         try:
-            while not self._finished.is_set() and not lp.wait_for_stop(_TICK_S):
+            while not self._finished.is_set() and not stops.ends(_TICK_S):
+                if not self._asked_to_stop and lp.wait_for_stop(0):
+                    self.request_stop()
                 with self._lock:
                     self._look()
                     progress = (self._steps, self._learner_steps, self._totals["evaluator_steps"], len(self._tasks))

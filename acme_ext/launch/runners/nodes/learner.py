@@ -4,7 +4,7 @@ import contextlib
 import functools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any
 
@@ -18,6 +18,7 @@ from acme_ext.acting.shared import SharedFetch
 from acme_ext.builders.base import Agent
 from acme_ext.envs.canonical import own_actions
 from acme_ext.launch.runners import offline
+from acme_ext.launch.runners.nodes import stops
 from acme_ext.launch.runners.nodes.replay import RemoteReplay
 from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, find, node_name, waiting
 from acme_ext.launch.runs import demonstrations
@@ -79,12 +80,13 @@ class LearnerCourierNode(lp.CourierNode):
     """The learner as a node.
 
     Args:
+        make_learner: makes the `LearnerNode`.
         token: that whoever asks for its parameters shows.
         arguments: of the `LearnerNode`, as its options are.
     """
 
-    def __init__(self, token: bytes, *arguments: Any, **options: Any):
-        super().__init__(LearnerNode)
+    def __init__(self, make_learner: Callable[..., Any], token: bytes, *arguments: Any, **options: Any):
+        super().__init__(make_learner)
         self._token = token
         self.configure(*arguments, token=token, address=self.courier_address, **options)
 
@@ -172,7 +174,7 @@ class LearnerNode:
     def _learn_and_save(self) -> None:
         logged = 0.0
         try:
-            while not (self._is_over() or lp.wait_for_stop(0)):
+            while not (self._is_over() or stops.ends(0)):
                 self._learner.step()
                 if time.monotonic() - logged > _LOG_EVERY_S:
                     self._log()

@@ -2,6 +2,7 @@
 
 import pathlib
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any
@@ -10,7 +11,11 @@ import launchpad as lp
 from launchpad import address as lp_address
 from launchpad.nodes import base
 
+from acme_ext.launch.runners.nodes import stops
 from acme_ext.replay.server import ReplayServer, block_of, describe_tables
+from acme_ext.utils.rundir import RunDirectory
+
+_LOOK_S = 0.05
 
 
 class ReplayHandle(base.Handle):
@@ -48,6 +53,8 @@ class ReplayNode(lp.PyNode):
         server = ReplayServer(self._tables(), scratch=self._scratch, restore=self._restore, port=port)
         try:
             lp.wait_for_stop()
+            while stops.told_at_once() and RunDirectory(self._scratch.parent, create=False).status.exists():
+                time.sleep(_LOOK_S)  # the coordinator has not ended the run
         finally:
             server.close()
 

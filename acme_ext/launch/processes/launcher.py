@@ -1,0 +1,150 @@
+"""The launcher's side of a program: it starts the keeper, hands over what is to be run, and waits.
+
+The supervisor imports its libraries first, which takes seconds, and only then needs to know what it is to run. So a
+command starts it (`ahead`) before it imports what itself needs to describe the run. Nothing heavy is imported here.
+"""
+
+import contextlib
+import math
+import os
+import pathlib
+import signal
+import site
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from acme_ext.launch.processes import interrupt, process_tree
+
+_ahead: "list[Launch]" = []  # what was started ahead and has nothing to run yet
+
+
+class Launch:
+    """A keeper that is started at once, with the supervisor or Ray's driver beneath it, and is given something to run.
+
+    Args:
+        entry: the module of `launch` whose `main` the keeper runs.
+        private: whether the program is to have a network namespace of its own.
+    """
+
+    def __init__(self, entry: str, private: bool):
+        self.entry, self.private, self._passed_on = entry, private, -math.inf
+        self._file = os.fdopen(os.memfd_create("acme-ext"), "w+b")
+        reader, self._ready = os.pipe()
+        descriptors = [self._file.fileno(), reader]
+        arguments = [entry, *descriptors, os.getpid(), int(private)]
+        line = [sys.executable, "-m", "acme_ext.launch.processes.keeper", *map(str, arguments)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(module_folders(None))}
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*process_tree.WISHES, *process_tree.WISHES.values()])
+        try:
+            self._process = subprocess.Popen(line, env=environment, pass_fds=descriptors)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            os.close(reader)
+
+    def run(self, payload: Any) -> int:
+        """Has something run, and returns the exit code."""
+        import cloudpickle
+
+        cloudpickle.dump((dict(os.environ), module_folders(None), cloudpickle.dumps(payload)), self._file)
+        self._file.seek(0)
+        with contextlib.suppress(BrokenPipeError):  # it has ended, as its exit code says
+            os.write(self._ready, b"\0")
+        return self._process.wait()
+
+    def pass_on(self, number: int) -> None:
+        """Passes on a wish to stop; the supervisor decides."""
+        if time.monotonic() - self._passed_on > interrupt.SAME_WISH_S:
+            self._passed_on = time.monotonic()
+            self._process.send_signal(process_tree.WISHES[signal.Signals(number)])
+
+    def close(self) -> None:
+        """Ends what has not ended."""
+        os.close(self._ready)
+        self._file.close()
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def receive(descriptor: int, ready: int) -> Any:
+    """Returns what the launcher has handed over, as soon as it has; None where it has given up."""
+    import cloudpickle
+
+    with open(ready, "rb", buffering=0) as pipe:
+        if not pipe.read(1):
+            return None
+    with open(descriptor, "rb") as file:
+        environment, folders, payload = cloudpickle.load(file)
+    # What the launcher has imported since it started this process may have set variables, and found modules elsewhere.
+    os.environ.update({**environment, "PYTHONPATH": os.pathsep.join(folders)})
+    sys.path += [folder for folder in folders if folder not in sys.path]
+    return cloudpickle.loads(payload)
+
+
+@contextlib.contextmanager
+def ahead(entry: str, private: bool) -> Iterator[None]:
+    """Starts a keeper for the next `run` of the same; it is ended where there is none."""
+    launch = Launch(entry, private)
+    _ahead.append(launch)
+    try:
+        yield
+    finally:
+        if launch in _ahead:
+            _ahead.remove(launch)
+            launch.close()
+
+
+def run(entry: str, payload: Any, private: bool) -> int:
+    """Runs the `main` of a module in `launch` beneath a keeper; returns its exit code.
+
+    Wishes to stop are passed on from the first moment.
+    """
+    launch: Launch | None = None
+    started = threading.Event()
+
+    def pass_on(number: int) -> None:
+        started.wait()
+        if launch is not None:
+            launch.pass_on(number)
+
+    with interrupt.heard_by(pass_on):
+        try:
+            there = bool(_ahead) and (_ahead[-1].entry, _ahead[-1].private) == (entry, private)
+            launch = _ahead.pop() if there else Launch(entry, private)
+        finally:
+            started.set()
+        with contextlib.closing(launch):
+            return launch.run(payload)
+
+
+def code_folder() -> pathlib.Path:
+    """Returns the folder with the user's own code: the script's, where that is not in the working directory, or else
+    the latter.
+    """
+    here, main = pathlib.Path.cwd(), sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if file is None or getattr(main, "__spec__", None) is not None:  # interactive, or `python -m`
+        return here
+    folder = pathlib.Path(file).resolve().parent
+    return here if folder.is_relative_to(here) or folder.is_relative_to(pathlib.Path(sys.prefix)) else folder
+
+
+def module_folders(code: pathlib.Path | None) -> list[str]:
+    """Returns where this process finds modules, but for the interpreter's own folders, which are no good to another
+    one that an environment may start: what lies in the folder `code` relative to it.
+    """
+    names = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    own = [pathlib.Path(name).resolve() for name in [*names, *site.getsitepackages(), site.getusersitepackages()]]
+    zipped = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+    found = []
+    for entry in (pathlib.Path(name).resolve() for name in sys.path):
+        if not entry.exists() or entry.name == zipped or any(entry.is_relative_to(folder) for folder in own):
+            continue
+        inside = code is not None and entry.is_relative_to(code)
+        found.append(str(entry.relative_to(code) if code is not None and inside else entry))
+    return found

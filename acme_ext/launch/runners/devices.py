@@ -1,0 +1,97 @@
+"""What the nodes of a program that are processes of one machine compute on."""
+
+import functools
+import glob
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from launchpad import context
+
+from acme_ext.errors import UsageError
+from acme_ext.launch.processes.director import name_of, names_of
+from acme_ext.launch.processes.forks import Options, give_devices
+from acme_ext.launch.runners.nodes import stops
+
+if TYPE_CHECKING:
+    from acme_ext.launch.runners.program import Topology
+
+
+def options(topology: "Topology", directory: pathlib.Path, restarts: int = 0) -> Options:
+    """Returns how a program's nodes run as processes of this machine.
+
+    Args:
+        topology: the program's.
+        directory: the run's.
+        restarts: see `Options`.
+
+    Raises:
+        UsageError: the nodes ask for what there isn't here.
+    """
+    given = devices_of(topology, _visible())
+    accelerated = topology.accelerated_here
+    if given:
+        accelerated = tuple(group for group in accelerated if "GPU" in topology.resources.get(group, {}))
+    # The learner takes what the others leave.
+    share = max(1, len(os.sched_getaffinity(0)) // (topology.actors + topology.evaluators))
+    threads = {"actor": share, "evaluator": share}
+    threads |= {group: max(1, int(asked["CPU"])) for group, asked in topology.resources.items() if "CPU" in asked}
+    return Options(directory.absolute() / "logs" / "nodes", restarts, accelerated, threads, given)
+
+
+def devices_of(topology: "Topology", there: Sequence[str]) -> dict[str, str]:
+    """Returns which of a machine's accelerators each node sees that asks for some, as `CUDA_VISIBLE_DEVICES` has them:
+    devices of its own, or one that it shares with others that ask for a part.
+
+    Raises:
+        UsageError: there are fewer than are asked for, or something else is.
+    """
+    for group, asked in topology.resources.items():
+        if others := [name for name in asked if name not in ("CPU", "GPU")]:
+            raise UsageError(
+                f"{group} asks for {others[0]}: of one machine that can be CPU or GPU, other names of Ray."
+            )
+    given: dict[str, str] = {}
+    left, shared, free = list(there), "", 0.0
+    try:
+        for group, name in names_of(topology.groups):
+            amount = topology.resources.get(group, {}).get("GPU", 0)
+            if amount >= 1:
+                given[name] = ",".join([left.pop(0) for _ in range(int(amount))])
+            elif amount:
+                if free + 1e-9 < amount:
+                    shared, free = left.pop(0), 1.0
+                given[name], free = shared, free - amount
+    except IndexError:
+        raise UsageError(f"the nodes ask for more GPUs than there are here: {len(there)}.") from None
+    return given
+
+
+def on(topology: "Topology", directory: pathlib.Path, group: str, index: int, make_worker: Callable) -> Callable:
+    """Returns what makes a node's worker in the node, and before that gives the node its devices, where a launcher of
+    Launchpad's own has made a process of it.
+    """
+    return functools.partial(_on, topology, directory, group, index, make_worker)
+
+
+def _on(
+    topology: "Topology",
+    directory: pathlib.Path,
+    group: str,
+    index: int,
+    make_worker: Callable,
+    *arguments: Any,
+    **named: Any,
+) -> Any:
+    processes = (context.LaunchType.LOCAL_MULTI_PROCESSING, context.LaunchType.TEST_MULTI_PROCESSING)
+    if stops.told_at_once() and context.get_context().launch_type in processes:
+        give_devices(group, name_of(group, index, topology.groups[group]), options(topology, directory))
+    return make_worker(*arguments, **named)
+
+
+def _visible() -> list[str]:
+    """Returns the accelerators that this process sees; nothing is started for that."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [device.strip() for device in visible.split(",") if device.strip()]
+    return [str(index) for index in range(len(glob.glob("/dev/nvidia[0-9]*")))]
