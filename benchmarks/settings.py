@@ -249,8 +249,8 @@ SETTINGS: dict[str, Setting] = {
         "ppo", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4, inference="server", experience="server"
     ),
     "ppo-catch": Setting("ppo", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
-    # Smaller pictures and the network of Mnih et al. 2013, so that two cores play a million steps in ten minutes; the rate
-    # falls to 0 over the budget, as in Schulman et al. 2017, table 5.
+    # Smaller pictures and the network of Mnih et al. 2013, so that two cores play a million steps in ten minutes; the
+    # rate falls to 0 over the budget, as in Schulman et al. 2017, table 5.
     "ppo-pong": Setting(
         "ppo",
         "envpool:Pong-v5",
