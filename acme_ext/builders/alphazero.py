@@ -33,4 +33,4 @@ class AlphaZero(Planning):
     network: Callable[..., ModelNetwork] = networks.make_network
 
     def make_networks(self, spec: EnvironmentSpec) -> networks.Networks:
-        return networks.Networks(networks.game_of(spec), self.network(spec, self.config, self.torso))
+        return networks.Networks(networks.game_of(spec), super().make_networks(spec))

@@ -212,4 +212,4 @@ class NetworkBuilder(FunctionalBuilder):
     network: Callable[..., Any] = dataclasses.field(kw_only=True)
 
     def make_networks(self, spec: EnvironmentSpec) -> Any:
-        return self.network(spec, self.config, self.torso)
+        return options.make_networks(self, spec)

@@ -36,7 +36,7 @@ class NGU(R2D2):
 
     def make_networks(self, spec: EnvironmentSpec) -> Any:
         distillation = Distillation(self.config.distillation, specs.zeros(spec.observations, 1))
-        return self.network(spec, self.config, self.torso, self.core)._replace(distillation=distillation)
+        return super().make_networks(spec)._replace(distillation=distillation)
 
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> Replay:
         replay: Any = super().make_replay(spec, networks)
