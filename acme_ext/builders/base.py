@@ -205,7 +205,8 @@ class NetworkBuilder(FunctionalBuilder):
     Attributes:
         config: hyperparameters.
         torso: makes features of observations, see `networks.torsos.features`.
-        network: `(spec, config, torso) -> network`, as the agent's policy and core take it.
+        network: `(spec, config, torso) -> network`, as the agent's policy and core take it: of the environment's spec,
+            and of the two other fields.
     """
 
     torso: str | Torso | None = None

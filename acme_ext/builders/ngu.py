@@ -17,13 +17,8 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 @dataclasses.dataclass(frozen=True)
 class NGU(R2D2):
-    """NGU for discrete actions.
-
-    Attributes:
-        config: hyperparameters.
-        torso: makes features of observations, see `networks.torsos.features`; for the action values and the embedding.
-        core: what remembers, see `networks.recurrent.make_core`.
-        network: `(spec, config, torso, core) -> NGUNetworks`.
+    """NGU for discrete actions. The fields are R2D2's; the torso is of the action values and of the embedding, and the
+    network an `NGUNetworks`.
     """
 
     name = "ngu"

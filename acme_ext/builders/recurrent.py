@@ -19,7 +19,8 @@ class RecurrentBuilder(FunctionalBuilder):
         config: hyperparameters.
         torso: makes features of observations, see `networks.torsos.features`.
         core: what remembers, see `networks.recurrent.make_core`; None for nothing.
-        network: `(spec, config, torso, core) -> network`, as the agent's policy and core take it.
+        network: `(spec, config, torso, core) -> network`, as the agent's policy and core take it: of the environment's
+            spec, and of the three other fields.
     """
 
     torso: str | Torso | None = None
