@@ -130,8 +130,10 @@ def make_core(core: str | MakeCore | None, size: int) -> RecurrentCore | None:
     """Returns a core of so many units by its name in `CORES` or by what makes it; None for none. Raises UsageError if
     that makes no `RecurrentCore`.
     """
-    if core is None or isinstance(core, str):
-        return core and CORES[core](size)
+    if core is None:
+        return None
+    if isinstance(core, str):
+        return CORES[core](size)
     return checks.make("core", core, RecurrentCore, size=size)
 
 

@@ -118,7 +118,7 @@ def restore(described: Any) -> Any:
     """Returns the function that `describe` named; raises UsageError for one that only its script knows."""
     if isinstance(described, Mapping) and "named" in described:
         raise UsageError(
-            f"{described['named']!r} is known to the script or notebook alone that made the run: go on from there."
+            f"{described['named']!r} is known only to the script or notebook that made the run: resume it from there."
         )
     if isinstance(described, Mapping) and "partial" in described:
         arguments = [restore(each) for each in described["arguments"]]

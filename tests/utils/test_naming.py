@@ -61,7 +61,7 @@ def test_a_description_gives_the_function_back():
     assert naming.restore(naming.describe(functools.partial(function, x=7), "it"))() == 7
     assert naming.restore(naming.describe(Factory(4), "it"))() == 4
     assert naming.restore("residual") == "residual"
-    with pytest.raises(UsageError, match="'mine' is known to the script or notebook alone"):
+    with pytest.raises(UsageError, match="'mine' is known only to the script or notebook"):
         naming.restore({"named": "mine"})
 
 

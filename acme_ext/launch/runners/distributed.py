@@ -222,19 +222,19 @@ def _under_keeper(entry: str, payload: Any, private: bool) -> int:
 
 
 def _call(line: list[str], environment: dict[str, str], descriptor: int) -> int:
-    """Runs the keeper; wishes to stop are passed on from its first moment, and the supervisor decides."""
+    """Runs the keeper; stop requests are passed on from its first moment, and the supervisor decides."""
     process: subprocess.Popen | None = None
     started, passed_on = threading.Event(), -math.inf
 
     def pass_on(number: int) -> None:
         nonlocal passed_on
         started.wait()
-        if process is not None and time.monotonic() - passed_on > interrupt.SAME_WISH_S:
+        if process is not None and time.monotonic() - passed_on > interrupt.SAME_REQUEST_S:
             passed_on = time.monotonic()
-            process.send_signal(process_tree.WISHES[signal.Signals(number)])
+            process.send_signal(process_tree.REQUESTS[signal.Signals(number)])
 
     with interrupt.heard_by(pass_on):
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*process_tree.WISHES, *process_tree.WISHES.values()])
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*process_tree.REQUESTS, *process_tree.REQUESTS.values()])
         try:
             process = subprocess.Popen(line, env=environment, pass_fds=[descriptor])
         finally:
