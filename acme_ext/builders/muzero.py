@@ -37,7 +37,7 @@ class Planning(NetworkBuilder):
 
 @dataclasses.dataclass(frozen=True)
 class MuZero(Planning):
-    """MuZero for discrete actions. The fields are `NetworkBuilder`'s; the torso is of an MLP's representation."""
+    """MuZero for discrete actions. The fields are `NetworkBuilder`'s; with a torso the representation is an MLP."""
 
     name = "muzero"
     presets = {"board": Preset({"config": BOARD}, {"board": {"self_play": True}})}
