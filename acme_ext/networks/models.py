@@ -75,16 +75,19 @@ def model_network(
         num_actions: A.
         outputs: N, atoms of the support of values and rewards.
         kind: which; None is an MLP where there is a torso, and else chosen by the observation, see `kind_of`.
-        torso: of an MLP's representation, see `torsos.features`.
+        torso: of the representation, which is then an MLP's, see `torsos.features`.
         hidden_sizes: units of each MLP, and of the heads.
         state_size: units of an MLP's state.
         channels: of a grid's state.
         blocks: residual blocks of a grid's h and g each.
         projection_size: units of the consistency loss's projection; 0 for none.
         learned: whether there is a model to be learned; without, states are not scaled, and there is no dynamics.
+
+    Raises:
+        UsageError: there is a torso, and the kind is not an MLP.
     """
     if torso is not None and kind not in (None, "mlp"):
-        raise UsageError(f"network_kind is {kind!r}, which has layers of its own: leave it away, or torso.")
+        raise UsageError(f"network_kind is {kind!r}: with a torso it must be mlp, or none.")
     limit: Callable[[Array], Array] = scaled if learned else jax.nn.relu
 
     def chosen(observation: Tree) -> Kind:

@@ -262,7 +262,7 @@ def test_evaluate_refuses_what_a_script_made(tmp_path, capsys):
     rundir.write_config({**Experiment(DQN(), "gym:CartPole-v1").describe(), "environment": {"named": "my maze"}})
     assert cli.main(["evaluate", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"the agent or environment of {tmp_path} can't be had by its name: 'my maze' is known to the" in line
+    assert f"the agent or environment of {tmp_path} can't be loaded by its name: 'my maze' is known" in line
 
 
 def _logged(folder: Path, values: list[float], **fields: object) -> str:

@@ -224,7 +224,7 @@ def test_two_processes_on_one_study_share_its_trials(runs):
         assert (runs / f"s/trials/{trial.number:04d}/starts").read_text() == f"{100 + trial.number}\n"
 
 
-def test_a_wish_to_stop_ends_the_runs_and_the_trial_goes_on_later(runs):
+def test_a_request_to_stop_ends_the_runs_and_the_trial_goes_on_later(runs):
     (runs / "stopped").touch()
     found, asked = Study(runs / "s", tuned(every=0)), Interrupt()
     searching = threading.Thread(target=found.search, args=(1, 1, asked))

@@ -232,7 +232,7 @@ def say_differences(differences: Mapping[str, tuple[Any, Any]]) -> str:
 def prepare(
     experiment: Experiment, *, fresh: bool = False, arrangement: Mapping[str, Any] | None = None
 ) -> RunDirectory:
-    """Readies an experiment's directory for a run; what an earlier part of the run left there is gone on with.
+    """Readies an experiment's directory for a run; what an earlier part of the run left there is resumed.
 
     Args:
         experiment: what is to be run.
