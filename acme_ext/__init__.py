@@ -7,6 +7,7 @@ Importing this package imports nothing heavy; the doors are `acme_ext.builders` 
 import sys
 
 from acme_ext.utils import install, libpython
+from acme_ext.utils import xla as _xla  # noqa: F401
 
 __version__ = "0.3.0"
 

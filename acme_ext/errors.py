@@ -23,8 +23,8 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     valid = sorted(valid)
     if not valid:
         return "there is none."
-    close = difflib.get_close_matches(name, valid, n=3, cutoff=0.5)
-    if close:
-        return "did you mean " + " or ".join(repr(c) for c in close) + "?"
+    lower = {each.lower(): each for each in valid}
+    if close := difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.5):
+        return "did you mean " + " or ".join(repr(lower[each]) for each in close) + "?"
     shown = ", ".join(valid[:12]) + (", ..." if len(valid) > 12 else "")
     return f"valid: {shown}."

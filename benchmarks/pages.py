@@ -39,9 +39,10 @@ class Result:
 
     @property
     def world(self) -> str:
-        if not self.setting.actors:
-            return "one process"
-        return f"{self.setting.actors} actor processes{self.setting.arrangement}"
+        """In words, what ran, where it is not one process with several environments."""
+        if self.setting.actors:
+            return f"{self.setting.actors} actor processes{self.setting.arrangement}"
+        return "one environment" if self.setting.num_envs == 1 else ""
 
     @property
     def changed(self) -> str:
@@ -95,7 +96,7 @@ def agent_table(agent: str, found: Sequence[Result]) -> list[str]:
         return NOTHING
     lines = [f"| environment | {' | '.join(_COLUMNS)} | results |", f"|---|{_RULES}---|"]
     for r in mine:
-        world = f" ({r.world})" if r.setting.actors else ""
+        world = f" ({r.world})" if r.world else ""
         page = f"[{r.name}](../../benchmarks/results/{r.name}.json)"
         lines.append(f"| `{r.setting.environment}`{r.changed}{world} | {' | '.join(r.cells)} | {page} |")
     lines += [
@@ -116,7 +117,7 @@ def whole_table(found: Sequence[Result]) -> list[str]:
     """Returns the lines of the page of all agents."""
     lines = [f"| agent | environment | {' | '.join(_COLUMNS)} | results |", f"|---|---|{_RULES}---|"]
     for r in found:
-        world = f"`{r.setting.environment}`{r.changed}" + (f", {r.world}" if r.setting.actors else "")
+        world = f"`{r.setting.environment}`{r.changed}" + (f", {r.world}" if r.world else "")
         lines.append(f"| `{r.setting.agent}` | {world} | {' | '.join(r.cells)} | [{r.name}]({r.name}.json) |")
     return lines
 

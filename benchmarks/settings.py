@@ -130,6 +130,7 @@ _TIC_TAC_TOE = {
 SETTINGS: dict[str, Setting] = {
     "dqn-cartpole": Setting("dqn", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
     "dqn-cartpole-demo": Setting("dqn", "gym:CartPole-v1", 50_000, 8, 475.0, 400.0),  # as `make demo`
+    "dqn-cartpole-single": Setting("dqn", "gym:CartPole-v1", 50_000, 1, 475.0, 400.0),
     "dqn-cartpole-program": Setting("dqn", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4),
     "dqn-cartpole-ray": Setting("dqn", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4, on="ray"),
     "r2d2-catch-ray": Setting("r2d2", "bsuite:catch/0", 40_000, 2, 0.9, 0.8, actors=4, on="ray"),
@@ -139,6 +140,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "dqn-cartpole-server": Setting("dqn", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4, inference="server"),
     "dqn-catch": Setting("dqn", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
+    "dqn-catch-single": Setting("dqn", "bsuite:catch/0", 40_000, 1, 0.9, 0.8),
     "dqn-catch-server": Setting("dqn", "bsuite:catch/0", 40_000, 2, 0.9, 0.8, actors=4, inference="server"),
     "discrete_sac-catch": Setting("discrete_sac", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "discrete_sac-cartpole": Setting("discrete_sac", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
@@ -249,19 +251,6 @@ SETTINGS: dict[str, Setting] = {
         "ppo", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4, inference="server", experience="server"
     ),
     "ppo-catch": Setting("ppo", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
-    # Smaller pictures and the network of Mnih et al. 2013, so that two cores play a million steps in ten minutes; the rate
-    # falls to 0 over the budget, as in Schulman et al. 2017, table 5.
-    "ppo-pong": Setting(
-        "ppo",
-        "envpool:Pong-v5",
-        4_000_000,
-        8,
-        18.0,
-        18.0,
-        250_000,
-        config={"torso": "small", "learning_rate": "5e-4", "learning_rate_decay_steps": "3900"},
-        environment_options={"img_height": 42, "img_width": 42},
-    ),
     "ppo-balance": Setting("ppo", "dmc:cartpole/balance", 200_000, 8, 900.0, 850.0, 20_000, 10),
     "impala-cartpole": Setting("impala", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
     "impala-catch": Setting("impala", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),

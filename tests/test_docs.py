@@ -25,6 +25,8 @@ from acme_ext.agents.dqn import losses
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.commands import cli, train
 from acme_ext.data.format import Folder
+from acme_ext.networks.recurrent import CORES
+from acme_ext.networks.torsos import TORSOS
 from acme_ext.replay import fixed
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.rundir import CONTENTS
@@ -411,7 +413,7 @@ def leaves(config: object, prefix: str = "") -> dict[str, object]:
 
 
 def settings_of(builder: builders.Builder) -> dict[str, object]:
-    """What `--agent.NAME=VALUE` can set to a plain value: the config's fields and the parts that have names."""
+    """What `--set NAME=VALUE` can set to a plain value: the config's fields and the parts that have names."""
     parts = {field.name: getattr(builder, field.name) for field in dataclasses.fields(builder)}
     return {**leaves(builder.config), **{name: parts[name] for name in ("torso", "core") if name in parts}}
 
@@ -428,6 +430,9 @@ def test_an_agents_page_gives_every_field_its_value(name):
         assert ast.literal_eval(code(value)) == usual[field], field
         for preset, given in zip(presets, of_presets, strict=True):
             assert preset[field] == (ast.literal_eval(code(given)) if given else usual[field]), field
+    for part, names in (("torso", TORSOS), ("core", CORES)):
+        if part in listed:
+            assert names.keys() <= set(INLINE.findall(listed[part][-1])), part
 
 
 def definitions(source: str) -> dict[str, ast.ClassDef]:

@@ -81,7 +81,7 @@ class RemoteVariables(interfaces.VariableSource):
         """Waits for parameters of learner step `version` or later; returns whose they are."""
         while True:
             if self._error is not None:
-                raise RuntimeError("the learner's parameters can't be had any more") from self._error
+                raise RuntimeError("the learner's parameters can't be fetched any more") from self._error
             held, _ = self._held
             if held >= version:
                 return held

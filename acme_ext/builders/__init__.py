@@ -84,8 +84,11 @@ AGENTS: dict[str, tuple[str, str]] = {
 
 
 def installed() -> dict[str, str]:
-    """Returns the agents of installed packages, `module:class` by name: entry points of the group `acme_ext.agents`."""
-    return {point.name: point.value for point in importlib.metadata.entry_points(group="acme_ext.agents")}
+    """Returns the agents of installed packages, `module:class` by name: entry points of the group `acme_ext.agents`. A
+    name of this package's agents stays theirs.
+    """
+    points = importlib.metadata.entry_points(group="acme_ext.agents")
+    return {point.name: point.value for point in points if point.name not in AGENTS}
 
 
 def check(name: str) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from acme_ext.builders import options
 from acme_ext.builders.base import FunctionalBuilder
 from acme_ext.networks.torsos import Torso
 from acme_ext.types import EnvironmentSpec
@@ -25,4 +26,4 @@ class ActorCritic(FunctionalBuilder):
     networks: Callable[..., Any] = dataclasses.field(kw_only=True)
 
     def make_networks(self, spec: EnvironmentSpec) -> Any:
-        return self.networks(spec, self.config, self.torso)
+        return options.make_networks(self, spec, "networks")

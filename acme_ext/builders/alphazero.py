@@ -13,12 +13,8 @@ from acme_ext.types import EnvironmentSpec
 
 @dataclasses.dataclass(frozen=True)
 class AlphaZero(Planning):
-    """AlphaZero for the board games whose rules can be searched.
-
-    Attributes:
-        config: hyperparameters.
-        torso: makes features of observations, where the network is an MLP, see `networks.torsos.features`.
-        network: `(spec, config, torso) -> ModelNetwork`, of which the dynamics is not used.
+    """AlphaZero for the board games whose rules can be searched. The fields are MuZero's; the network's dynamics is not
+    used.
     """
 
     name = "alphazero"
@@ -33,4 +29,4 @@ class AlphaZero(Planning):
     network: Callable[..., ModelNetwork] = networks.make_network
 
     def make_networks(self, spec: EnvironmentSpec) -> networks.Networks:
-        return networks.Networks(networks.game_of(spec), self.network(spec, self.config, self.torso))
+        return networks.Networks(networks.game_of(spec), super().make_networks(spec))

@@ -205,11 +205,12 @@ class NetworkBuilder(FunctionalBuilder):
     Attributes:
         config: hyperparameters.
         torso: makes features of observations, see `networks.torsos.features`.
-        network: `(spec, config, torso) -> network`, as the agent's policy and core take it.
+        network: `(spec, config, torso) -> network`, as the agent's policy and core take it: of the environment's spec,
+            and of the two other fields.
     """
 
     torso: str | Torso | None = None
     network: Callable[..., Any] = dataclasses.field(kw_only=True)
 
     def make_networks(self, spec: EnvironmentSpec) -> Any:
-        return self.network(spec, self.config, self.torso)
+        return options.make_networks(self, spec)

@@ -10,12 +10,8 @@ from acme_ext.builders.base import NetworkBuilder
 
 @dataclasses.dataclass(frozen=True)
 class BC(NetworkBuilder):
-    """Behavioural cloning, for discrete actions and for continuous ones that are bounded.
-
-    Attributes:
-        config: hyperparameters.
-        torso: makes features of observations, see `networks.torsos.features`.
-        network: `(spec, config, torso) -> agents.bc.networks.Network`.
+    """Behavioural cloning, for discrete actions and for continuous ones that are bounded. The fields are
+    `NetworkBuilder`'s.
     """
 
     name = "bc"

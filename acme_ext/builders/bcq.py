@@ -12,12 +12,8 @@ from acme_ext.builders.dqn import DQN
 
 @dataclasses.dataclass(frozen=True)
 class BCQ(DQN):
-    """Discrete BCQ, from recorded data.
-
-    Attributes:
-        config, torso: as DQN's.
-        network: `(spec, config, torso) -> hk.Transformed` that maps observations `[B, ...]` to an
-            `agents.bcq.networks.Output`.
+    """Discrete BCQ, from recorded data. The fields are DQN's; the network maps observations `[B, ...]` to an
+    `agents.bcq.networks.Output`.
     """
 
     name = "bcq"

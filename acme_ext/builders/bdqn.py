@@ -14,12 +14,8 @@ from acme_ext.types import Tree
 
 @dataclasses.dataclass(frozen=True)
 class BootstrappedDQN(DQN):
-    """Bootstrapped DQN with randomized priors, for discrete actions.
-
-    Attributes:
-        config, torso: as DQN's; a torso is one for all heads.
-        network: `(spec, config, torso) -> hk.Transformed` that maps observations `[B, ...]` to the action values of K
-            heads, `[B, K, A]`.
+    """Bootstrapped DQN with randomized priors, for discrete actions. The fields are DQN's; all heads share a torso that
+    is given, and the network maps observations `[B, ...]` to the action values of K heads, `[B, K, A]`.
     """
 
     name = "bdqn"

@@ -12,12 +12,8 @@ from acme_ext.builders.base import NetworkBuilder, Preset
 
 @dataclasses.dataclass(frozen=True)
 class DQN(NetworkBuilder):
-    """DQN for discrete actions.
-
-    Attributes:
-        config: hyperparameters.
-        torso: makes features of observations, see `networks.torsos.features`.
-        network: `(spec, config, torso) -> hk.Transformed` that maps observations `[B, ...]` to action values `[B, A]`.
+    """DQN for discrete actions. The fields are `NetworkBuilder`'s; the network maps observations `[B, ...]` to action
+    values `[B, A]`.
     """
 
     name = "dqn"

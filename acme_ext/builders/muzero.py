@@ -37,13 +37,7 @@ class Planning(NetworkBuilder):
 
 @dataclasses.dataclass(frozen=True)
 class MuZero(Planning):
-    """MuZero for discrete actions.
-
-    Attributes:
-        config: hyperparameters.
-        torso: makes features of observations for an MLP's representation, see `networks.torsos.features`.
-        network: `(spec, config, torso) -> ModelNetwork`.
-    """
+    """MuZero for discrete actions. The fields are `NetworkBuilder`'s; with a torso the representation is an MLP."""
 
     name = "muzero"
     presets = {"board": Preset({"config": BOARD}, {"board": {"self_play": True}})}

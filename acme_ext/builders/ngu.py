@@ -17,13 +17,8 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 @dataclasses.dataclass(frozen=True)
 class NGU(R2D2):
-    """NGU for discrete actions.
-
-    Attributes:
-        config: hyperparameters.
-        torso: makes features of observations, see `networks.torsos.features`; for the action values and the embedding.
-        core: what remembers, see `networks.recurrent.make_core`.
-        network: `(spec, config, torso, core) -> NGUNetworks`.
+    """NGU for discrete actions. The fields are R2D2's; the torso is of the action values and of the embedding, and the
+    network an `NGUNetworks`.
     """
 
     name = "ngu"
@@ -36,7 +31,7 @@ class NGU(R2D2):
 
     def make_networks(self, spec: EnvironmentSpec) -> Any:
         distillation = Distillation(self.config.distillation, specs.zeros(spec.observations, 1))
-        return self.network(spec, self.config, self.torso, self.core)._replace(distillation=distillation)
+        return super().make_networks(spec)._replace(distillation=distillation)
 
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> Replay:
         replay: Any = super().make_replay(spec, networks)

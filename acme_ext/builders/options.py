@@ -1,6 +1,8 @@
 """What any agent can be given beside its own parts: how each setting is checked, and what it changes."""
 
 import dataclasses
+import functools
+import typing
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from acme_ext.networks.torsos import TORSOS
 from acme_ext.replay.base import Replay
 from acme_ext.replay.config import SequenceConfig, TransitionConfig, UnrollConfig
 from acme_ext.types import EnvironmentSpec, Tree
+from acme_ext.utils import checks
 
 if TYPE_CHECKING:
     from acme_ext.builders.base import Builder
@@ -35,14 +38,34 @@ def check_fields(builder: "Builder") -> None:
     default = type(builder).__dataclass_fields__["config"].default
     if default is not dataclasses.MISSING and not isinstance(config, type(default)):
         raise UsageError(f"{name} takes a {type(default).__name__}, not a {type(config).__name__}.")
-    if (fused := getattr(config, "sgd_steps_per_call", 1)) < 1:
-        raise UsageError(f"sgd_steps_per_call is {fused}: it must be at least 1.")
+    checks.declared(type(builder))
+    checks.declared(type(config))
+    if both := {f.name for f in dataclasses.fields(builder)} & {f.name for f in dataclasses.fields(config)}:
+        raise UsageError(f"{name} and its config both have a field {min(both)!r}: give one of them another name.")
+    for field in ("sgd_steps_per_call", "batch_size"):
+        if (value := getattr(config, field, 1)) < 1:
+            raise UsageError(f"{field} is {value}: it must be at least 1.")
     if builder.average_rate is not None and not 0 < builder.average_rate <= 1:
         raise UsageError(f"average_rate is {builder.average_rate}: it must be above 0 and at most 1, or none.")
+    if (weight := builder.intrinsic_weight) is not None:
+        if weight < 0:
+            raise UsageError(f"intrinsic_weight is {weight}: it must not be negative.")
+        if builder.intrinsic is None:
+            raise UsageError(f"intrinsic_weight is {weight}, and there is no bonus: set intrinsic too, as rnd.")
     for field, known in (("torso", TORSOS), ("core", CORES), ("intrinsic", BONUSES)):
         given = getattr(builder, field, None)
         if isinstance(given, str) and given not in known:
             raise UsageError(f"there is no {field} {given!r}: {nearest(given, known)}")
+    if (weight := builder.intrinsic_weight) is not None and (builder.intrinsic is None or weight < 0):
+        needed = "it must not be negative" if builder.intrinsic else "it is of use with intrinsic only, such as rnd"
+        raise UsageError(f"intrinsic_weight is {weight}: {needed}.")
+
+
+def make_networks(builder: "Builder", spec: EnvironmentSpec, field: str = "network") -> Any:
+    """Returns what the function in a field of the builder makes of spec, config, torso, and core where there is one."""
+    parts = {name: getattr(builder, name) for name in ("torso", "core") if hasattr(builder, name)}
+    *_, kind = typing.get_args(checks.hints_of(type(builder)).get(field)) or (Any,)
+    return checks.make(field, getattr(builder, field), kind, spec=spec, config=builder.config, **parts)
 
 
 def check_actions(builder: "Builder", spec: EnvironmentSpec) -> None:
@@ -88,5 +111,6 @@ def _with_bonus(builder: "Builder", core: LearnerCore, policy: Policy, observati
             "Take ngu or agent57, or a network without memory."
         )
     bonus = BONUSES[intrinsic] if isinstance(intrinsic, str) else intrinsic
-    weight = {} if builder.intrinsic_weight is None else {"weight": builder.intrinsic_weight}
-    return bonus(core, observation, **weight)
+    if (weight := builder.intrinsic_weight) is not None:
+        bonus = functools.partial(bonus, weight=weight)
+    return checks.make("intrinsic", bonus, LearnerCore, core=core, observation=observation)

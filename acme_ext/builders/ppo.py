@@ -7,21 +7,16 @@ from acme_ext import specs
 from acme_ext.acting import stochastic
 from acme_ext.agents.ppo import learning, networks
 from acme_ext.agents.ppo.config import ATARI, CONTROL, AdvantageConfig, PPOConfig
-from acme_ext.builders.base import FunctionalBuilder, Preset
-from acme_ext.networks.recurrent import MakeCore, RecurrentNetwork
-from acme_ext.networks.torsos import Torso
+from acme_ext.builders.base import Preset
+from acme_ext.builders.recurrent import RecurrentBuilder
+from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.types import EnvironmentSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class PPO(FunctionalBuilder):
-    """PPO for discrete actions, and for continuous ones that are bounded.
-
-    Attributes:
-        config: hyperparameters.
-        torso: makes features of observations, see `networks.torsos.features`.
-        core: what remembers, see `networks.recurrent.make_core`; None for nothing.
-        network: `(spec, config, torso, core) -> RecurrentNetwork` with the output of `agents.ppo.networks`.
+class PPO(RecurrentBuilder):
+    """PPO for discrete actions, and for continuous ones that are bounded. The fields are `RecurrentBuilder`'s; the
+    network's output is that of `agents.ppo.networks`.
     """
 
     name = "ppo"
@@ -33,12 +28,10 @@ class PPO(FunctionalBuilder):
     core_of = staticmethod(learning.make_core)
 
     config: AdvantageConfig = PPOConfig()
-    torso: str | Torso | None = None
-    core: str | MakeCore | None = None
     network: Callable[..., RecurrentNetwork] = networks.make_network
     average_rate: float | None = dataclasses.field(default=0.1, kw_only=True)  # about the last 10 batches
 
     def make_networks(self, spec: EnvironmentSpec) -> RecurrentNetwork:
         if not specs.is_discrete(spec):
             specs.action_size(spec, type(self).__name__)
-        return self.network(spec, self.config, self.torso, self.core)
+        return super().make_networks(spec)

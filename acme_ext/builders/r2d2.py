@@ -9,21 +9,16 @@ import numpy as np
 from acme_ext.acting.values import SequenceValues
 from acme_ext.agents.r2d2 import acting, learning, networks
 from acme_ext.agents.r2d2.config import ATARI, R2D2Config
-from acme_ext.builders.base import FunctionalBuilder, Preset
+from acme_ext.builders.base import Preset
+from acme_ext.builders.recurrent import RecurrentBuilder
 from acme_ext.networks.recurrent import MakeCore, RecurrentNetwork
-from acme_ext.networks.torsos import Torso
-from acme_ext.types import Array, EnvironmentSpec, Tree
+from acme_ext.types import Array, Tree
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2(FunctionalBuilder):
-    """R2D2 for discrete actions.
-
-    Attributes:
-        config: hyperparameters.
-        torso: makes features of observations, see `networks.torsos.features`.
-        core: what remembers, see `networks.recurrent.make_core`.
-        network: `(spec, config, torso, core) -> RecurrentNetwork` whose output is action values `[T, B, A]`.
+class R2D2(RecurrentBuilder):
+    """R2D2 for discrete actions. The fields are `RecurrentBuilder`'s; the network's output is action values
+    `[T, B, A]`.
     """
 
     name = "r2d2"
@@ -39,12 +34,8 @@ class R2D2(FunctionalBuilder):
     core_of = staticmethod(learning.make_core)
 
     config: R2D2Config = R2D2Config()
-    torso: str | Torso | None = None
     core: str | MakeCore | None = "lstm"
     network: Callable[..., RecurrentNetwork] = networks.make_network
-
-    def make_networks(self, spec: EnvironmentSpec) -> RecurrentNetwork:
-        return self.network(spec, self.config, self.torso, self.core)
 
     @property
     def extras(self) -> Tree:

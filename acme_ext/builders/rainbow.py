@@ -13,12 +13,8 @@ from acme_ext.builders.dqn import DQN
 
 @dataclasses.dataclass(frozen=True)
 class Rainbow(DQN):
-    """Rainbow for discrete actions.
-
-    Attributes:
-        config, torso: as DQN's.
-        network: `(spec, config, torso) -> hk.Transformed` that maps observations `[B, ...]` to a
-            `agents.rainbow.networks.Prediction`.
+    """Rainbow for discrete actions. The fields are DQN's; the network maps observations `[B, ...]` to an
+    `agents.rainbow.networks.Prediction`.
     """
 
     name = "rainbow"

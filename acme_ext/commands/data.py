@@ -38,6 +38,7 @@ def add(commands: Any) -> None:
     data.add_argument("--to", metavar="DATA", help="minari:NAME or d4rl:FILE.hdf5, or from these a folder")
     data.add_argument("--environment", metavar="ENVIRONMENT", help="that data of minari: or d4rl: is of")
     data.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
+    data.add_argument("--skip-damaged", action="store_true", help="leave out damaged parts of a folder")
     data.set_defaults(command=_data)
 
 
@@ -63,10 +64,10 @@ def _data(options: argparse.Namespace) -> int:
     from acme_ext.data.format import Folder
 
     if options.to is not None:
-        given = common.environment_options(options)
-        print(exchange.convert(options.source, options.to, options.environment, given))
+        given, skip = common.environment_options(options), options.skip_damaged
+        print(exchange.convert(options.source, options.to, options.environment, given, skip_damaged=skip))
         return 0
     if options.environment or options.env_set:
         raise UsageError("--environment and --env-set are for --to, of data that doesn't say its own.")
-    print("\n".join(describe(Folder(options.source))))
+    print("\n".join(describe(Folder(options.source, skip_damaged=options.skip_damaged))))
     return 0

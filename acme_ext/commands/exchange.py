@@ -39,6 +39,8 @@ def convert(
     target: str,
     environment: str | None = None,
     environment_options: Mapping[str, Any] | None = None,
+    *,
+    skip_damaged: bool = False,
 ) -> str:
     """Writes data in another format, and returns what was written in words.
 
@@ -47,6 +49,7 @@ def convert(
         target: likewise; of the two, one is a folder.
         environment: that foreign data is of, where it doesn't say.
         environment_options: of it.
+        skip_damaged: leaves out damaged shards of a folder, in place of refusing them.
 
     Raises:
         UsageError: one is not there, or can't be written; the data is not the environment's; the format can't hold it.
@@ -54,10 +57,14 @@ def convert(
     if is_foreign(source) == is_foreign(target):
         raise UsageError("of the data and --to, one is a folder, and the other minari:NAME or d4rl:FILE.")
     if is_foreign(source):
+        if skip_damaged:
+            raise UsageError("--skip-damaged is for the shards of a folder.")
         return _take_in(source, target, environment, dict(environment_options or {}))
     if environment is not None:
         raise UsageError("--environment is for data of minari: or d4rl: that doesn't say its own.")
-    folder = Folder(source)
+    folder = Folder(source, skip_damaged=skip_damaged)
+    if skip_damaged:
+        folder.leave_out_damaged()
     scale = _scale(folder.manifest["environment"], folder.manifest["environment_options"])
     if target.startswith(_D4RL):
         return _write_d4rl(folder, scale, Path(target.removeprefix(_D4RL)))
@@ -206,6 +213,8 @@ def _write_d4rl(folder: Folder, units: _Units, path: Path) -> str:
 
 
 def _read_d4rl(path: Path, units: _Units) -> Iterator[Episode]:
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}.")
     try:
         with importlib.import_module("h5py").File(path, "r") as file:
             columns = {name: file[name][()] for name in (*_NAMES, "timeouts", "next_observations") if name in file}

@@ -13,10 +13,9 @@ def _list(options: argparse.Namespace) -> int:
     from acme_ext import builders, envs
 
     print("Agents")
-    for name, (_, summary) in builders.AGENTS.items():
-        print(f"  {name:<10} {summary}")
-    for name, value in builders.installed().items():
-        print(f"  {name:<10} {value}")
+    agents = {name: summary for name, (_, summary) in builders.AGENTS.items()} | builders.installed()
+    for name, summary in agents.items():
+        print(f"  {name:<{max(map(len, agents))}} {summary}")
     print("\nEnvironments")
     for family in envs.families():
         print(f"  {family.pattern:<24} {family.summary}  (e.g. {family.example})")

@@ -89,8 +89,10 @@ def describe(folder: Folder) -> list[str]:
     """Returns what a folder of recorded data holds, in lines; every shard is read and checked.
 
     Raises:
-        UsageError: a shard is damaged, or there is none.
+        UsageError: a shard is damaged and not left out, or there is none.
     """
+    folder.leave_out_damaged()
+    damaged = list(folder.damaged)
     lengths = np.array([episode.steps for episode in folder.episodes()])
     if not len(lengths):
         raise UsageError(f"{folder.path} has no whole episode yet.")
@@ -98,7 +100,9 @@ def describe(folder: Folder) -> list[str]:
     lines = [
         f"environment  {manifest['environment']} {manifest['environment_options'] or ''}".rstrip(),
         f"by           {manifest['agent']}, {manifest.get('policy', 'training')} policy",
-        f"holds        {folder.steps:,} steps in {len(lengths):,} episodes, {len(folder.shards)} shards; all good",
+        f"holds        {folder.steps:,} steps in {len(lengths):,} episodes, {len(folder.shards)} shards; "
+        + ("all good" if not damaged else f"{len(damaged)} damaged left out"),
+        *damaged,
     ]
     for what, values in (("returns", returns), ("lengths", lengths)):
         least, middle, most = np.percentile(values, (0, 50, 100))

@@ -106,8 +106,8 @@ def _state(rundir: RunDirectory, status: Mapping[str, Any] | None) -> str:
         return f"running, by {holder}"
     if status is not None:
         age = time.time() - status["time"]
-        return f"running, heard of {age:.0f} s ago" if age < _FRESH_S else "killed: it can be gone on with"
-    return "finished" if rundir.evaluation.is_file() else "stopped: it can be gone on with"
+        return f"running, heard of {age:.0f} s ago" if age < _FRESH_S else "killed: it can be resumed"
+    return "finished" if rundir.evaluation.is_file() else "stopped: it can be resumed"
 
 
 def _curve(
@@ -153,7 +153,7 @@ def _last(values: np.ndarray) -> str:
 
 
 def _wrapped(head: str, parts: list[str], width: int) -> list[str]:
-    """Returns a line that begins with `head`, gone on with below where it is full."""
+    """Returns a line that begins with `head`, resumed below where it is full."""
     lines = [head + parts[0]]
     for part in parts[1:]:
         if len(lines[-1]) + 2 + len(part) < width:

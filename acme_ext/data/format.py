@@ -81,6 +81,8 @@ class Folder:
         self.path, self._skip = Path(path).expanduser(), skip_damaged
         if str(path).startswith(("minari:", "d4rl:")):
             raise UsageError(f"{path} is not recorded data yet: `acme-ext data {path} --to DIR` makes a folder of it.")
+        if not str(path):
+            raise UsageError("no folder of recorded data is named: give one, as in data:FOLDER.")
         if not (self.path / MANIFEST).is_file():
             raise UsageError(f"{path} is no recorded data: there is no {MANIFEST} in it.")
         self.manifest: dict[str, Any] = files.read_json(self.path / MANIFEST)
@@ -143,6 +145,15 @@ class Folder:
                 raise UsageError(
                     f"the {part} of {self.path} aren't the environment's: {there[part]} there, {here[part]} here."
                 )
+
+    def leave_out_damaged(self) -> None:
+        """Leaves damaged shards out of `shards`, `steps` and `returns` too, and says so in `damaged`; UsageError if all
+        are damaged.
+        """
+        good = [shard for shard in self._shards if self._is_good(shard)]
+        if self._shards and not good:
+            raise UsageError(f"all shards of {self.path} are damaged.")
+        self._shards = good
 
     def check_shards(self) -> None:
         """Raises UsageError if a shard is damaged, and not to be left out."""

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -70,7 +71,9 @@ class BraxEnvironment(FunctionalEnvironment):
     def __init__(self, name: str, physics: str, limit: int):
         import jax
 
-        self._environment: Any = _library().get_environment(name, backend=physics)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)  # that nobody tends to it
+            self._environment: Any = _library().get_environment(name, backend=physics)
         self._limit = limit
         seen = jax.eval_shape(self.begin, jax.random.key(0))[1]
         self._observation_spec = specs.Array(seen.shape, np.float32, "observation")

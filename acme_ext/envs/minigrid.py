@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -15,7 +16,8 @@ from acme_ext.errors import UsageError
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # which pygame, that minigrid imports, would print
 
-with contextlib.suppress(ImportError):
+with contextlib.suppress(ImportError), warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")  # of pygame's, which asks for it
     import minigrid  # noqa: F401  (registers the environments)
 
 _PREFIX, _SUFFIX = "MiniGrid-", "-v0"

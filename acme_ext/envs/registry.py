@@ -4,13 +4,12 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from acme_ext.errors import UsageError, nearest
-from acme_ext.utils import install, naming
+from acme_ext.utils import checks, install, naming
 
 if TYPE_CHECKING:
     import dm_env
@@ -332,18 +331,14 @@ def _named_factory(environment: str | Factory) -> Factory | None:
 
 def _factory(factory: Factory, options: Mapping[str, Any]) -> Factory:
     check_factory(factory)
-    try:
-        inspect.signature(factory).bind(0, False, **options)
-    except TypeError as error:
-        raise UsageError(
-            f"an environment's function is called as factory({', '.join(['seed', 'evaluation', *options])}), and this "
-            f"one can't be: {error}."
-        ) from None
+    checks.accepts("the environment", factory, "seed", "evaluation", **options)
     return functools.partial(factory, **options) if options else factory
 
 
 def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, str]":
     """The backend and the canonical name of a checked environment."""
+    from acme_ext.envs.backend import Backend
+
     prefix, colon, _ = environment.partition(":")
     known = families()
     meant = [family for family in known if environment.startswith(family.start)]
@@ -360,7 +355,12 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
         command = install.command(family.extra)
         raise UsageError(f"{environment!r} needs {', '.join(missing)}, not installed here: {command}")
     where = family.backend if ":" in family.backend else f"acme_ext.envs.{family.name}:{family.backend}"
-    backend: Backend = naming.load(where)()
+    made_by: Any = naming.load(where)
+    if not (isinstance(made_by, type) and issubclass(made_by, Backend)):
+        raise UsageError(
+            f"the family {family.name!r} is {where}: it must be a subclass of acme_ext.envs.backend.Backend."
+        )
+    backend = made_by()
     name = backend.canonical(rest)
     names = backend.names()
     if name not in names:

@@ -15,7 +15,11 @@ AnyState = TypeVar("AnyState")
 
 @dataclasses.dataclass(frozen=True)
 class LearnerCore(Generic[AnyState]):
-    """An algorithm's learning as three pure functions; the one `Learner` compiles and drives them."""
+    """An algorithm's learning as three pure functions; the one `Learner` compiles and drives them.
+
+    An agent's `make_core(networks, config, observation)` makes it of the agent's networks, its config, and an example
+    observation `[1, ...]`, which gives the parameters their shapes.
+    """
 
     init: Callable[[Array], AnyState]
     """`key -> state`, a NamedTuple of everything a resume needs."""

@@ -14,6 +14,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from acme_ext.errors import UsageError
 from acme_ext.networks import layers, torsos
 from acme_ext.networks.convolution import Conv2D
 from acme_ext.ops import masking
@@ -73,25 +74,37 @@ def model_network(
     Args:
         num_actions: A.
         outputs: N, atoms of the support of values and rewards.
-        kind: which; None chooses by the observation, see `kind_of`.
-        torso: of an MLP's representation, see `torsos.features`.
+        kind: which; None is an MLP where there is a torso, and else chosen by the observation, see `kind_of`.
+        torso: of the representation, which is then an MLP's, see `torsos.features`.
         hidden_sizes: units of each MLP, and of the heads.
         state_size: units of an MLP's state.
         channels: of a grid's state.
         blocks: residual blocks of a grid's h and g each.
         projection_size: units of the consistency loss's projection; 0 for none.
         learned: whether there is a model to be learned; without, states are not scaled, and there is no dynamics.
+
+    Raises:
+        UsageError: there is a torso, and the kind is not an MLP.
     """
+    if torso is not None and kind not in (None, "mlp"):
+        raise UsageError(f"network_kind is {kind!r}: with a torso it must be mlp, or none.")
     limit: Callable[[Array], Array] = scaled if learned else jax.nn.relu
+
+    def chosen(observation: Tree) -> Kind:
+        found = kind or ("mlp" if torso is not None else kind_of(observation))
+        if found != "mlp" and getattr(seen := masking.visible(observation), "ndim", 0) != 4:
+            shapes = jax.tree.map(lambda leaf: leaf.shape[1:], seen)
+            raise UsageError(f"network_kind is {found!r}: it needs observations [H, W, C], and these are {shapes}.")
+        return found
 
     def make() -> Any:
         def represent(observation: Tree) -> Array:
-            if (kind or kind_of(observation)) == "mlp":
+            if chosen(observation) == "mlp":
                 x = torsos.dense_features(torso, observation, hidden_sizes, hidden_sizes[-1])
                 return limit(layers.Linear(state_size)(x))
             x = masking.visible(observation)
             x = x.astype(jnp.float32) / (255.0 if x.dtype == jnp.uint8 else 1.0)
-            if (kind or kind_of(observation)) == "residual":
+            if chosen(observation) == "residual":
                 x = _shrunk(x, channels)
             x = jax.nn.relu(_norm(_conv(x, channels)))
             return limit(_tower(x, blocks))

@@ -18,6 +18,7 @@ from jax import lax
 
 from acme_ext.networks import layers
 from acme_ext.types import Array, EnvironmentSpec, Params, Sequence, Tree
+from acme_ext.utils import checks
 
 NO_ACTION = -1  # stands for the action before an episode's first timestep, where actions are discrete
 
@@ -126,8 +127,14 @@ CORES: dict[str, MakeCore] = {"lstm": lstm, "gru": gru}
 
 
 def make_core(core: str | MakeCore | None, size: int) -> RecurrentCore | None:
-    """Returns a core of so many units by its name in `CORES` or by what makes it; None for none."""
-    return None if core is None else (CORES[core] if isinstance(core, str) else core)(size)
+    """Returns a core of so many units by its name in `CORES` or by what makes it; None for none. Raises UsageError if
+    that makes no `RecurrentCore`.
+    """
+    if core is None:
+        return None
+    if isinstance(core, str):
+        return CORES[core](size)
+    return checks.make("core", core, RecurrentCore, size=size)
 
 
 class Inputs(NamedTuple):

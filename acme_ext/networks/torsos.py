@@ -1,6 +1,7 @@
 """From an observation to features."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import haiku as hk
 import jax
@@ -11,6 +12,7 @@ from acme_ext.networks import layers
 from acme_ext.networks.resnet import ResidualTorso
 from acme_ext.ops import masking
 from acme_ext.types import Array, Tree
+from acme_ext.utils import checks
 
 
 class NatureTorso(hk.Module):
@@ -106,14 +108,15 @@ def features(
         start: starts the weights of convolutions that are chosen by the observation or by name; see `NatureTorso`.
 
     Raises:
-        UsageError: the torso gives something else than one vector for each observation.
+        UsageError: the torso takes arguments, or gives something else than one vector for each observation.
     """
     observation = masking.visible(observation)
     if torso is not None:
-        x = (TORSOS[torso](start) if isinstance(torso, str) else torso())(observation)
+        made: Any = TORSOS[torso](start) if isinstance(torso, str) else checks.make("torso", torso, Any)
+        x: Any = made(observation) if callable(made) else made
         batch_size = len(jax.tree.leaves(observation)[0])
         if getattr(x, "ndim", 0) != 2 or len(x) != batch_size:
-            name = torso if isinstance(torso, str) else getattr(torso, "__qualname__", repr(torso))
+            name = torso if isinstance(torso, str) else checks.name_of(torso)
             shapes = jax.tree.map(lambda leaf: leaf.shape, observation)
             raise UsageError(
                 f"the torso {name} made {getattr(x, 'shape', type(x).__name__)} of observations {shapes}: it must be "

@@ -103,6 +103,11 @@ class Replay(Checked, abc.ABC):
         """Rows in one item of Reverb's table, which are written and drawn together."""
         return 1
 
+    @property
+    def waiting(self) -> int:
+        """Rows that a writer keeps back to shuffle them, see `blocks.pool`."""
+        return 0
+
     def for_envs(self: Self, num_envs: int) -> Self:
         """Returns the replay that suits writers of `num_envs` environments each; what the user has set stays."""
         del num_envs
@@ -167,7 +172,7 @@ class Replay(Checked, abc.ABC):
             sink = PrioritySink(client, self.table, self.priority_offset)
         else:
             sink = StructuredSink(client, self.table, self._item_shape)
-        return sink if self.block == 1 else blocks.BlockSink(sink, self.block)
+        return sink if self.block == 1 else blocks.BlockSink(sink, self.block, self.waiting)
 
     @property
     def _item_shape(self) -> tuple[int, ...]:

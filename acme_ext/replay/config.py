@@ -17,7 +17,7 @@ class ReplayConfig(Checked):
 
     max_size: int = 100_000  # items; the oldest are removed first
     min_size: int = 1_000  # items before learning starts
-    samples_per_insert: float = 32.0  # items sampled for each inserted: batch_size / environment steps per update
+    samples_per_insert: Positive = 32.0  # items sampled for each inserted: batch_size / environment steps per update
     prioritized: bool = False  # proportional prioritization by |TD error|; Schaul et al. 2016
     priority_exponent: NonNegative = 0.6  # alpha; Schaul et al. 2016, table 3
     priority_offset: Positive = 1e-3  # epsilon of p = |TD error| + epsilon; Schaul et al. 2016, section 3.3
@@ -46,7 +46,7 @@ class TransitionConfig(ReplayConfig):
     """Replay of n-step transitions."""
 
     n_step: int = 1  # steps that a transition spans
-    write_burst: int = 32  # transitions written together
+    write_burst: PositiveInt = 32  # transitions written together
     # Transitions in an item of the table, written and drawn together, where the replay is uniform; None chooses by the
     # number of environments, and 1 keeps every transition by itself.
     rows_per_item: int | None = None

@@ -97,6 +97,8 @@ class DeviceReplay(abc.ABC):
     def __init__(self, replay: Replay, num_envs: int):
         if replay.max_size < num_envs:
             raise UsageError(f"max_size is {replay.max_size}: it must be at least num_envs, which is {num_envs}.")
+        if replay.max_size >= 2**31:
+            raise UsageError(f"max_size is {replay.max_size}: a replay on the device holds less than 2**31 items.")
         self._settings, self._num_envs = replay, num_envs
         self._limit = replay.limit
 

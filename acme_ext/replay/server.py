@@ -61,6 +61,15 @@ class ReplayServer:
             raise RunError(f"the replay server did not start: {error}") from error
         self.client: Any = reverb.Client(f"localhost:{self._server.port}")
         """A `reverb.Client`, which reaches the tables without the network."""
+        found = self.client.server_info() if restore else {}
+        if changed := [
+            table.name for table in tables if table.name in found and _differ(table.info, found[table.name])
+        ]:
+            self.close()
+            raise RunError(
+                f"the replay server did not start: {restore} holds table {changed[0]!r} with items of another shape. "
+                "Another version of acme_ext, or other settings, wrote it."
+            )
 
     @property
     def port(self) -> int:
@@ -85,6 +94,11 @@ class ReplayServer:
         """Stops the server; readers and writers of it fail from now on."""
         self._server.stop()
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _differ(wanted: Any, found: Any) -> bool:
+    """Whether the items of two tables have other shapes."""
+    return wanted.signature is not None and wanted.signature != found.signature
 
 
 def block_of(info: Any) -> int:

@@ -3,6 +3,7 @@
 Reverb's cost is per item, so that a uniform replay keeps a block of several transitions in an item. A batch is then
 drawn as whole blocks: each transition is drawn as often as any other, but the transitions of a block come together.
 With several environments a block holds transitions of different ones from the same step, which are nearly independent.
+With few it holds transitions that are drawn at random from the newest ones.
 """
 
 import dataclasses
@@ -26,8 +27,8 @@ class TransitionReplay(Replay):
         max_abs_reward: clips each reward before the n-step sum; None leaves it.
         burst: transitions that are built and sent together, about.
         rows_per_item: transitions in a block, which divides `batch_size`; above 1 for a uniform replay alone. None
-            takes the largest that is at most `num_envs` and leaves a batch at least 8 blocks, and 1 where the replay
-            is not uniform.
+            takes the largest that is at most `num_envs` or 8 and leaves a batch at least 8 blocks, and 1 where the
+            replay is not uniform. Where it is above `num_envs`, transitions wait to be shuffled, see `blocks.pool`.
         num_envs: environments of one writer.
         keeps_one_step: whether a transition also holds its first step alone, `batch.one_step`.
     """
@@ -51,6 +52,10 @@ class TransitionReplay(Replay):
     @functools.cached_property
     def block(self) -> int:
         return blocks.size(self)
+
+    @property
+    def waiting(self) -> int:
+        return blocks.pool(self)
 
     def for_envs(self, num_envs: int) -> "TransitionReplay":
         return dataclasses.replace(self, num_envs=num_envs)

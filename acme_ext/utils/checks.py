@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import inspect
 import numbers
 import types as python_types
 import typing
@@ -71,8 +72,7 @@ def _rules(cls: type) -> list[tuple[str, Rule, bool]]:
     found: dict[tuple[str, Rule], None] = {}
     hints: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        with contextlib.suppress(NameError):  # of a user's class, whose names are a function's own
-            hints |= typing.get_type_hints(base, include_extras=True)
+        hints |= hints_of(base, include_extras=True)
         for name, hint in hints.items():
             for option in (hint, *typing.get_args(hint)):
                 found |= {(name, rule): None for rule in getattr(option, "__metadata__", ())}
@@ -81,17 +81,74 @@ def _rules(cls: type) -> list[tuple[str, Rule, bool]]:
 
 def types(config: Any, prefix: str = "") -> None:
     """All fields of a dataclass, and of those it holds: each must be of the type that it is declared with."""
-    try:
-        hints = typing.get_type_hints(type(config))
-    except NameError:  # of a user's class, whose names are a function's own
-        return
+    hints = hints_of(type(config))
     for field in dataclasses.fields(config):
-        value, hint = getattr(config, field.name), hints[field.name]
+        value, hint = getattr(config, field.name), hints.get(field.name, Any)
         if not _is(value, hint):
             shown = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
             raise UsageError(f"{prefix}{field.name} is {shown}: it must be {say(hint)}.")
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             types(value, f"{prefix}{field.name}.")
+
+
+def hints_of(cls: type, *, include_extras: bool = False) -> dict[str, Any]:
+    """Returns the types of a class's fields; none if they can't be resolved, because a function defines the class."""
+    with contextlib.suppress(NameError):
+        return typing.get_type_hints(cls, include_extras=include_extras)
+    return {}
+
+
+def accepts(what: str, function: Callable[..., Any], *arguments: str, **options: Any) -> None:
+    """Raises UsageError if a function can't be called with arguments of these names, all but the options by position.
+
+    Args:
+        what: the function is for.
+        function: of the user's.
+        arguments: their names.
+        options: of the call, by keyword.
+    """
+    try:
+        inspect.signature(function).bind(*arguments, **options)
+    except TypeError as error:
+        called = ", ".join([*arguments, *options])
+        raise UsageError(f"{what} is {name_of(function)}, which can't be called with ({called}): {error}.") from None
+
+
+def make(what: str, function: Callable[..., Any], kind: Any, **arguments: Any) -> Any:
+    """Returns what a function of the user's makes of arguments, given by position; raises UsageError if it can't be
+    called with so many, or makes another kind of object.
+    """
+    accepts(what, function, *arguments)
+    made = function(*arguments.values())
+    if isinstance(kind, type) and not isinstance(made, kind):
+        raise UsageError(f"{what} is {name_of(function)}, which makes {made!r}: it must make a {kind.__name__}.")
+    return made
+
+
+def declared(cls: type) -> None:
+    """Raises UsageError if a subclass of a dataclass gives a field in a way that dataclasses ignore."""
+    for base in cls.__mro__:
+        if not dataclasses.is_dataclass(base):
+            continue
+        defaults = {field.name: field.default for field in dataclasses.fields(base)}
+        undecorated = "__dataclass_fields__" not in vars(base)
+        hints = vars(base).get("__annotations__", {}) if undecorated else {}
+        given = [name for name, hint in hints.items() if "ClassVar" not in str(hint)]
+        given += [
+            name
+            for name, value in vars(base).items()
+            if value is not defaults.get(name, value) and not inspect.isdatadescriptor(value)  # a slot
+        ]
+        if given:
+            raise UsageError(
+                f"{base.__name__}.{given[0]} is no field: give it a type, and the class the decorator "
+                "@dataclasses.dataclass(frozen=True)."
+            )
+
+
+def name_of(function: Any) -> str:
+    """Returns a function's name for a message."""
+    return getattr(function, "__qualname__", repr(function))
 
 
 def _is(value: Any, hint: Any) -> bool:

@@ -1,19 +1,11 @@
 """Compiling for whatever device there is, as fast as it runs there."""
 
 import functools
-import os
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-
-# To compile a product whose second factor comes out of a loop, as in the gradient of a recurrent network, ends the
-# process in the old runtime of jaxlib 0.5.3: its pass for oneDNN asserts that the loop can be evaluated beforehand. XLA
-# reads this flag when it is first used, and takes it from nowhere else. DQN's learner is as fast without the pass.
-if "xla_disable_hlo_passes" not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_disable_hlo_passes=onednn-contraction-rewriter"
-
 
 # On the CPU, JAX hands every call to a thread of its own, unless it is told before the first one. Small networks lose
 # half of their time by that: acting with an MLP takes 26 us a call with it and 14 us without, PPO's CartPole runs at

@@ -37,14 +37,14 @@ def load(name: str) -> Any:
     """
     module_name, _, path = name.partition(":")
     if not module_name or not path:
-        raise UsageError(f"{name!r} names nothing: write module:name.")
+        raise UsageError(f"{name!r} is not of the form module:name.")
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise UsageError(
-                f"there is no module {module_name!r}, which {name!r} is in; modules are looked for in the current "
-                "folder, in those of PYTHONPATH and among what is installed."
+                f"there is no module {module_name!r} (in {name!r}); modules are looked for in the current folder, in "
+                "those of PYTHONPATH and among what is installed."
             ) from None
         raise UsageError(f"the module {module_name!r} can't be imported: {_last_line(error)}") from error
     except Exception as error:
@@ -53,7 +53,7 @@ def load(name: str) -> Any:
         if not hasattr(found, part):
             where = getattr(found, "__name__", module_name)
             public = [each for each in vars(found) if not each.startswith("_")]
-            raise UsageError(f"{where} has no {part!r}, which {name!r} is to name: {nearest(part, public)}")
+            raise UsageError(f"{where} has no {part!r} (in {name!r}): {nearest(part, public)}")
         found = getattr(found, part)
     return found
 
@@ -118,7 +118,7 @@ def restore(described: Any) -> Any:
     """Returns the function that `describe` named; raises UsageError for one that only its script knows."""
     if isinstance(described, Mapping) and "named" in described:
         raise UsageError(
-            f"{described['named']!r} is known to the script or notebook alone that made the run: go on from there."
+            f"{described['named']!r} is known only to the script or notebook that made the run: resume it from there."
         )
     if isinstance(described, Mapping) and "partial" in described:
         arguments = [restore(each) for each in described["arguments"]]

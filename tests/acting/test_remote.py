@@ -206,7 +206,7 @@ def test_what_goes_wrong_is_raised_and_stays_so():
 
     wait_until(fails)
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="can't be had any more") as raised:
+        with pytest.raises(RuntimeError, match="can't be fetched any more") as raised:
             variables.get_variables([POLICY])
         assert isinstance(raised.value.__cause__, ConnectionError)
 

@@ -4,8 +4,10 @@ import pickle
 import subprocess
 import sys
 
+import haiku as hk
+import numpy as np
 import pytest
-from spec_of import discrete
+from spec_of import continuous, discrete
 
 from acme_ext import builders
 from acme_ext.acting.policy import Policy
@@ -51,6 +53,20 @@ def test_a_setting_is_the_builders_or_its_configs(name):
     builder = builders.load(name)()
     own, configs = ({field.name for field in dataclasses.fields(part)} for part in (builder, builder.config))
     assert not own & configs, "--set reaches only one of two fields of one name"
+
+
+@pytest.mark.parametrize("name", sorted({*_AGENTS} - {"alphazero"}))  # which takes board games alone
+def test_every_agent_asks_the_users_torso_for_features_of_pictures(name):
+    calls = []
+
+    def torso():
+        calls.append(name)
+        return lambda observation: hk.Linear(7)(observation.reshape(len(observation), -1).astype(np.float32))
+
+    builder = builders.load(name)
+    spec = (continuous if builder.actions == "continuous" else discrete)(2, (10, 10, 4), np.uint8)
+    builder(torso=torso).make_agent(spec).core.abstract_state()
+    assert calls
 
 
 @pytest.mark.parametrize("name", _AGENTS)

@@ -57,7 +57,7 @@ def test_a_tournament_that_can_not_be_held_is_refused(names, said):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The directory of a run that has hardly learned, stopped once and gone on with."""
+    """The directory of a run that has hardly learned, stopped once and resumed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acme_ext.launch.runners.upkeep.draw_curve", lambda *_: None)
         experiment = Experiment(

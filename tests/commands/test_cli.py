@@ -262,7 +262,7 @@ def test_evaluate_refuses_what_a_script_made(tmp_path, capsys):
     rundir.write_config({**Experiment(DQN(), "gym:CartPole-v1").describe(), "environment": {"named": "my maze"}})
     assert cli.main(["evaluate", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"the agent or environment of {tmp_path} can't be had by its name: 'my maze' is known to the" in line
+    assert f"the agent or environment of {tmp_path} can't be loaded by its name: 'my maze' is known" in line
 
 
 def _logged(folder: Path, values: list[float], **fields: object) -> str:
@@ -347,11 +347,12 @@ def test_modules_of_the_current_folder_are_found(tmp_path):
 
 
 def test_too_few_steps_to_learn_anything_are_told_before_and_after(tmp_path, capfd):
+    # 1,000 that are sampled from, and 128 that wait to be shuffled.
     few = ["--steps", "300", "--run-dir", str(tmp_path / "run"), "--eval-episodes", "1", "--eval-every", "0"]
     assert cli.main([*_CARTPOLE, *few, "--quiet"]) == 0
     before, after, *_ = capfd.readouterr().out.splitlines()
     assert before == (
-        "warning: nothing will be learned: the replay gives the learner its first batch once it has had 1,000 items, "
+        "warning: nothing will be learned: the replay gives the learner its first batch after 1,128 items, "
         "and the run has 300 steps: give the run more, or the agent a smaller replay.min_size or batch_size."
     )
     assert after.startswith("warning: nothing was learned, because the replay never held enough")

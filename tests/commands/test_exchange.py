@@ -133,7 +133,7 @@ def test_what_can_not_be_is_refused(tmp_path, monkeypatch):
         ((source, "d4rl:file.npz"), "names no file of D4RL by its ending"),
         ((source, "d4rl:file.hdf5", PENDULUM), "that doesn't say its own"),
         (("minari:none/here-v0", str(tmp_path / "x")), "there is no data set minari:none/here-v0 here"),
-        ((f"d4rl:{tmp_path / 'none.hdf5'}", str(tmp_path / "x"), PENDULUM), "can't be read as HDF5"),
+        ((f"d4rl:{tmp_path / 'none.hdf5'}", str(tmp_path / "x"), PENDULUM), "there is no file .*none.hdf5"),
     ):
         with pytest.raises(UsageError, match=f".*{told}"):
             exchange.convert(*given)
@@ -146,3 +146,26 @@ def test_what_can_not_be_is_refused(tmp_path, monkeypatch):
     pictures.spec = pictures.spec._replace(observations=exchange.specs.Array((84, 84, 4), np.uint8))
     with pytest.raises(UsageError, match="as JPEG, which changes them"):
         exchange._write_minari(pictures, exchange._scale(PENDULUM, {}), "a/b-v0")
+
+
+def test_the_rest_of_damaged_data_is_described_and_written(tmp_path, capsys):
+    for lengths in ((5,), (3,)):
+        folder = record(tmp_path / "mine", CARTPOLE, lengths, (True,))
+    source = str(folder.path)
+    (folder.path / "000000.npz").write_bytes(b"nothing")
+    assert cli.main(["data", source]) == 2
+    assert "000000.npz isn't what was written" in capsys.readouterr().err
+    assert cli.main(["data", source, "--skip-damaged"]) == 0
+    out = capsys.readouterr().out
+    assert "3 steps in 1 episodes, 1 shards; 1 damaged left out\nthe shard " in out
+    assert "returns      mean" in out
+    target = f"d4rl:{tmp_path / 'rest.hdf5'}"
+    assert cli.main(["data", source, "--to", target]) == 2
+    assert not (tmp_path / "rest.hdf5").exists()
+    assert cli.main(["data", source, "--to", target, "--skip-damaged"]) == 0
+    assert "3 steps in 1 episodes" in capsys.readouterr().out
+    (folder.path / "000001.npz").unlink()
+    assert cli.main(["data", source, "--skip-damaged"]) == 2
+    assert "are damaged." in capsys.readouterr().err
+    assert cli.main(["data", ""]) == 2
+    assert "no folder of recorded data is named" in capsys.readouterr().err

@@ -91,6 +91,7 @@ def test_an_agent_of_ones_own_has_the_space_of_what_it_is_derived_from_or_of_its
         ("learning_rate=float:1:0.1", "the lower one first"),
         ("batch_size=int:1.5:8", "its ends must be whole numbers"),
         ("batch_size=log:1:8", "batch_size is '2.828': it must be a whole number"),
+        ("batch_size=int:0:8", "batch_size is 0: it must be at least 1"),
         ("dueling=choice:true", "a choice needs at least two different values"),
         ("dueling=choice:true:maybe", "dueling is 'maybe': it must be true or false"),
         ("learning_rat=log:1e-4:1e-3", "did you mean 'learning_rate'"),
@@ -223,7 +224,7 @@ def test_two_processes_on_one_study_share_its_trials(runs):
         assert (runs / f"s/trials/{trial.number:04d}/starts").read_text() == f"{100 + trial.number}\n"
 
 
-def test_a_wish_to_stop_ends_the_runs_and_the_trial_goes_on_later(runs):
+def test_a_request_to_stop_ends_the_runs_and_the_trial_goes_on_later(runs):
     (runs / "stopped").touch()
     found, asked = Study(runs / "s", tuned(every=0)), Interrupt()
     searching = threading.Thread(target=found.search, args=(1, 1, asked))

@@ -86,10 +86,10 @@ def test_the_screen_of_a_run_that_goes_on(tmp_path):
     assert int(heard[1]) >= 5
     rundir.write_status({"time": time.time() - 500, "nodes": {"actor 0": "acting"}, "replay": ""})
     gone = watch.screen(rundir)
-    assert gone[1] == "killed: it can be gone on with"
+    assert gone[1] == "killed: it can be resumed"
     assert not any("acting" in line for line in gone)
     rundir.status.unlink()
-    assert watch.screen(rundir)[1] == "stopped: it can be gone on with"
+    assert watch.screen(rundir)[1] == "stopped: it can be resumed"
 
 
 def test_a_run_says_what_it_is_doing_until_it_ends(tmp_path, monkeypatch):

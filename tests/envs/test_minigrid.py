@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -46,3 +49,8 @@ def test_what_it_does_not_take_is_refused(options, says):
 def test_a_name_that_is_none_is_refused_with_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'minigrid:DoorKey-8x8'"):
         envs.make("minigrid:DorKey-8x8")
+
+
+def test_nothing_is_said_when_it_is_loaded():
+    done = subprocess.run([sys.executable, "-c", "import acme_ext.envs.minigrid"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

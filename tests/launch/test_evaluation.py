@@ -223,7 +223,7 @@ def test_a_run_that_only_its_script_knows_is_refused(saved, change):
     rundir.write_config({**rundir.read_config(), **change})
     with pytest.raises(
         UsageError,
-        match=r"can't be had by its name: .*(mine of a script|'maze').* From Python",
+        match=r"can't be loaded by its name: .*(mine of a script|'maze').* From Python",
     ):
         launch.load(rundir.path).evaluate()
 

@@ -93,15 +93,15 @@ def send(number, at):
 interrupt.time = Clock()
 with interrupt.graceful(lambda message: print(message, flush=True)):
     send(signal.SIGINT, at=0.0)
-    send(signal.SIGINT, at=0.9 * interrupt.SAME_WISH_S)
+    send(signal.SIGINT, at=0.9 * interrupt.SAME_REQUEST_S)
     print("went on", flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
-    send(signal.SIGINT, at=1.1 * interrupt.SAME_WISH_S)
+    send(signal.SIGINT, at=1.1 * interrupt.SAME_REQUEST_S)
     time.sleep(60)
 """
 
 
-def test_signals_of_one_wish_count_once_and_a_later_ctrl_c_ends_the_process():
+def test_signals_of_one_request_count_once_and_a_later_ctrl_c_ends_the_process():
     found = _run(_CLOCK)
     last = "stopped at once; the same command goes on from the last checkpoint."
     assert (found.returncode, found.stdout.splitlines()) == (130, [_FIRST, "went on", last]), found.stderr
@@ -110,7 +110,7 @@ def test_signals_of_one_wish_count_once_and_a_later_ctrl_c_ends_the_process():
 def test_in_an_interactive_session_a_second_ctrl_c_is_a_keyboard_interrupt(monkeypatch):
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(interrupt, "SAME_WISH_S", -1.0)
+    monkeypatch.setattr(interrupt, "SAME_REQUEST_S", -1.0)
     told: list[str] = []
 
     def interrupt_twice() -> None:

@@ -102,7 +102,7 @@ def parameters(folder):
 
 
 def test_a_run_records_what_it_does_and_learning_from_it_repeats(tmp_path):
-    """Stopped in the middle and gone on with, a run on fixed data ends with the same parameters."""
+    """Stopped in the middle and resumed, a run on fixed data ends with the same parameters."""
     data = tmp_path / "data"
     local.run(experiment(tmp_path / "online", small("dqn"), make_walk, steps=100), quiet=True, record=str(data))
     folder = Folder(data)

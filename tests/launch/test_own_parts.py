@@ -100,6 +100,67 @@ class WithoutDefault(my_agents.ExpectedSarsa):
     size: int = dataclasses.field(kw_only=True)
 
 
+@dataclasses.dataclass(frozen=True)
+class Noise:
+    scale: float = 1.0
+    sizes: tuple[int, ...] = (8, 8)
+
+
+@dataclasses.dataclass(frozen=True)
+class WithNested(my_agents.ExpectedSarsa):
+    noise: Noise = Noise()
+    sizes: tuple[int, ...] = (4,)
+    note: str = "of run 7: the second"
+
+
+@dataclasses.dataclass(frozen=True)
+class TwoEpsilons(my_agents.ExpectedSarsa):
+    epsilon: float = 0.5
+
+
+class Undecorated(DQN):
+    size: int = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Untyped(DQN):
+    torso = "flat"  # type: ignore[misc]
+
+
+class UndecoratedConfig(my_agents.Config):
+    batch_size: int = 7
+
+
+@dataclasses.dataclass(frozen=True)
+class OfUndecorated(my_agents.ExpectedSarsa):
+    config: UndecoratedConfig = UndecoratedConfig()
+
+
+def text():
+    return "a text"
+
+
+def text_of(size):
+    return text()
+
+
+def text_of_any(*arguments):
+    return text()
+
+
+GIVES = "test_own_parts"
+NESTED = "test_own_parts:WithNested"
+
+
+def test_fields_of_an_own_builder_are_set_and_restored_as_those_of_a_config_are():
+    fields = ["noise.scale=2", "noise.sizes=3,3", "sizes=5", "note=a: b"]
+    sets = [word for field in fields for word in ("--set", field)]
+    builder = train.experiment_from(train.parse(NESTED, CATCH, *sets)).builder
+    assert builder == WithNested(noise=Noise(2.0, (3, 3)), sizes=(5,), note="a: b")
+    described = json.loads(json.dumps(Experiment(builder, CATCH).describe()))
+    assert settings.builder_of(described) == builder
+
+
 def test_a_text_with_a_colon_is_a_text():
     described = json.loads(json.dumps(Experiment(WithText(), CATCH).describe()))
     assert settings.builder_of(described) == WithText()
@@ -120,6 +181,7 @@ def test_a_preset_leaves_what_the_user_set():
         (["my_agents:Nothing", CATCH], "my_agents has no 'Nothing'"),
         (["my_agents:Config", CATCH], "is a subclass of acme_ext.builders.Builder"),
         (["dqm", CATCH], "'dqn'"),
+        (["DQN", CATCH], "did you mean 'dqn'"),
         (["test_own_parts:WithoutDefault", CATCH], "a default for each field (size)"),
         (["acme_ext.builders:Builder", CATCH], "(make_core, make_networks, make_policy, config)"),
         (["dqn", "py:my_envs:make_mace"], "did you mean 'make_maze'"),
@@ -128,8 +190,31 @@ def test_a_preset_leaves_what_the_user_set():
         (["dqn", CATCH, "--set", "torso=my_networks:make_torsos"], "did you mean 'make_torso'"),
         (["ppo", CATCH, "--set", "core=lstn"], "there is no core 'lstn': did you mean 'lstm'"),
         (["dqn", CATCH, "--set", "replay.prioritised=true"], "did you mean 'replay.prioritized'"),
-        (["ppo", CATCH, "--set", "replay.prioritized=true"], "PPOConfig has no field 'replay.prioritized'"),
+        (["ppo", CATCH, "--set", "replay.prioritized=true"], "PPO has no setting 'replay.prioritized'"),
+        (["dqn", CATCH, "--set", "replay.prioritized=yes"], "replay.prioritized is 'yes': it must be true or false"),
+        (["dqn", CATCH, "--set", "replay.write_burst=0"], "write_burst is 0: it must be at least 1"),
+        (
+            ["dqn", CATCH, "--set", "replay.samples_per_insert=-1"],
+            "samples_per_insert is -1.0: it must be greater than",
+        ),
         (["dqn", CATCH, "--set", "replay.max_size=10"], "max_size"),
+        (["dqn", CATCH, "--set", "intrinsic_weight=1"], "intrinsic_weight is 1.0: it is of use with intrinsic only"),
+        (["dqn", CATCH, "--intrinsic", "rnd", "--set", "intrinsic_weight=-1"], "it must not be negative"),
+        ([NESTED, CATCH, "--set", "noise.scal=2"], "did you mean 'noise.scale'"),
+        ([NESTED, CATCH, "--set", "noise.scale=x"], "noise.scale is 'x': it must be a number"),
+        (["test_own_parts:TwoEpsilons", CATCH], "TwoEpsilons and its config both have a field 'epsilon'"),
+        (["test_own_parts:Undecorated", CATCH], "Undecorated.size is no field"),
+        (["test_own_parts:Untyped", CATCH], "Untyped.torso is no field"),
+        (["test_own_parts:OfUndecorated", CATCH], "UndecoratedConfig.batch_size is no field"),
+        (["dqn", CATCH, "--set", f"torso={GIVES}:text"], "the torso text made str"),
+        (["dqn", CATCH, "--set", f"torso={GIVES}:text_of"], "torso is text_of, which can't be called with ()"),
+        (["r2d2", CATCH, "--set", f"core={GIVES}:text"], "core is text, which can't be called with (size)"),
+        (["ppo", CATCH, "--set", f"core={GIVES}:text_of"], "which makes 'a text': it must make a RecurrentCore"),
+        (["dqn", CATCH, "--set", f"network={GIVES}:text_of"], "can't be called with (spec, config, torso)"),
+        (["ppo", CATCH, "--set", f"network={GIVES}:text_of_any"], "it must make a RecurrentNetwork"),
+        (["dqn", CATCH, "--set", f"network={GIVES}:text_of_any"], "it must make a Transformed"),
+        (["sac", "gym:Pendulum-v1", "--set", f"networks={GIVES}:text_of_any"], "it must make a Networks"),
+        (["dqn", CATCH, "--set", f"intrinsic={GIVES}:text_of_any"], "it must make a LearnerCore"),
         (["my_agents:ExpectedSarsa", "dmc:cartpole/swingup"], "needs an environment with one discrete action"),
     ],
 )
@@ -141,8 +226,101 @@ def test_what_does_not_fit_is_told_in_one_sentence(capsys, tmp_path, arguments, 
     assert not (tmp_path / "run" / "metrics.csv").exists()
 
 
-def acme_ext(*arguments, cwd):
-    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
+PACKAGE = """
+import my_envs
+from acme_ext.builders import DQN
+from acme_ext.envs.backend import Backend
+
+
+class Mazes(Backend):
+    def names(self):
+        return ["square"]
+
+    def options(self, name):
+        return {"size": 3}
+
+    def load(self, name, seed, evaluation, size=3):
+        return my_envs.Maze(size)
+
+
+class Other(DQN):
+    name = "other"
+"""
+ENTRY_POINTS = """
+[acme_ext.agents]
+sarsa = my_agents:ExpectedSarsa
+dqn = their_parts:Other
+lost = nothing:Agent
+config = my_agents:Config
+
+[acme_ext.environments]
+mazes = their_parts:Mazes
+function = my_envs:make_maze
+"""
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A folder with what an installation of another package leaves."""
+    path = tmp_path / "site"
+    (path / "theirs-1.0.dist-info").mkdir(parents=True)
+    (path / "their_parts.py").write_text(PACKAGE)
+    (path / "theirs-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (path / "theirs-1.0.dist-info/entry_points.txt").write_text(ENTRY_POINTS)
+    return path
+
+
+def test_parts_of_an_installed_package_go_by_their_names(site, tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(site)
+    assert cli.main(["list"]) == 0
+    listed = capsys.readouterr().out
+    assert re.search(r"^  sarsa +my_agents:ExpectedSarsa$", listed, re.MULTILINE)
+    assert re.search(r"^  mazes:NAME ", listed, re.MULTILINE)
+    assert listed.count("\n  dqn ") == 1
+
+    run = str(tmp_path / "run")
+    options = ["--steps", "50", "--eval-episodes", "1", "--quiet", "--run-dir", run, "--env-set", "size=4"]
+    assert cli.main(["train", "sarsa", "mazes:square", *options, "--set", "epsilon=0.3"]) == 0
+    described = json.loads((tmp_path / "run/config.json").read_text())
+    assert (described["agent"], described["environment"]) == ("sarsa", "mazes:square")
+    assert settings.builder_of(described) == my_agents.ExpectedSarsa(my_agents.Config(epsilon=0.3))
+    assert cli.main(["evaluate", run, "--episodes", "2"]) == 0
+
+    import their_parts  # type: ignore[import-not-found]
+
+    assert builders.load("dqn") is DQN
+    assert builders.name_of(their_parts.Other) == "their_parts:Other"
+
+
+@pytest.mark.parametrize(
+    ("agent", "environment", "said"),
+    [
+        ("sarsb", CATCH, "did you mean 'sarsa'"),
+        ("lost", CATCH, "there is no module 'nothing'"),
+        ("config", CATCH, "'config' is <class 'my_agents.Config'>: an agent is a subclass of"),
+        ("dqn", "maze:square", "did you mean 'mazes'"),
+        ("dqn", "mazes:sqare", "did you mean 'mazes:square'"),
+        ("dqn", "function:square", "the family 'function' is my_envs:make_maze: it must be a subclass of"),
+    ],
+)
+def test_parts_of_an_installed_package_that_do_not_fit_are_refused(site, monkeypatch, capsys, agent, environment, said):
+    monkeypatch.syspath_prepend(site)
+    assert cli.main(["train", agent, environment, "--run-dir", str(site / "run")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (site / "run").exists()
+
+
+@pytest.mark.slow
+def test_an_installed_agent_runs_as_a_program_and_goes_on(site, tmp_path):
+    train = ["train", "sarsa", "mazes:square", "--actors", "2", "--run-dir", str(tmp_path / "run"), "--eval-every", "0"]
+    path = f"{site}{os.pathsep}{EXAMPLES}"
+    acme_ext(*train, "--steps", "1500", cwd=tmp_path, path=path)
+    assert "3 episodes" in acme_ext("evaluate", str(tmp_path / "run"), "--episodes", "3", cwd=tmp_path, path=path)
+    acme_ext(*train, "--steps", "2500", cwd=tmp_path, path=path)
+
+
+def acme_ext(*arguments, cwd, path=""):
+    environment = {**os.environ, "PYTHONPATH": f"{EXAMPLES.parent}{os.pathsep}{path}"}
     done = subprocess.run(
         [sys.executable, "-m", "acme_ext", *arguments],
         cwd=cwd,

@@ -15,7 +15,7 @@ import pytest
 from dm_env import specs
 from toys import Toy, ToyConfig, Walk, make_walk, toy
 
-from acme_ext import envs
+from acme_ext import builders, envs
 from acme_ext.acting.variables import POLICY
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, Result
@@ -330,6 +330,7 @@ def test_priorities_come_back(tmp_path, monkeypatch):
         ({"seed": 1}, "seed is 0 there and 1 here"),
         ({"num_envs": 2}, "num_envs is 1 there and 2 here"),
         ({"builder": toy(batch_size=8, max_size=50)}, "config.batch_size is 4 there and 8 here; config.max_size is"),
+        ({"builder": builders.make("dqn")}, "agent is 'toys:Toy' there and 'dqn' here; choose another directory"),
         ({"environment": named("mine", Breaks(9))}, "environment is 'py:toys:make_walk' there and"),
         ({"environment": "gym:CartPole-v1"}, "environment is 'py:toys:make_walk' there and 'gym:CartPole-v1' here"),
     ],

@@ -4,7 +4,7 @@ import pytest
 
 from acme_ext.errors import RunError
 from acme_ext.launch.runs.schedule import Checkpoints
-from acme_ext.launch.runs.store import RunCheckpoints
+from acme_ext.launch.runs.store import RunCheckpoints, say_differences
 from acme_ext.utils.rundir import RunDirectory
 
 
@@ -60,3 +60,11 @@ def test_a_replay_that_somebody_has_verified_is_not_read_again(rundir):
     with pytest.raises(RunError):
         checkpoints.restore({})
     assert "rows" in said[0]
+
+
+def test_of_many_differences_the_first_are_told():
+    told = say_differences({f"config.field{n}": (n, None) for n in range(11)})
+    assert told.startswith("config.field0 is 0 there and None here; config.field1 is")
+    assert told.endswith("config.field7 is 7 there and None here; and 3 more differ")
+    other = {"seed": (0, 1), "agent": ("dqn", "sac"), "config.discount": (0.9, 0.99)}
+    assert say_differences(other) == "agent is 'dqn' there and 'sac' here"

@@ -129,6 +129,13 @@ def test_a_name_that_is_none():
         builders.DQN(intrinsic="rdn")
 
 
+def test_a_weight_that_is_none():
+    with pytest.raises(UsageError, match=r"intrinsic_weight is -1\.0: it must not be negative"):
+        builders.DQN(intrinsic="rnd", intrinsic_weight=-1.0)
+    with pytest.raises(UsageError, match=r"intrinsic_weight is 0\.5, and there is no bonus: set intrinsic too"):
+        builders.DQN(intrinsic_weight=0.5)
+
+
 @pytest.mark.parametrize("agent", ["DQN", "SAC", "PPO"])
 def test_agents_that_it_is_for(agent):
     builder = getattr(builders, agent)(intrinsic="rnd")

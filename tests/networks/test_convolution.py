@@ -1,4 +1,6 @@
 import re
+import subprocess
+import sys
 
 import haiku as hk
 import jax
@@ -65,3 +67,16 @@ def test_in_a_loop_all_convolutions_have_the_fast_order():
         orders = re.findall(r"= \S+ convolution\(.*dim_labels=([^,\s]*)", text)
         assert len(orders) >= 5  # two forward, two of the weights, one of the first layer's results
         assert set(orders) == {"b01f_01io->b01f"}
+
+
+def test_its_gradient_is_traced_without_a_device():
+    """A program's processes are forked after its agent was traced, and a device's threads would be missing in them."""
+    code = """
+import jax
+from jax._src import xla_bridge
+from acme_ext.networks.convolution import convolve
+shapes = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((2, 9, 9, 3), (3, 3, 3, 4))]
+jax.eval_shape(jax.grad(lambda x, w: convolve(x, w).sum()), *shapes)
+assert not xla_bridge.backends_are_initialized()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

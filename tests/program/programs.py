@@ -15,7 +15,7 @@ import psutil
 
 from acme_ext import envs
 from acme_ext.builders import DQN
-from acme_ext.launch.processes.interrupt import SAME_WISH_S
+from acme_ext.launch.processes.interrupt import SAME_REQUEST_S
 from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -168,7 +168,7 @@ class Running:
     def interrupt_again(self) -> None:
         """Interrupts a program that has been interrupted: late enough, since of two signals at once it counts one."""
         self.wait_for(lambda: "stopping after a last save; Ctrl-C again stops at once." in self.err())
-        time.sleep(2 * SAME_WISH_S)
+        time.sleep(2 * SAME_REQUEST_S)
         self.interrupt()
 
     def end(self) -> tuple[int, str, str]:

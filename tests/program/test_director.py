@@ -30,7 +30,7 @@ def relaunches(request):
 @pytest.mark.parametrize("name", ["learner", "replay", "coordinator"])
 def test_a_last_save_that_can_not_be_made_is_a_failure_after_an_interrupt_too(name, relaunches):
     world = World(5, relaunches=relaunches)
-    world.director.wish(signal.SIGINT)
+    world.director.request_stop(signal.SIGINT)
     assert world.kill(name) == NOTHING
     assert world.director.ended
     assert world.director.exit_code == 1
@@ -40,7 +40,7 @@ def test_a_last_save_that_can_not_be_made_is_a_failure_after_an_interrupt_too(na
 @pytest.mark.parametrize("gone", [False, True])
 def test_an_inference_server_that_dies_leaves_the_last_save_to_be_made(gone, relaunches):
     world = World(0, relaunches=relaunches)
-    world.director.wish(signal.SIGTERM)
+    world.director.request_stop(signal.SIGTERM)
     assert world.kill("inference", gone=gone) == NOTHING
     assert not world.director.ended
     assert world.director.exit_code == 1
@@ -48,14 +48,14 @@ def test_an_inference_server_that_dies_leaves_the_last_save_to_be_made(gone, rel
 
 def test_an_inference_server_is_started_again_for_the_last_save(relaunches):
     world = World(1, relaunches=relaunches)
-    world.director.wish(signal.SIGINT)
+    world.director.request_stop(signal.SIGINT)
     assert world.kill("inference") == (Next.RESTART, 0.0)
     assert world.director.exit_code == 128 + signal.SIGINT
 
 
 def test_an_actor_that_dies_when_the_program_stops_is_not_missed(relaunches):
     world = World(1, relaunches=relaunches)
-    world.director.wish(signal.SIGINT)
+    world.director.request_stop(signal.SIGINT)
     assert world.kill("actor-1") == NOTHING
     assert world.kill("actor-0", code=0) == NOTHING
     assert not world.director.ended
@@ -96,12 +96,12 @@ def test_a_server_whose_place_is_lost_can_not_be_started_again_by_itself():
 
 def test_a_coordinator_that_does_not_answer_is_a_failure():
     world = World()
-    world.director.wish(signal.SIGINT)
+    world.director.request_stop(signal.SIGINT)
     world.director.no_answer()
     assert world.director.ended
     assert world.director.exit_code == 1
     world = World()
-    world.director.wish(signal.SIGINT)
+    world.director.request_stop(signal.SIGINT)
     world.director.ended = True  # it has ended the program meanwhile
     world.director.no_answer()
     assert world.director.exit_code == 128 + signal.SIGINT
@@ -109,17 +109,17 @@ def test_a_coordinator_that_does_not_answer_is_a_failure():
 
 def test_the_second_interrupt_ends_at_once_and_a_second_sigterm_does_not():
     director = World().director
-    director.wish(signal.SIGINT)
-    director.wish(signal.SIGTERM)
+    director.request_stop(signal.SIGINT)
+    director.request_stop(signal.SIGTERM)
     assert not director.at_once
-    director.wish(signal.SIGINT)
+    director.request_stop(signal.SIGINT)
     assert director.at_once
 
 
 def test_what_a_second_interrupt_kills_has_not_failed(relaunches):
     world = World(1, relaunches=relaunches)
     for _ in range(2):
-        world.director.wish(signal.SIGINT)
+        world.director.request_stop(signal.SIGINT)
     assert world.kill("learner") == NOTHING
     assert world.said == []
     assert world.director.exit_code == 128 + signal.SIGINT

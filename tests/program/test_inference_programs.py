@@ -111,7 +111,7 @@ def test_an_inference_server_that_dies_for_good_ends_the_program_with_its_name(t
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("options", "said"),
     [
         ({"inference": "learner"}, "inference is 'learner': it must be one of actor, server"),
         ({"experience": "server"}, "experience on the server needs inference on the server"),
@@ -126,6 +126,6 @@ def test_an_inference_server_that_dies_for_good_ends_the_program_with_its_name(t
         ),
     ],
 )
-def test_wishes_that_cannot_be(wish, said):
+def test_requests_that_cannot_be(options, said):
     with pytest.raises(UsageError, match=said):
-        Topology(**wish)
+        Topology(**options)

@@ -91,7 +91,7 @@ def test_a_second_interrupt_ends_everything_at_once(tmp_path, train):
 
 
 @pytest.mark.slow
-def test_a_sigterm_to_everybody_is_a_wish_to_stop_and_who_hangs_does_not_hold_it_up(tmp_path, train):
+def test_a_sigterm_to_everybody_is_a_request_to_stop_and_who_hangs_does_not_hold_it_up(tmp_path, train):
     """`timeout` and service managers signal every process of a command."""
     run = tmp_path / "run"
     program = train(run, _FOR_EVER, "--actors", "1", LAB_WALK_HANGS_AT="300", LAB_WALK_SERVER="")

@@ -258,3 +258,5 @@ def test_settings_that_cannot_be_honoured_are_refused():
         device_replay(TransitionReplay(SPEC, batch_size=4, rows_per_item=2), 1)
     with pytest.raises(UsageError, match="max_size is 8: it must be at least num_envs"):
         device_replay(TransitionReplay(SPEC, batch_size=4, max_size=8), 16)
+    with pytest.raises(UsageError, match=r"max_size is 10000000000: a replay on the device holds less than 2\*\*31"):
+        device_replay(TransitionReplay(SPEC, batch_size=4, max_size=10**10), 1)

@@ -84,6 +84,34 @@ def test_blocks_hold_all_rows_in_their_order_but_those_that_fill_none(lines, n, 
 
 
 @settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 40), max_size=30), st.sampled_from([1, 3, 8]), st.sampled_from([5, 32]))
+def test_shuffled_blocks_hold_every_row_once_but_those_that_wait(bursts, block, pool):
+    sink = FakeSink()
+    blocks = BlockSink(sink, block, pool)
+    rows = np.arange(sum(bursts), dtype=np.uint32)[:, None].view(np.uint8)
+    sent = 0
+    for burst in np.split(rows, np.cumsum(bursts)):
+        sent += blocks.append(burst, None)
+    got = np.concatenate([rows[:0], *(items.reshape(-1, 4) for items in sink.bursts)]).view(np.uint32).ravel()
+    assert sent == len(got) == max(0, len(rows) - pool) // block * block
+    assert len(set(got)) == len(got)
+    assert set(got) <= set(range(len(rows)))
+
+
+def test_rows_of_a_shuffled_block_are_of_steps_far_apart():
+    sink, block, pool = FakeSink(), 8, 128
+    blocks = BlockSink(sink, block, pool)
+    for start in range(0, 32_000, 32):
+        blocks.append(np.arange(start, start + 32, dtype=np.uint32)[:, None].view(np.uint8), None)
+    times = np.concatenate(sink.bursts).view(np.uint32)[..., 0].astype(int)  # [items, block]
+    gaps = np.diff(np.sort(times, axis=1), axis=1)
+    assert np.mean(gaps == 1) < 0.1, "neighbours in one block"
+    assert np.mean(np.ptp(times, axis=1)) > pool
+    ages = np.arange(len(times))[:, None] * block + pool + block - times  # about how many rows came since
+    assert np.mean(ages) < 2 * pool
+
+
+@settings(max_examples=50, deadline=None)
 @given(timelines(max_ticks=15), st.integers(1, 5), st.sampled_from([1, 4, 64]))
 def test_a_second_flush_changes_nothing(lines, n, burst):
     sink = FakeSink()

@@ -135,9 +135,13 @@ def test_a_checkpoint_that_is_not_whole_is_told(serve, tmp_path, harm):
     assert not list(scratch.iterdir())
 
 
-def test_other_tables_than_the_checkpoints_are_told(serve, tmp_path):
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [({"table": "other"}, ""), ({"rows_per_item": 4}, "table 'transitions' with items of another shape")],
+)
+def test_other_tables_than_the_checkpoints_are_told(serve, tmp_path, fields, said):
     server = serve(REPLAYS["uniform"].tables())
     server.checkpoint(tmp_path / "saved")
-    other = TransitionReplay(SPEC, batch_size=4, limit=RateLimit(2.0, 10, 200.0), table="other")
-    with pytest.raises(RunError, match="the replay server did not start: "):
+    other = TransitionReplay(SPEC, batch_size=4, limit=RateLimit(2.0, 10, 200.0), **fields)
+    with pytest.raises(RunError, match=f"the replay server did not start: .*{said}"):
         serve(other.tables(), restore=tmp_path / "saved")

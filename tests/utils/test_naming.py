@@ -61,7 +61,7 @@ def test_a_description_gives_the_function_back():
     assert naming.restore(naming.describe(functools.partial(function, x=7), "it"))() == 7
     assert naming.restore(naming.describe(Factory(4), "it"))() == 4
     assert naming.restore("residual") == "residual"
-    with pytest.raises(UsageError, match="'mine' is known to the script or notebook alone"):
+    with pytest.raises(UsageError, match="'mine' is known only to the script or notebook"):
         naming.restore({"named": "mine"})
 
 
@@ -101,9 +101,9 @@ def test_a_named_function_is_the_function():
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("nothing", "names nothing: write module:name"),
+        ("nothing", "is not of the form module:name"),
         ("no_such_module:f", "there is no module 'no_such_module'"),
-        ("json:dmps", "json has no 'dmps', which 'json:dmps' is to name: did you mean 'dumps'"),
+        ("json:dmps", r"json has no 'dmps' \(in 'json:dmps'\): did you mean 'dumps'"),
         ("acme_ext.utils.naming:Named.nme", "Named has no 'nme'"),
     ],
 )

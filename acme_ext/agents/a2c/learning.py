@@ -12,13 +12,7 @@ from acme_ext.types import Array, Tree
 
 
 def make_core(network: RecurrentNetwork, config: A2CConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns A2C's learner core.
-
-    Args:
-        network: see `ppo.networks.make_network`.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
-    """
+    """Returns A2C's learner core."""
 
     def policy_loss(log_prob: Array, behaviour_log_prob: Array, advantage: Array, learner_steps: Array) -> Array:
         del behaviour_log_prob, learner_steps  # it is taken to be the same policy

@@ -19,11 +19,6 @@ def make_core(networks: Networks, config: AlphaZeroConfig, observation: Tree) ->
     """Returns AlphaZero's learner core.
 
     (z - v)**2 of Silver et al. 2018 is here the cross-entropy of a distribution over lost, drawn and won.
-
-    Args:
-        networks: see `networks`.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
     """
     network, support = networks.network, config.support
 

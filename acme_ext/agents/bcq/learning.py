@@ -17,11 +17,6 @@ def make_core(network: hk.Transformed, config: BCQConfig, observation: Tree) -> 
     """Returns discrete BCQ's learner core (Fujimoto et al. 2019b, algorithm 1).
 
     loss = DQN's, its target's action chosen among those that are allowed - mean log p(a | o) + logits_coef * logits**2
-
-    Args:
-        network: see `networks.make_network`.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
     """
 
     def loss(

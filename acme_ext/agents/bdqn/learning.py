@@ -28,11 +28,6 @@ def make_core(network: hk.Transformed, config: BDQNConfig, observation: Tree) ->
     loss = mean_i w_i * sum_k mask_ik * loss(delta_ik)   (Osband et al. 2016, eq. 10; Osband et al. 2018, eq. 8)
 
     An item's error is the mean |delta| of the heads that learn from it.
-
-    Args:
-        network: see `networks.make_network`.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
     """
     of_heads = jax.vmap(losses.td_error, (1, None, None, None, 1, 1), 1)
 

@@ -16,11 +16,6 @@ def make_network(spec: EnvironmentSpec, config: BDQNConfig, torso: str | torsos.
     Pictures go through one torso for all heads, and so does everything where a torso is given. The gradient that comes
     to the torso is the mean of the heads' (Osband et al. 2016, appendix D.3). Other observations are flattened, so that
     the heads share nothing. A head has a layer of `image_features` after the torso for pictures, else `hidden_sizes`.
-
-    Args:
-        spec: of the environment.
-        config: the agent's.
-        torso: see `torsos.features`.
     """
     num_actions = specs.num_actions(spec, "Q-learning")
 

@@ -26,13 +26,7 @@ class State(NamedTuple):
 
 
 def make_core(networks: Networks, config: CRRConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns CRR's learner core (Wang et al. 2020, algorithm 1).
-
-    Args:
-        networks: IQL's, of which there is no value.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
-    """
+    """Returns CRR's learner core (Wang et al. 2020, algorithm 1), of IQL's networks without the value."""
     optimizer = optax.adam(config.learning_rate)
 
     def init(key: Array) -> State:

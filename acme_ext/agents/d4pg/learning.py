@@ -32,13 +32,7 @@ class PolicyParams(NamedTuple):
 
 
 def make_core(networks: Networks, config: DPGConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns the learner core (Barth-Maron et al. 2018, algorithm 1, lines 4 to 9).
-
-    Args:
-        networks: see there.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
-    """
+    """Returns the learner core (Barth-Maron et al. 2018, algorithm 1, lines 4 to 9)."""
     rates = (config.policy_learning_rate, config.critic_learning_rate)
     policy_optimizer, critic_optimizer = (
         adam(decayed(rate, config.learning_rate_decay_steps), config.max_gradient_norm) for rate in rates

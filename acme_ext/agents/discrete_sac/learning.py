@@ -14,13 +14,7 @@ from acme_ext.types import Array, Params, Transition, Tree
 
 
 def make_core(networks: Networks, config: DiscreteSACConfig, observation: Tree) -> LearnerCore[sac.State]:
-    """Returns discrete SAC's learner core (Christodoulou 2019, algorithm 1).
-
-    Args:
-        networks: see there.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
-    """
+    """Returns discrete SAC's learner core (Christodoulou 2019, algorithm 1)."""
 
     def q_values(params: Params, observation: Tree) -> Array:
         return apply_twins(networks.critic.apply, params, observation)

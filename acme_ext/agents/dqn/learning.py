@@ -26,13 +26,7 @@ def make_optimizer(config: QLearningConfig) -> optax.GradientTransformation:
 
 
 def make_core(network: hk.Transformed, config: QLearningConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns DQN's learner core.
-
-    Args:
-        network: see `networks.make_network`.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
-    """
+    """Returns DQN's learner core."""
     return core_of_loss(loss_of(network, config), lambda key: network.init(key, observation), config)
 
 

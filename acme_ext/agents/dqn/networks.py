@@ -14,11 +14,6 @@ def make_network(
     """Returns the network `apply(params, key, observation [B, ...]) -> q [B, A]`.
 
     The two streams of a dueling head follow the torso's convolutions directly (Wang et al. 2016, section 4.1).
-
-    Args:
-        spec: of the environment.
-        config: the agent's.
-        torso: see `torsos.features`.
     """
     num_actions = specs.num_actions(spec, "Q-learning")
 

@@ -26,13 +26,7 @@ class State(NamedTuple):
 
 
 def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns IMPALA's learner core; a step takes a batch of unrolls.
-
-    Args:
-        network: see `networks.make_network`.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
-    """
+    """Returns IMPALA's learner core; a step takes a batch of unrolls."""
     learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
     # Without the correction the first updates are about 1 / sqrt(1 - decay) times as large as those that follow.
     optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon, bias_correction=True)

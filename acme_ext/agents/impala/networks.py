@@ -27,12 +27,6 @@ def make_network(
 ) -> recurrent.RecurrentNetwork:
     """Returns the network, whose output is an `Output`; a recurrent core comes after the torso, and is given the last
     action and the clipped last reward too (Espeholt et al. 2018, figure 3).
-
-    Args:
-        spec: of the environment.
-        config: the agent's.
-        torso: see `torsos.dense_features`.
-        core: see `recurrent.make_core`.
     """
     num_actions = specs.num_actions(spec, "IMPALA")
 

@@ -24,13 +24,7 @@ class State(NamedTuple):
 
 
 def make_core(networks: Networks, config: IQLConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns IQL's learner core (Kostrikov et al. 2022, algorithm 1, in the order of the authors' code).
-
-    Args:
-        networks: see there.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
-    """
+    """Returns IQL's learner core (Kostrikov et al. 2022, algorithm 1, in the order of the authors' code)."""
     optimizer = optax.adam(config.learning_rate)
 
     def init(key: Array) -> State:

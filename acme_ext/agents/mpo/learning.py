@@ -31,11 +31,6 @@ def make_core(networks: Networks, config: MPOConfig, observation: Tree) -> Learn
 
     The actions that the target policy would take at the end of each transition serve twice: the mean of their values is
     what the critic bootstraps from, and they are what the E-step weighs.
-
-    Args:
-        networks: see there.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
     """
     rates = (config.policy_learning_rate, config.critic_learning_rate)
     policy_optimizer, critic_optimizer = (

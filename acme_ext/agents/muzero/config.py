@@ -46,7 +46,7 @@ class PlanningConfig(Checked):
     cut_sampled: bool = True
 
     # The network
-    network_kind: Kind | None = None  # mlp, grid or residual; None: by the observation
+    network_kind: Kind | None = None  # mlp, grid or residual; None: by torso and observation
     hidden_sizes: LayerSizes = (64,)  # units of each MLP, and of the heads
     state_size: PositiveInt = 64  # units of an MLP's state
     channels: PositiveInt = 32  # of a grid's state

@@ -68,13 +68,7 @@ def values_of(network: ModelNetwork, support: Support, params: Params, observati
 
 
 def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns MuZero's learner core.
-
-    Args:
-        network: see `networks.make_network`.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
-    """
+    """Returns MuZero's learner core."""
     support, plan, unroll = config.support, planner(network, config), config.unroll_steps
 
     def loss(

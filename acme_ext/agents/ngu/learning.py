@@ -31,13 +31,7 @@ class State(NamedTuple):
 
 
 def make_core(networks: NGUNetworks, config: NGUConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns NGU's learner core.
-
-    Args:
-        networks: see `networks.make_networks`.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
-    """
+    """Returns NGU's learner core."""
 
     def task_of(batch: Sequence) -> Task:
         task, bonus, beta = asked(batch, config)

@@ -18,12 +18,6 @@ def make_network(
 ) -> recurrent.RecurrentNetwork:
     """Returns the network of torso, recurrent core and head (Kapturowski et al. 2019, section 2.3); its output is the
     action values `[T, B, A]`. Rewards are squeezed into (-1, 1) before it is given them.
-
-    Args:
-        spec: of the environment.
-        config: the agent's.
-        torso: see `torsos.dense_features`.
-        core: see `recurrent.make_core`.
     """
 
     def features(observation: Tree) -> Array:

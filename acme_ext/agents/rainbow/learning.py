@@ -14,13 +14,7 @@ from acme_ext.types import Array, Params, Transition, Tree
 
 
 def make_core(network: hk.Transformed, config: RainbowConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns Rainbow's learner core; without a distribution it is DQN's.
-
-    Args:
-        network: see `networks.make_network`.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes.
-    """
+    """Returns Rainbow's learner core; without a distribution it is DQN's."""
     if config.distribution == "none":
         return dqn.make_core(networks.q_network(network), config, observation)
 

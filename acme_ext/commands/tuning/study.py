@@ -7,7 +7,7 @@
     results.json, history.png, importance.png
 
 Whoever works on a trial holds a lock on it, and so does the trial's own process. A trial that is begun and that nobody
-holds is gone on with: its run directory goes on where it was.
+holds is resumed: its run directory goes on where it was.
 """
 
 import collections
@@ -72,7 +72,7 @@ class Tuned:
     seed: int  # of the first trial's run; the others' follow
 
     def describe(self) -> dict[str, Any]:
-        """Returns it as plain JSON, which a study that is gone on with must match."""
+        """Returns it as plain JSON, which a study that is resumed must match."""
         described = dataclasses.asdict(self)
         return {**described, "space": {name: dimension.text for name, dimension in self.space.items()}}
 

@@ -74,14 +74,14 @@ def tune(tuned: Tuned, options: Any) -> int:
             cluster = stack.enter_context(hosts.joined(options.ray_address, path, _amounts(options.resources)))
         study = Study(path, tuned, report, cluster)
         report("\n".join([f"the study is {path}; it searches", *spaces.table(tuned.space)]))
-        wish = stack.enter_context(interrupt.graceful(report))
-        study.search(options.trials, options.jobs, wish)
-        retrained = study.retrain(options.best, options.seeds, options.jobs, options.beside, wish) if study.best else []
+        stop = stack.enter_context(interrupt.graceful(report))
+        study.search(options.trials, options.jobs, stop)
+        retrained = study.retrain(options.best, options.seeds, options.jobs, options.beside, stop) if study.best else []
     written = results.write(study, retrained)
     print("\n".join([results.counts(study), *(results.table(study, retrained) if study.best else [])]))
     for file in written:
         print(file)
-    if wish.signal is not None:
+    if stop.signal is not None:
         print("stopped; the same command goes on.")
-        return 128 + wish.signal
+        return 128 + stop.signal
     return 0 if study.best else 1

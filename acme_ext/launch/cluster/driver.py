@@ -111,9 +111,9 @@ class Driver(Crew):
                 self._fleet.send(member)
         program = self._plan.load(True, self._spec) if first else None
         if first:
-            # From here on a wish to stop is granted in good order.
-            for number in (*process_tree.WISHES, *process_tree.WISHES.values()):
-                signal.signal(number, self._on_wish)
+            # From here on a request to stop ends the program in good order.
+            for number in (*process_tree.REQUESTS, *process_tree.REQUESTS.values()):
+                signal.signal(number, self._on_stop_request)
         self._settle(lambda member: member.place is not None, ANSWER_S, "to be placed", self._send_again)
         if program is None:
             program = self._plan.load(False, self._spec)  # by now nobody holds the run directory
@@ -150,8 +150,8 @@ class Driver(Crew):
                 member.started = True
             elif what == "stop":
                 self.director.ended = True
-            elif what == "wish":
-                self.director.wish(signal.SIGTERM)
+            elif what == "request":
+                self.director.request_stop(signal.SIGTERM)
             elif what == "unanswered":
                 self.director.no_answer()
             elif what == "ended":
@@ -238,8 +238,8 @@ class Driver(Crew):
                 raise RunError(f"waited {limit_s:.0f} s in vain for {names} {what}.")
             self._take_events(lost)
 
-    def _on_wish(self, number: int, frame: Any) -> None:
-        self.director.wish({wish: stop for stop, wish in process_tree.WISHES.items()}.get(number, number))
+    def _on_stop_request(self, number: int, frame: Any) -> None:
+        self.director.request_stop(number)
 
 
 def _say(text: str) -> None:
@@ -252,7 +252,7 @@ def main(descriptor: int, ready: int, keeper: int, private: bool) -> int:
     os.setpgid(0, 0)
     os.dup2(2, 1)  # what Ray prints is no result
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    process_tree.end_at_a_wish()
+    process_tree.end_at_a_stop_request()
     try:
         why = isolation.enter() if private else None  # while there is one thread
         if not process_tree.tell_when_orphaned(keeper, process_tree.ORPHANED):

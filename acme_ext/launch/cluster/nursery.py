@@ -7,7 +7,7 @@ last one the nursery ends, and whatever the nodes have left behind.
 
 The messages are tuples. From an agent: `("start", Order)`, `("signal", number)` and `("ask", address, died)`, to have
 the coordinator stop the program. To an agent: `("started", pid)`, `("said", bytes)`, what the node wrote to the
-terminal, `("stop",)` for the coordinator's `lp.stop()`, `("wish",)` for another node's, `("unanswered",)` and
+terminal, `("stop",)` for the coordinator's `lp.stop()`, `("request",)` for another node's, `("unanswered",)` and
 `("ended", code, last words)`.
 """
 
@@ -147,14 +147,14 @@ class Nursery:
         self._connections: list[Connection] = []
         self._children: dict[int, _Child] = {}
         self._asking: dict[int, Connection] = {}
-        self._stopped = self._wished = False
+        self._stopped = self._requested = False
         # Nobody sends SIGTERM to a node but to end it: see `forks.run_node`.
         self._never = mmap.mmap(-1, 1)
 
     def run(self) -> None:
         """Serves agents until the last one is gone."""
         signal.signal(signal.SIGUSR2, self._on_stop)
-        signal.signal(process_tree.WISHES[signal.SIGTERM], self._on_wish)
+        signal.signal(process_tree.REQUESTS[signal.SIGTERM], self._on_stop_request)
         alone_since = time.monotonic()
         while self._connections or time.monotonic() - alone_since < _LONELY_S:
             terminals = {child.terminal: child for child in self._children.values() if child.terminal >= 0}
@@ -173,8 +173,8 @@ class Nursery:
     def _on_stop(self, number: int, frame: object) -> None:
         self._stopped = True
 
-    def _on_wish(self, number: int, frame: object) -> None:
-        self._wished = True
+    def _on_stop_request(self, number: int, frame: object) -> None:
+        self._requested = True
 
     def _serve(self, connection: Connection) -> None:
         try:
@@ -254,10 +254,10 @@ class Nursery:
             self._stopped = False
             for connection in self._connections:
                 self._tell(connection, "stop")
-        if self._wished:
-            self._wished = False
+        if self._requested:
+            self._requested = False
             for connection in self._connections[:1]:  # one agent's word is enough
-                self._tell(connection, "wish")
+                self._tell(connection, "request")
         for pid, status in ended:
             code = os.waitstatus_to_exitcode(status)
             if pid in self._asking and code:

@@ -100,8 +100,11 @@ class Director:
             return 1
         return 128 + self.interrupted if self.interrupted else 0
 
-    def wish(self, number: int) -> None:
-        """Takes a signal that asks for a stop: the first for one after a last save, a later SIGINT for one at once."""
+    def request_stop(self, number: int) -> None:
+        """Takes a signal that asks for a stop, or what the launcher passes it on as: the first asks for a last save, a
+        later SIGINT for an end at once.
+        """
+        number = {request: stop for stop, request in process_tree.REQUESTS.items()}.get(number, number)
         if not self.interrupted:
             self.interrupted = number
         elif number == signal.SIGINT:

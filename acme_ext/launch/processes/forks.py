@@ -62,13 +62,13 @@ class Options:
 def ask_for_the_end(mark_as_completed: bool = False) -> None:
     """Has the process that forked this one stop the program after a last save."""
     del mark_as_completed
-    os.kill(os.getppid(), process_tree.WISHES[signal.SIGTERM])
+    os.kill(os.getppid(), process_tree.REQUESTS[signal.SIGTERM])
 
 
 def bind(
     program: Any,
     stopper: Callable[..., None],
-    wish: Callable[..., None] = ask_for_the_end,
+    ask: Callable[..., None] = ask_for_the_end,
     launch_type: str = "LOCAL_MULTI_PROCESSING",
     bind_addresses: Callable[[Any], None] = lambda node: node.bind_addresses(),
 ) -> None:
@@ -78,7 +78,7 @@ def bind(
     Args:
         program: the program.
         stopper: what the coordinator calls, when all is done.
-        wish: what the others call, who so ask for a last save and the end.
+        ask: what the others call, who so ask for a last save and the end.
         launch_type: Launchpad's name of it.
         bind_addresses: gives a node's addresses their places.
     """
@@ -86,7 +86,7 @@ def bind(
 
     for label, nodes in program.groups.items():
         for node in nodes:
-            stop = stopper if label == "coordinator" else wish
+            stop = stopper if label == "coordinator" else ask
             node.launch_context.initialize(context.LaunchType[launch_type], IN_ORDER, stop)
             for handle in node.input_handles:
                 handle.connect(node, label)
@@ -123,7 +123,7 @@ def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mma
     """
     if not process_tree.tell_when_orphaned(supervisor, signal.SIGKILL):
         return 1
-    for number in (signal.SIGTERM, signal.SIGUSR2, process_tree.ORPHANED, *process_tree.WISHES.values()):
+    for number in (signal.SIGTERM, signal.SIGUSR2, process_tree.ORPHANED, *process_tree.REQUESTS.values()):
         signal.signal(number, signal.SIG_DFL)
     terminal = os.dup(2)
     log = os.open(options.log_of(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a wish to stop, which is heard at any moment and granted at the next good one.
+"""Ctrl-C and SIGTERM: a request to stop, which is noticed at once and honoured at the next suitable moment.
 
 Python runs a signal's handler in the main thread, between two instructions. It so has to wait for compiled code (an
 XLA compilation, say), and an exception that it raises is printed and lost where compiled code had called Python, as in
@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Wishes to stop."""
-SAME_WISH_S = 0.25
-"""Seconds in which a second signal is the same wish: `timeout` signals a command, and then its process group."""
+"""Stop requests."""
+SAME_REQUEST_S = 0.25
+"""Seconds in which a second signal is the same request: `timeout` signals a command, and then its process group."""
 
 _SAYING_S = 1.0  # that a process which ends at once gets for its last words
 _before: list[dict[int, Any]] = []  # the handlers that each `heard_by` has found, the outermost first
@@ -97,7 +97,7 @@ def graceful(report: Callable[[str], None]) -> Iterator[Interrupt]:
             asked_at = time.monotonic()
             interrupt.signal = number
             report("stopping after a last save; Ctrl-C again stops at once.")
-        elif number == signal.SIGINT and time.monotonic() - asked_at > SAME_WISH_S:
+        elif number == signal.SIGINT and time.monotonic() - asked_at > SAME_REQUEST_S:
             end(number, lambda: report("stopped at once; the same command goes on from the last checkpoint."))
 
     with heard_by(hear):

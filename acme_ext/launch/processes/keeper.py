@@ -14,7 +14,7 @@ def main(entry: str, descriptor: int, ready: int, launcher: int, private: int) -
     """Runs the supervisor, or Ray's driver in its stead, on what the launcher hands over (`launcher.receive`); returns
     its exit code.
 
-    `entry` is the module of `launch` whose `main` it is. Both processes are started with all wishes to stop blocked:
+    `entry` is the module of `launch` whose `main` it is. Both processes are started with all stop requests blocked:
     each takes them when it can answer, and this one never those that reach the supervisor as well.
     """
     process_tree.take_in_orphans()
@@ -38,7 +38,7 @@ def main(entry: str, descriptor: int, ready: int, launcher: int, private: int) -
     def abandon(number: int, frame: FrameType | None) -> None:
         os.kill(supervisor, signal.SIGKILL)
 
-    signals = {process_tree.ORPHANED: abandon, **dict.fromkeys(process_tree.WISHES.values(), pass_on)}
+    signals = {process_tree.ORPHANED: abandon, **dict.fromkeys(process_tree.REQUESTS.values(), pass_on)}
     for number, handler in signals.items():
         signal.signal(number, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)

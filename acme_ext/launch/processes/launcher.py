@@ -39,7 +39,7 @@ class Launch:
         arguments = [entry, *descriptors, os.getpid(), int(private)]
         line = [sys.executable, "-m", "acme_ext.launch.processes.keeper", *map(str, arguments)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(module_folders(None))}
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*process_tree.WISHES, *process_tree.WISHES.values()])
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*process_tree.REQUESTS, *process_tree.REQUESTS.values()])
         try:
             self._process = subprocess.Popen(line, env=environment, pass_fds=descriptors)
         finally:
@@ -57,10 +57,10 @@ class Launch:
         return self._process.wait()
 
     def pass_on(self, number: int) -> None:
-        """Passes on a wish to stop; the supervisor decides."""
-        if time.monotonic() - self._passed_on > interrupt.SAME_WISH_S:
+        """Passes on a request to stop; the supervisor decides."""
+        if time.monotonic() - self._passed_on > interrupt.SAME_REQUEST_S:
             self._passed_on = time.monotonic()
-            self._process.send_signal(process_tree.WISHES[signal.Signals(number)])
+            self._process.send_signal(process_tree.REQUESTS[signal.Signals(number)])
 
     def close(self) -> None:
         """Ends what has not ended."""
@@ -102,7 +102,7 @@ def ahead(entry: str, private: bool) -> Iterator[None]:
 def run(entry: str, payload: Any, private: bool) -> int:
     """Runs the `main` of a module in `launch` beneath a keeper; returns its exit code.
 
-    Wishes to stop are passed on from the first moment.
+    Requests to stop are passed on from the first moment.
     """
     launch: Launch | None = None
     started = threading.Event()

@@ -14,8 +14,8 @@ import pathlib
 import signal
 
 # Real-time signals, which are queued, and mean nothing to anybody else.
-WISHES = {signal.SIGINT: signal.SIGRTMIN + 1, signal.SIGTERM: signal.SIGRTMIN + 2}
-"""Wishes to stop, to the launcher or to everybody (a terminal's Ctrl-C reaches every process of a program), and what
+REQUESTS = {signal.SIGINT: signal.SIGRTMIN + 1, signal.SIGTERM: signal.SIGRTMIN + 2}
+"""Stop requests, to the launcher or to everybody (a terminal's Ctrl-C reaches every process of a program), and what
 the launcher passes them on as to the keeper, and that to the supervisor."""
 ORPHANED = signal.SIGRTMIN + 3
 """To the keeper and the supervisor from the kernel: the parent is gone."""
@@ -39,12 +39,12 @@ def take_in_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def end_at_a_wish() -> None:
-    """Ends this process at any wish to stop, also one that was held back until now."""
-    for stop, wish in WISHES.items():
-        for number in (stop, wish):
+def end_at_a_stop_request() -> None:
+    """Ends this process at any stop request, also one that was held back until now."""
+    for stop, request in REQUESTS.items():
+        for number in (stop, request):
             signal.signal(number, lambda number, frame, code=128 + stop: os._exit(code))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [*WISHES, *WISHES.values()])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [*REQUESTS, *REQUESTS.values()])
 
 
 def abandon(number: int, frame: object) -> None:

@@ -43,7 +43,7 @@ class Supervisor(Crew):
         processes = [_Process(*name, node) for name, node in zip(names, nodes, strict=True)]
         super().__init__(processes, Director(servers, Restarts(options.restarts), _say))
         self._shared = mmap.mmap(-1, 1)  # not 0: interrupted, for the nodes to know
-        self._wishes = dict.fromkeys((*process_tree.WISHES, *process_tree.WISHES.values()), 0)
+        self._requests = dict.fromkeys((*process_tree.REQUESTS, *process_tree.REQUESTS.values()), 0)
         self._asking = 0  # the process that asks the coordinator to stop
 
     def run(self) -> int:
@@ -52,8 +52,8 @@ class Supervisor(Crew):
         _refuse_devices()
         bind(self._program, _stopper(os.getpid()))
         signal.signal(process_tree.ORPHANED, process_tree.abandon)
-        for number in self._wishes:
-            signal.signal(number, self._on_wish)
+        for number in self._requests:
+            signal.signal(number, self._on_stop_request)
         signal.signal(signal.SIGUSR2, self._on_program_end)
         try:
             for process in self.members:
@@ -116,15 +116,15 @@ class Supervisor(Crew):
         process.runs = False
         return process, os.waitstatus_to_exitcode(status)
 
-    def _on_wish(self, number: int, frame: Any) -> None:
-        self._wishes[number] += 1
+    def _on_stop_request(self, number: int, frame: Any) -> None:
+        self._requests[number] += 1
         director = self.director
         if not director.interrupted:
-            director.wish({wish: stop for stop, wish in process_tree.WISHES.items()}.get(number, number))
+            director.request_stop(number)
             self._shared[0] = 1
             return
         # A terminal's Ctrl-C comes from the terminal and from the launcher; what that alone is sent, from it.
-        interrupts = max(self._wishes[signal.SIGINT], self._wishes[process_tree.WISHES[signal.SIGINT]])
+        interrupts = max(self._requests[signal.SIGINT], self._requests[process_tree.REQUESTS[signal.SIGINT]])
         if interrupts > (director.interrupted == signal.SIGINT):
             director.at_once = True
             self.signal(self.members, signal.SIGKILL)
@@ -162,7 +162,7 @@ def _stopper(pid: int) -> Callable[..., None]:
 
 def main(descriptor: int, ready: int, keeper: int, private: bool) -> int:
     """Runs what the launcher hands over, see `launcher.receive`; the entry of the supervisor's process."""
-    process_tree.end_at_a_wish()  # until nodes run there is nothing to save
+    process_tree.end_at_a_stop_request()  # until nodes run there is nothing to save
     try:
         why = isolation.enter() if private else None
         # Not before the namespace: new rights may clear it. Until there are nodes, the signal's default will do.

@@ -116,7 +116,7 @@ def _graceful(program: Any, stopping: threading.Event) -> Iterator[list[int]]:
             print("acme-ext: stopping after a last save; Ctrl-C again stops at once.", file=sys.stderr)
             # Whoever hears must not wait.
             threading.Thread(target=ask, name="stop", daemon=True).start()
-        elif number == signal.SIGINT and time.monotonic() - asked_at > interrupt.SAME_WISH_S:
+        elif number == signal.SIGINT and time.monotonic() - asked_at > interrupt.SAME_REQUEST_S:
             stopping.set()
             interrupt.end(number, lambda: print("acme-ext: stopped at once.", file=sys.stderr))
 

@@ -28,7 +28,7 @@ class ActingUpkeep(Upkeep):
     writer: Any
     actor: Actor
     loop: EnvironmentLoop
-    part: int  # of the run: how often it has been gone on with
+    part: int  # of the run: how often it has been resumed
     before: dict[str, int]  # counts of the parts that this one goes on from
 
     @property

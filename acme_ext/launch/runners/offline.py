@@ -37,7 +37,7 @@ def run(
     """Learns from an experiment's data, from where its run directory stands to its budget of learner steps.
 
     The environment is for evaluation alone. Two runs of one seed give the same parameters, also where one of them was
-    stopped and gone on with.
+    stopped and resumed.
 
     Arguments and errors are those of `launch.run`; the experiment has `data`.
     """

@@ -213,6 +213,6 @@ def load_run(
 
 def _unknown(path: Any, rundir: RunDirectory, error: UsageError) -> UsageError:
     return UsageError(
-        f"the agent or environment of {path}{by_another_version(rundir)} can't be had by its name: {error} From "
+        f"the agent or environment of {path}{by_another_version(rundir)} can't be loaded by its name: {error} From "
         "Python, launch.load takes both."
     )

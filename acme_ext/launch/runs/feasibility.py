@@ -58,11 +58,11 @@ def foresee(experiment: "Experiment", spec: EnvironmentSpec) -> str | None:
     agent = experiment.make_agent(spec)
     replay = agent.replay
     batch = replay.batch_size * agent.sgd_steps_per_call
-    if replay.samples_allowed(experiment.steps) >= batch:  # a step gives one item at most
+    if replay.samples_allowed(experiment.steps - replay.waiting) >= batch:  # a step gives one item at most
         return None
-    needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed)
+    needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed) + replay.waiting
     return (
-        f"warning: nothing will be learned: the replay gives the learner its first batch once it has had {needed:,} "
-        f"items, and the run has {experiment.steps:,} steps: give the run more, or the agent a smaller replay.min_size "
+        f"warning: nothing will be learned: the replay gives the learner its first batch after {needed:,} items, "
+        f"and the run has {experiment.steps:,} steps: give the run more, or the agent a smaller replay.min_size "
         "or batch_size."
     )

@@ -39,8 +39,10 @@ def replace(config: Config, values: Mapping[str, str]) -> Config:
     return dataclasses.replace(config, **_converted(config, values))  # type: ignore[type-var]
 
 
-def _converted(config: Any, values: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a dataclass that are set by text, converted; see `replace`."""
+def _converted(config: Any, values: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
+    """Returns the fields of a dataclass that are set by text, converted; see `replace`. Messages name them with the
+    prefix.
+    """
     hints = typing.get_type_hints(type(config))
     names = _field_names(config)
     converted: dict[str, Any] = {}
@@ -52,18 +54,19 @@ def _converted(config: Any, values: Mapping[str, str]) -> dict[str, Any]:
         if dot:
             nested.setdefault(head, {})[rest] = text
         else:
-            converted[name] = _convert(name, text, hints[name])
+            converted[name] = _convert(prefix + name, text, hints[name])
     for head, fields in nested.items():
-        converted[head] = replace(getattr(config, head), fields)
+        inner = getattr(config, head)
+        converted[head] = dataclasses.replace(inner, **_converted(inner, fields, f"{prefix}{head}."))
     return converted
 
 
 def configure(builder: Any, values: Mapping[str, str]) -> Any:
     """Returns a builder with fields of its own, or of its config, replaced by values given as text; see `replace`."""
-    own = {field.name for field in dataclasses.fields(builder)} - {"config"}
+    own = {name for name in _field_names(builder) if name.partition(".")[0] != "config"}
+    valid = own | _field_names(builder.config)
     for name in values:
-        if name.partition(".")[0] not in own | _field_names(builder.config):
-            valid = own | _field_names(builder.config)
+        if name not in valid:
             raise UsageError(f"{type(builder).__name__} has no setting {name!r}: {nearest(name, valid)}")
     fields = _converted(builder, {name: text for name, text in values.items() if name in own})
     if of_config := {name: text for name, text in values.items() if name not in own}:
@@ -73,8 +76,12 @@ def configure(builder: Any, values: Mapping[str, str]) -> Any:
 
 def from_json(cls: type[Config], values: Mapping[str, Any]) -> Config:
     """Returns a config from what JSON made of it: tuples come back as lists, nested configs and functions by name."""
+    return cls(**_fields_from_json(cls, values))
+
+
+def _fields_from_json(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
-    fields = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    fields = {field.name for field in dataclasses.fields(cls)}
     if unknown := sorted(set(values) - fields):
         raise UsageError(f"{cls.__name__} has no field {unknown[0]!r}: {nearest(unknown[0], fields)}")
 
@@ -85,15 +92,14 @@ def from_json(cls: type[Config], values: Mapping[str, Any]) -> Config:
             return value
         return tuple(value) if isinstance(value, list) else naming.restore(value)
 
-    return cls(**{name: value_of(name, value) for name, value in values.items()})
+    return {name: value_of(name, value) for name, value in values.items()}
 
 
 def builder_of(described: Mapping[str, Any]) -> Any:
     """Returns the builder that a run's config describes; raises UsageError if it holds what has no name."""
     builder = builders.make(described["agent"])
     config = from_json(type(builder.config), described["config"])
-    fields = {name: naming.restore(value) for name, value in described["builder"].items()}
-    return builder.replace(config=config, **fields)
+    return builder.replace(config=config, **_fields_from_json(type(builder), described["builder"]))
 
 
 def _field_names(config: Any) -> set[str]:

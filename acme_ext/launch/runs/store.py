@@ -27,6 +27,7 @@ class SavesReplay(Protocol):
 
 
 _WHOLE = {"agent", "environment", "config", "run"}  # of a run's config.json, by whichever version
+_MOST = 8  # differences of a run that are named
 _TELL_EVERY_S = 1.0  # what the run is doing
 _REPLAY = "replay"  # the folder of a checkpoint that holds Reverb's own
 
@@ -218,10 +219,20 @@ class RunStore:
             logger.close()
 
 
+def say_differences(differences: Mapping[str, tuple[Any, Any]]) -> str:
+    """Returns in words how a run differs from the one in its directory. Another agent or environment says it all, as
+    most other fields then differ too.
+    """
+    told = [name for name in ("agent", "environment") if name in differences] or list(differences)
+    fields = [f"{name} is {differences[name][0]!r} there and {differences[name][1]!r} here" for name in told[:_MOST]]
+    more = len(told) - _MOST
+    return "; ".join(fields) + (f"; and {more} more differ" if more > 0 else "")
+
+
 def prepare(
     experiment: Experiment, *, fresh: bool = False, arrangement: Mapping[str, Any] | None = None
 ) -> RunDirectory:
-    """Readies an experiment's directory for a run; what an earlier part of the run left there is gone on with.
+    """Readies an experiment's directory for a run; what an earlier part of the run left there is resumed.
 
     Args:
         experiment: what is to be run.
@@ -245,10 +256,9 @@ def prepare(
                 name: pair for name, pair in there.compare(description).items() if not name.startswith("run.")
             }
             if differences:
-                fields = "; ".join(f"{name} is {a!r} there and {b!r} here" for name, (a, b) in differences.items())
                 raise UsageError(
-                    f"{path} holds another run{by_another_version(there)}: {fields}; choose another directory, or "
-                    "start anew (--fresh)."
+                    f"{path} holds another run{by_another_version(there)}: {say_differences(differences)}; choose "
+                    "another directory, or start anew (--fresh)."
                 )
     rundir = RunDirectory(path)
     with rundir.lock():

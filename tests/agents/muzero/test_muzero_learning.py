@@ -108,6 +108,13 @@ def test_networks_are_chosen_by_the_observation(shape, kind):
     assert any(leaf.ndim == 4 for leaf in jax.tree.leaves(params)) == (kind != "mlp")
 
 
+@pytest.mark.parametrize("kind", ["grid", "residual"])
+def test_a_torso_is_refused_for_networks_that_have_none(kind):
+    builder = MuZero(dataclasses.replace(SMALL, network_kind=kind), torso="flat")
+    with pytest.raises(UsageError, match=f"network_kind is '{kind}': with a torso it must be mlp"):
+        builder.make_agent(spec_of(specs.BoundedArray((5, 5, 2), np.uint8, 0, 255)))
+
+
 def test_all_heads_start_at_zero_and_states_are_scaled():
     network = MuZero(SMALL).make_networks(spec_of())
     observation = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
@@ -133,3 +140,18 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(field, value):
 def test_continuous_actions_are_refused():
     with pytest.raises(UsageError, match="MuZero needs an environment with one discrete action"):
         MuZero().make_agent(spec_of(actions=specs.BoundedArray((1,), np.float32, -1, 1)))
+
+
+def test_a_kind_of_network_that_does_not_suit_is_refused():
+    grid = MuZero(dataclasses.replace(SMALL, network_kind="grid"))
+    with pytest.raises(UsageError, match=r"network_kind is 'grid': it needs observations \[H, W, C\], .* are \(3,\)"):
+        grid.make_agent(spec_of()).core.abstract_state()
+
+
+def test_a_torso_is_used_for_pictures_too():
+    agents = [
+        MuZero(SMALL, torso=torso).make_agent(spec_of(specs.Array((5, 5, 2), np.float32))) for torso in (None, "flat")
+    ]
+    sizes = [{leaf.ndim for leaf in jax.tree.leaves(a.core.abstract_state().params)} for a in agents]
+    assert 4 in sizes[0]
+    assert 4 not in sizes[1]
