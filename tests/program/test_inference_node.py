@@ -195,6 +195,13 @@ def rows(timestep, mine):
     return tuple(np.copy(field[mine]) for field in timestep)
 
 
+def test_a_server_is_told_the_spec_and_makes_no_environment(start, monkeypatch):
+    make, made = Experiment.make_environment, []
+    monkeypatch.setattr(Experiment, "make_environment", lambda *a, **k: made.append(a) or make(*a, **k))
+    start()
+    assert len(made) == 1  # by the fixture, for its specs
+
+
 @pytest.mark.parametrize("servers", [1, 2])
 def test_actions_are_those_of_the_local_policy_whoever_else_asks(experiment, start, caller, servers):
     nodes, rng = [start(index=index, servers=servers) for index in range(servers)], np.random.default_rng(0)
