@@ -106,7 +106,9 @@ class Builder(HasPresets, abc.ABC):
     actions: ClassVar[Literal["discrete", "continuous", "any"]] = "any"
     """Which actions the agent can take; `any` leaves it to the networks to say."""
     wants_demos: ClassVar[bool] = False
-    """Whether it is nothing of its own without demonstrations."""
+    """Whether it can't learn without demonstrations."""
+    learns_rewards: ClassVar[bool] = True
+    """Whether it learns from the environment's rewards."""
 
     config: Any
     average_rate: float | None = dataclasses.field(default=None, kw_only=True)

@@ -15,6 +15,7 @@ class BC(NetworkBuilder):
     """
 
     name = "bc"
+    learns_rewards = False
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
 

@@ -16,6 +16,7 @@ class DiscreteSQIL(DQN):
 
     name = "discrete_sqil"
     wants_demos = True
+    learns_rewards = False
     presets = {}
 
     config: DiscreteSQILConfig = DiscreteSQILConfig()

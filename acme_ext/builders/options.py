@@ -103,6 +103,8 @@ def _with_bonus(builder: "Builder", core: LearnerCore, policy: Policy, observati
     name = type(builder).__name__
     if hasattr(builder.config, "distillation"):
         raise UsageError(f"{name} has a bonus of its own: intrinsic is for agents without one.")
+    if not builder.learns_rewards:
+        raise UsageError(f"intrinsic is {intrinsic!r}: {name} does not learn from rewards, to which it is added.")
     if not isinstance(builder.config.replay, TransitionConfig | SequenceConfig | UnrollConfig):
         raise UsageError(f"intrinsic is {intrinsic!r}: the replay of {name} can't carry a bonus.")
     if jax.tree.leaves(policy.init_state(1)):

@@ -16,6 +16,7 @@ class SQIL(SAC):
 
     name = "sqil"
     wants_demos = True
+    learns_rewards = False
 
     config: SQILConfig = SQILConfig()
 

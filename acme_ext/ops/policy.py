@@ -48,7 +48,6 @@ class VTrace(NamedTuple):
 
     errors: Array  # [T, B] v_s - V(x_s): target less prediction
     pg_advantage: Array  # [T, B] rho_s * (q_s - V(x_s)), the policy gradient's
-    q_estimate: Array  # [T, B] q_s = r_s + gamma_s * v_{s+1}
 
 
 def vtrace_td_error_and_advantage(
@@ -83,8 +82,7 @@ def vtrace_td_error_and_advantage(
     c = jnp.minimum(clip_c_threshold, rho_tm1)
     errors = discounted_sums(rho * (r_t + discount_t * v_t - v_tm1), discount_t * c)
     target_t = jnp.concatenate([(errors + v_tm1)[1:], v_t[-1:]])
-    q = r_t + discount_t * target_t
-    return VTrace(*lax.stop_gradient((errors, rho * (q - v_tm1), q)))
+    return VTrace(*lax.stop_gradient((errors, rho * (r_t + discount_t * target_t - v_tm1))))
 
 
 def truncated_generalized_advantage_estimation(

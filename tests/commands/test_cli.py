@@ -69,7 +69,7 @@ _BAD = [
     ([*_CARTPOLE, "--set", "dueling=1"], "dueling is '1': it must be true or false"),
     ([*_CARTPOLE, "--set", "hidden_sizes=big"], "hidden_sizes is 'big': it must be whole numbers such as 64,64"),
     ([*_CARTPOLE, "--set", "dueling"], "'dueling' is no setting: write name=value"),
-    ([*_CARTPOLE, "--set", "replay.samples_per_insert=0"], "samples_per_insert is 0.0: it must be a positive number"),
+    ([*_CARTPOLE, "--set", "replay.samples_per_insert=0"], "samples_per_insert is 0.0: it must be greater than 0"),
     ([*_CARTPOLE, "--set", "replay.max_size=9"], "give min_size <= 9 or a larger max_size"),
     ([*_CARTPOLE, "--set", "discount=1.5"], "discount is 1.5: it must lie in [0, 1]"),
     ([*_CARTPOLE, "--set", "batch_size=0"], "batch_size is 0: it must be at least 1"),

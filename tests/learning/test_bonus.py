@@ -111,6 +111,8 @@ def test_a_sequences_bonus_is_of_the_steps_that_count():
         (builders.RND(intrinsic="rnd"), "RND has a bonus of its own"),
         (builders.R2D2(intrinsic="rnd"), "R2D2 has a recurrent network.* Take ngu or agent57"),
         (builders.PPO(intrinsic="rnd", core="lstm"), "PPO has a recurrent network"),
+        (builders.BC(intrinsic="rnd"), "BC does not learn from rewards"),
+        (builders.DiscreteSQIL(intrinsic="rnd"), "DiscreteSQIL does not learn from rewards"),
     ],
 )
 def test_agents_that_it_is_not_for(builder, message):

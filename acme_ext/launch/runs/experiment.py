@@ -29,7 +29,8 @@ class Experiment:
     """An agent, an environment and a budget.
 
     Attributes:
-        builder: the agent. Fields that the user has not set are those of its preset for the environment.
+        builder: the agent. Fields that the user has not set are those of its preset for the environment; one that is to
+            keep its default in place of the preset is set by `builder.replace(torso=None)`.
         environment: a name, `family:rest` (see `envs.make`), or a picklable factory.
         steps: the run's budget, environment steps of all its actors. A finished run given more goes on.
         seed: of everything that can be seeded.
