@@ -56,9 +56,6 @@ def check_fields(builder: "Builder") -> None:
         given = getattr(builder, field, None)
         if isinstance(given, str) and given not in known:
             raise UsageError(f"there is no {field} {given!r}: {nearest(given, known)}")
-    if (weight := builder.intrinsic_weight) is not None and (builder.intrinsic is None or weight < 0):
-        needed = "it must not be negative" if builder.intrinsic else "it is of use with intrinsic only, such as rnd"
-        raise UsageError(f"intrinsic_weight is {weight}: {needed}.")
 
 
 def make_networks(builder: "Builder", spec: EnvironmentSpec, field: str = "network") -> Any:

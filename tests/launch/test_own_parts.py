@@ -198,7 +198,10 @@ def test_a_preset_leaves_what_the_user_set():
             "samples_per_insert is -1.0: it must be greater than",
         ),
         (["dqn", CATCH, "--set", "replay.max_size=10"], "max_size"),
-        (["dqn", CATCH, "--set", "intrinsic_weight=1"], "intrinsic_weight is 1.0: it is of use with intrinsic only"),
+        (
+            ["dqn", CATCH, "--set", "intrinsic_weight=1"],
+            "intrinsic_weight is 1.0: and there is no bonus: set intrinsic too",
+        ),
         (["dqn", CATCH, "--intrinsic", "rnd", "--set", "intrinsic_weight=-1"], "it must not be negative"),
         ([NESTED, CATCH, "--set", "noise.scal=2"], "did you mean 'noise.scale'"),
         ([NESTED, CATCH, "--set", "noise.scale=x"], "noise.scale is 'x': it must be a number"),
