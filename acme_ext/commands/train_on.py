@@ -95,7 +95,7 @@ def add_options(train: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="times in an hour that a program's actors, evaluators and inference servers are started again",
+        help="times in an hour that a program's nodes which die are started again, or the program from its checkpoint",
     )
     train.add_argument(
         "--open-ports", action="store_true", help="let the network reach a program's ports: whoever does can run code"

@@ -13,23 +13,18 @@ NOTHING = (Next.NOTHING, 0.0)
 class World:
     """A director, what it has said, and the time."""
 
-    def __init__(self, restarts=0, *, relaunches=False):
+    def __init__(self, restarts=0):
         self.now, self.said = 0.0, []
         made = Restarts(restarts, lambda: self.now)
-        self.director = Director(SERVERS, made, self.said.append, relaunches=relaunches)
+        self.director = Director(SERVERS, made, self.said.append)
 
     def kill(self, name, **options):
         return self.director.look_at(name.partition("-")[0], name, "was killed", lambda: ".", **options)
 
 
-@pytest.fixture(params=[False, True], ids=["processes", "ray"])
-def relaunches(request):
-    return request.param
-
-
 @pytest.mark.parametrize("name", ["learner", "replay", "coordinator"])
-def test_a_last_save_that_can_not_be_made_is_a_failure_after_an_interrupt_too(name, relaunches):
-    world = World(5, relaunches=relaunches)
+def test_a_last_save_that_can_not_be_made_is_a_failure_after_an_interrupt_too(name):
+    world = World(5)
     world.director.request_stop(signal.SIGINT)
     assert world.kill(name) == NOTHING
     assert world.director.ended
@@ -38,23 +33,23 @@ def test_a_last_save_that_can_not_be_made_is_a_failure_after_an_interrupt_too(na
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_an_inference_server_that_dies_leaves_the_last_save_to_be_made(gone, relaunches):
-    world = World(0, relaunches=relaunches)
+def test_an_inference_server_that_dies_leaves_the_last_save_to_be_made(gone):
+    world = World(0)
     world.director.request_stop(signal.SIGTERM)
     assert world.kill("inference", gone=gone) == NOTHING
     assert not world.director.ended
     assert world.director.exit_code == 1
 
 
-def test_an_inference_server_is_started_again_for_the_last_save(relaunches):
-    world = World(1, relaunches=relaunches)
+def test_an_inference_server_is_started_again_for_the_last_save():
+    world = World(1)
     world.director.request_stop(signal.SIGINT)
     assert world.kill("inference") == (Next.RESTART, 0.0)
     assert world.director.exit_code == 128 + signal.SIGINT
 
 
-def test_an_actor_that_dies_when_the_program_stops_is_not_missed(relaunches):
-    world = World(1, relaunches=relaunches)
+def test_an_actor_that_dies_when_the_program_stops_is_not_missed():
+    world = World(1)
     world.director.request_stop(signal.SIGINT)
     assert world.kill("actor-1") == NOTHING
     assert world.kill("actor-0", code=0) == NOTHING
@@ -63,8 +58,8 @@ def test_an_actor_that_dies_when_the_program_stops_is_not_missed(relaunches):
     assert world.said == []
 
 
-def test_a_death_beyond_the_restarts_fails_the_program_after_a_last_save(relaunches):
-    world = World(1, relaunches=relaunches)
+def test_a_death_beyond_the_restarts_fails_the_program_after_a_last_save():
+    world = World(1)
     assert world.kill("actor-1") == (Next.RESTART, 0.0)
     assert world.kill("actor-0", place=" on 10.0.0.1") == NOTHING
     assert (world.director.failed, world.director.ended) == (True, False)
@@ -74,11 +69,11 @@ def test_a_death_beyond_the_restarts_fails_the_program_after_a_last_save(relaunc
 
 
 def test_the_learner_s_death_ends_a_program_or_has_it_started_again_as_a_whole():
-    world = World(1)
+    world = World(0)
     assert world.kill("learner") == NOTHING
     assert world.director.ended
     assert world.director.exit_code == 1
-    world = World(1, relaunches=True)
+    world = World(1)
     assert world.kill("learner") == (Next.RELAUNCH, 0.0)
     assert world.kill("replay") == NOTHING  # it ends everything anyway
     world.director.relaunching = False
@@ -87,7 +82,7 @@ def test_the_learner_s_death_ends_a_program_or_has_it_started_again_as_a_whole()
 
 
 def test_a_server_whose_place_is_lost_can_not_be_started_again_by_itself():
-    world = World(2, relaunches=True)
+    world = World(2)
     assert world.kill("inference", gone=True) == (Next.RELAUNCH, 0.0)
     world.director.relaunching = False
     assert world.kill("actor-0", gone=True, free=True) == (Next.RESTART, 0.0)
@@ -116,8 +111,8 @@ def test_the_second_interrupt_ends_at_once_and_a_second_sigterm_does_not():
     assert director.at_once
 
 
-def test_what_a_second_interrupt_kills_has_not_failed(relaunches):
-    world = World(1, relaunches=relaunches)
+def test_what_a_second_interrupt_kills_has_not_failed():
+    world = World(1)
     for _ in range(2):
         world.director.request_stop(signal.SIGINT)
     assert world.kill("learner") == NOTHING

@@ -117,6 +117,28 @@ def test_an_actor_that_is_killed_ends_the_program_after_a_last_save(number, tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["replay", "learner", "coordinator"])
+def test_the_program_is_started_again_after_the_death_of_a_server(name, tmp_path, train):
+    run = tmp_path / "run"
+    program = train(run, 2_000, "--restart", "1", "--checkpoint-every", "0.5", LAB_WALK_SERVER="")
+    program.wait_for(lambda: bool(saved(run)) and program.steps() > saved(run)[-1] + 50)
+    killed, others = program.node(name), program.servers()
+    killed.kill()
+    code, _, err = program.end()
+    assert code == 0, err
+    assert f"acme-ext: {name} was killed by SIGKILL" in err
+    assert "acme-ext: the program is started again from its last checkpoint.\n" in err
+    assert "acme-ext: restarts of the whole program: 1.\n" in err
+    assert others
+    assert not any(process.is_running() for process in others), "what environments had started"
+    counted, _, _ = state(run)
+    assert counted == saved(run)[-1]
+    assert 2_000 <= counted <= 2_040
+    logged = rows(run, "actor")
+    assert logged == sorted(logged)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["replay", "learner", "coordinator"])
 def test_a_server_that_is_killed_is_named_and_the_last_checkpoint_stands(name, tmp_path, train):
     run = tmp_path / "run"
     program = train(run, _FOR_EVER, "--checkpoint-every", "0.5")

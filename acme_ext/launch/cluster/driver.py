@@ -87,7 +87,7 @@ class Driver(Crew):
         self._fleet = Fleet(plan.run, plan.groups, plan.resources, plan.directory, plan.path, _say, alone=alone)
         self._lost_at: dict[str, float] = {}  # of hosts
         self._restarts = Restarts(plan.restarts)
-        super().__init__(self._fleet.members, Director(plan.servers, self._restarts, _say, relaunches=True))
+        super().__init__(self._fleet.members, Director(plan.servers, self._restarts, _say))
         self._relaunch_at = 0.0
 
     def run(self) -> int:

@@ -2,7 +2,7 @@
 how both watch and stop a program.
 
 A node that nobody dials, and the inference server, can be started again where they were. The death of a node that
-holds the run's state ends the program; on Ray the program is then started again from its last checkpoint. Once the
+holds the run's state ends the program, which is then started again as a whole from its last checkpoint. Once the
 program is to stop, nothing of that happens: what is left makes a last save, or it is said why there was none.
 """
 
@@ -69,13 +69,10 @@ class Director:
         servers: groups of nodes that others dial, in the order in which they are stopped, after all others.
         restarts: see there.
         say: tells the user something.
-        relaunches: whether the program can be started again as a whole.
     """
 
-    def __init__(
-        self, servers: tuple[str, ...], restarts: Restarts, say: Callable[[str], None], *, relaunches: bool = False
-    ):
-        self.servers, self._restarts, self.say, self._relaunches = servers, restarts, say, relaunches
+    def __init__(self, servers: tuple[str, ...], restarts: Restarts, say: Callable[[str], None]):
+        self.servers, self._restarts, self.say = servers, restarts, say
         self.interrupted = 0
         """The signal that asked for a stop."""
         self.at_once = False
@@ -146,7 +143,7 @@ class Director:
         if self.stopping and not dialled:
             return Next.NOTHING, 0.0
         lasting = essential or (dialled and gone)  # it can't be started again by itself
-        possible = not lasting or (self._relaunches and not self.stopping)
+        possible = not lasting or not self.stopping
         pause = None
         if possible:
             pause = 0.0 if free else self._restarts.take("the program" if lasting else name)

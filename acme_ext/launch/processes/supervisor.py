@@ -31,17 +31,16 @@ class Supervisor(Crew):
     """Starts, watches and stops the processes of a program.
 
     Args:
-        program: a `launchpad.Program`.
+        make: makes a `launchpad.Program`; called with whether it is the first time.
         servers: groups of nodes that others dial, in the order in which they are to be stopped, after all others.
         options: see there.
     """
 
-    def __init__(self, program: Any, servers: tuple[str, ...], options: Options):
-        self._program, self._options = program, options
-        names = names_of({group: len(nodes) for group, nodes in program.groups.items()})
-        nodes = [node for nodes in program.groups.values() for node in nodes]
-        processes = [_Process(*name, node) for name, node in zip(names, nodes, strict=True)]
-        super().__init__(processes, Director(servers, Restarts(options.restarts), _say))
+    def __init__(self, make: Callable[[bool], Any], servers: tuple[str, ...], options: Options):
+        super().__init__([], Director(servers, Restarts(options.restarts), _say))
+        self._make, self._options = make, options
+        self._program = make(True)
+        self._relaunch_at = 0.0
         self._shared = mmap.mmap(-1, 1)  # not 0: interrupted, for the nodes to know
         self._requests = dict.fromkeys((*process_tree.REQUESTS, *process_tree.REQUESTS.values()), 0)
         self._asking = 0  # the process that asks the coordinator to stop
@@ -49,21 +48,48 @@ class Supervisor(Crew):
     def run(self) -> int:
         """Runs the program to its end; returns the exit code (0, 1, or 128 + a signal that stopped it)."""
         self._options.logs.mkdir(parents=True, exist_ok=True)
-        _refuse_devices()
-        bind(self._program, _stopper(os.getpid()))
         signal.signal(process_tree.ORPHANED, process_tree.abandon)
         for number in self._requests:
             signal.signal(number, self._on_stop_request)
         signal.signal(signal.SIGUSR2, self._on_program_end)
         try:
-            for process in self.members:
-                self.start(process)
+            self._launch()
             self.watch()
+            while self.director.relaunching and self._clear():
+                self._program = self._make(False)
+                self._launch()
+                self.watch()
         finally:
             self.stop()
             process_tree.end_children()  # what an environment had started
         self.director.sum_up()
         return self.director.exit_code
+
+    def _launch(self) -> None:
+        """Starts the program's nodes."""
+        groups = self._program.groups
+        names = names_of({group: len(nodes) for group, nodes in groups.items()})
+        nodes = [node for nodes in groups.values() for node in nodes]
+        self.members = [_Process(*name, node) for name, node in zip(names, nodes, strict=True)]
+        _refuse_devices()
+        bind(self._program, _stopper(os.getpid()))
+        for process in self.members:
+            self.start(process)
+
+    def _clear(self) -> bool:
+        """Ends what still runs, at once, and waits until the program is to be started again; returns whether it is."""
+        director = self.director
+        self.signal(self.members, signal.SIGKILL)
+        while not director.stopping and (
+            any(process.runs for process in self.members) or time.monotonic() < self._relaunch_at
+        ):
+            self._reap()
+            time.sleep(0.01)
+        if director.stopping:
+            return False
+        process_tree.end_children()  # what an environment had started
+        director.relaunching = director.ended = False
+        return True
 
     def start(self, member: _Process) -> None:
         log = self._options.log_of(member.name)
@@ -99,6 +125,8 @@ class Supervisor(Crew):
         )
         if what is Next.RESTART:
             process.again = time.monotonic() + pause
+        elif what is Next.RELAUNCH:
+            self._relaunch_at = time.monotonic() + pause
 
     def _reap(self) -> tuple[_Process, int] | None:
         """Returns a process that has ended and its exit code (minus the signal that killed it), or None."""
@@ -175,8 +203,7 @@ def main(descriptor: int, ready: int, keeper: int, private: bool) -> int:
         if load is None:
             return 1
         isolation.say(why)
-        program, servers, options = load()
-        return Supervisor(program, servers, options).run()
+        return Supervisor(*load()).run()
     except (UsageError, RunError) as error:
         print(f"acme-ext: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1

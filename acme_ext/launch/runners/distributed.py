@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,9 +54,9 @@ def run_program(
         quiet: shows no progress line.
         on: `processes` of this machine, `threads` of this process, or `ray`, the hosts of a Ray cluster.
         restarts: times in an hour that actors, evaluators and inference servers are started again when they die: at
-            once, and one that dies again within a minute after 1 s, 2 s and so on up to 60 s. On Ray the whole program
-            is, too, from its last checkpoint, when what can't be started again by itself is lost; all that is lost with
-            one host counts once.
+            once, and one that dies again within a minute after 1 s, 2 s and so on up to 60 s. When another node dies,
+            or what can't be started again by itself is lost with a host, the whole program is started again from its
+            last checkpoint, which counts once. On threads there are none.
         private: keeps the program's ports from the network, where the kernel lets it (processes, and a Ray of its own).
         ray_address: of a cluster that this machine is a part of, `auto` for one that runs here; `local` starts a Ray on
             this machine for the run alone. None: as the variable `RAY_ADDRESS` says, or else `local`.
@@ -123,11 +123,10 @@ def _run_processes(
 ) -> int:
     options = devices.options(topology, pathlib.Path(experiment.directory), restarts)
 
-    def load() -> tuple[Any, tuple[str, ...], Options]:
+    def load() -> tuple[Callable[[bool], Any], tuple[str, ...], Options]:
         # An environment may start threads or a device, which the processes that are forked later must not find.
         spec = in_child(experiment.make_spec, MAKE_SPEC)
-        program = make(experiment, topology, fresh=fresh, spec=spec, **making)
-        return program, SERVERS, options
+        return lambda first: make(experiment, topology, fresh=fresh and first, spec=spec, **making), SERVERS, options
 
     return launcher.run("processes.supervisor", load, private)
 
