@@ -1,6 +1,6 @@
 """acme_ext: composable reinforcement-learning agents on Acme, Reverb, Launchpad and JAX.
 
-Importing this package imports nothing heavy; the doors are `acme_ext.builders` (the agents), `acme_ext.launch`
+Importing this package imports nothing heavy; start from `acme_ext.builders` (the agents), `acme_ext.launch`
 (running an experiment) and `acme_ext.envs` (environments by name).
 """
 
