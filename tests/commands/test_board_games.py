@@ -48,6 +48,7 @@ def test_a_match_is_of_both_sides_and_a_perfect_player_never_loses_it():
         (["random"], "two players or more"),
         (["random", "random"], "each named once"),
         (["random", "mcts:10"], "needs a run directory"),
+        (["random", "runs/none"], "'runs/none' is neither a run directory nor an opponent: .*minimax"),
     ],
 )
 def test_a_tournament_that_can_not_be_held_is_refused(names, said):
@@ -129,9 +130,14 @@ def test_a_person_plays_against_it_and_hears_of_illegal_moves(run):
     assert play.play(players.RunPlayer(run), person_begins=False, ask=lambda _: "q", say=shown.append) is None
 
 
+def test_a_chart_that_can_not_be_drawn_is_refused_first(tmp_path, capsys):
+    assert cli.main(["tournament", "random", "runs/none", "-o", str(tmp_path / "chart.foo")]) == 2
+    assert "chart.foo names no format of a figure by its ending" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_tournament_has_a_table_and_a_chart(run, tmp_path, capsys):
-    chart = tmp_path / "chart.png"
+    chart = tmp_path / "charts" / "chart.png"
     arguments = ["tournament", run, "random", "--games", "6", "--opening-moves", "0", "-o", str(chart)]
     assert cli.main(arguments) == 0
     table = capsys.readouterr().out
