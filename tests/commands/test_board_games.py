@@ -100,7 +100,7 @@ class _Lowest:
     game = "tic_tac_toe"
 
     def think(self, states):
-        return players.Thought(np.argmax(states.legal_action_mask, axis=1), np.zeros(0), np.zeros(0))
+        return players.Thought(np.argmax(states.legal_action_mask, axis=1), *[np.zeros(0)] * 4)
 
 
 def test_lost_games_are_told_by_their_moves():
@@ -126,7 +126,10 @@ def test_a_person_plays_against_it_and_hears_of_illegal_moves(run):
     outcome = play.play(players.RunPlayer(run), ask=lambda _: next(typed), say=shown.append)
     assert outcome in (1, 0, -1)
     assert any("'z9' is no legal move; these are: a1, b1" in line for line in shown)
-    assert any(line.startswith("the agent plays ") and "it expects" in line for line in shown)
+    remark = next(text for text in shown if text.startswith("the agent plays ")).splitlines()
+    assert "it expects" in remark[0]
+    assert remark[1].split() == ["move", "visits", "prior", "value"]
+    assert remark[2].split()[0] == remark[0].split()[3].rstrip(";")  # of those visited most
     assert play.play(players.RunPlayer(run), person_begins=False, ask=lambda _: "q", say=shown.append) is None
 
 
