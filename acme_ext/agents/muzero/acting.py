@@ -27,7 +27,8 @@ class Planned(NamedTuple):
 class Shown(NamedTuple):
     """The extras in evaluation, for who wants to see what a search came to."""
 
-    value: Array  # [B] of the root after the search, of the player who moves
+    policy: Array  # [B, A] as of `Planned`, and the next
+    value: Array  # [B]
     visits: Array  # [B, A] share of the visits
     prior: Array  # [B, A]
     action_values: Array  # [B, A] of actions that were visited
@@ -81,7 +82,7 @@ def policy_of(plan: Plan, config: PlanningConfig, *, evaluation: bool) -> Policy
         found = plan(params, keys[:, 0], observation, not evaluation)
         action, own = found.action, jnp.ones_like(found.value)
         if evaluation:
-            return action, state, Shown(found.value, found.visits, found.prior, found.action_values)
+            return action, state, Shown(found.policy, found.value, found.visits, found.prior, found.action_values)
         if not config.search.gumbel:
             action = search.sample_visits(keys[:, 1], found.visits, temperature(context.steps, config))
         if counts:
