@@ -1,6 +1,7 @@
 """`acme-ext play` and `acme-ext tournament`: the agents of runs in board games."""
 
 import argparse
+import pathlib
 from typing import Any
 
 from acme_ext.commands import common
@@ -41,8 +42,11 @@ def _play(options: argparse.Namespace) -> int:
 
 def _tournament(options: argparse.Namespace) -> int:
     from acme_ext.commands import tournament
+    from acme_ext.utils import plots
 
+    chart = pathlib.Path(options.output)
+    plots.check_format(chart)
     held = tournament.hold(options.players, options.games, options.opening_moves, options.seed)
     print("\n".join(held.table()))
-    print(tournament.draw(held, options.output))
+    print(tournament.draw(held, chart))
     return 0

@@ -94,8 +94,11 @@ def _example(game: str) -> str:
 
 def _remark(thought: Thought, action: int, game: str, state: Any) -> str:
     said = f"the agent plays {name_of(action, game)}"
-    if not thought.policy.size:
+    if not thought.visits.size:
         return f"{said}."
-    best = np.argsort(-thought.policy[0])[:4]
-    shares = ", ".join(f"{name_of(int(a), game)} {thought.policy[0, a]:.0%}" for a in best if thought.policy[0, a] > 0)
-    return f"{said} (its search: {shares}; it expects {thought.value[0]:+.2f})."
+    lines = [f"{said}; it expects {thought.value[0]:+.2f}.", "  move  visits  prior  value"]
+    visits, prior, values = thought.visits[0], thought.prior[0], thought.action_values[0]
+    for a in np.lexsort((np.arange(len(visits)) != action, -visits))[:4]:
+        if visits[a] > 0:
+            lines.append(f"  {name_of(int(a), game):<4}  {visits[a]:>6.0%}  {prior[a]:>5.0%}  {values[a]:+.2f}")
+    return "\n".join(lines)

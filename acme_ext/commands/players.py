@@ -26,8 +26,10 @@ class Thought(NamedTuple):
     """What an agent made of positions."""
 
     action: np.ndarray  # [N]
-    policy: np.ndarray  # [N, A] of the search, if it plans; otherwise empty
-    value: np.ndarray  # [N] likewise, of the player who moves
+    value: np.ndarray  # [N] of the search, of the player who moves, if it plans; otherwise 0
+    visits: np.ndarray  # [N, A] share of the search's visits, if it plans; otherwise empty, as the next
+    prior: np.ndarray  # [N, A] of the network
+    action_values: np.ndarray  # [N, A] of actions that were visited
 
 
 class RunPlayer:
@@ -59,7 +61,9 @@ class RunPlayer:
             zeros = jnp.zeros(_BATCH)
             context = Context(jax.random.split(jax.random.key(0), _BATCH), jnp.int32(0), zeros, zeros)
             action, _, extras = policy.apply(params, context, observation, policy.init_state(_BATCH))
-            return action, getattr(extras, "policy", jnp.zeros((_BATCH, 0))), getattr(extras, "value", zeros)
+            nothing = jnp.zeros((_BATCH, 0))
+            searched = [getattr(extras, name, nothing) for name in ("visits", "prior", "action_values")]
+            return action, getattr(extras, "value", zeros), *searched
 
         self._act = compiling.jit(act)
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from acme_ext.commands.players import RunPlayer
 from acme_ext.envs.board import rules_of
-from acme_ext.envs.opponents import check_opponent, make_opponent
-from acme_ext.errors import UsageError
-from acme_ext.utils import compiling
+from acme_ext.envs.opponents import KINDS, check_opponent, make_opponent
+from acme_ext.errors import UsageError, nearest
+from acme_ext.utils import compiling, plots
 
 _RESAMPLES = 200
+_KINDS = tuple(kind.partition(":")[0] for kind in KINDS)
 
 
 class Entrant(Protocol):
@@ -92,6 +93,9 @@ def hold(names: Sequence[str], games: int, opening_moves: int, seed: int = 0) ->
         raise UsageError("a tournament needs two players or more, each named once.")
     if opening_moves < 0:
         raise UsageError(f"opening_moves is {opening_moves}: it must not be negative.")
+    for name in names:
+        if not pathlib.Path(name).is_dir() and name.partition(":")[0] not in _KINDS:
+            raise UsageError(f"{name!r} is neither a run directory nor an opponent: {nearest(name, KINDS)}")
     runs = {name: RunPlayer(name) for name in names if pathlib.Path(name).is_dir()}
     if not runs:
         raise UsageError("a tournament needs a run directory among its players, which says what is played.")
@@ -191,5 +195,4 @@ def draw(held: Held, path: str | pathlib.Path) -> pathlib.Path:
     axes.set_xlabel("Elo, with intervals of 95%")
     axes.set_title(held.game)
     axes.grid(axis="x", alpha=0.3)
-    figure.savefig(path)
-    return path
+    return plots.save(figure, path)

@@ -74,6 +74,8 @@ class Searched(NamedTuple):
     policy: Array  # [B, A] the improved policy, for the network to learn; 0 where an action is not legal
     value: Array  # [B] of the root, after the search
     visits: Array  # [B, A] share of the visits
+    prior: Array  # [B, A] the policy at the root that the search began with, noise included
+    action_values: Array  # [B, A] of the root's actions; of no meaning where one was not visited
     tree: Any  # mctx's, of rows [B, ...]
 
 
@@ -129,7 +131,8 @@ def search(
         policy = jax.nn.softmax(masking.masked(improved, legal))
     else:
         action, policy = jnp.argmax(visits, axis=-1), visits
-    return Searched(action.astype(jnp.int32), policy, summary.value, visits, tree)
+    prior = jax.nn.softmax(logits)
+    return Searched(action.astype(jnp.int32), policy, summary.value, visits, prior, summary.qvalues, tree)
 
 
 def _noisy(config: SearchConfig, keys: Array, logits: Array) -> Array:

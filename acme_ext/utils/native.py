@@ -1,12 +1,14 @@
 """What compiled code prints."""
 
 import contextlib
+import fcntl
 import os
 import sys
 import threading
 from collections.abc import Iterator
 from typing import TextIO
 
+_ROOM = 2**20  # bytes of the pipe
 _CHATTER = (b"[reverb/", b"I0000", b"W0000")
 
 
@@ -21,6 +23,11 @@ def native_stderr() -> Iterator[None]:
     python_stderr.flush()
     terminal = os.dup(2)
     reader, writer = os.pipe()
+    # Compiled code may write while it holds Python's lock, without which nothing is read here. It must not wait for
+    # room in the pipe then: what finds none is lost.
+    os.set_blocking(writer, False)
+    with contextlib.suppress(OSError):  # a user's pipes together have a limit
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _ROOM)
     os.dup2(writer, 2)
     os.close(writer)
     if _writes_to_descriptor_2(python_stderr):  # a notebook's, say, has its own way to the reader
@@ -30,7 +37,8 @@ def native_stderr() -> Iterator[None]:
         with os.fdopen(reader, "rb") as lines:
             for line in lines:
                 if not line.lstrip().startswith(_CHATTER):
-                    os.write(terminal, line)
+                    with contextlib.suppress(BlockingIOError):  # the terminal is another such pipe
+                        os.write(terminal, line)
 
     thread = threading.Thread(target=pump, name="native-stderr", daemon=True)
     thread.start()

@@ -63,9 +63,8 @@ def learning_curves(
     out = Path(out)
     crowded = len(opened) > _CROWDED
     figure = Figure(figsize=(9.6 if crowded else 6.8, 4.2), dpi=200, layout="constrained")
-    known = FigureCanvasAgg(figure).get_supported_filetypes()
-    if out.suffix.lower().removeprefix(".") not in known:
-        raise UsageError(f"{out} names no format of a figure by its ending; {', '.join(sorted(known))} are known.")
+    FigureCanvasAgg(figure)
+    check_format(out)
 
     if x is None:
         x = usual_x([run for members in opened.values() for run in members])
@@ -87,6 +86,20 @@ def learning_curves(
     place = {"loc": "outside right upper"} if crowded else {"loc": "outside upper left", "ncols": columns}
     figure.legend(**place, frameon=False, fontsize=9, handlelength=2.8)
 
+    return save(figure, out)
+
+
+def check_format(out: Path) -> None:
+    """Raises UsageError unless a path's ending is a format of figures."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = FigureCanvasBase.get_supported_filetypes()
+    if out.suffix.lower().removeprefix(".") not in known:
+        raise UsageError(f"{out} names no format of a figure by its ending; {', '.join(sorted(known))} are known.")
+
+
+def save(figure: Any, out: Path) -> Path:
+    """Writes a figure in the format of the path's ending, and returns the path; UsageError where it can't be."""
     files.make_writable_folder(out.parent)
     with files.replacing(out) as temporary:
         figure.savefig(temporary, format=out.suffix.lower().removeprefix("."))

@@ -48,6 +48,7 @@ def test_a_match_is_of_both_sides_and_a_perfect_player_never_loses_it():
         (["random"], "two players or more"),
         (["random", "random"], "each named once"),
         (["random", "mcts:10"], "needs a run directory"),
+        (["random", "runs/none"], "'runs/none' is neither a run directory nor an opponent: .*minimax"),
     ],
 )
 def test_a_tournament_that_can_not_be_held_is_refused(names, said):
@@ -99,7 +100,7 @@ class _Lowest:
     game = "tic_tac_toe"
 
     def think(self, states):
-        return players.Thought(np.argmax(states.legal_action_mask, axis=1), np.zeros(0), np.zeros(0))
+        return players.Thought(np.argmax(states.legal_action_mask, axis=1), *[np.zeros(0)] * 4)
 
 
 def test_lost_games_are_told_by_their_moves():
@@ -125,13 +126,21 @@ def test_a_person_plays_against_it_and_hears_of_illegal_moves(run):
     outcome = play.play(players.RunPlayer(run), ask=lambda _: next(typed), say=shown.append)
     assert outcome in (1, 0, -1)
     assert any("'z9' is no legal move; these are: a1, b1" in line for line in shown)
-    assert any(line.startswith("the agent plays ") and "it expects" in line for line in shown)
+    remark = next(text for text in shown if text.startswith("the agent plays ")).splitlines()
+    assert "it expects" in remark[0]
+    assert remark[1].split() == ["move", "visits", "prior", "value"]
+    assert remark[2].split()[0] == remark[0].split()[3].rstrip(";")  # of those visited most
     assert play.play(players.RunPlayer(run), person_begins=False, ask=lambda _: "q", say=shown.append) is None
+
+
+def test_a_chart_that_can_not_be_drawn_is_refused_first(tmp_path, capsys):
+    assert cli.main(["tournament", "random", "runs/none", "-o", str(tmp_path / "chart.foo")]) == 2
+    assert "chart.foo names no format of a figure by its ending" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_a_tournament_has_a_table_and_a_chart(run, tmp_path, capsys):
-    chart = tmp_path / "chart.png"
+    chart = tmp_path / "charts" / "chart.png"
     arguments = ["tournament", run, "random", "--games", "6", "--opening-moves", "0", "-o", str(chart)]
     assert cli.main(arguments) == 0
     table = capsys.readouterr().out

@@ -1,6 +1,7 @@
 """Reverb's notes on the terminal, which bypass Python."""
 
 import os
+import subprocess
 import sys
 
 import pytest
@@ -57,3 +58,19 @@ def test_a_server_of_reverbs_starts_and_ends_silently(capfd):
         server = ReplayServer([reverb.Table.queue("table", 3)])
         server.close()
     assert capfd.readouterr().err == ""
+
+
+def test_compiled_code_never_waits_for_python_to_read():
+    """Reverb's writer tells of each item that waits while Python waits for the writer."""
+    code = """
+import ctypes
+from acme_ext.utils.native import native_stderr
+line = b"[reverb/cc/trajectory_writer.cc:653] The number of pending items is alarmingly high" + b"." * 200 + b"\\n"
+write = ctypes.PyDLL(None).write  # with Python's lock
+with native_stderr():
+    write(2, b"kept\\n", 5)
+    for _ in range(10):
+        write(2, 1_000 * line, 1_000 * len(line))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    assert done.stderr.startswith(b"kept\n")

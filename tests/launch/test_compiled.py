@@ -297,6 +297,8 @@ def refused(capsys: Any, *arguments: str) -> str:
 def test_what_cannot_run_compiled_is_refused_and_nothing_is_written(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     compiled = ("--on", "compiled")
+    most = refused(capsys, "ppo", "jax:CartPole-v1", "--steps", "3_000_000_000", *compiled)
+    assert "steps is 3000000000: a compiled run counts to 2000000000" in most
     assert "did you mean 'jax:CartPole-v1'" in refused(capsys, "ppo", "gym:CartPole-v1", *compiled)
     assert "the opponent is 'random'" in refused(
         capsys, "alphazero", "board:tic_tac_toe", *compiled, "--env-set", "opponent=minimax"

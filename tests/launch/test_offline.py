@@ -101,6 +101,13 @@ def parameters(folder):
     return restored.trees["learner"]
 
 
+def test_a_folder_that_can_not_be_recorded_to_is_refused_before_a_run_begins(tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(UsageError, match="neither empty nor recorded data"):
+        local.run(experiment(tmp_path / "run", small("dqn"), make_walk, steps=100), quiet=True, record=tmp_path)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_records_what_it_does_and_learning_from_it_repeats(tmp_path):
     """Stopped in the middle and resumed, a run on fixed data ends with the same parameters."""
     data = tmp_path / "data"

@@ -57,6 +57,8 @@ def from_nodes(config, model, nodes, legal=None, seed=0, explore=False):
 @either
 def test_it_finds_the_best_way_through_a_tree(config):
     found = from_nodes(config, two_steps, [0, 1, 2])
+    np.testing.assert_allclose(found.prior, 0.5)
+    np.testing.assert_allclose(found.action_values[1], [1.0, -1.0])
     assert found.action.tolist()[1:] == [0, 0]
     np.testing.assert_allclose(np.sum(found.policy, -1), 1, rtol=1e-5)
     tree = found.tree

@@ -101,6 +101,8 @@ def test_the_learner_ends_after_the_actors_and_the_evaluator_last(coordinator, e
     better = {"params": pickle.dumps({"w": np.ones(2)}), "steps": 1_001, "standing": None}
     coordinator.done("evaluator 0", {**result, **better})
     assert BestParams(RunDirectory.open(experiment.directory)).mean == 3
+    coordinator._look()  # which may come once more before it ends
+    assert not coordinator._tasks
     assert orders(coordinator.report("evaluator 0", "has nothing to evaluate", {})).stop
 
 

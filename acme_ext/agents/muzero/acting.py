@@ -24,6 +24,16 @@ class Planned(NamedTuple):
     own: Array  # [B] float32, 1 where the action is the search's, 0 where another one was sampled by its visits
 
 
+class Shown(NamedTuple):
+    """The extras in evaluation, for who wants to see what a search came to."""
+
+    policy: Array  # [B, A] as of `Planned`, and the next
+    value: Array  # [B]
+    visits: Array  # [B, A] share of the visits
+    prior: Array  # [B, A]
+    action_values: Array  # [B, A] of actions that were visited
+
+
 Plan = Callable[[Params, Array, Tree, bool], Searched]
 """`(params, keys [B], observation [B, ...], explore) -> Searched`."""
 
@@ -62,8 +72,8 @@ def planner(network: ModelNetwork, config: MuZeroConfig) -> Plan:
 
 
 def policy_of(plan: Plan, config: PlanningConfig, *, evaluation: bool) -> Policy:
-    """Returns the policy that acts by a search; its extras are `Planned`, and its state counts an episode's moves if
-    some of them are sampled.
+    """Returns the policy that acts by a search; its extras are `Planned`, in evaluation `Shown`. Its state counts an
+    episode's moves if some of them are sampled.
     """
     counts = config.sampled_moves > 0 and not evaluation
 
@@ -71,7 +81,9 @@ def policy_of(plan: Plan, config: PlanningConfig, *, evaluation: bool) -> Policy
         keys = jax.vmap(lambda key: jax.random.split(key))(context.key)
         found = plan(params, keys[:, 0], observation, not evaluation)
         action, own = found.action, jnp.ones_like(found.value)
-        if not evaluation and not config.search.gumbel:
+        if evaluation:
+            return action, state, Shown(found.policy, found.value, found.visits, found.prior, found.action_values)
+        if not config.search.gumbel:
             action = search.sample_visits(keys[:, 1], found.visits, temperature(context.steps, config))
         if counts:
             legal = masking.legal_actions(observation)

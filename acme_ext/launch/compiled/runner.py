@@ -33,6 +33,7 @@ from acme_ext.utils.progress import ProgressLine
 
 _CALL_S = 0.5  # that a compiled call takes, about: a signal is heard between two
 _EVALUATION_CALL = 1_000  # steps of an evaluation's environments in a call
+_MOST_STEPS = 2_000_000_000  # they are counted as int32, and a call ends a little beyond them
 _ROWS = 200  # of the actor's and learner's logs, at least, where the run is long enough
 
 
@@ -58,6 +59,8 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
     environment, evaluated = (environment_of(experiment, evaluation=each) for each in (False, True))
     if seeds < 1 or experiment.seed + seeds > 2**31:
         raise UsageError(f"seeds is {seeds}: it must be at least 1, and seeds lie in [0, 2**31).")
+    if experiment.steps > _MOST_STEPS:
+        raise UsageError(f"steps is {experiment.steps}: a compiled run counts to {_MOST_STEPS}.")
     spec = experiment.make_spec()
     check(experiment, spec)
     agent = dataclasses.replace(experiment.make_agent(spec), sgd_steps_per_call=1)

@@ -88,13 +88,14 @@ def run(
         check(experiment, spec)
         agent = experiment.make_agent(spec)
         demos = demonstrations.rows_of(experiment, agent, spec, skip_damaged=skip_damaged, report=report)
+        recorded = None if record is None else FolderWriter(record, spec, about(experiment))
         if warning := foresee(experiment, spec):
             report(warning)
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
         if progress:
             report(f"the run directory is {store.rundir.path}")
         profiled = RunProfile() if profile else None
-        parts = _Run(experiment, environment, store, progress, report, observers, record, stack, profiled, demos)
+        parts = _Run(experiment, environment, store, progress, report, observers, recorded, stack, profiled, demos)
         if snapshot_every:
             from acme_ext.launch.runners.snapshots import Snapshots
 
@@ -129,7 +130,7 @@ class _Run(ActingUpkeep):
         progress: ProgressLine | None,
         report: Callable[[str], None],
         observers: Callable[[int], "Sequence[EnvLoopObserver]"] | None,
-        record: str | os.PathLike[str] | None,
+        recorded: FolderWriter | None,
         stack: contextlib.ExitStack,
         profile: RunProfile | None,
         demos: np.ndarray | None,
@@ -161,8 +162,8 @@ class _Run(ActingUpkeep):
         )
         stack.callback(self.learner.close)
         self.writer = replay.writer(self.replay.client, experiment.num_envs)
-        if record is not None:
-            self.writer = Recorder(FolderWriter(record, spec, about(experiment)), self.writer)
+        if recorded is not None:
+            self.writer = Recorder(recorded, self.writer)
         stack.callback(self.writer.close)
         self.actor = agent.make_actor(
             VariableClient(self.learner, agent.variable_period),

@@ -49,7 +49,8 @@ def run(
         agent, folder = check_data(experiment, spec, skip_damaged=skip_damaged)
         rows = read(experiment, agent, folder, report)
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
-        report(f"the run directory is {store.rundir.path}; {len(rows):,} {agent.replay.item}s of {folder.path}")
+        if progress:
+            report(f"the run directory is {store.rundir.path}; {len(rows):,} {agent.replay.item}s of {folder.path}")
         parts = _OfflineRun(experiment, agent, rows, spec, store, progress, report)
         stack.callback(parts.learner.close)
         if snapshot_every:

@@ -145,7 +145,7 @@ def test_the_temperature_falls_in_two_steps():
 def test_first_moves_are_sampled_and_later_ones_are_the_best():
     def plan(params, keys, observation, explore):
         visits = jnp.broadcast_to(jnp.array([0.5, 0.5, 0.0]), (len(keys), 3))
-        return Searched(jnp.full(len(keys), 2), visits, jnp.zeros(len(keys)), visits, ())
+        return Searched(jnp.full(len(keys), 2), visits, jnp.zeros(len(keys)), visits, visits, visits, ())
 
     config, count = MuZeroConfig(sampled_moves=2), 100
     policy = acting.policy_of(plan, config, evaluation=False)

@@ -278,7 +278,7 @@ class Coordinator:
         elif (last := self._learner_done()) is not None:
             if self._asked_to_stop:
                 self._finished.set()
-            elif not any(task.orders["final"] for task in self._tasks):
+            elif not self._finished.is_set() and not any(task.orders["final"] for task in self._tasks):
                 self._learner_steps = last["learner_steps"]
                 if not self._learner_steps:
                     self._progress.print(NOTHING_LEARNED)
