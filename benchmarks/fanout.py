@@ -37,8 +37,8 @@ from acme_ext.acting.shared import SharedFetch
 from acme_ext.acting.variables import VariableClient
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders.base import Agent
+from acme_ext.launch.processes import launcher
 from acme_ext.launch.processes.forks import Options
-from acme_ext.launch.runners.distributed import _under_keeper
 from acme_ext.launch.runners.nodes.actor import ActorNode
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
 from acme_ext.launch.runners.nodes.inference import InferenceNode
@@ -365,9 +365,9 @@ def measure(actors: int, demand: Demand) -> tuple[dict[str, Load], float, float]
 
         def load() -> Any:
             logs = folder / "run" / "logs" / "nodes"
-            return make(experiment, actors, demand, folder), SERVERS, Options(logs, 0, (), {"actor": 1})
+            return lambda first: make(experiment, actors, demand, folder), SERVERS, Options(logs, 0, (), {"actor": 1})
 
-        code = _under_keeper("processes.supervisor", load, True)
+        code = launcher.run("processes.supervisor", load, True)
         if not (folder / "found.json").is_file():
             raise RuntimeError(f"the program of {actors} actors ended with {code} before anything was measured")
         found = json.loads((folder / "found.json").read_text())

@@ -43,7 +43,7 @@ def check_fields(builder: "Builder") -> None:
     if both := {f.name for f in dataclasses.fields(builder)} & {f.name for f in dataclasses.fields(config)}:
         raise UsageError(f"{name} and its config both have a field {min(both)!r}: give one of them another name.")
     for field in ("sgd_steps_per_call", "batch_size"):
-        if (value := getattr(config, field, 1)) < 1:
+        if isinstance(value := getattr(config, field, 1), int) and value < 1:
             raise UsageError(f"{field} is {value}: it must be at least 1.")
     if builder.average_rate is not None and not 0 < builder.average_rate <= 1:
         raise UsageError(f"average_rate is {builder.average_rate}: it must be above 0 and at most 1, or none.")

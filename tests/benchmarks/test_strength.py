@@ -18,8 +18,19 @@ def test_the_page_has_what_the_last_copy_won_of_each_opponent():
     }
     names = ["100 moves", "200 moves", "random"]
     held = Held("connect_four", names, outcomes, np.array([10.0, 20, 0]), np.zeros((3, 2)))
-    options = argparse.Namespace(game="connect_four", steps=200, parts=2, seed=0, num_envs=32, games=4, opening_moves=2)
-    rows = [line for line in strength.page(held, [60.0, 130.0], options, {"cores": 2}).splitlines() if "|" in line]
+    options = argparse.Namespace(
+        game="connect_four",
+        steps=200,
+        parts=2,
+        seed=0,
+        num_envs=32,
+        games=4,
+        opening_moves=2,
+        set=["search.gumbel=false"],
+    )
+    page = strength.page(held, [60.0, 130.0], options, {"cores": 2})
+    assert "--seed 0 --set search.gumbel=false`: one compiled run" in page
+    rows = [line for line in page.splitlines() if "|" in line]
     assert rows[0].startswith("| 200 moves against ")
     assert rows[2] == "| random | 2 | 1 | 1 | 0.625 |"
     assert rows[5] == "| 200 moves | 20 | 0 to 0 | 5 | 2 | 1 |"

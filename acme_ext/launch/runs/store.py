@@ -215,7 +215,7 @@ class RunStore:
     def close(self) -> None:
         """Closes the logs."""
         self.rundir.status.unlink(missing_ok=True)
-        for logger in self._loggers.values():
+        for logger in list(self._loggers.values()):  # another thread may add one
             logger.close()
 
 
