@@ -141,7 +141,7 @@ def test_functions_make_environments_too():
     assert single.reset().observation.dtype == np.float32
     timestep = single.step(np.int32(1))
     assert (timestep.reward.dtype, timestep.discount.dtype) == (np.float32, np.float32)
-    with pytest.raises(UsageError, match="can't be called .*: got an unexpected keyword argument 'flatten'"):
+    with pytest.raises(UsageError, match=r"can't be called .*: got an unexpected keyword argument 'flatten'"):
         envs.make(Counting, flatten=True)
 
 
