@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -157,6 +157,10 @@ class Builder(HasPresets, abc.ABC):
     @abc.abstractmethod
     def make_core(self, spec: EnvironmentSpec, networks: Any) -> LearnerCore:
         """Returns the algorithm's learning."""
+
+    def warning(self, log: str, row: Mapping[str, Any]) -> str | None:
+        """Returns what the user is told, once, of a row of the log `learner` or `actor`; None for nothing."""
+        return None
 
     def make_agent(self, spec: EnvironmentSpec) -> Agent:
         """Returns all parts for an environment; computes nothing, and starts no device.

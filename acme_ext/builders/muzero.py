@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from acme_ext import specs
@@ -21,6 +21,15 @@ class Planning(NetworkBuilder):
     actions = "discrete"
     lookahead: ClassVar[Callable[[Any], int]]
     """`config -> steps` after its own that a sequence holds for the targets of its last roots."""
+
+    def warning(self, log: str, row: Mapping[str, Any]) -> str | None:
+        c: PlanningConfig = self.config
+        if (seen := row.get("target_abs_max", 0.0)) <= c.support.largest * (1 + 1e-4):
+            return None
+        return (
+            f"a return of {seen:.4g} was learned from, and with support_size {c.support_size} values reach "
+            f"{c.support.largest:.4g} only: give a larger support_size."
+        )
 
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> SequenceReplay:
         c: PlanningConfig = self.config

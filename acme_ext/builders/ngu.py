@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from acme_ext import specs
@@ -36,6 +36,14 @@ class NGU(R2D2):
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> Replay:
         replay: Any = super().make_replay(spec, networks)
         return dataclasses.replace(replay, discount=1.0)  # gamma is each policy's own, and the learner's to apply
+
+    def warning(self, log: str, row: Mapping[str, Any]) -> str | None:
+        if log != "actor" or row["episode_length"] <= self.config.memory_rows:
+            return None
+        return (
+            f"an episode had {row['episode_length']:,.0f} steps, and its memory forgets all but the last "
+            f"{self.config.memory_rows:,}: memory_rows may be larger, which costs time and memory."
+        )
 
     @property
     def extras(self) -> Tree:

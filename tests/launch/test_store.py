@@ -1,10 +1,14 @@
 """A run's checkpoints: when the replay is written, and who reads it again."""
 
+import dataclasses
+
 import pytest
 
+from acme_ext import builders
 from acme_ext.errors import RunError
+from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Checkpoints
-from acme_ext.launch.runs.store import RunCheckpoints, say_differences
+from acme_ext.launch.runs.store import RunCheckpoints, hold, prepare, say_differences
 from acme_ext.utils.rundir import RunDirectory
 
 
@@ -68,3 +72,31 @@ def test_of_many_differences_the_first_are_told():
     assert told.endswith("config.field7 is 7 there and None here; and 3 more differ")
     other = {"seed": (0, 1), "agent": ("dqn", "sac"), "config.discount": (0.9, 0.99)}
     assert say_differences(other) == "agent is 'dqn' there and 'sac' here"
+
+
+@pytest.mark.parametrize(
+    ("builder", "log", "rows", "said"),
+    [
+        (
+            builders.MuZero(dataclasses.replace(builders.MuZero().config, support_size=3, rescaling_epsilon=None)),
+            "learner",
+            [{"target_abs_max": 3.0}, {"target_abs_max": 7.5}, {"target_abs_max": 9.0}],
+            "a return of 7.5 was learned from, and with support_size 3 values reach 3 only",
+        ),
+        (
+            builders.NGU(dataclasses.replace(builders.NGU().config, memory_rows=20)),
+            "actor",
+            [{"episode_length": 20}, {"episode_length": 21}, {"episode_length": 22}],
+            "an episode had 21 steps, and its memory forgets all but the last 20",
+        ),
+    ],
+)
+def test_what_a_builder_says_of_a_row_is_told_once(tmp_path, builder, log, rows, said):
+    experiment = Experiment(builder, "bsuite:catch/0", steps=10, run_dir=str(tmp_path / "run"))
+    told = []
+    with hold(prepare(experiment), experiment, told.append) as store:
+        for steps, row in enumerate(rows):
+            store.log(log, {"environment_steps": steps, **row})
+        store.log("evaluator", {"environment_steps": len(rows), "episode_return_mean": 1.0})
+    assert len(told) == 1
+    assert told[0].startswith(f"warning: {said}")

@@ -169,6 +169,7 @@ class RunStore:
         self.checkpoints = RunCheckpoints(rundir, experiment.checkpoints, report)
         self.best = BestParams(rundir, report)
         self._budget, self._step_key = experiment.steps, experiment.step_key
+        self._builder, self._report, self._warned = experiment.builder, report, set[str]()
         self._loggers: dict[str, Any] = {}
         loggers.describe(rundir, rundir.read_config())
         self._elapsed, self._started = 0.0, time.monotonic()
@@ -184,7 +185,12 @@ class RunStore:
         return {"wall_time_s": round(self.wall_time_s, 3)}
 
     def log(self, label: str, row: Mapping[str, Any]) -> None:
-        """Appends a row to a log; the run's time is added to one that hasn't it."""
+        """Appends a row to a log; the run's time is added to one that hasn't it. What the builder says of a row is told
+        once for each log.
+        """
+        if label not in self._warned and (warning := self._builder.warning(label, row)):
+            self._warned.add(label)
+            self._report(f"warning: {warning}")
         if label not in self._loggers:
             self._loggers[label] = loggers.make_logger(self.rundir, label, step_key=self._step_key)
         self._loggers[label].write({**row, **({} if "wall_time_s" in row else self.now())})
