@@ -14,6 +14,7 @@ def add(commands: Any) -> None:
     )
     play.add_argument("run", metavar="RUN", help="a run directory")
     play.add_argument("--second", action="store_true", help="let the agent begin")
+    play.add_argument("--trees", metavar="DIR", help="draw the tree of each search of the agent's there, as SVG")
     play.set_defaults(command=_play)
 
     tournament = commands.add_parser(
@@ -36,7 +37,8 @@ def add(commands: Any) -> None:
 def _play(options: argparse.Namespace) -> int:
     from acme_ext.commands import play, players
 
-    play.play(players.RunPlayer(options.run), person_begins=not options.second)
+    trees = None if options.trees is None else pathlib.Path(options.trees)
+    play.play(players.RunPlayer(options.run), person_begins=not options.second, trees=trees)
     return 0
 
 

@@ -1,5 +1,6 @@
 """A person against the agent of a run, in the terminal."""
 
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -7,9 +8,10 @@ import jax
 import numpy as np
 
 from acme_ext.commands.players import COLUMNS, RunPlayer, Thought, name_of
+from acme_ext.commands.trees import svg
 from acme_ext.envs.board import rules_of
 from acme_ext.errors import UsageError
-from acme_ext.utils import compiling
+from acme_ext.utils import compiling, files
 
 _NOT_DRAWN = ("chess", "hex")  # whose planes are more than the two players' stones, or turned for one of them
 
@@ -20,6 +22,7 @@ def play(
     person_begins: bool = True,
     ask: Callable[[str], str] = input,
     say: Callable[[str], None] = print,
+    trees: pathlib.Path | None = None,
 ) -> int | None:
     """Plays one game; returns its outcome for the person, 1, 0 or -1, or None if it was given up.
 
@@ -28,12 +31,17 @@ def play(
         person_begins: otherwise the agent does.
         ask: asks for a move.
         say: shows a line.
+        trees: a folder; the tree of each search of the agent's is drawn there, as `move-N.svg`.
     """
     if player.game in _NOT_DRAWN:
         raise UsageError(f"{player.game} can't be played in the terminal.")
+    if trees is not None and not player.plans:
+        raise UsageError(f"the agent of {player.name} makes no search, of which there could be a tree.")
+    if trees is not None:
+        files.make_writable_folder(trees)
     rules = rules_of(player.game)
     step, state = compiling.jit(rules.step), rules.init(jax.random.PRNGKey(0))
-    begins = int(state.current_player)
+    begins, moves = int(state.current_player), 0
     person = begins if person_begins else 1 - begins
     say(f"{player.game}: you are {'X' if person_begins else 'O'}. Moves are {_example(player.game)}; q gives up.")
     while not (bool(state.terminated) or bool(state.truncated)):
@@ -58,8 +66,12 @@ def play(
         else:
             thought = player.think(jax.tree.map(lambda x: np.asarray(x)[None], state))
             action = int(thought.action[0])
+            if trees is not None:
+                path = trees / f"move-{moves + 1:02d}.svg"
+                path.write_text(svg(thought.nodes[0], lambda action: name_of(action, player.game)))
+                say(f"the search's tree: {path}")
             say(_remark(thought, action, player.game, state))
-        state = step(state, action)
+        state, moves = step(state, action), moves + 1
     say(text(state, "XO" if int(state.current_player) == begins else "OX"))
     outcome = int(np.asarray(state.rewards)[person])
     say({1: "You have won.", 0: "A draw.", -1: "The agent has won."}[outcome])

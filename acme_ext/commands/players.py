@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from acme_ext.acting.policy import Context
+from acme_ext.builders.muzero import Planning
 from acme_ext.envs.board import rules_of
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.evaluation import load_run
@@ -30,6 +31,7 @@ class Thought(NamedTuple):
     visits: np.ndarray  # [N, A] share of the search's visits, if it plans; otherwise empty, as the next
     prior: np.ndarray  # [N, A] of the network
     action_values: np.ndarray  # [N, A] of actions that were visited
+    nodes: np.ndarray  # [N, M, 4] of the search's trees, see `ops.search.nodes_of`
 
 
 class RunPlayer:
@@ -47,6 +49,7 @@ class RunPlayer:
         self.name, self.game = str(path), where.removeprefix("board:")
         self._fields = set(loaded.spec.observations)
         agent = loaded.experiment.builder.make_agent(loaded.spec)
+        self.plans = isinstance(loaded.experiment.builder, Planning)
         self._params = loaded.params
         policy, rules = agent.evaluation_policy, rules_of(self.game)
         if jax.tree.leaves(policy.init_state(1)):
@@ -62,7 +65,7 @@ class RunPlayer:
             context = Context(jax.random.split(jax.random.key(0), _BATCH), jnp.int32(0), zeros, zeros)
             action, _, extras = policy.apply(params, context, observation, policy.init_state(_BATCH))
             nothing = jnp.zeros((_BATCH, 0))
-            searched = [getattr(extras, name, nothing) for name in ("visits", "prior", "action_values")]
+            searched = [getattr(extras, name, nothing) for name in ("visits", "prior", "action_values", "nodes")]
             return action, getattr(extras, "value", zeros), *searched
 
         self._act = compiling.jit(act)

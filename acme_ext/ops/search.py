@@ -135,6 +135,18 @@ def search(
     return Searched(action.astype(jnp.int32), policy, summary.value, visits, prior, summary.qvalues, tree)
 
 
+def nodes_of(tree: Any) -> Array:
+    """Returns the nodes of a search's trees, float32 `[B, N, 4]`: of each its parent's number, -1 for the root's; the
+    action that leads to it; its visits, 0 where the search has no such node; and the value of that action for the
+    player who took it, or the root's own.
+    """
+    row, above, action = jnp.arange(len(tree.parents))[:, None], jnp.maximum(tree.parents, 0), tree.action_from_parent
+    taken = row, above, jnp.maximum(action, 0)
+    value = tree.children_rewards[taken] + tree.children_discounts[taken] * tree.node_values
+    value = jnp.where(tree.parents < 0, tree.node_values, value)
+    return jnp.stack([tree.parents, action, tree.node_visits, value], axis=-1).astype(jnp.float32)
+
+
 def _noisy(config: SearchConfig, keys: Array, logits: Array) -> Array:
     """Returns the root's logits with Dirichlet noise in their probabilities."""
     alpha = jnp.full(logits.shape[-1], config.dirichlet_alpha)

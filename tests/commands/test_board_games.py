@@ -1,6 +1,7 @@
 """Evaluating, playing and comparing the agents of board games."""
 
 import dataclasses
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ class _Lowest:
     game = "tic_tac_toe"
 
     def think(self, states):
-        return players.Thought(np.argmax(states.legal_action_mask, axis=1), *[np.zeros(0)] * 4)
+        return players.Thought(np.argmax(states.legal_action_mask, axis=1), *[np.zeros(0)] * 5)
 
 
 def test_lost_games_are_told_by_their_moves():
@@ -121,7 +122,7 @@ def test_lost_games_are_told_by_their_moves():
 
 
 @pytest.mark.slow
-def test_a_person_plays_against_it_and_hears_of_illegal_moves(run):
+def test_a_person_plays_against_it_and_hears_of_illegal_moves(run, tmp_path):
     typed, shown = iter(["z9", "a1", "a1", *(f"{c}{r}" for c in "abc" for r in "123"), *["q"] * 9]), []
     outcome = play.play(players.RunPlayer(run), ask=lambda _: next(typed), say=shown.append)
     assert outcome in (1, 0, -1)
@@ -130,7 +131,16 @@ def test_a_person_plays_against_it_and_hears_of_illegal_moves(run):
     assert "it expects" in remark[0]
     assert remark[1].split() == ["move", "visits", "prior", "value"]
     assert remark[2].split()[0] == remark[0].split()[3].rstrip(";")  # of those visited most
-    assert play.play(players.RunPlayer(run), person_begins=False, ask=lambda _: "q", say=shown.append) is None
+    player = players.RunPlayer(run)
+    assert play.play(player, person_begins=False, ask=lambda _: "q", say=shown.append, trees=tmp_path / "trees") is None
+    (drawn,) = (tmp_path / "trees").iterdir()
+    assert drawn.name == "move-01.svg"
+    texts = [element.text for element in ElementTree.parse(drawn).iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0::2].count("the position") == 1
+    assert set(texts[0::2]) - {"the position"} <= {f"{c}{r}" for c in "abc" for r in "123"}
+    simulations = CONFIG.search.simulations
+    assert len(texts) == 2 * (simulations + 1)  # each simulation adds a node
+    assert f"{simulations + 1} " in texts[2 * texts[0::2].index("the position") + 1]
 
 
 def test_a_chart_that_can_not_be_drawn_is_refused_first(tmp_path, capsys):

@@ -32,6 +32,7 @@ class Shown(NamedTuple):
     visits: Array  # [B, A] share of the visits
     prior: Array  # [B, A]
     action_values: Array  # [B, A] of actions that were visited
+    nodes: Array  # [B, N, 4] of the tree, see `search.nodes_of`
 
 
 Plan = Callable[[Params, Array, Tree, bool], Searched]
@@ -82,7 +83,8 @@ def policy_of(plan: Plan, config: PlanningConfig, *, evaluation: bool) -> Policy
         found = plan(params, keys[:, 0], observation, not evaluation)
         action, own = found.action, jnp.ones_like(found.value)
         if evaluation:
-            return action, state, Shown(found.policy, found.value, found.visits, found.prior, found.action_values)
+            shown = found.policy, found.value, found.visits, found.prior, found.action_values
+            return action, state, Shown(*shown, search.nodes_of(found.tree))
         if not config.search.gumbel:
             action = search.sample_visits(keys[:, 1], found.visits, temperature(context.steps, config))
         if counts:
