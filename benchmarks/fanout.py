@@ -42,7 +42,7 @@ from acme_ext.launch.processes.forks import Options
 from acme_ext.launch.runners.nodes.actor import ActorNode
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
 from acme_ext.launch.runners.nodes.inference import InferenceNode
-from acme_ext.launch.runners.nodes.learner import LearnerCourierNode
+from acme_ext.launch.runners.nodes.learner import LearnerCourierNode, LearnerNode
 from acme_ext.launch.runners.nodes.replay import ReplayNode
 from acme_ext.launch.runners.program import SERVERS
 from acme_ext.launch.runs.store import prepare
@@ -330,7 +330,7 @@ def make(experiment: Any, actors: int, demand: Demand, folder: pathlib.Path) -> 
     with program.group("coordinator"):
         coordinator = program.add_node(lp.CourierNode(Coordinator, experiment, actors, 1, True))
     with program.group("learner"):
-        learner = program.add_node(LearnerCourierNode(token, experiment, spec, [replay], coordinator))
+        learner = program.add_node(LearnerCourierNode(LearnerNode, token, experiment, spec, [replay], coordinator))
     with program.group("inference"):
         options = {"callers": 1, "experience": True, "token": token}
         server = lp.CourierNode(InferenceNode, experiment, spec, actors, [replay], learner, coordinator, **options)

@@ -12,7 +12,9 @@ from acme_ext import launch
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders.base import Builder
 from acme_ext.builders.dqn import DQN
+from acme_ext.data.format import FolderWriter
 from acme_ext.launch.runners import local
+from acme_ext.launch.runs.identity import about
 from acme_ext.launch.runs.store import hold, prepare
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import loggers
@@ -90,7 +92,8 @@ def opened_run(
     environment = experiment.make_environment(experiment.num_envs)
     stack.callback(environment.close)
     store = stack.enter_context(hold(prepare(experiment), experiment, print))
-    run = local._Run(experiment, environment, store, None, print, None, record, stack, None, None)
+    recorded = None if record is None else FolderWriter(record, experiment.make_spec(), about(experiment))
+    run = local._Run(experiment, environment, store, None, print, None, recorded, stack, None, None)
 
     def step() -> int:
         before = run.steps

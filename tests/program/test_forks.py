@@ -1,10 +1,12 @@
 """What the supervisor does in processes of its own."""
 
 import os
+import signal
 import threading
 
 import courier
 import portpicker
+import pytest
 
 from acme_ext.launch.processes import forks
 
@@ -41,3 +43,16 @@ def test_a_coordinator_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setattr(forks, "_ANSWER_S", 0.3)
     pid = forks.ask_to_stop(f"localhost:{portpicker.pick_unused_port()}", [])
     assert os.waitpid(pid, 0)[1] != 0
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0, "ended before the program did"),
+        (3, "failed with exit code 3"),
+        (-signal.SIGKILL, "was killed by SIGKILL"),
+        (-(signal.SIGRTMIN + 4), f"was killed by signal {signal.SIGRTMIN + 4}"),
+    ],
+)
+def test_how_a_node_has_ended_is_said_for_every_signal(code, words):
+    assert forks.how(code) == words

@@ -260,7 +260,8 @@ def in_child(function: Callable[[], Result], purpose: str) -> Result:
 def how(code: int) -> str:
     """Returns how a node ended, by its process's exit code, in words."""
     if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
+        named = -code in signal.valid_signals() and -code < signal.SIGRTMIN  # real-time signals have numbers alone
+        return f"was killed by {signal.Signals(-code).name if named else f'signal {-code}'}"
     return f"failed with exit code {code}" if code else "ended before the program did"
 
 
