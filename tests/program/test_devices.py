@@ -38,7 +38,7 @@ for name in ("learner", "actor"):
 accelerated = tuple(sys.argv[2].split(","))
 devices = json.loads(sys.argv[3])
 options = Options(pathlib.Path(sys.argv[1]), accelerated=accelerated, threads={"actor": 1}, devices=devices)
-sys.exit(Supervisor(program, (), options).run())
+sys.exit(Supervisor(lambda first: program, (), options).run())
 """
 
 
