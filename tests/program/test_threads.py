@@ -155,7 +155,7 @@ def test_a_program_that_stands_still_says_what_each_node_waits_for(tmp_path, mon
     monkeypatch.setattr(coordinator.ProgressLine, "print", print_line)
     described = experiment(tmp_path, 150, environment=make_stuck)
     distributed.run_program(described, Topology(actors=1), on="threads")
-    assert _RELEASED.is_set()
+    assert _RELEASED.is_set(), told
     said = next(text for text in told if "start 0: acting" in text and "waiting for a batch" in text)
     assert re.search(
         r"learner, start 0: waiting for a batch: table 'transitions' holds \d+ of \d+ items, .*waits for 100 ", said
