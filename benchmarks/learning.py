@@ -18,6 +18,7 @@ from benchmarks import command, outcomes
 from benchmarks.settings import SETTINGS, Setting
 
 RESULTS = pathlib.Path(__file__).parent / "results"
+FILE = "learning.json"  # in it, with the results of all settings
 RUNS = pathlib.Path("runs") / "benchmarks"
 
 
@@ -85,7 +86,8 @@ def _main(options: argparse.Namespace) -> int:
     ]
     print("\n".join(outcomes.table(found)))
     print(outcomes.verdict(setting, found))
-    print("written:", outcomes.write(out / options.setting, setting, found))
+    outcomes.write(out / FILE, options.setting, setting, found)
+    print("written:", out / FILE)
     return 0 if outcomes.passed(setting, found) else 1
 
 

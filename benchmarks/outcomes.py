@@ -1,10 +1,12 @@
 """What the runs of a setting came to: read from their directories, judged, written as JSON, and read again."""
 
 import dataclasses
+import fcntl
 import json
+import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -173,17 +175,49 @@ def bar(setting: Setting, outcomes: Sequence[Outcome]) -> str:
     return f"{', '.join(bars)}: {'reached' if passed(setting, outcomes) else 'MISSED'}{lost}" if bars else ""
 
 
-def write(out: pathlib.Path, setting: Setting, outcomes: Sequence[Outcome]) -> pathlib.Path:
-    """Writes what the seeds came to, their curves and the machine to `out` with the ending .json; returns the path."""
-    path = out.with_suffix(".json")
-    seeds = ",\n  ".join(json.dumps(dataclasses.asdict(o)) for o in outcomes)  # a line for each
-    facts = f'{{\n "setting": {json.dumps(str(setting))},\n "machine": {json.dumps(report.machine())},'
-    with files.replacing(path) as temporary:
-        temporary.write_text(f'{facts}\n "seeds": [\n  {seeds}\n ]\n}}\n', encoding="utf-8")
-    return path
+def write(path: pathlib.Path, name: str, setting: Setting, outcomes: Sequence[Outcome]) -> None:
+    """Writes what the seeds came to, their curves and the machine to a JSON file, under the setting's name and beside
+    what it has of others.
+    """
+    entry = {
+        "setting": str(setting),
+        "machine": report.machine(),
+        "seeds": [dataclasses.asdict(outcome) for outcome in outcomes],
+    }
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # others may write their settings' now
+        entries = (files.read_json(path) if path.is_file() else {}) | {name: entry}
+        with files.replacing(path) as temporary:
+            temporary.write_text(_text(entries), encoding="utf-8")
+    finally:
+        os.close(folder)
 
 
-def load(path: pathlib.Path) -> tuple[dict[str, Any], list[Outcome]]:
-    """Returns what `write` wrote: all but the seeds, and the seeds."""
-    written = json.loads(path.read_text(encoding="utf-8"))
-    return written, [Outcome(**seed) for seed in written.pop("seeds")]
+def _text(entries: Mapping[str, Any]) -> str:
+    """Returns the entries as JSON, sorted by name, with a line for the machine and for each seed."""
+
+    def of(entry: Mapping[str, Any]) -> str:
+        seeds = ",\n   ".join(json.dumps(seed) for seed in entry["seeds"])
+        facts = ",\n  ".join(f"{json.dumps(key)}: {json.dumps(entry[key])}" for key in ("setting", "machine"))
+        return f'{{\n  {facts},\n  "seeds": [\n   {seeds}\n  ]\n }}'
+
+    lines = ",\n ".join(f"{json.dumps(name)}: {of(entries[name])}" for name in sorted(entries))
+    return f"{{\n {lines}\n}}\n"
+
+
+class Written(NamedTuple):
+    """What `write` wrote of a setting."""
+
+    setting: str  # in words, as it stood
+    machine: dict[str, Any]
+    seeds: list[Outcome]
+
+
+def load(path: pathlib.Path) -> dict[str, Written]:
+    """Returns what `write` wrote, by the settings' names; nothing where there is no file."""
+    entries = files.read_json(path) if path.is_file() else {}
+    return {
+        name: Written(entry["setting"], entry["machine"], [Outcome(**seed) for seed in entry["seeds"]])
+        for name, entry in entries.items()
+    }

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from acme_ext.utils import files
-from benchmarks import offline, outcomes, validation, worlds
+from benchmarks import learning, offline, outcomes, validation, worlds
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import SETTINGS, Setting
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
+RESULTS = learning.RESULTS
 BEGIN, END = "<!-- learning: begin -->", "<!-- learning: end -->"
 FIGURES = {
     "gym:CartPole-v1": "cartpole",
@@ -80,13 +80,12 @@ _RULES = "--:|--:|--:|--:|--:|--:|---|--:|---|"
 
 def read(results: pathlib.Path = RESULTS) -> list[Result]:
     """Returns what has been measured, in the order of the settings."""
-    found = []
-    for name, setting in SETTINGS.items():
-        path = results / f"{name}.json"
-        if path.is_file():
-            written, seeds = outcomes.load(path)
-            found.append(Result(name, setting, written["machine"], seeds))
-    return found
+    written = outcomes.load(results / learning.FILE)
+    return [
+        Result(name, setting, written[name].machine, written[name].seeds)
+        for name, setting in SETTINGS.items()
+        if name in written
+    ]
 
 
 def agent_table(agent: str, found: Sequence[Result]) -> list[str]:
@@ -94,15 +93,15 @@ def agent_table(agent: str, found: Sequence[Result]) -> list[str]:
     mine = [result for result in found if result.setting.agent == agent]
     if not mine:
         return NOTHING
-    lines = [f"| environment | {' | '.join(_COLUMNS)} | results |", f"|---|{_RULES}---|"]
+    lines = [f"| environment | {' | '.join(_COLUMNS)} | setting |", f"|---|{_RULES}---|"]
     for r in mine:
         world = f" ({r.world})" if r.world else ""
-        page = f"[{r.name}](../../benchmarks/results/{r.name}.json)"
-        lines.append(f"| `{r.setting.environment}`{r.changed}{world} | {' | '.join(r.cells)} | {page} |")
+        lines.append(f"| `{r.setting.environment}`{r.changed}{world} | {' | '.join(r.cells)} | `{r.name}` |")
     lines += [
         "",
         "Final greedy returns, made by `python -m benchmarks.learning` with the name in the last column; "
-        "[the table of all agents](../../benchmarks/results/learning.md) explains the columns.",
+        "[the table of all agents](../../benchmarks/results/learning.md) explains the columns, and "
+        "[learning.json](../../benchmarks/results/learning.json) has every seed.",
     ]
     for environment in dict.fromkeys(r.setting.environment for r in mine):
         if name := FIGURES.get(environment):
@@ -115,10 +114,10 @@ def agent_table(agent: str, found: Sequence[Result]) -> list[str]:
 
 def whole_table(found: Sequence[Result]) -> list[str]:
     """Returns the lines of the page of all agents."""
-    lines = [f"| agent | environment | {' | '.join(_COLUMNS)} | results |", f"|---|---|{_RULES}---|"]
+    lines = [f"| agent | environment | {' | '.join(_COLUMNS)} | setting |", f"|---|---|{_RULES}---|"]
     for r in found:
         world = f"`{r.setting.environment}`{r.changed}" + (f", {r.world}" if r.world else "")
-        lines.append(f"| `{r.setting.agent}` | {world} | {' | '.join(r.cells)} | [{r.name}]({r.name}.json) |")
+        lines.append(f"| `{r.setting.agent}` | {world} | {' | '.join(r.cells)} | `{r.name}` |")
     return lines
 
 
@@ -136,7 +135,7 @@ def pages(found: Sequence[Result]) -> dict[pathlib.Path, str]:
     for path in sorted(RESULTS.glob("validation-*.json")):
         wanted[path.with_suffix(".md")] = validation.table(path)
     if (found_there := RESULTS / "worlds.json").is_file():
-        wanted[ROOT / "docs" / "compiled.md"] = worlds.table(found_there, RESULTS)
+        wanted[ROOT / "docs" / "compiled.md"] = worlds.table(found_there, RESULTS / learning.FILE)
     if offline.RESULTS.is_file():
         wanted[offline.RESULTS.with_suffix(".md")] = offline.table(offline.RESULTS)
     for path in sorted((ROOT / "docs" / "agents").glob("*.md")):

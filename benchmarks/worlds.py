@@ -66,7 +66,7 @@ def _main(options: argparse.Namespace) -> int:
         written = files.read_json(path) if path.is_file() else {}
         written[name] = {"environment": PAIRS[name], "steps": steps, **_summary(found), "machine": report.machine()}
         files.write_json(path, written)
-    print("\n".join(table(path, learning.RESULTS)))
+    print("\n".join(table(path, learning.RESULTS / learning.FILE)))
     print("written:", path)
     return 0
 
@@ -80,18 +80,19 @@ def _summary(found: Sequence[Outcome]) -> dict[str, list[float]]:
 
 
 def table(path: pathlib.Path, results: pathlib.Path) -> list[str]:
-    """Returns the lines of the table of `path`, beside the single processes' results in a folder: the mean over the
+    """Returns the lines of the table of `path`, beside the single processes' results in `results`, which
+    `benchmarks.learning` wrote: the mean over the
     seeds, the least and the greatest seed, of the final return and of the mean of all evaluations on the way.
     """
     lines = [
         "| setting | steps | world | seeds | final return | least | greatest | all evaluations | least | greatest |",
         "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
+    single = outcomes.load(results)
     for name, compiled in files.read_json(path).items():
-        single = results / f"{name}.json"
         rows = {"compiled": compiled}
-        if single.is_file():
-            rows["one process"] = _summary(outcomes.load(single)[1])
+        if name in single:
+            rows["one process"] = _summary(single[name].seeds)
         for world, row in rows.items():
             cells = [f"{of(row[field]):.4g}" for field in ("score", "area") for of in (np.mean, np.min, np.max)]
             lines.append(f"| {name} | {compiled['steps']:,} | {world} | {len(row['score'])} | {' | '.join(cells)} |")

@@ -41,15 +41,15 @@ def test_seeds_are_run_judged_and_written_and_not_run_again(tiny, tmp_path, capf
     printed = capfd.readouterr().out
     assert "resuming" in printed  # its second part goes on with the first
     assert "Bar: mean -1, least -1: reached." in printed
-    written, seeds = outcomes.load(tmp_path / "tiny.json")
+    setting, _, seeds = outcomes.load(tmp_path / learning.FILE)["tiny"]
     assert [o.seed for o in seeds] == [3, 5]
     for o in seeds:
         steps, returns = (o.evaluations[name] for name in ("environment_steps", "episode_return_mean"))
         assert steps == sorted(steps)
         assert 300 <= steps[-1] == o.environment_steps < 302
         assert all(-1 <= value <= 1 for value in returns)
-    assert written["setting"].startswith("dqn on bsuite:catch/0, 300 environment steps, num_envs=2, replay.min_size=50")
-    assert str(tmp_path) not in (tmp_path / "tiny.json").read_text()
+    assert setting.startswith("dqn on bsuite:catch/0, 300 environment steps, num_envs=2, replay.min_size=50")
+    assert str(tmp_path) not in (tmp_path / learning.FILE).read_text()
 
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("evaluation.json")}
     assert len(before) == 2
@@ -138,10 +138,21 @@ def test_the_table_has_a_row_for_each_seed_and_what_they_come_to():
 
 
 def test_results_are_of_their_setting_as_it_stands():
-    found = [path for path in learning.RESULTS.glob("*.json") if path.stem in SETTINGS]
+    found = outcomes.load(learning.RESULTS / learning.FILE)
     assert found
-    for path in found:
-        assert outcomes.load(path)[0]["setting"] == str(SETTINGS[path.stem]), path.stem
+    assert {name: written.setting for name, written in found.items()} == {name: str(SETTINGS[name]) for name in found}
+
+
+def test_results_are_written_beside_those_of_other_settings(tmp_path):
+    path, setting = tmp_path / learning.FILE, Setting("dqn", "gym:CartPole-v1", 100, 1)
+    for name, seeds in (("b", [of(0, 1.0)]), ("a", [of(1, 2.0), of(2, 3.0)]), ("b", [of(3, 4.0)])):
+        outcomes.write(path, name, setting, seeds)
+    found = outcomes.load(path)
+    assert list(found) == ["a", "b"]
+    assert [o.score for o in found["a"].seeds] == [2.0, 3.0]
+    assert found["b"].seeds == [of(3, 4.0)]
+    assert found["b"].setting == str(setting)
+    assert outcomes.load(tmp_path / "nothing.json") == {}
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks import outcomes, pages
+from benchmarks import learning, outcomes, pages
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import SETTINGS
 
@@ -9,7 +9,7 @@ from benchmarks.settings import SETTINGS
 def found(tmp_path):
     for name, scores in (("dqn-cartpole", (500.0, 185.25, 484.0)), ("dqn-catch", (0.9, 0.9))):
         seeds = [Outcome(i, score, 0.0, 1.0, 100, 10, 5.0 + i) for i, score in enumerate(scores)]
-        outcomes.write(tmp_path / name, SETTINGS[name], seeds)
+        outcomes.write(tmp_path / learning.FILE, name, SETTINGS[name], seeds)
     return pages.read(tmp_path)
 
 

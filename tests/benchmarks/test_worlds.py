@@ -5,7 +5,7 @@ import json
 import pytest
 
 from acme_ext import envs
-from benchmarks import learning, worlds
+from benchmarks import learning, outcomes, worlds
 from benchmarks.outcomes import Outcome, write
 from benchmarks.settings import SETTINGS
 
@@ -22,8 +22,8 @@ def test_the_table_holds_both_worlds_and_leaves_out_what_was_not_measured(tmp_pa
     path.write_text(json.dumps({"ppo-cartpole": found, "sac-pendulum": found}))
     curve = {"episode_return_mean": [2.0, 4.0]}
     outcome = Outcome(0, 5.0, 4.0, 6.0, 20_000, 10, 1.0, None, curve)
-    write(tmp_path / "ppo-cartpole", SETTINGS["ppo-cartpole"], [outcome])
-    assert worlds.table(path, tmp_path)[2:] == [
+    write(tmp_path / learning.FILE, "ppo-cartpole", SETTINGS["ppo-cartpole"], [outcome])
+    assert worlds.table(path, tmp_path / learning.FILE)[2:] == [
         "| ppo-cartpole | 20,000 | compiled | 2 | 2 | 1 | 3 | 1 | 0.5 | 1.5 |",
         "| ppo-cartpole | 20,000 | one process | 1 | 5 | 5 | 5 | 3 | 3 | 3 |",
         "| sac-pendulum | 20,000 | compiled | 2 | 2 | 1 | 3 | 1 | 0.5 | 1.5 |",
@@ -38,7 +38,7 @@ def test_seeds_are_run_in_one_program_and_written(tmp_path, capsys):
     written = json.loads((tmp_path / "worlds.json").read_text())["ppo-cartpole"]
     assert len(written["score"]) == len(written["area"]) == 2
     assert "| ppo-cartpole | 2,000 | compiled | 2 |" in capsys.readouterr().out
-    assert (learning.RESULTS / "ppo-cartpole.json").is_file()
+    assert "ppo-cartpole" in outcomes.load(learning.RESULTS / learning.FILE)
 
 
 @pytest.mark.parametrize("wrong", [["--only", "ppo-cartpol"], ["--seeds", "0"], ["--steps", "0"]])
