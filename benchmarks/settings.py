@@ -152,6 +152,11 @@ SETTINGS: dict[str, Setting] = {
     "rainbow-catch": Setting("rainbow", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "rainbow-minatar-breakout": Setting("rainbow", "minatar:breakout", 300_000, 8, None, None, 15_000, 50),
     "dqn-minatar-breakout": Setting("dqn", "minatar:breakout", 300_000, 8, None, None, 15_000, 50),
+    **{
+        f"{agent}-minatar-{game}-1m": Setting(agent, f"minatar:{game}", 1_000_000, 8, eval_every=50_000)
+        for game in ("breakout", "freeway", "seaquest")
+        for agent in ("dqn", "rainbow", "ppo", "impala")
+    },
     "muzero-cartpole": Setting("muzero", "gym:CartPole-v1", 50_000, 8, 475.0, 400.0),
     "muzero-catch": Setting("muzero", "bsuite:catch/0", 20_000, 8, 0.95, 0.9),
     # Returns are against a random player; the bar is of all that an opponent could reply. Games have up to nine moves.

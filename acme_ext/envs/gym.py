@@ -44,9 +44,6 @@ class Gym(Backend):
         if name.startswith("ALE/"):
             raise UsageError(f"'gym:{name}' is not offered; Atari is a family of its own, as in 'atari:Pong'.")
         module, _, identifier = name.rpartition(":")
-        if identifier.startswith("MiniGrid-"):
-            ours = identifier.removeprefix("MiniGrid-").removesuffix("-v0")
-            raise UsageError(f"'gym:{name}' is not offered; MiniGrid is a family of its own: take 'minigrid:{ours}'.")
         if module:
             before = set(gymnasium.registry)
             with _user_errors(name):

@@ -4,6 +4,7 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -91,7 +92,7 @@ _FAMILIES = (
         "minigrid",
         "minigrid:NAME",
         "minigrid:DoorKey-8x8",
-        "MiniGrid's grid worlds, as one-hot grids or pictures, without the mission's text",
+        "MiniGrid's grid worlds, as one-hot grids or pictures, without the mission's text; gym:MiniGrid-NAME-v0 too",
         "MiniGrid",
         ("minigrid",),
         "minigrid",
@@ -339,6 +340,7 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
     """The backend and the canonical name of a checked environment."""
     from acme_ext.envs.backend import Backend
 
+    environment = re.sub(r"^gym:(minigrid:)?(?=MiniGrid-)", "minigrid:", environment)  # by Gymnasium's ids too
     prefix, colon, _ = environment.partition(":")
     known = families()
     meant = [family for family in known if environment.startswith(family.start)]

@@ -77,7 +77,9 @@ def test_any_order_and_any_batch_gives_what_the_local_policy_does(experience, lo
         )
         for row, (slot, time) in enumerate(zip(slots, times, strict=True)):
             assert acted.action[row] == local[time].action[slot]
-            np.testing.assert_allclose(acted.extras["logits"][row], local[time].extras["logits"][slot], rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(
+                acted.extras["logits"][row], local[time].extras["logits"][slot], rtol=1e-5, atol=1e-6
+            )
             before = np.asarray(local[time].state["memory"])[slot]
             np.testing.assert_allclose(acted.state["memory"][row], before, rtol=1e-5, atol=1e-6)
         clocks[slots] += 1

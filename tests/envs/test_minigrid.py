@@ -54,3 +54,9 @@ def test_a_name_that_is_none_is_refused_with_the_nearest():
 def test_nothing_is_said_when_it_is_loaded():
     done = subprocess.run([sys.executable, "-c", "import acme_ext.envs.minigrid"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", ["gym:MiniGrid-Empty-5x5-v0", "gym:minigrid:MiniGrid-Empty-5x5-v0"])
+def test_gymnasiums_ids_mean_the_same(name):
+    named = envs.make_single("minigrid:Empty-5x5", seed=1, view="whole").reset().observation
+    np.testing.assert_array_equal(envs.make_single(name, seed=1, view="whole").reset().observation, named)
