@@ -359,3 +359,34 @@ def test_totals_are_those_of_the_latest_reports_of_all(coordinator):
         answer = coordinator.report(f"actor {node}, start 0", "acting", steps(count))
     assert orders(answer).environment_steps == 30
     assert coordinator.snapshot()["counts"] == {"environment_steps": 30, "environment_episodes": 2}
+
+
+def test_a_snapshot_waits_for_the_rows_that_another_thread_writes(coordinator, monkeypatch):
+    begun, go_on, order = threading.Event(), threading.Event(), []
+
+    def log(label, row):
+        begun.set()
+        go_on.wait(30)
+        order.append("written")
+
+    monkeypatch.setattr(coordinator._store, "log", log)
+    row = (1, "actor", {"episode_return": 1.0})
+    with futures.ThreadPoolExecutor(2) as pool:
+        report = pool.submit(coordinator.report, "actor 0, start 0", "acting", steps(10), [row])
+        assert begun.wait(30)
+        snapshot = pool.submit(lambda: (coordinator.snapshot(), order.append("saved")))
+        futures.wait([snapshot], timeout=0.3)  # it may not end here
+        go_on.set()
+        report.result()
+        snapshot.result()
+    assert order == ["written", "saved"]
+
+
+def test_an_evaluator_that_is_late_is_not_logged_any_more(coordinator):
+    coordinator.report("actor 0, start 0", "acting", steps(400))
+    coordinator._look()
+    assert orders(coordinator.report("evaluator 0", "has nothing to evaluate", {})).evaluate["steps"] == 400
+    coordinator._closed = True
+    coordinator._stack.close()
+    coordinator.done("evaluator 0", {"task": "400-False", "version": 0, "row": {"episode_return_mean": 1.0}})
+    assert rows(coordinator._store.rundir.path, "evaluator") == []

@@ -175,8 +175,8 @@ class Coordinator:
             )
         with self._lock:
             task = next((task for task in self._tasks if task.orders["task"] == result["task"]), None)
-            if task is None or task.result is not None:
-                return  # delivered twice
+            if self._closed or task is None or task.result is not None:
+                return  # too late, or delivered twice
             task.result = result
             # The log is in the order of steps, whoever is first.
             while self._tasks and (score := self._tasks[0].result) is not None:
@@ -351,9 +351,10 @@ class Coordinator:
 
     def _write(self, wait: bool = False) -> None:
         """Writes what rows there are, in their order, while others may report. Where somebody else is at it, they are
-        left to that one, or it is waited for.
+        left to that one, or it is waited for, also where it has taken all of them.
         """
-        while self._rows and self._writing.acquire(blocking=wait):
+        while (wait or self._rows) and self._writing.acquire(blocking=wait):
+            wait = False
             try:
                 with self._lock:
                     rows, self._rows = self._rows, []
