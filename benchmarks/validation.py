@@ -28,7 +28,7 @@ class Suite:
 SUITES = {
     # Defaults were chosen on gym:CartPole-v1, bsuite:catch/0, bsuite:memory_len/10 and minatar:breakout.
     "discrete": Suite(
-        ("dqn", "rainbow", "apex", "r2d2", "impala", "ppo", "a2c"),
+        ("dqn", "rainbow", "apex", "r2d2", "discrete_sac", "impala", "ppo", "a2c"),
         {
             "gym:Acrobot-v1": 50_000,  # a reward of -1 for each of up to 500 steps
             "gym:MountainCar-v0": 50_000,  # the same for 200 steps, whose goal has to be found
