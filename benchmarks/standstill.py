@@ -28,6 +28,7 @@ from acme_ext.launch.runners.nodes.replay import RemoteReplay
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.launch.runs.store import RunCheckpoints
 from acme_ext.replay.limits import RateLimit
+from acme_ext.replay.shards import Shards
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
@@ -48,7 +49,8 @@ class Kind(NamedTuple):
     spec: EnvironmentSpec
     config: DQNConfig
     timesteps: Callable[[int], list]
-    share: float  # of the rows that are asked for
+    share: float = 1.0  # of the rows that are asked for
+    shards: int = 1  # servers that hold it, which are saved at the same time
 
 
 class Standstill(NamedTuple):
@@ -74,12 +76,13 @@ class Standstill(NamedTuple):
 def kinds() -> list[Kind]:
     """Returns what is measured."""
     blocks = dataclasses.replace(_MLP.replay, rows_per_item=_ENVS)
-    prioritized = dataclasses.replace(_MLP.replay, prioritized=True)
+    of_priorities = dataclasses.replace(_MLP, replay=dataclasses.replace(_MLP.replay, prioritized=True))
     pictures = DQNConfig(image_features=ATARI.image_features, batch_size=32, replay=blocks)
     return [
-        Kind(f"blocks of {_ENVS} rows", cartpole.SPEC, dataclasses.replace(_MLP, replay=blocks), cartpole.timesteps, 1),
-        Kind("prioritized", cartpole.SPEC, dataclasses.replace(_MLP, replay=prioritized), cartpole.timesteps, 1),
-        Kind("pictures, 84x84x4", IMAGES, pictures, images, 0.01),
+        Kind(f"blocks of {_ENVS} rows", cartpole.SPEC, dataclasses.replace(_MLP, replay=blocks), cartpole.timesteps),
+        Kind("prioritized", cartpole.SPEC, of_priorities, cartpole.timesteps),
+        Kind("prioritized, 4 shards", cartpole.SPEC, of_priorities, cartpole.timesteps, shards=4),
+        Kind("pictures, 84x84x4", IMAGES, pictures, images, share=0.01),
     ]
 
 
@@ -117,16 +120,19 @@ def measure(kind: Kind, rows: int) -> Standstill:
     import reverb
 
     agent = DQN(kind.config).make_agent(kind.spec)
-    replay: Any = dataclasses.replace(agent.replay, limit=RateLimit(), max_size=rows)
-    with tempfile.TemporaryDirectory() as name, _served(replay, pathlib.Path(name)) as port:
-        client: Any = reverb.Client(f"localhost:{port}")
+    whole: Any = dataclasses.replace(agent.replay, limit=RateLimit(), max_size=rows)
+    replay, calls = whole.split(kind.shards), agent.sgd_steps_per_call
+    with contextlib.ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory())
+        ports = [stack.enter_context(_served(replay, pathlib.Path(name))) for _ in range(kind.shards)]
+        clients: list[Any] = [reverb.Client(f"localhost:{port}") for port in ports]
         timesteps = kind.timesteps(_ENVS)
-        fill(client, replay, timesteps, -(-rows // (_ENVS * (len(timesteps) - 1))))
-        learner = agent.make_learner(
-            replay.dataset(client, agent.sgd_steps_per_call), [client], jax.random.key(0), devices=None
-        )
+        for client in clients:
+            fill(client, replay, timesteps, -(-replay.max_size // (_ENVS * (len(timesteps) - 1))))
+        dataset: Any = Shards([replay.dataset(client, calls) for client in clients], calls)
+        learner = agent.make_learner(dataset, clients, jax.random.key(0), devices=None)
         checkpoints = RunCheckpoints(RunDirectory(pathlib.Path(name) / "run"), Checkpoints(), print)
-        remote = RemoteReplay([client], replay.table)
+        remote = RemoteReplay(clients, replay.table)
 
         def save() -> float:
             begun = time.monotonic()
@@ -144,7 +150,7 @@ def measure(kind: Kind, rows: int) -> Standstill:
         finally:
             learner.close()
         written = sum(path.stat().st_size for path in pathlib.Path(name).rglob("*.tfrecord"))
-        items = client.server_info()[replay.table].current_size
+        items = sum(client.server_info()[replay.table].current_size for client in clients)
     rate = (len(during) / sum(during)) / (len(before) / sum(before))
     return Standstill(items, written, seconds, max(before), max(during), rate)
 

@@ -23,7 +23,7 @@ import saved_runs
 from acme_ext import builders, envs, launch
 from acme_ext.agents.dqn import losses
 from acme_ext.agents.dqn.config import DQNConfig
-from acme_ext.commands import cli, train
+from acme_ext.commands import cli, train, train_on
 from acme_ext.data.format import Folder
 from acme_ext.networks.recurrent import CORES
 from acme_ext.networks.torsos import TORSOS
@@ -86,7 +86,6 @@ def code(cell: str) -> str:
 
 @every_page
 def test_every_shell_command_is_one_that_exists(page, tmp_path):
-    parser = cli._parser()
     targets = set(re.findall(r"^([\w-]+):", read(ROOT / "Makefile"), re.MULTILINE))
     for words in commands(page):
         match words:
@@ -117,7 +116,7 @@ def test_every_shell_command_is_one_that_exists(page, tmp_path):
             case ["python", "-m", module]:
                 assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file(), module
             case ["acme-ext", *arguments]:
-                options = parser.parse_args(arguments)
+                options = cli.parse(arguments)
                 if arguments[0] == "train":
                     if options.environment.startswith("data:"):
                         manifest = {"format": 1, "environment": "gym:CartPole-v1", "environment_options": {}}
@@ -126,6 +125,7 @@ def test_every_shell_command_is_one_that_exists(page, tmp_path):
                         (tmp_path / "manifest.json").write_text(json.dumps(manifest))
                         option = options.environment.partition("?")[1:]
                         options.environment = f"data:{tmp_path}{''.join(option)}"
+                    train_on.take_flags(options)
                     train.experiment_from(options)  # checks agent, environment, fields, values and options
             case _:
                 pytest.fail(f"{shlex.join(words)}: what it does is not known here")

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: done; 1: it failed; 2: it was asked for something that can't be; 128 + n: signal n stopped it, after a last save.
     """
-    options = _parser().parse_args(arguments)
+    options = parse(sys.argv[1:] if arguments is None else list(arguments))
     # TensorFlow is only Reverb's means of transport here: its notes on CPU features and CUDA would bury ours.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if arguments is None and (here := os.getcwd()) not in sys.path:
@@ -32,6 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Returns a command's options; those of `train` have what comes after `--` as its `flags`."""
+    if arguments[:1] == ["train"] and "--" in arguments:
+        end = arguments.index("--")
+        options = _parser().parse_args(arguments[:end])
+        options.flags = arguments[end + 1 :]
+        return options
+    return _parser().parse_args(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,6 +14,7 @@ def add(commands: Any) -> None:
         "train",
         help="train an agent, or go on with a run that was stopped",
         description="Train an agent. The same command on the same run directory goes on where it was.",
+        epilog="After -- come Launchpad's own flags of a program, as -- --lp_termination_notice_secs=60.",
     )
     train.add_argument("agent", metavar="AGENT", help="see `acme-ext list`; your own as MODULE:CLASS")
     train.add_argument(
@@ -90,7 +91,9 @@ def add(commands: Any) -> None:
     )
     train.add_argument("--skip-damaged", action="store_true", help="leave out damaged parts of recorded data")
     train.add_argument("--quiet", action="store_true", help="no progress line")
-    train.set_defaults(command=_train, if_stopped="; nothing is lost, and the same command starts again")
+    train.set_defaults(
+        command=_train, flags=(), grace_s=None, if_stopped="; nothing is lost, and the same command starts again"
+    )
 
 
 def experiment_from(options: argparse.Namespace) -> Any:
@@ -151,6 +154,7 @@ def parse(*arguments: str) -> argparse.Namespace:
 
 
 def _train(options: argparse.Namespace) -> int:
+    train_on.take_flags(options)
     train_on.check(options, parse(options.agent, options.environment))
     compiled = options.on == "compiled"
     if not options.quiet:

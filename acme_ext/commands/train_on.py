@@ -110,6 +110,20 @@ def is_program(options: argparse.Namespace) -> bool:
     return options.on != "compiled" and bool(options.actors or options.on or for_ray)
 
 
+def take_flags(options: argparse.Namespace) -> None:
+    """Takes up Launchpad's flags in the options of `train`; raises UsageError for one that would have no effect."""
+    if not options.flags:
+        return
+    from acme_ext.launch.runners import launchpad_flags
+
+    on, options.grace_s = launchpad_flags.take(options.flags)
+    if on is not None and options.on not in (None, on):
+        raise UsageError(f"--on {options.on} and the launcher of --lp_launch_type (--on {on}) are two: give one.")
+    options.on = on or options.on
+    if not is_program(options):
+        raise UsageError(f"{options.flags[0]} is of a program: add --actors N or --on processes.")
+
+
 def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
     """Raises UsageError if options exclude each other.
 
@@ -197,6 +211,7 @@ def run_program(experiment: Any, options: argparse.Namespace) -> Any:
         quiet=options.quiet,
         on=options.on or "processes",
         restarts=options.restart,
+        grace_s=options.grace_s,
         private=not options.open_ports,
         ray_address=options.ray_address,
         ray_wait_s=options.ray_wait,

@@ -121,11 +121,11 @@ class Folder:
             best: the share of episodes with the greatest returns, of those in good shards, that is given.
 
         Raises:
-            UsageError: a shard is damaged.
+            UsageError: a shard is damaged, or all are where those can be left out.
         """
         if not 0 < best <= 1:
             raise UsageError(f"best is {best}: it is a share of the episodes, in (0, 1].")
-        good = [shard for shard in self.shards if self._is_good(shard)]
+        good = self._good()
         returns = np.array([value for shard in good for value in shard["returns"]])
         count = max(1, round(best * len(returns)))
         chosen = np.zeros(len(returns), bool)
@@ -150,16 +150,19 @@ class Folder:
         """Leaves damaged shards out of `shards`, `steps` and `returns` too, and says so in `damaged`; UsageError if all
         are damaged.
         """
-        good = [shard for shard in self._shards if self._is_good(shard)]
-        if self._shards and not good:
-            raise UsageError(f"all shards of {self.path} are damaged.")
-        self._shards = good
+        self._shards = self._good()
 
     def check_shards(self) -> None:
         """Raises UsageError if a shard is damaged, and not to be left out."""
         for shard in self.shards:
             self._is_good(shard)
         self.damaged = []
+
+    def _good(self) -> list[dict[str, Any]]:
+        good = [shard for shard in self._shards if self._is_good(shard)]
+        if self._shards and not good:
+            raise UsageError(f"all shards of {self.path} are damaged.")
+        return good
 
     def _is_good(self, shard: Mapping[str, Any]) -> bool:
         path = self.path / shard["file"]
@@ -172,7 +175,8 @@ class Folder:
             return True
         said = f"the shard {path} {wrong}."
         if not self._skip:
-            raise UsageError(f"{said} The others can be used with --skip-damaged.")
+            others = " The others can be used with --skip-damaged." if len(self._shards) > 1 else ""
+            raise UsageError(f"{said}{others}")
         self.damaged.append(said)
         return False
 

@@ -124,6 +124,15 @@ def test_a_damaged_shard_is_named_and_can_be_left_out(tmp_path, damage):
     assert len(folder.damaged) == 1
 
 
+def test_of_data_that_is_all_damaged_no_other_part_is_offered(tmp_path):
+    write(tmp_path, episode(3, 1.0))
+    (tmp_path / "000000.npz").write_bytes(b"other")
+    with pytest.raises(UsageError, match=r"isn't what was written: its SHA-256 differs\.$"):
+        list(Folder(tmp_path).episodes())
+    with pytest.raises(UsageError, match=r"all shards of .* are damaged\.$"):
+        list(Folder(tmp_path, skip_damaged=True).episodes())
+
+
 def test_other_folders_and_other_specs_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no recorded data"):
         Folder(tmp_path)

@@ -199,6 +199,18 @@ def check_second_interrupt(program: Running) -> None:
     assert "Traceback" not in err
 
 
+def check_a_last_save_that_fails(program: Running, learner: psutil.Process) -> None:
+    """Interrupts a program, kills its learner before it has saved, and checks that this is told."""
+    learner.suspend()
+    program.interrupt()
+    program.wait_for(lambda: "stopping after a last save; Ctrl-C again stops at once." in program.err())
+    learner.kill()
+    code, out, err = program.end()
+    assert (code, out) == (1, "")
+    assert re.search(r"^acme-ext: learner( on [\d.]+)? was killed by SIGKILL", err, re.MULTILINE)
+    assert "acme-ext: so there is no last save, and the last checkpoint stands.\n" in err
+
+
 def check_finished(run: Path, out: str, steps: int, more: int) -> None:
     """Checks what a program of two actors has left that came to its budget, or up to so many steps past it."""
     assert steps <= saved(run)[-1] <= steps + more

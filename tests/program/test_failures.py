@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from programs import rows, saved, state
+from programs import check_a_last_save_that_fails, check_finished, rows, saved, state
 
 _FOR_EVER = 10**7
 
@@ -162,6 +162,22 @@ def test_a_server_that_is_killed_is_named_and_the_last_checkpoint_stands(name, t
     assert counted_then > counted
     assert inserted_then > inserted
     assert learned_then > learned
+
+
+@pytest.mark.slow
+def test_a_last_save_that_fails_is_told(tmp_path, train):
+    program = train(tmp_path / "run", _FOR_EVER, "--checkpoint-every", "0.5")
+    program.wait_for(lambda: bool(saved(tmp_path / "run")))
+    check_a_last_save_that_fails(program, program.node("learner"))
+
+
+@pytest.mark.slow
+def test_a_proxy_that_a_variable_names_stands_between_no_two_processes(tmp_path, train):
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "grpc_proxy"), "http://127.0.0.1:9")
+    run = tmp_path / "run"
+    code, out, err = train(run, 500, **proxies).end()
+    assert code == 0, err
+    check_finished(run, out, 500, 40)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from programs import check_finished, check_second_interrupt, saved, state
+from programs import check_a_last_save_that_fails, check_finished, check_second_interrupt, saved, state
 
 pytestmark = [
     pytest.mark.slow,
@@ -92,6 +92,12 @@ def test_a_second_interrupt_ends_everything_at_once(tmp_path, train):
     program = train(tmp_path / "run", _FOR_EVER, *_RAY, LAB_WALK_SERVER="", LAB_WALK_HANGS_AT="100")
     program.wait_for(lambda: program.hanging() == 2)
     check_second_interrupt(program)
+
+
+def test_a_last_save_that_fails_is_told(tmp_path, train):
+    program = train(tmp_path / "run", _FOR_EVER, *_RAY, "--checkpoint-every", "0.5")
+    program.wait_for(lambda: bool(saved(tmp_path / "run")))
+    check_a_last_save_that_fails(program, program.node_of_host("learner"))
 
 
 def test_what_ray_can_not_do_is_said_in_a_sentence_and_nothing_is_written(tmp_path, train):

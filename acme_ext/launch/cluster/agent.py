@@ -12,6 +12,7 @@ from typing import Any
 
 from acme_ext.launch.cluster import nursery
 from acme_ext.launch.cluster.nursery import Order
+from acme_ext.launch.cluster.usage import Usage
 from acme_ext.utils import proxies
 
 _IDLE_S = 5.0  # after which a question for events is answered though there are none
@@ -64,11 +65,14 @@ class Agent:
         self._news = threading.Condition()
         self._connection: Connection | None = None
         self._sending = threading.Lock()
+        self._run = ""
+        self._usage: Usage | None = None
 
     def place(self, visit: Visit) -> Place:
         """Arrives: sees to it that there is a nursery, and tells where this is."""
         import ray
 
+        self._run = visit.run
         host, niceness = ray.get_runtime_context().get_node_id(), _take_back_niceness()
         scratch = nursery.scratch() / f"{visit.run}-{host[:8]}"
         self._connection = nursery.connect(scratch, environment_of(visit.path, visit.environment))
@@ -87,6 +91,8 @@ class Agent:
 
     def start(self, order: Order) -> None:
         """Has the node started, on the devices that Ray has given to this agent."""
+        if self._usage is None:
+            self._usage = Usage(self._run, order.name)
         print(f"what {order.name} prints is in {order.options.log_of(order.name)}", flush=True)  # for the dashboard
         devices = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES")}
         self._send("start", dataclasses.replace(order, environment={**order.environment, **devices}))
@@ -125,6 +131,8 @@ class Agent:
     def _add(self, event: tuple) -> None:
         if event[0] == "started":
             print(f"the node is process {event[1]}", flush=True)
+            if self._usage is not None:
+                self._usage.follow(event[1])
         with self._news:
             self._events.append(event)
             self._news.notify_all()

@@ -21,7 +21,7 @@ from acme_ext.launch.cluster import connection, placement
 from acme_ext.launch.cluster.fleet import ANSWER_S, Fleet, Member
 from acme_ext.launch.processes import isolation, launcher, process_tree
 from acme_ext.launch.processes.director import Crew, Director, Next, Restarts
-from acme_ext.launch.processes.forks import MAKE_SPEC, how, in_child
+from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, how, in_child
 from acme_ext.types import EnvironmentSpec
 
 _SILENCE_S = 10.0  # of waiting, after which it is said what for
@@ -49,6 +49,7 @@ class Plan:
         restarts: times in an hour that nodes which have died are started again, or the program as a whole.
         wait_s: see `launch.cluster.placement.reserve`.
         runtime_env: what processes on all hosts are started with, in Ray's words.
+        grace_s: see `launch.processes.forks.Options`.
     """
 
     run: str
@@ -65,6 +66,7 @@ class Plan:
     restarts: int = 0
     wait_s: float | None = None
     runtime_env: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    grace_s: float = GRACE_S
 
 
 class _InterruptedError(Exception):
@@ -87,7 +89,7 @@ class Driver(Crew):
         self._fleet = Fleet(plan.run, plan.groups, plan.resources, plan.directory, plan.path, _say, alone=alone)
         self._lost_at: dict[str, float] = {}  # of hosts
         self._restarts = Restarts(plan.restarts)
-        super().__init__(self._fleet.members, Director(plan.servers, self._restarts, _say))
+        super().__init__(self._fleet.members, Director(plan.servers, self._restarts, _say), plan.grace_s)
         self._relaunch_at = 0.0
 
     def run(self) -> int:

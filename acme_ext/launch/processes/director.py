@@ -202,13 +202,14 @@ class Crew(abc.ABC):
     Args:
         members: all of them.
         director: of the program.
+        grace_s: see `forks.Options`.
     """
 
     refuse_s = math.inf
     """Seconds beyond the grace in which a killed node's end must be heard of."""
 
-    def __init__(self, members: Sequence[Any], director: Director):
-        self.members, self.director = members, director
+    def __init__(self, members: Sequence[Any], director: Director, grace_s: float = GRACE_S):
+        self.members, self.director, self._grace_s = members, director, grace_s
 
     @abc.abstractmethod
     def start(self, member: Any) -> None:
@@ -248,14 +249,14 @@ class Crew(abc.ABC):
         stages = [[member for member in self.members if member.group not in servers]]
         stages += [[member for member in self.members if member.group == group] for group in servers]
         for stage in [self.members] if director.at_once else stages:
-            self.signal(stage, signal.SIGKILL if director.at_once else process_tree.STOP_NODE)
-            start, killed = time.monotonic(), director.at_once
+            start, killed = time.monotonic(), director.at_once or not self._grace_s
+            self.signal(stage, signal.SIGKILL if killed else process_tree.STOP_NODE)
             while any(member.runs for member in stage):
                 waited = time.monotonic() - start
-                if not killed and (director.at_once or waited > GRACE_S):
+                if not killed and (director.at_once or waited > self._grace_s):
                     killed = True
                     self.signal(stage, signal.SIGKILL)
-                if waited > (0 if director.at_once else GRACE_S) + self.refuse_s:
+                if waited > (0 if director.at_once else self._grace_s) + self.refuse_s:
                     break
                 self.take_news()
 

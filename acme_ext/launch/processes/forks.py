@@ -46,6 +46,7 @@ class Options:
         threads: group -> threads that each of its nodes may compute with on the CPU; others take what there is.
         devices: node -> those of the accelerators that it sees, as `CUDA_VISIBLE_DEVICES` has them; all where none are
             given.
+        grace_s: seconds that a group of nodes gets to end by itself when it is told to; infinite for ever.
     """
 
     logs: pathlib.Path
@@ -53,6 +54,7 @@ class Options:
     accelerated: tuple[str, ...] = ("learner",)
     threads: Mapping[str, int] = dataclasses.field(default_factory=dict)
     devices: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    grace_s: float = GRACE_S
 
     def log_of(self, name: str) -> pathlib.Path:
         """Returns the file that a node's output goes to."""
@@ -134,8 +136,10 @@ def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mma
     if group == "coordinator":  # it alone speaks to the user
         sys.stderr = os.fdopen(terminal, "w", buffering=1)
     give_devices(group, name, options)
+    from absl import flags
     from launchpad.launch import worker_manager
 
+    flags.FLAGS.lp_termination_notice_secs = -1  # who has started this process ends it, at the latest
     worker_manager.WorkerManager(register_in_thread=True)
     # What `lp.make_program_stopper` returns in a node would send it a SIGTERM: a killed node.
     from launchpad.program_stopper import program_stopper

@@ -37,7 +37,7 @@ class Supervisor(Crew):
     """
 
     def __init__(self, make: Callable[[bool], Any], servers: tuple[str, ...], options: Options):
-        super().__init__([], Director(servers, Restarts(options.restarts), _say))
+        super().__init__([], Director(servers, Restarts(options.restarts), _say), options.grace_s)
         self._make, self._options = make, options
         self._program = make(True)
         self._relaunch_at = 0.0

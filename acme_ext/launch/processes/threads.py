@@ -19,15 +19,21 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.processes import interrupt
 from acme_ext.launch.processes.forks import bind
 
-_GRACE_S = 5.0  # that nodes get to end when the program has
+GRACE_S = 5.0
+"""That nodes get to end when the program has."""
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)  # that Launchpad takes
 
 
-def run(program: Any) -> int:
+def run(program: Any, grace_s: float = GRACE_S) -> int:
     """Runs a program from the main thread to its end.
 
     SIGINT and SIGTERM stop it after a last save. A second SIGINT ends the process at once. In an interactive session it
     raises KeyboardInterrupt: the nodes are told to end, and not waited for, since threads can't be ended.
+
+    Args:
+        program: what is run.
+        grace_s: seconds that nodes get to end when the program has; infinite for as long as it takes.
 
     Returns:
         The exit code, 0 or 128 + the signal that stopped it.
@@ -58,7 +64,7 @@ def run(program: Any) -> int:
                     failure = error
                     manager.stop_event().set()
             if manager.stop_event().is_set():
-                end = min(end, time.monotonic() + _GRACE_S)
+                end = min(end, time.monotonic() + grace_s)
     if failure is not None:
         raise failure
     return 128 + stopped_by[0] if stopped_by else 0

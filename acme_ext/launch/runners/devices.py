@@ -11,20 +11,20 @@ from launchpad import context
 
 from acme_ext.errors import UsageError
 from acme_ext.launch.processes.director import name_of, names_of
-from acme_ext.launch.processes.forks import Options, give_devices
+from acme_ext.launch.processes.forks import GRACE_S, Options, give_devices
 from acme_ext.launch.runners.nodes import stops
 
 if TYPE_CHECKING:
     from acme_ext.launch.runners.program import Topology
 
 
-def options(topology: "Topology", directory: pathlib.Path, restarts: int = 0) -> Options:
+def options(topology: "Topology", directory: pathlib.Path, restarts: int = 0, grace_s: float | None = None) -> Options:
     """Returns how a program's nodes run as processes of this machine.
 
     Args:
         topology: the program's.
         directory: the run's.
-        restarts: see `Options`.
+        restarts, grace_s: see `Options`.
 
     Raises:
         UsageError: the nodes ask for what there isn't here.
@@ -37,7 +37,8 @@ def options(topology: "Topology", directory: pathlib.Path, restarts: int = 0) ->
     share = max(1, len(os.sched_getaffinity(0)) // (topology.actors + topology.evaluators))
     threads = {"actor": share, "evaluator": share}
     threads |= {group: max(1, int(asked["CPU"])) for group, asked in topology.resources.items() if "CPU" in asked}
-    return Options(directory.absolute() / "logs" / "nodes", restarts, accelerated, threads, given)
+    grace_s = GRACE_S if grace_s is None else grace_s
+    return Options(directory.absolute() / "logs" / "nodes", restarts, accelerated, threads, given, grace_s)
 
 
 def devices_of(topology: "Topology", there: Sequence[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import launcher, threads
-from acme_ext.launch.processes.forks import MAKE_SPEC, Options, in_child
+from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, Options, in_child
 from acme_ext.launch.runners import devices
 from acme_ext.launch.runners.program import SERVERS, Extend, Topology, added_groups, make
 from acme_ext.launch.runs.evaluation import Result, Score
@@ -36,6 +36,7 @@ def run_program(
     quiet: bool = False,
     on: str = "processes",
     restarts: int = 0,
+    grace_s: float | None = None,
     private: bool = True,
     ray_address: str | None = None,
     ray_wait_s: float | None = None,
@@ -57,6 +58,9 @@ def run_program(
             once, and one that dies again within a minute after 1 s, 2 s and so on up to 60 s. When another node dies,
             or what can't be started again by itself is lost with a host, the whole program is started again from its
             last checkpoint, which counts once. On threads there are none.
+        grace_s: seconds that nodes get to end by themselves when they are told to, those that nobody dials first, and
+            then each kind of server. Those that don't are killed. 0 kills them at once, infinite never. None: 1 s, or
+            5 s on threads, which can't be killed and are then left alone.
         private: keeps the program's ports from the network, where the kernel lets it (processes, and a Ray of its own).
         ray_address: of a cluster that this machine is a part of, `auto` for one that runs here; `local` starts a Ray on
             this machine for the run alone. None: as the variable `RAY_ADDRESS` says, or else `local`.
@@ -86,6 +90,8 @@ def run_program(
         )
     if on == "threads" and topology.resources:
         raise UsageError("threads share what their process has: resources are for programs on 'processes' or 'ray'.")
+    if grace_s is not None and not grace_s >= 0:
+        raise UsageError(f"grace_s is {grace_s}: it must be at least 0.")
     if record is not None:
         record = os.path.abspath(os.path.expanduser(record))  # the nodes' own working directory may be another
     making: dict[str, Any] = {
@@ -97,11 +103,13 @@ def run_program(
     }
     if on == "threads":
         server.import_libraries()
-        code = threads.run(make(experiment, topology, fresh=fresh, **making))
+        code = threads.run(
+            make(experiment, topology, fresh=fresh, **making), threads.GRACE_S if grace_s is None else grace_s
+        )
     elif on == "processes":
-        code = _run_processes(experiment, topology, fresh, restarts, private, making)
+        code = _run_processes(experiment, topology, fresh, restarts, grace_s, private, making)
     elif on == "ray":
-        code = _run_on_ray(experiment, topology, fresh, restarts, private, making, **of_ray)
+        code = _run_on_ray(experiment, topology, fresh, restarts, grace_s, private, making, **of_ray)
     else:
         raise UsageError(f"a program runs on 'processes', 'threads' or 'ray', not on {on!r}.")
     if code < 0:
@@ -118,10 +126,11 @@ def _run_processes(
     topology: Topology,
     fresh: bool,
     restarts: int,
+    grace_s: float | None,
     private: bool,
     making: dict[str, Any],
 ) -> int:
-    options = devices.options(topology, pathlib.Path(experiment.directory), restarts)
+    options = devices.options(topology, pathlib.Path(experiment.directory), restarts, grace_s)
 
     def load() -> tuple[Callable[[bool], Any], tuple[str, ...], Options]:
         # An environment may start threads or a device, which the processes that are forked later must not find.
@@ -136,6 +145,7 @@ def _run_on_ray(
     topology: Topology,
     fresh: bool,
     restarts: int,
+    grace_s: float | None,
     private: bool,
     making: dict[str, Any],
     *,
@@ -183,6 +193,7 @@ def _run_on_ray(
             restarts,
             wait_s,
             runtime_env or {},
+            GRACE_S if grace_s is None else grace_s,
         )
         try:
             return launcher.run("cluster.driver", plan, private and address is None)

@@ -1,0 +1,42 @@
+"""What Ray's driver does before there is a Ray."""
+
+import subprocess
+import sys
+
+import pytest
+
+_CODE = """
+import os, pathlib, sys, types
+from acme_ext.errors import UsageError
+from acme_ext.launch.cluster import connection, driver
+from acme_ext.launch.processes import launcher
+
+asked = pathlib.Path(sys.argv[1])
+
+def make_spec():  # as an environment that starts threads and imports Ray
+    print("asked", os.getpid() != driver_pid, "ray" in sys.modules, file=asked.open("a"))
+
+def begin(*arguments, **options):
+    print("begun", len(os.listdir("/proc/self/task")), "ray" in sys.modules, file=asked.open("a"))
+    raise UsageError("that is enough.")
+
+driver_pid = os.getpid()
+plan = types.SimpleNamespace(
+    make_spec=make_spec, address=sys.argv[2] or None, groups={"actor": 1}, resources={"actor": {"CPU": 1}},
+    folder=asked.parent, code=asked.parent, directory=asked.parent, runtime_env={},
+)
+launcher.receive = lambda descriptor, ready: plan
+connection.start = connection.connect = begin
+sys.exit(driver.main(-1, -1, os.getppid(), False))
+"""
+
+
+@pytest.mark.parametrize("address", ["", "auto"])
+def test_an_environment_is_asked_for_its_specs_in_a_child_before_there_is_a_ray(address, tmp_path):
+    """One that forks workers when it is made would fork Ray's threads, or what they have locked."""
+    asked = tmp_path / "asked"
+    line = [sys.executable, "-c", _CODE, str(asked), address]
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""}
+    done = subprocess.run(line, env=environment, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (2, "acme-ext: that is enough.\n")
+    assert asked.read_text().splitlines() == ["asked True False", "begun 1 False"]
