@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from acme_ext.commands.players import RunPlayer, against_every_reply
+from acme_ext.commands.players import against_every_reply
 from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.players import RunPlayer
 from acme_ext.utils import files, loggers
 from acme_ext.utils.plots import interquartile_mean
 from acme_ext.utils.rundir import RunDirectory

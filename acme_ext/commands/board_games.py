@@ -23,7 +23,10 @@ def add(commands: Any) -> None:
         description="A round robin, both sides in turn: results, Elo ratings with 95%% intervals, and a chart.",
     )
     tournament.add_argument(
-        "players", nargs="+", metavar="PLAYER", help="run directories, random, mcts:N, minimax or py:MODULE:FUNCTION"
+        "players",
+        nargs="+",
+        metavar="PLAYER",
+        help="directories of runs or of checkpoints, random, mcts:N, minimax or py:MODULE:FUNCTION",
     )
     tournament.add_argument("--games", type=common.count, default=40, metavar="N", help="of each pair (%(default)s)")
     tournament.add_argument(
@@ -35,10 +38,11 @@ def add(commands: Any) -> None:
 
 
 def _play(options: argparse.Namespace) -> int:
-    from acme_ext.commands import play, players
+    from acme_ext.commands import play
+    from acme_ext.launch.runs.players import RunPlayer
 
     trees = None if options.trees is None else pathlib.Path(options.trees)
-    play.play(players.RunPlayer(options.run), person_begins=not options.second, trees=trees)
+    play.play(RunPlayer(options.run), person_begins=not options.second, trees=trees)
     return 0
 
 

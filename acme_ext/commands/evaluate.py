@@ -13,14 +13,14 @@ def add(commands: Any) -> None:
     evaluate = commands.add_parser(
         "evaluate", help="evaluate the agent of a run", description="Evaluate a run's agent."
     )
-    evaluate.add_argument("run", metavar="RUN", help="a run directory")
+    evaluate.add_argument("run", metavar="RUN", help="a run directory, or one of its checkpoints")
     evaluate.add_argument("--episodes", type=common.count, metavar="N", help="(those of the run's own last evaluation)")
     evaluate.add_argument(
         "--env-set",
         action="append",
         default=[],
         metavar="OPTION=VALUE",
-        help="an environment's option in place of the run's, as opponent=mcts:100",
+        help="an environment's option in place of the run's, as opponent=mcts:100 or opponent=RUN",
     )
     evaluate.add_argument(
         "--every-reply",
@@ -50,8 +50,9 @@ def _evaluate(options: argparse.Namespace) -> int:
         if given := [name for name, value in others.items() if value]:
             raise UsageError(f"--every-reply plays all games that there can be: leave {given[0]} away.")
         from acme_ext.commands import players
+        from acme_ext.launch.runs.players import RunPlayer
 
-        player = players.RunPlayer(options.run)
+        player = RunPlayer(options.run)
         print(players.describe(players.against_every_reply(player), player.game))
         return 0
     if options.video:

@@ -7,10 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from acme_ext.commands.players import COLUMNS, RunPlayer, Thought, name_of
+from acme_ext.commands.players import COLUMNS, name_of
 from acme_ext.commands.trees import svg
 from acme_ext.envs.board import rules_of
 from acme_ext.errors import UsageError
+from acme_ext.launch.runs.players import RunPlayer, Thought
 from acme_ext.utils import compiling, files
 
 _NOT_DRAWN = ("chess", "hex")  # whose planes are more than the two players' stones, or turned for one of them

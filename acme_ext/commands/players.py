@@ -1,6 +1,5 @@
 """Agents of runs as players of board games: against all replies, against each other, against a person."""
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,80 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.acting.policy import Context
-from acme_ext.builders.muzero import Planning
 from acme_ext.envs.board import rules_of
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs.evaluation import load_run
-from acme_ext.specs import ACTION_MASK, PLAYER, STATE
+from acme_ext.launch.runs.players import RunPlayer
 from acme_ext.types import Array
 from acme_ext.utils import compiling
 
-_BATCH = 32  # positions of a call, so that one program is compiled
-
 COLUMNS = "abcdefghijklmnopqrs"
 """Of a board, as they are typed."""
-
-
-class Thought(NamedTuple):
-    """What an agent made of positions."""
-
-    action: np.ndarray  # [N]
-    value: np.ndarray  # [N] of the search, of the player who moves, if it plans; otherwise 0
-    visits: np.ndarray  # [N, A] share of the search's visits, if it plans; otherwise empty, as the next
-    prior: np.ndarray  # [N, A] of the network
-    action_values: np.ndarray  # [N, A] of actions that were visited
-    nodes: np.ndarray  # [N, M, 4] of the search's trees, see `ops.search.nodes_of`
-
-
-class RunPlayer:
-    """Plays as a run's agent does in evaluation.
-
-    Args:
-        path: the run directory.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]):
-        loaded = load_run(path)
-        where = loaded.experiment.environment_name
-        if not where.startswith("board:"):
-            raise UsageError(f"{path} is a run of {where}: only the agents of board:GAME play.")
-        self.name, self.game = str(path), where.removeprefix("board:")
-        self._fields = set(loaded.spec.observations)
-        agent = loaded.experiment.builder.make_agent(loaded.spec)
-        self.plans = isinstance(loaded.experiment.builder, Planning)
-        self._params = loaded.params
-        policy, rules = agent.evaluation_policy, rules_of(self.game)
-        if jax.tree.leaves(policy.init_state(1)):
-            raise UsageError(f"the agent of {path} has a memory: it can't play from positions alone.")
-
-        def act(params: Any, states: Any) -> Any:
-            observation = {"board": states.observation, ACTION_MASK: states.legal_action_mask}
-            if PLAYER in self._fields:
-                observation[PLAYER] = states.current_player
-            if STATE in self._fields:
-                observation[STATE] = jax.vmap(rules.pack)(states)
-            zeros = jnp.zeros(_BATCH)
-            context = Context(jax.random.split(jax.random.key(0), _BATCH), jnp.int32(0), zeros, zeros)
-            action, _, extras = policy.apply(params, context, observation, policy.init_state(_BATCH))
-            nothing = jnp.zeros((_BATCH, 0))
-            searched = [getattr(extras, name, nothing) for name in ("visits", "prior", "action_values", "nodes")]
-            return action, getattr(extras, "value", zeros), *searched
-
-        self._act = compiling.jit(act)
-
-    def think(self, states: Any) -> Thought:
-        """Returns what the agent would do in states `[N, ...]` of pgx, as many as are wanted."""
-        count = len(states.terminated)
-        parts = []
-        for start in range(0, count, _BATCH):
-            part = jax.tree.map(lambda x, start=start: _padded(x[start : start + _BATCH]), states)
-            parts.append(jax.tree.map(np.asarray, self._act(self._params, part)))
-        return Thought(*(np.concatenate(leaves)[:count] for leaves in zip(*parts, strict=True)))
-
-
-def _padded(x: Array) -> Array:
-    return jnp.concatenate([x, jnp.broadcast_to(x[:1], (_BATCH - len(x), *x.shape[1:]))]) if len(x) < _BATCH else x
 
 
 class Replies(NamedTuple):

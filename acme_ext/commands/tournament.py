@@ -2,55 +2,18 @@
 
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from acme_ext.commands.players import RunPlayer
 from acme_ext.envs.board import rules_of
-from acme_ext.envs.opponents import KINDS, check_opponent, make_opponent
-from acme_ext.errors import UsageError, nearest
+from acme_ext.envs.opponents import Opponents, check_opponent, is_run, make_opponents
+from acme_ext.errors import UsageError
+from acme_ext.launch.runs.players import player_of
 from acme_ext.utils import compiling, plots
 
 _RESAMPLES = 200
-_KINDS = tuple(kind.partition(":")[0] for kind in KINDS)
-
-
-class Entrant(Protocol):
-    """Takes part."""
-
-    name: str
-
-    def choose(self, games: Sequence[int], histories: Sequence[list[int]], states: Any) -> Sequence[int]:
-        """Returns the moves in some games, by their numbers, moves so far and pgx's states `[N, ...]`."""
-        ...
-
-
-class _Run:
-    """The agent of a run."""
-
-    def __init__(self, player: RunPlayer):
-        self.name, self._player = player.name, player
-
-    def choose(self, games: Sequence[int], histories: Sequence[list[int]], states: Any) -> Sequence[int]:
-        return self._player.think(states).action.tolist()
-
-
-class _Opponent:
-    """One of `envs.opponents`, another one in each game."""
-
-    def __init__(self, name: str, game: str, seed: int):
-        self.name, self._game, self._seed = name, game, seed
-        self._opponents: dict[int, Any] = {}
-
-    def choose(self, games: Sequence[int], histories: Sequence[list[int]], states: Any) -> Sequence[int]:
-        moves = []
-        for game, history, legal in zip(games, histories, states.legal_action_mask, strict=True):
-            if game not in self._opponents:
-                self._opponents[game] = make_opponent(self.name, self._game, self._seed + game)
-            moves.append(self._opponents[game].choose(history, legal))
-        return moves
 
 
 class Held(NamedTuple):
@@ -81,7 +44,7 @@ def hold(names: Sequence[str], games: int, opening_moves: int, seed: int = 0) ->
     """Holds a round robin.
 
     Args:
-        names: run directories, or opponents (see `envs.opponents.make_opponent`); there must be a run among them.
+        names: of opponents, see `envs.opponents.make_opponents`; there must be a run among them.
         games: of each pair; two neighbouring ones have the same opening, and the sides changed.
         opening_moves: at the start of a game that are drawn at random.
         seed: of openings and opponents.
@@ -94,20 +57,14 @@ def hold(names: Sequence[str], games: int, opening_moves: int, seed: int = 0) ->
     if opening_moves < 0:
         raise UsageError(f"opening_moves is {opening_moves}: it must not be negative.")
     for name in names:
-        if not pathlib.Path(name).is_dir() and name.partition(":")[0] not in _KINDS:
-            raise UsageError(f"{name!r} is neither a run directory nor an opponent: {nearest(name, KINDS)}")
-    runs = {name: RunPlayer(name) for name in names if pathlib.Path(name).is_dir()}
-    if not runs:
+        check_opponent(name, None)
+    games_of = {name: player_of(name).game for name in names if is_run(name)}
+    if not games_of:
         raise UsageError("a tournament needs a run directory among its players, which says what is played.")
-    if len(found := {player.game for player in runs.values()}) > 1:
+    if len(found := set(games_of.values())) > 1:
         raise UsageError(f"these runs are of different games: {', '.join(sorted(found))}.")
     (game,) = found
-    for name in names:
-        if name not in runs:
-            check_opponent(name, game)
-    entrants: list[Entrant] = [
-        _Run(runs[name]) if name in runs else _Opponent(name, game, seed + 10_000 * i) for i, name in enumerate(names)
-    ]
+    entrants = [make_opponents(name, game, seed + 10_000 * i) for i, name in enumerate(names)]
     outcomes = {
         (i, j): match(game, entrants[i], entrants[j], games, opening_moves, seed)
         for i in range(len(names))
@@ -125,7 +82,7 @@ def _resampled(outcomes: dict, rng: np.random.Generator) -> Iterator[dict]:
         yield {pair: rng.choice(results, len(results)) for pair, results in outcomes.items()}
 
 
-def match(game: str, first: Entrant, second: Entrant, games: int, opening_moves: int, seed: int = 0) -> np.ndarray:
+def match(game: str, first: Opponents, second: Opponents, games: int, opening_moves: int, seed: int = 0) -> np.ndarray:
     """Returns the outcomes `[games]` for the first player, 1, 0 or -1; the sides change from game to game."""
     rules = rules_of(game)
     step = compiling.jit(jax.vmap(rules.step))
@@ -147,8 +104,7 @@ def match(game: str, first: Entrant, second: Entrant, games: int, opening_moves:
         for entrant, theirs in ((first, states.current_player == mine), (second, states.current_player != mine)):
             rows = np.nonzero(theirs & ~over & ~opening)[0]
             if len(rows):
-                some = jax.tree.map(lambda x, rows=rows: x[rows], states)
-                actions[rows] = entrant.choose(rows.tolist(), [histories[n] for n in rows], some)
+                actions[rows] = entrant.choose(rows.tolist(), histories, states)
         for n in np.nonzero(~over)[0]:
             histories[n].append(int(actions[n]))
         states = jax.tree.map(np.asarray, step(states, actions))

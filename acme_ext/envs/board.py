@@ -16,7 +16,7 @@ from dm_env import specs
 from acme_ext.envs.backend import Backend
 from acme_ext.envs.base import FIRST, LAST, MID, BatchedEnvironment
 from acme_ext.envs.functional import FunctionalEnvironment
-from acme_ext.envs.opponents import Opponent, check_opponent, make_opponent
+from acme_ext.envs.opponents import Opponents, check_opponent, make_opponents
 from acme_ext.envs.single import Unbatched
 from acme_ext.errors import RunError, UsageError
 from acme_ext.specs import ACTION_MASK, PLAYER, STATE
@@ -176,7 +176,7 @@ class BoardEnvironment(BatchedEnvironment):
         num_envs: games.
         seed: of who begins, of the opponent and of the openings.
         evaluation: whether the opponent plays, also with `self_play`.
-        opponent: see `opponents.make_opponent`.
+        opponent: see `opponents.make_opponents`.
         self_play: whether the agent moves for both sides.
         game_state: whether the observation has it, for searches by the rules.
         opening_moves: at the start of a game that are drawn at random. Neighbouring rows, of which the agent plays
@@ -208,9 +208,10 @@ class BoardEnvironment(BatchedEnvironment):
         with jax.default_device(self._device):
             self._spec, self._actions = specs_of(game, self_play, game_state)
             self._begin, self._step = _compiled(game, game_state)
-        self._opponents: list[Opponent] = []
+        self._opponents: Opponents | None = None
         if not self._both:
-            self._opponents = [make_opponent(opponent, game, seed + row) for row in range(num_envs)]
+            with jax.default_device(self._device):
+                self._opponents = make_opponents(opponent, game, seed)
         self._states: Any = None
         self._episode = np.zeros(num_envs, np.int64)
         self._agent = np.zeros(num_envs, np.int32)  # which player the agent is, where there is an opponent
@@ -265,8 +266,8 @@ class BoardEnvironment(BatchedEnvironment):
             self._keep(self._begin(self._states, rows, keys))
         for row in np.nonzero(rows)[0]:
             self.histories[row] = []
-            if not self._both:
-                self._opponents[row].begin()
+            if self._opponents is not None:
+                self._opponents.begin(int(row))
         # Of two neighbours one begins, and the other one in the next game.
         second = (np.arange(self.num_envs) + self._episode) % 2
         self._agent = np.where(rows, self._seen.player ^ second, self._agent).astype(np.int32)
@@ -282,16 +283,18 @@ class BoardEnvironment(BatchedEnvironment):
 
     def _answer(self, rows: np.ndarray) -> np.ndarray:
         """Has the opponent move in those rows where it is its move; returns the agent's rewards `[B]` of that."""
-        if self._both:
-            return np.zeros(self.num_envs, np.float32)
+        import jax
+
         total = np.zeros(self.num_envs, np.float32)
+        if self._opponents is None:
+            return total
         while True:  # a player may move twice in a row, where the other one can't
             theirs = rows & ~self._seen.over & (self._seen.player != self._agent)
             if not theirs.any():
                 return total
             actions = np.zeros(self.num_envs, np.int32)
-            for row in np.nonzero(theirs)[0]:
-                actions[row] = self._opponents[row].choose(self.histories[row], self._seen.legal[row])
+            with jax.default_device(self._device):
+                actions[theirs] = self._opponents.choose(np.nonzero(theirs)[0].tolist(), self.histories, self._states)
             self._move(theirs, actions)
             total += np.where(theirs, self._seen.rewards[np.arange(self.num_envs), self._agent], 0)
 

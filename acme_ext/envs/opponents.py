@@ -1,6 +1,9 @@
-"""Opponents in board games: at random, by open_spiel's tree search, by all that can be played, or of one's own."""
+"""Opponents in board games: at random, by open_spiel's tree search, by all that can be played, of one's own, or the
+agent of a run.
+"""
 
 import functools
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
@@ -20,6 +23,9 @@ SMALL = ("tic_tac_toe",)
 """Games that are small enough to be played out."""
 
 KINDS = ("random", "mcts:N", "minimax", "py:MODULE:FUNCTION")
+"""What there is beside the agents of runs."""
+
+_PLAYER = "acme_ext.launch.runs.players:player_of"  # by its name, since runs stand on a floor above
 
 
 class Opponent(Protocol):
@@ -30,6 +36,17 @@ class Opponent(Protocol):
 
     def choose(self, history: Sequence[int], legal: np.ndarray) -> int:
         """Returns an action after the moves so far, of those that are legal `[A]`."""
+        ...
+
+
+class Opponents(Protocol):
+    """Plays many games at once, which it knows by their numbers."""
+
+    def begin(self, game: int) -> None:
+        """Hears that one of the games begins anew."""
+
+    def choose(self, games: Sequence[int], histories: Sequence[Sequence[int]], states: Any) -> Sequence[int]:
+        """Returns actions in some games, by the moves so far `[N]` and pgx's states `[N, ...]` of all of them."""
         ...
 
 
@@ -119,40 +136,95 @@ def load_spiel(game: str) -> Any:
     return pyspiel.load_game(SPIEL[game])
 
 
-def make_opponent(name: str, game: str, seed: int) -> Opponent:
-    """Returns an opponent.
+def make_opponents(name: str, game: str, seed: int) -> Opponents:
+    """Returns who plays against the agent in all games of a batch.
 
     Args:
-        name: `random`; `mcts:N` with N simulations a move; `minimax`, which knows all that can be played; or
-            `py:module:function`, called as `function(game, seed)`.
+        name: `random`; `mcts:N` with N simulations a move; `minimax`, which knows all that can be played;
+            `py:module:function`, called as `function(game, seed)`, which gives an `Opponent`; or the directory of a
+            run or of one of its checkpoints, whose agent plays as in evaluation.
         game: the game.
-        seed: of all that it draws.
+        seed: of all that it draws; each of the games has its own.
 
     Raises:
         UsageError: there is no such opponent, or it can't play this game.
     """
     check_opponent(name, game)
-    kind, _, rest = name.partition(":")
-    if kind == "mcts":
-        return SearchingOpponent(game, int(rest), seed)
-    if kind == "minimax":
-        return PerfectOpponent(game, seed)
-    if kind == "py":
-        return cast(Callable[..., Opponent], naming.load(rest))(game, seed)
-    return RandomOpponent(seed)
+    return _OfRun(name, game) if is_run(name) else _EachItsOwn(name, game, seed)
 
 
-def check_opponent(name: str, game: str) -> None:
-    """Raises UsageError unless there is such an opponent and it can play this game."""
+class _EachItsOwn:
+    """An opponent for each game."""
+
+    def __init__(self, name: str, game: str, seed: int):
+        self._name, self._game, self._seed = name, game, seed
+        self._opponents: dict[int, Opponent] = {}
+
+    def begin(self, game: int) -> None:
+        self._of(game).begin()
+
+    def choose(self, games: Sequence[int], histories: Sequence[Sequence[int]], states: Any) -> Sequence[int]:
+        legal = np.asarray(states.legal_action_mask)
+        return [self._of(n).choose(histories[n], legal[n]) for n in games]
+
+    def _of(self, number: int) -> Opponent:
+        if number not in self._opponents:
+            self._opponents[number] = self._make(self._seed + number)
+        return self._opponents[number]
+
+    def _make(self, seed: int) -> Opponent:
+        kind, _, rest = self._name.partition(":")
+        if kind == "mcts":
+            return SearchingOpponent(self._game, int(rest), seed)
+        if kind == "minimax":
+            return PerfectOpponent(self._game, seed)
+        if kind == "py":
+            return cast(Callable[..., Opponent], naming.load(rest))(self._game, seed)
+        return RandomOpponent(seed)
+
+
+class _OfRun:
+    """The agent of a run, who moves in all games by one call."""
+
+    def __init__(self, path: str, game: str):
+        self._player = naming.load(_PLAYER)(path)
+        if self._player.game != game:
+            raise UsageError(f"{path} is a run of {self._player.game}: it can't play {game}.")
+
+    def begin(self, game: int) -> None:
+        """Does nothing: it plays from positions alone."""
+
+    def choose(self, games: Sequence[int], histories: Sequence[Sequence[int]], states: Any) -> Sequence[int]:
+        import jax
+
+        rows = np.asarray(games)
+        return self._player.think(jax.tree.map(lambda x: np.asarray(x)[rows], states)).action.tolist()
+
+
+def is_run(name: str) -> bool:
+    """Whether a name means the directory of a run or of a checkpoint. The other opponents' names go first."""
+    return name.partition(":")[0] not in _NAMES and pathlib.Path(name).expanduser().is_dir()
+
+
+_NAMES = tuple(kind.partition(":")[0] for kind in KINDS)
+
+
+def check_opponent(name: str, game: str | None) -> None:
+    """Raises UsageError unless there is such an opponent and it can play a game, if one is named; what a run can play
+    is not looked at.
+    """
+    if is_run(name):
+        return
     kind, colon, rest = name.partition(":")
     if kind == "py" and colon:
         return
     if name not in ("random", "minimax") and kind != "mcts":
-        raise UsageError(f"there is no opponent {name!r}: {nearest(name, KINDS)}")
+        raise UsageError(f"{name!r} is neither an opponent nor the directory of a run: {nearest(name, KINDS)}")
     if kind == "mcts" and not (rest.isdigit() and int(rest) > 0):
         raise UsageError(f"the opponent {name!r} needs a number of simulations above 0, as mcts:100.")
     playable = {"mcts": tuple(SPIEL), "minimax": SMALL}.get(kind)
-    if playable is not None and game not in playable:
+    if playable is None or game is None:
+        return
+    if game not in playable:
         raise UsageError(f"the opponent {name!r} can't play {game}: it plays {', '.join(playable)}.")
-    if playable is not None:
-        load_spiel(game)
+    load_spiel(game)

@@ -1,18 +1,24 @@
 """Evaluating, playing and comparing the agents of board games."""
 
 import dataclasses
+import json
+import pathlib
 from xml.etree import ElementTree
 
+import jax
 import numpy as np
 import pytest
 
-from acme_ext import builders
+from acme_ext import builders, envs
 from acme_ext.agents.alphazero.config import AlphaZeroConfig
 from acme_ext.agents.muzero.config import RootsConfig
 from acme_ext.commands import cli, play, players, tournament
+from acme_ext.envs import opponents
+from acme_ext.envs.board import rules_of
 from acme_ext.errors import UsageError
 from acme_ext.launch.runners import local
 from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.players import RunPlayer, Thought, player_of
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.ops.search import SearchConfig
 
@@ -35,11 +41,12 @@ def test_ratings_are_those_that_make_the_outcomes_likeliest():
 
 
 def test_a_match_is_of_both_sides_and_a_perfect_player_never_loses_it():
-    perfect = tournament._Opponent("minimax", "tic_tac_toe", 0)
-    results = tournament.match("tic_tac_toe", perfect, tournament._Opponent("random", "tic_tac_toe", 1), 20, 0)
+    game = "tic_tac_toe"
+    perfect = opponents.make_opponents("minimax", game, 0)
+    results = tournament.match(game, perfect, opponents.make_opponents("random", game, 1), 20, 0)
     assert results.min() == 0
     assert results.mean() > 0.6
-    lost = tournament.match("tic_tac_toe", tournament._Opponent("random", "tic_tac_toe", 2), perfect, 20, 0)
+    lost = tournament.match(game, opponents.make_opponents("random", game, 2), perfect, 20, 0)
     assert lost.max() == 0
 
 
@@ -49,7 +56,7 @@ def test_a_match_is_of_both_sides_and_a_perfect_player_never_loses_it():
         (["random"], "two players or more"),
         (["random", "random"], "each named once"),
         (["random", "mcts:10"], "needs a run directory"),
-        (["random", "runs/none"], "'runs/none' is neither a run directory nor an opponent: .*minimax"),
+        (["random", "runs/none"], "'runs/none' is neither an opponent nor the directory of a run: .*minimax"),
     ],
 )
 def test_a_tournament_that_can_not_be_held_is_refused(names, said):
@@ -85,10 +92,87 @@ def test_it_is_evaluated_against_whom_one_likes(run, capsys):
     assert "did you mean 'minimax'" in capsys.readouterr().err
 
 
+def evaluated(capsys, run, opponent, *more):
+    """Evaluates a run against an opponent; returns the exit code and what was printed and said."""
+    code = cli.main(["evaluate", run, "--episodes", "4", "--env-set", f"opponent={opponent}", *more])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.slow
+def test_it_is_evaluated_against_the_agent_of_a_run(run, capsys, monkeypatch):
+    asked = []
+    think = RunPlayer.think
+    monkeypatch.setattr(RunPlayer, "think", lambda self, states: asked.append((self, states)) or think(self, states))
+    code, said, _ = evaluated(capsys, run, run)
+    assert code == 0
+    assert "over 4 episodes" in said
+    # It moves in all games at once, where the agent that is evaluated, which is no player, is not to move.
+    assert max(len(states.terminated) for _, states in asked) > 1
+    assert all(not states.terminated.any() for _, states in asked)
+    assert {player for player, _ in asked} == {player_of(run)}
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_a_run_plays(run, capsys):
+    saved = [path for path in (pathlib.Path(run) / "checkpoints").iterdir() if path.name.isdigit()]
+    old, new = (RunPlayer(path) for path in sorted(saved))
+    states = jax.vmap(rules_of("tic_tac_toe").init)(jax.random.split(jax.random.PRNGKey(0), 2))
+    latest = RunPlayer(run).think(states)
+    np.testing.assert_array_equal(new.think(states).prior, latest.prior)
+    assert (old.think(states).prior != latest.prior).any()
+    assert evaluated(capsys, run, saved[0])[0] == 0
+    code, _, said = evaluated(capsys, run, pathlib.Path(run) / "checkpoints" / "7")
+    assert code == 2
+    assert "is neither an opponent nor the directory of a run" in said
+    code = cli.main(["evaluate", str(pathlib.Path(run) / "checkpoints" / "7")])
+    assert code == 2
+    assert f"{run} has no checkpoint of 7 steps: its latest is of " in capsys.readouterr().err
+    assert cli.main(["evaluate", str(saved[0]), "--best"]) == 2
+    assert f"the best parameters are the run's, {run}" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_agent_of_a_run_that_can_not_play_is_refused(run, capsys, tmp_path, monkeypatch):
+    code, _, said = evaluated(capsys, run, tmp_path)
+    assert code == 2
+    assert f"{tmp_path} is no run directory" in said
+    code, _, said = evaluated(capsys, run, tmp_path / "none")
+    assert code == 2
+    assert "is neither an opponent nor the directory of a run" in said
+    with pytest.raises(UsageError, match=f"{run} is a run of tic_tac_toe: it can't play connect_four"):
+        envs.make("board:connect_four", opponent=run)
+    (tmp_path / "config.json").write_text('{"environment": "gym:CartPole-v1"}')
+    code, _, said = evaluated(capsys, run, tmp_path)
+    assert code == 2
+    assert "is a run of gym:CartPole-v1: only the agents of board:GAME play" in said
+
+
+@pytest.mark.slow
+def test_an_agent_learns_against_that_of_a_run_and_becomes_one_itself(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("acme_ext.launch.runners.upkeep.draw_curve", lambda *_: None)
+    learning = Experiment(
+        builders.DQN(),
+        "board:tic_tac_toe",
+        steps=20,
+        environment_options={"opponent": run},
+        evaluation=Evaluation(every=0, final_episodes=2),
+        run_dir=tmp_path / "dqn",
+    )
+    assert local.run(learning, quiet=True).score is not None
+    # Its own opponent is not needed, when it plays: it may be gone, or the run itself.
+    described = json.loads((tmp_path / "dqn" / "config.json").read_text())
+    described["environment_options"]["opponent"] = str(tmp_path / "dqn")
+    (tmp_path / "dqn" / "config.json").write_text(json.dumps(described))
+    against = opponents.make_opponents(str(tmp_path / "dqn"), "tic_tac_toe", 0)
+    results = tournament.match("tic_tac_toe", against, opponents.make_opponents("minimax", "tic_tac_toe", 0), 4, 0)
+    assert results.max() <= 0
+
+
 @pytest.mark.slow
 def test_every_reply_is_played(run):
     """With all simulations that it needs the search alone is a good player; what counts is that all is counted."""
-    first, second = players.against_every_reply(players.RunPlayer(run))
+    first, second = players.against_every_reply(RunPlayer(run))
     # Who begins leaves eight replies, then six, four and two, some of which lead to the same positions.
     assert 20 < sum(first[:3]) < 8 * 6 * 4 * 2
     assert 60 < sum(second[:3]) < 9 * 7 * 5 * 3
@@ -101,7 +185,7 @@ class _Lowest:
     game = "tic_tac_toe"
 
     def think(self, states):
-        return players.Thought(np.argmax(states.legal_action_mask, axis=1), *[np.zeros(0)] * 5)
+        return Thought(np.argmax(states.legal_action_mask, axis=1), *[np.zeros(0)] * 5)
 
 
 def test_lost_games_are_told_by_their_moves():
@@ -124,14 +208,14 @@ def test_lost_games_are_told_by_their_moves():
 @pytest.mark.slow
 def test_a_person_plays_against_it_and_hears_of_illegal_moves(run, tmp_path):
     typed, shown = iter(["z9", "a1", "a1", *(f"{c}{r}" for c in "abc" for r in "123"), *["q"] * 9]), []
-    outcome = play.play(players.RunPlayer(run), ask=lambda _: next(typed), say=shown.append)
+    outcome = play.play(RunPlayer(run), ask=lambda _: next(typed), say=shown.append)
     assert outcome in (1, 0, -1)
     assert any("'z9' is no legal move; these are: a1, b1" in line for line in shown)
     remark = next(text for text in shown if text.startswith("the agent plays ")).splitlines()
     assert "it expects" in remark[0]
     assert remark[1].split() == ["move", "visits", "prior", "value"]
     assert remark[2].split()[0] == remark[0].split()[3].rstrip(";")  # of those visited most
-    player = players.RunPlayer(run)
+    player = RunPlayer(run)
     assert play.play(player, person_begins=False, ask=lambda _: "q", say=shown.append, trees=tmp_path / "trees") is None
     (drawn,) = (tmp_path / "trees").iterdir()
     assert drawn.name == "move-01.svg"

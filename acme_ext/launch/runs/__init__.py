@@ -10,6 +10,7 @@
   and keeps the best parameters.
 - `evaluation`: a policy on environments of its own; the `Score` of one evaluation and the `Result` of a run; a run that
   is loaded from its directory.
+- `players`: the agent of a run as a player of a board game, who moves in many games at once.
 - `trained`: the `Run` that `launch.load` returns, and its policy as a function for code of one's own.
 
 A run directory, which `acme_ext.utils.rundir` lays out:

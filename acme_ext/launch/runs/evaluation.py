@@ -152,10 +152,10 @@ def load_run(
     environment_options: Mapping[str, Any] | None = None,
     best: bool = False,
 ) -> Loaded:
-    """Returns the agent of a run's latest good checkpoint; writes nothing.
+    """Returns the agent of a run's latest good checkpoint, or of one that is named; writes nothing.
 
     Args:
-        path: the run directory.
+        path: the run directory, or one of its checkpoints, `RUN/checkpoints/STEPS`.
         builder: the run's agent, where its config can't name it.
         environment: the run's environment, likewise.
         environment_options: in place of the run's own, by name.
@@ -163,10 +163,12 @@ def load_run(
             other seeds than those that chose them.
 
     Raises:
-        UsageError: it is no run directory, has no checkpoint, or was of an agent or environment that only its own
-            script knows.
+        UsageError: it is no run directory, has no such checkpoint, or was of an agent or environment that only its
+            own script knows.
     """
-    rundir = RunDirectory.open(path)
+    rundir, wanted = place_of(path)
+    if best and wanted is not None:
+        raise UsageError(f"{path} is one checkpoint: the best parameters are the run's, {rundir.path}.")
     described = rundir.read_config()
     evaluation = settings.from_json(Evaluation, described["run"]["evaluation"])
     where: Any = environment
@@ -204,11 +206,23 @@ def load_run(
             raise UsageError(f"{path} has no best parameters yet: they are those of its best evaluation.")
         source = _Saved({POLICY: kept.trees[POLICY]})
         return Loaded(experiment, spec, source, kept.info["best"]["standing"], kept.steps, actions)
-    restored = CheckpointStore(rundir.checkpoints).restore({"learner": core.abstract_state()}, extra=False)
+    store = CheckpointStore(rundir.checkpoints)
+    restored = store.restore({"learner": core.abstract_state()}, extra=False, steps=wanted)
     if restored is None:
-        raise UsageError(f"{path} has no checkpoint yet.")
+        latest = store.latest()
+        if wanted is None or latest is None:
+            raise UsageError(f"{rundir.path} has no checkpoint yet.")
+        raise UsageError(f"{rundir.path} has no checkpoint of {wanted} steps: its latest is of {latest}.")
     source = _Saved(core.variables(restored.trees["learner"]))
     return Loaded(experiment, spec, source, restored.info["state"].get("standing"), restored.steps, actions)
+
+
+def place_of(path: str | os.PathLike[str]) -> tuple[RunDirectory, int | None]:
+    """Returns the run directory that a path means, and the steps of the checkpoint if it means one."""
+    given = pathlib.Path(path).expanduser()
+    if given.parent.name == "checkpoints" and given.name.isdigit():
+        return RunDirectory.open(given.parent.parent), int(given.name)
+    return RunDirectory.open(given), None
 
 
 def _unknown(path: Any, rundir: RunDirectory, error: UsageError) -> UsageError:

@@ -261,7 +261,7 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Run:
     ```
 
     Args:
-        path: the run directory.
+        path: the run directory, or one of its checkpoints.
         **arguments: `builder`, `environment`, `environment_options` and `best` of `evaluation.load_run`.
 
     Raises:

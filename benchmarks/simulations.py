@@ -1,0 +1,231 @@
+"""What MuZero makes of few simulations, with Gumbel's search and with plain MuZero's, and what reanalysis saves:
+`python -m benchmarks.simulations`.
+"""
+
+import argparse
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from acme_ext import builders, envs, launch
+from acme_ext.errors import UsageError
+from acme_ext.launch.runs import settings
+from acme_ext.utils import files, loggers
+from acme_ext.utils.rundir import RunDirectory
+from benchmarks import command, report
+from benchmarks.learning import RESULTS, RUNS
+
+BARS = {"jax:catch": 0.95, "jax:CartPole-v1": 475.0}
+"""What an evaluation's mean has to reach, by environment."""
+
+KINDS = {"Gumbel": "true", "MuZero": "false"}
+"""The search -> `search.gumbel`."""
+
+USUAL = 16  # simulations of the runs with reanalysis
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """Runs that differ in their seed alone."""
+
+    search: str  # of KINDS
+    simulations: int
+    reanalyze: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.search}, {self.simulations}" + (f", reanalysis {self.reanalyze:g}" if self.reanalyze else "")
+
+    @property
+    def folder(self) -> str:
+        """The name of its runs' folder."""
+        return f"{self.search.lower()}-{self.simulations}" + (f"-{self.reanalyze:g}" if self.reanalyze else "")
+
+    @property
+    def config(self) -> dict[str, str]:
+        """Its fields of MuZero's config."""
+        fields = {"search.gumbel": KINDS[self.search], "search.simulations": str(self.simulations)}
+        return {**fields, "reanalyze": str(self.reanalyze)} if self.reanalyze else fields
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What the seeds of an arm came to."""
+
+    final: np.ndarray  # [seeds] mean return of the last evaluation
+    on_the_way: np.ndarray  # [seeds] mean over all evaluations
+    reached: np.ndarray  # [seeds] environment steps at the first evaluation that reaches the bar; NaN where none does
+    seconds: float  # of all its seeds together, which run at once
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code, as `benchmarks.learning` does."""
+    options = _parser().parse_args(arguments)
+    return command.run("benchmarks.simulations", lambda: _main(options))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.simulations",
+        description=f"{__doc__} The runs are compiled, all seeds of an arm at once. What is finished is not run again, "
+        "what was stopped goes on.",
+    )
+    parser.add_argument("--environment", default="jax:catch", choices=sorted(BARS), help="(%(default)s)")
+    parser.add_argument("--steps", type=int, default=15_000, help="of the environment (%(default)s)")
+    parser.add_argument("--eval-every", type=int, default=1_000, metavar="N", help="(%(default)s)")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="so many, from --seed on (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
+    parser.add_argument("--simulations", type=int, nargs="+", default=[4, 8, 16, 50], metavar="N", help="(4 8 16 50)")
+    parser.add_argument(
+        "--reanalyze", type=float, nargs="*", default=[0.5], metavar="SHARE", help=f"with Gumbel and {USUAL} (0.5)"
+    )
+    parser.add_argument("--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="(%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="of the page")
+    return parser
+
+
+def _main(options: argparse.Namespace) -> int:
+    if options.seeds < 1 or options.steps < options.eval_every or options.eval_every < 1:
+        raise UsageError("--seeds and --eval-every must be at least 1, and --steps at least --eval-every.")
+    for name in ("simulations", "reanalyze"):
+        if len(set(getattr(options, name))) < len(getattr(options, name)):
+            raise UsageError(f"--{name} names one twice.")
+    envs.check(options.environment)
+    files.make_writable_folder(options.out)
+    arms = [Arm(search, count) for count in options.simulations for search in KINDS]
+    arms += [Arm("Gumbel", USUAL, share) for share in options.reanalyze if share]
+    name = f"simulations-{options.environment.removeprefix('jax:')}"
+    # All are checked before the first one runs.
+    experiments = {arm: _experiment(arm, options, options.runs / name) for arm in dict.fromkeys(arms)}
+    found = {}
+    for arm, experiment in experiments.items():
+        rundirs = [experiment.directory] if options.seeds == 1 else _of_seeds(experiment, options.seeds)
+        if not all(_finished(path, options.steps) for path in rundirs):
+            results = launch.run_compiled(experiment, seeds=options.seeds, quiet=True)
+            if stopped := [result.stopped_by for result in results if result.stopped_by]:
+                return 128 + stopped[0]
+        found[arm] = read(rundirs, BARS[options.environment])
+        print(f"{arm}: {np.mean(found[arm].final):.4g} after {found[arm].seconds:.0f} s", flush=True)
+    draw(found, options, options.out / f"{name}.png")
+    text = page(found, options, f"{name}.png", report.machine())
+    with files.replacing(options.out / f"{name}.md") as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    print(text)
+    return 0
+
+
+def _experiment(arm: Arm, options: argparse.Namespace, runs: pathlib.Path) -> launch.Experiment:
+    builder = builders.MuZero().for_environment(options.environment)
+    return launch.Experiment(
+        settings.configure(builder, arm.config),
+        options.environment,
+        steps=options.steps,
+        seed=options.seed,
+        num_envs=8,
+        evaluation=launch.Evaluation(every=options.eval_every, final_episodes=20),
+        run_dir=str(runs / arm.folder),
+    )
+
+
+def _of_seeds(experiment: launch.Experiment, seeds: int) -> list[pathlib.Path]:
+    return [experiment.directory / f"s{experiment.seed + number}" for number in range(seeds)]
+
+
+def _finished(path: pathlib.Path, steps: int) -> bool:
+    if not (path / "config.json").is_file():
+        return False
+    rundir = RunDirectory.open(path)
+    return rundir.evaluation.is_file() and rundir.read_evaluation()["environment_steps"] >= steps
+
+
+def read(rundirs: Sequence[pathlib.Path], bar: float) -> Found:
+    """Returns what finished runs came to, one of each seed."""
+    curves = [loggers.read_csv(loggers.csv_path(RunDirectory.open(path), "evaluator")) for path in rundirs]
+    final, way, reached = [], [], []
+    for path, curve in zip(rundirs, curves, strict=True):
+        returns, steps = curve["episode_return_mean"], curve["environment_steps"]
+        final.append(RunDirectory.open(path).read_evaluation()["episode_return_mean"])
+        way.append(returns.mean())
+        good = np.nonzero(returns >= bar)[0]
+        reached.append(steps[good[0]] if good.size else np.nan)
+    seconds = max(float(curve["wall_time_s"][-1]) for curve in curves)
+    return Found(np.array(final), np.array(way), np.array(reached), seconds)
+
+
+def steps_to_bar(reached: np.ndarray) -> str:
+    """Returns in words after how many steps seeds reached the bar."""
+    good = reached[~np.isnan(reached)]
+    missing = "" if len(good) == len(reached) else f" ({len(good)} of {len(reached)})"
+    return f"{good.mean():,.0f}{missing}" if len(good) else "none"
+
+
+def page(found: Mapping[Arm, Found], options: argparse.Namespace, figure: str, facts: Mapping) -> str:
+    """Returns the page.
+
+    Args:
+        found: of each arm.
+        options: the command line's.
+        figure: the name of its file.
+        facts: about the machine.
+    """
+    given = _parser().parse_args([])
+    changed = "".join(
+        f" --{name.replace('_', '-')} {' '.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in vars(options).items()
+        if name not in ("runs", "out") and value != getattr(given, name)
+    )
+    seeds = f"{options.seeds} {'seed' if options.seeds == 1 else 'seeds'}"
+    lines = [
+        f"# MuZero by simulations on {options.environment}",
+        "",
+        f"`python -m benchmarks.simulations{changed}`: compiled runs of {options.steps:,} environment steps, 8 "
+        f"environments, {seeds} of each row at once, MuZero's defaults otherwise. An evaluation every "
+        f"{options.eval_every:,} steps, greedy and without noise, on environments of its own. The final return is that "
+        "of the last evaluation, the return on the way the mean of all. The steps to the bar are those at the first "
+        f"evaluation with a mean of at least {BARS[options.environment]:g}, the mean of the seeds that reached it.",
+        "",
+        "| search | simulations | reanalysis | final return, mean | least seed | on the way | least seed | to the bar "
+        "| seconds |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for arm, of in found.items():
+        cells = (
+            arm.search,
+            str(arm.simulations),
+            f"{arm.reanalyze:g}",
+            *(f"{value:.4g}" for values in (of.final, of.on_the_way) for value in (values.mean(), values.min())),
+            steps_to_bar(of.reached),
+            f"{of.seconds:.0f}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    said = ", ".join(f"{name} {value}" for name, value in facts.items())
+    return "\n".join([*lines, "", f"![Returns by simulations]({figure})", "", f"{said}.\n"])
+
+
+def draw(found: Mapping[Arm, Found], options: argparse.Namespace, path: pathlib.Path) -> None:
+    """Draws the final returns and those on the way by simulations, the means of the seeds and each of them."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), dpi=120, layout="constrained")
+    for axes, name, title in zip(
+        figure.subplots(1, 2), ("final", "on_the_way"), ("final return", "mean of all evaluations"), strict=True
+    ):
+        for place, search in enumerate(KINDS):
+            arms = sorted((a for a in found if a.search == search and not a.reanalyze), key=lambda a: a.simulations)
+            values = [getattr(found[arm], name) for arm in arms]
+            counts = [arm.simulations for arm in arms]
+            axes.plot(counts, [v.mean() for v in values], "o-", color=f"C{place}", label=search)
+            for count, each in zip(counts, values, strict=True):
+                axes.plot([count] * len(each), each, ".", color=f"C{place}", alpha=0.5)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(options.simulations, [str(count) for count in options.simulations])
+        axes.set(xlabel="simulations", ylabel=title)
+        axes.legend(fontsize="small")
+    with files.replacing(path) as temporary:
+        figure.savefig(temporary, format="png")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
