@@ -321,6 +321,22 @@ SETTINGS: dict[str, Setting] = {
     ),
     "ppo-key_door": Setting("ppo", "explore:key_door", 200_000, 8, eval_every=20_000),
     "rnd-key_door": Setting("rnd", "explore:key_door", 200_000, 8, 0.9, 0.9, eval_every=20_000),
+    # On a larger map: without a bonus, with one, and with its bonuses dealt out at random.
+    "ppo-key_door-15": Setting(
+        "ppo", "explore:key_door", 300_000, 8, eval_every=20_000, environment_options={"size": 15}
+    ),
+    "rnd-key_door-15": Setting(
+        "rnd", "explore:key_door", 300_000, 8, 0.9, 0.9, eval_every=20_000, environment_options={"size": 15}
+    ),
+    "rnd-key_door-15-shuffled": Setting(
+        "rnd",
+        "explore:key_door",
+        300_000,
+        8,
+        eval_every=20_000,
+        config={"shuffled": "true"},
+        environment_options={"size": 15},
+    ),
     "rnd-montezuma": _montezuma(
         "rnd", **{"batch_size": "4", "replay.max_size": "4", "num_epochs": "1", "distillation_updates": "4"}
     ),

@@ -26,6 +26,8 @@ class NGUConfig(R2D2Config):
     num_arms: PositiveInt = 8  # N
     beta: NonNegative = 0.3  # the largest, of the last; the first's is 0; Badia et al. 2020a, table 7
     least_discount: Share = 0.97  # gamma of the last, who explores most
+    # Share of a batch's sequences that number 0 learns from, whoever acted; from the others who acted does
+    exploiting_share: Share = 0.0
 
     # The episodic bonus
     memory_rows: int = 512  # embeddings that an episode's memory holds; beyond, it forgets the oldest

@@ -50,9 +50,11 @@ def asked(batch: Sequence, config: NGUConfig) -> tuple[Task, Array, Array]:
     """Returns what sequences ask to be learned but for the reward, the bonuses `[T, B]` of their steps, and their
     weights `[B]`.
 
-    A step whose bonus is not known is left out, unless it terminates: then its bonus counts as 0.
+    A step whose bonus is not known is left out, unless it terminates: then its bonus counts as 0. The first of the
+    batch, `exploiting_share` of it, are what policy 0 learns from.
     """
     arm = acting.arms_of(batch)
+    arm = jnp.where(jnp.arange(len(arm)) < round(config.exploiting_share * len(arm)), 0, arm)
     bonus, known = acting.bonuses_of(batch)
     mask = batch.mask
     if config.is_intrinsic:

@@ -22,6 +22,9 @@ class RNDConfig(PPOConfig):
     intrinsic_discount: Share = 0.99  # gamma_I of one step; Burda et al. 2018, table 5
     extrinsic_coef: NonNegative = 2.0  # weight of the reward's advantage; Burda et al. 2018, table 5
     intrinsic_coef: NonNegative = 1.0  # weight of the bonus's advantage; Burda et al. 2018, table 5
+    # Gives each step of a batch the bonus of another one, at random: a control that has the scale of the bonus, and
+    # nothing of what it says.
+    shuffled: bool = False
 
 
 # Where no other source is named: Burda et al. 2018, table 5 and the authors' code.

@@ -83,6 +83,17 @@ def test_what_a_sequence_asks_to_be_learned():
     np.testing.assert_array_equal(task.batch.observation.bonus[:-1], batch.extras.bonus)
 
 
+def test_the_policy_without_a_bonus_may_learn_from_what_the_others_do():
+    batch, c = sequences(arm=(1, 2, 2)), NGUConfig(num_arms=3, exploiting_share=0.7, **SMALL)
+    task, _, beta = learning.asked(batch, c)
+    np.testing.assert_array_equal(beta, c.betas[[0, 0, 2]])
+    np.testing.assert_array_equal(task.batch.observation.arm, np.tile([0, 0, 2], (7, 1)))
+    np.testing.assert_allclose(task.discount[0, :2], c.discounts[0])
+    # What came and what was probable as it acted stay as they were.
+    np.testing.assert_array_equal(task.batch.observation.bonus[:-1], batch.extras.bonus)
+    np.testing.assert_array_equal(task.batch.extras.probability, batch.extras.probability)
+
+
 def test_last_steps_are_of_each_sequence_its_own():
     steps = learning.last_steps(sequences(), 2)
     batch = sequences()

@@ -7,6 +7,7 @@ import pytest
 import spec_of
 
 from acme_ext.agents.rnd.config import RNDConfig
+from acme_ext.agents.rnd.learning import shuffle
 from acme_ext.builders import PPO, RND
 from acme_ext.errors import UsageError
 from acme_ext.learning import intrinsic, normalize
@@ -71,6 +72,29 @@ def test_the_bonus_is_quiet_first_then_for_what_is_new():
         assert np.isfinite(float(metrics["loss"]))
     assert bonuses[:2] == [0, 0]
     assert bonuses[2] > 3 * bonuses[-1] > 0
+
+
+def test_shuffled_bonuses_are_the_same_ones_at_other_steps():
+    rng = np.random.default_rng(0)
+    bonus, mask = rng.normal(size=(9, 4)).astype(np.float32), (rng.random((9, 4)) < 0.7).astype(np.float32)
+    given = np.asarray(shuffle(jax.random.key(0), bonus, mask))
+    there = mask > 0
+    np.testing.assert_array_equal(given[~there], bonus[~there])
+    np.testing.assert_array_equal(np.sort(given[there]), np.sort(bonus[there]))
+    assert (given[there] != bonus[there]).mean() > 0.8
+    assert (given != np.asarray(shuffle(jax.random.key(1), bonus, mask))).any()
+
+
+def test_learning_from_shuffled_bonuses_differs_in_nothing_else():
+    quiet = DistillationConfig(quiet_steps=0)
+    found = []
+    for shuffled in (False, True):
+        agent = RND(RNDConfig(distillation=quiet, shuffled=shuffled, **SMALL), average_rate=None).make_agent(SPEC)
+        found.append(agent.core.step(agent.core.init(jax.random.key(0)), unrolls(agent)))
+    (plain, metrics, _), (other, others, _) = found
+    assert float(metrics["bonus"]) == float(others["bonus"]) > 0
+    jax.tree.map(np.testing.assert_array_equal, *(state.core.distillation.predictor.params for state in (plain, other)))
+    assert float(metrics["value_loss"]) != float(others["value_loss"])
 
 
 def test_the_reward_is_clipped_where_it_is_to_be():

@@ -1,0 +1,37 @@
+"""The benchmark of values learned together and apart, with budgets too small to learn anything."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from benchmarks import learning, random_coin
+from benchmarks.outcomes import Outcome
+
+
+def test_the_agents_differ_in_how_values_are_learned_and_in_nothing_else():
+    one, two = (random_coin.setting(agent, 3.0).experiment(0, 1, learning.RUNS).builder for agent in random_coin.AGENTS)
+    mine, theirs = (dataclasses.asdict(builder.config) for builder in (one, two))
+    assert {name for name in mine.keys() & theirs.keys() if mine[name] != theirs[name]} == set()
+    np.testing.assert_array_equal(one.config.betas, [0.0, 3.0])
+    np.testing.assert_array_equal(one.config.betas, two.config.betas)
+    np.testing.assert_allclose(one.config.discounts, two.config.discounts)
+
+
+def test_the_page_has_a_row_for_each_pair(tmp_path):
+    found = {
+        (agent, beta): [Outcome(seed, 0.5 + seed / 10, 0.0, 1.0, 9, 9, 2.0) for seed in range(2)]
+        for agent in random_coin.AGENTS
+        for beta in (0.1, 1.0)
+    }
+    text = random_coin.page(found, 9)
+    assert text.count("| 0.550 | 0.50 | 0.60 | 0: 0.50, 1: 0.60 | 2 |") == 4
+    random_coin.draw(found, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_pairs_are_run_and_written(tmp_path):
+    arguments = ["--steps", "300", "--seeds", "4", "--betas", "1", "--jobs", "2", "--runs", str(tmp_path / "runs")]
+    assert random_coin.main([*arguments, "--out", str(tmp_path)]) == 1  # too few steps to learn from
+    assert "| two networks | 1 |" in (tmp_path / "random-coin.md").read_text()
