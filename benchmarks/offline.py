@@ -67,6 +67,7 @@ class Data:
     expert: str  # a name in `TRAINED`, whose score is 100
     parts: tuple[Part, ...]
     learners: str  # a name in `LEARNERS`
+    steps: int = 6_000  # of each learner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +109,7 @@ TRAINED: dict[str, Trained] = {
     "pendulum-expert": Trained("td3", PENDULUM, 20_000, 1),
     "pendulum-medium": Trained("td3", PENDULUM, 20_000, 1, share=1 / 3),
     "cartpole-expert": Trained("dqn", CARTPOLE, 50_000, 8),
-    "cartpole-replay": Trained("dqn", CARTPOLE, 6_000, 8),
+    "cartpole-replay": Trained("dqn", CARTPOLE, 12_000, 8),
 }
 DATA: dict[str, Data] = {
     "pendulum-medium": Data(
@@ -129,8 +130,9 @@ DATA: dict[str, Data] = {
     "cartpole-replay": Data(
         "all that DQN does while it learns",
         "cartpole-expert",
-        (Part("cartpole-replay", "replay", 6_000),),
+        (Part("cartpole-replay", "replay", 12_000),),
         "discrete",
+        steps=20_000,
     ),
 }
 """The first part's agent says which environment it is."""
@@ -154,9 +156,6 @@ LEARNERS: dict[str, dict[str, Learner]] = {
         "dqn": Learner("dqn"),
     },
 }
-STEPS = 6_000
-"""Of each learner."""
-
 BARS = (
     Bar("pendulum-medium", ("bc",), "behaviour", 10, "within"),
     Bar("pendulum-medium", ("td3_bc", "cql", "iql"), "behaviour", 20),
@@ -219,8 +218,8 @@ def _main(options: argparse.Namespace) -> int:
     path = RESULTS if usual else options.runs / "offline.json"
     files.make_writable_folder(path.parent)
     recorded = options.recorded or options.runs / "data"
-    steps = options.steps or STEPS
     for name in options.data:
+        steps = options.steps or DATA[name].steps
         written = files.read_json(path) if path.is_file() else {}
         entry = written.setdefault(name, {"seeds": {}})
         made = make(name, recorded)
