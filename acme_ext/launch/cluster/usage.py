@@ -1,9 +1,11 @@
 """What a node takes of its host. Ray sees the actor that stands for the node, and not the node's own processes."""
 
 import contextlib
+import os
+import pathlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 _PERIOD_S = 5.0
 _LOG_EVERY_S = 60.0
@@ -18,9 +20,7 @@ class Meter:
     """
 
     def __init__(self, pid: int, clock: Callable[[], float] = time.monotonic):
-        import psutil
-
-        self._process, self._clock = psutil.Process(pid), clock
+        self._pid, self._clock = pid, clock
         self._seconds: dict[int, float] = {}  # of CPU, that each process had at the last measurement
         self._at = clock()
         self.measure()
@@ -29,24 +29,31 @@ class Meter:
         """Returns the CPUs that were in use since the last measurement, and the bytes of memory that are now.
 
         Raises:
-            psutil.Error: the process has ended.
+            OSError: the process has ended.
         """
-        import psutil
-
-        before, memory = self._seconds, 0
-        self._seconds = {}
-        for process in (self._process, *self._process.children(recursive=True)):
-            try:
-                times, size = process.cpu_times(), process.memory_info().rss
-            except psutil.Error:
-                if process is self._process:
-                    raise
-                continue  # it has just ended
-            self._seconds[process.pid] = times.user + times.system
-            memory += size
+        found = {self._pid: _status(self._pid)}
+        for pid in _descendants(self._pid):
+            with contextlib.suppress(OSError):  # it has just ended
+                found[pid] = _status(pid)
+        before, self._seconds = self._seconds, {pid: seconds for pid, (seconds, _) in found.items()}
         used = sum(max(0.0, now - before.get(pid, 0.0)) for pid, now in self._seconds.items())
         passed, self._at = self._clock() - self._at, self._clock()
-        return used / max(passed, 1e-9), memory
+        return used / max(passed, 1e-9), sum(memory for _, memory in found.values())
+
+
+def _status(pid: int) -> tuple[float, int]:
+    """Returns the seconds of CPU that a process has used, and the bytes of memory that it has in use."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Gives the processes that a process has started, and those that these have."""
+    with contextlib.suppress(OSError):  # it has just ended
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                yield child
+                yield from _descendants(child)
 
 
 class Usage:
@@ -72,7 +79,7 @@ class Usage:
 
     def follow(self, pid: int) -> None:
         """Measures a process from now on."""
-        with contextlib.suppress(Exception):  # it has ended already
+        with contextlib.suppress(OSError):  # it has ended already
             self._meter = Meter(pid)
 
     def _run(self) -> None:
@@ -81,7 +88,7 @@ class Usage:
             time.sleep(_PERIOD_S)
             try:
                 found = (0.0, 0) if self._meter is None else self._meter.measure()
-            except Exception:
+            except OSError:
                 self._meter, found = None, (0.0, 0)
             for gauge, value in zip(self._gauges, found, strict=True):
                 gauge.set(value)
