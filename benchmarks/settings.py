@@ -132,8 +132,7 @@ _MODEL_OF_BOARD = {
     "network_kind": "grid",
     "batch_size": "16",
     "replay.samples_per_insert": "32",
-    "learning_rate_decay_steps": "10500",
-    "search.simulations": "100",
+    "learning_rate_decay_steps": "21000",
     "search.value_scale": "0.1",
 }
 
@@ -198,16 +197,16 @@ SETTINGS: dict[str, Setting] = {
     ),
     # The model has to learn the rules. The default network for boards does not in so many steps.
     "muzero-tic-tac-toe": Setting(
-        "muzero", "board:tic_tac_toe", 40_000, 16, None, None, 10_000, 100, config=_MODEL_OF_BOARD, never_loses=True
+        "muzero", "board:tic_tac_toe", 80_000, 16, None, None, 20_000, 100, config=_MODEL_OF_BOARD, never_loses=True
     ),
     "muzero-tic-tac-toe-server": Setting(
         "muzero",
         "board:tic_tac_toe",
-        40_000,
+        80_000,
         8,
         None,
         None,
-        10_000,
+        20_000,
         100,
         config=_MODEL_OF_BOARD,
         actors=2,
