@@ -126,6 +126,15 @@ _TIC_TAC_TOE = {
     "learning_rate_decay_steps": "8000",
     "average_rate": "0.01",
 }
+_MODEL_OF_BOARD = {
+    **_TIC_TAC_TOE,
+    "cut_sampled": "true",
+    "network_kind": "grid",
+    "batch_size": "16",
+    "replay.samples_per_insert": "32",
+    "learning_rate_decay_steps": "21000",
+    "search.value_scale": "0.1",
+}
 
 SETTINGS: dict[str, Setting] = {
     "dqn-cartpole": Setting("dqn", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
@@ -182,6 +191,24 @@ SETTINGS: dict[str, Setting] = {
         10_000,
         100,
         config=_TIC_TAC_TOE,
+        actors=2,
+        inference="server",
+        never_loses=True,
+    ),
+    # The model has to learn the rules. The default network for boards does not in so many steps.
+    "muzero-tic-tac-toe": Setting(
+        "muzero", "board:tic_tac_toe", 80_000, 16, None, None, 20_000, 100, config=_MODEL_OF_BOARD, never_loses=True
+    ),
+    "muzero-tic-tac-toe-server": Setting(
+        "muzero",
+        "board:tic_tac_toe",
+        80_000,
+        8,
+        None,
+        None,
+        20_000,
+        100,
+        config=_MODEL_OF_BOARD,
         actors=2,
         inference="server",
         never_loses=True,

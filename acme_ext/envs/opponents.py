@@ -157,7 +157,7 @@ class _EachItsOwn:
     """An opponent for each game."""
 
     def __init__(self, name: str, game: str, seed: int):
-        self._name, self._game, self._seed = name, game, seed
+        self._make, self._seed = _maker(name, game), seed
         self._opponents: dict[int, Opponent] = {}
 
     def begin(self, game: int) -> None:
@@ -172,15 +172,18 @@ class _EachItsOwn:
             self._opponents[number] = self._make(self._seed + number)
         return self._opponents[number]
 
-    def _make(self, seed: int) -> Opponent:
-        kind, _, rest = self._name.partition(":")
-        if kind == "mcts":
-            return SearchingOpponent(self._game, int(rest), seed)
-        if kind == "minimax":
-            return PerfectOpponent(self._game, seed)
-        if kind == "py":
-            return cast(Callable[..., Opponent], naming.load(rest))(self._game, seed)
-        return RandomOpponent(seed)
+
+def _maker(name: str, game: str) -> Callable[[int], Opponent]:
+    """Returns what makes an opponent of a seed."""
+    kind, _, rest = name.partition(":")
+    if kind == "mcts":
+        return lambda seed: SearchingOpponent(game, int(rest), seed)
+    if kind == "minimax":
+        return lambda seed: PerfectOpponent(game, seed)
+    if kind == "py":
+        made = cast(Callable[..., Opponent], naming.load(rest))
+        return lambda seed: made(game, seed)
+    return RandomOpponent
 
 
 class _OfRun:

@@ -122,6 +122,7 @@ def test_an_illegal_action_is_told():
         ("board:go_9x9", {"opponent": "mcts:10"}, "can't play go_9x9: it plays tic_tac_toe"),
         ("board:connect_four", {"opponent": "mcts:0"}, "a number of simulations above 0"),
         ("board:connect_four", {"opponent": "randm"}, "did you mean 'random'"),
+        ("board:connect_four", {"opponent": "py:json:no_such"}, "json has no 'no_such'"),
         ("board:connect_four", {"opening_moves": -1}, "must not be negative"),
     ],
 )
