@@ -349,18 +349,18 @@ SETTINGS: dict[str, Setting] = {
     "ppo-key_door": Setting("ppo", "explore:key_door", 200_000, 8, eval_every=20_000),
     "rnd-key_door": Setting("rnd", "explore:key_door", 200_000, 8, 0.9, 0.9, eval_every=20_000),
     # On a larger map: without a bonus, with one, and with its bonuses dealt out at random.
-    "ppo-key_door-15": Setting(
-        "ppo", "explore:key_door", 300_000, 8, eval_every=20_000, environment_options={"size": 15}
+    "ppo-key_door-large": Setting(
+        "ppo", "explore:key_door", 600_000, 8, eval_every=40_000, environment_options={"size": 15}
     ),
-    "rnd-key_door-15": Setting(
-        "rnd", "explore:key_door", 300_000, 8, 0.9, 0.9, eval_every=20_000, environment_options={"size": 15}
+    "rnd-key_door-large": Setting(
+        "rnd", "explore:key_door", 600_000, 8, 0.9, 0.9, eval_every=40_000, environment_options={"size": 15}
     ),
-    "rnd-key_door-15-shuffled": Setting(
+    "rnd-key_door-large-shuffled": Setting(
         "rnd",
         "explore:key_door",
-        300_000,
+        600_000,
         8,
-        eval_every=20_000,
+        eval_every=40_000,
         config={"shuffled": "true"},
         environment_options={"size": 15},
     ),
