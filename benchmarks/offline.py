@@ -117,6 +117,7 @@ DATA: dict[str, Data] = {
         "pendulum-expert",
         (Part("pendulum-medium", "training", 20_000),),
         "continuous",
+        steps=15_000,
     ),
     "pendulum-mixed": Data(
         "random actions and the expert, half each",
@@ -151,8 +152,8 @@ LEARNERS: dict[str, dict[str, Learner]] = {
     "discrete": {
         "bc": Learner("bc", _SMALL),
         "10% bc": Learner("bc", _SMALL, best=0.1),
-        "discrete_cql": Learner("discrete_cql"),
-        "bcq": Learner("bcq"),
+        "discrete_cql": Learner("discrete_cql", {"replay.n_step": "5"}),
+        "bcq": Learner("bcq", {"replay.n_step": "5"}),
         "dqn": Learner("dqn"),
     },
 }
