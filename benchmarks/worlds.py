@@ -80,9 +80,9 @@ def _summary(found: Sequence[Outcome]) -> dict[str, list[float]]:
 
 
 def table(path: pathlib.Path, results: pathlib.Path) -> list[str]:
-    """Returns the lines of the table of `path`, beside the single processes' results in `results`, which
-    `benchmarks.learning` wrote: the mean over the
-    seeds, the least and the greatest seed, of the final return and of the mean of all evaluations on the way.
+    """Returns the lines of the table of `path`, beside the single processes' results in `results`, a file of
+    `benchmarks.learning`: the mean over the seeds, the least and the greatest seed, of the final return and of the mean
+    of all evaluations on the way.
     """
     lines = [
         "| setting | steps | world | seeds | final return | least | greatest | all evaluations | least | greatest |",
