@@ -26,8 +26,10 @@ class Watcher:
             if lp.wait_for_stop(0.1):
                 return
         (params,) = self._learner.get_variables(["policy"])
-        lp.wait_for_stop()
-        (self._folder / "watched").write_text(f"{len(params)} layers; it ended")
+        with (self._folder / "watched").open("w", buffering=1) as watched:
+            watched.write(f"{len(params)} layers;\n")
+            lp.wait_for_stop()
+            watched.write("it ended\n")
 
 
 def main(arguments: list[str]) -> None:

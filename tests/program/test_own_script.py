@@ -24,7 +24,7 @@ def test_a_program_with_a_node_of_ones_own_runs_by_lp_launch(launch_type, tmp_pa
     assert len(rows(run, "actor")) >= 19
     assert json.loads((run / "evaluation.json").read_text())["episodes"] == 2
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "watched").read_text() == "2 layers; it ended"
+    assert (tmp_path / "watched").read_text() == "2 layers;\nit ended\n"
 
 
 @pytest.mark.slow
@@ -33,7 +33,8 @@ def test_an_interrupt_of_a_program_by_lp_launch_ends_it_after_a_last_save(launch
     run = tmp_path / "run"
     line = [*_line(tmp_path, launch_type, 10**7), "--lp_termination_notice_secs=60"]
     program = launch(line, run, TMPDIR=str(tmp_path))
-    program.wait_for(lambda: program.steps() > 200 and len(rows(run, "learner")) > 0)
+    watched = tmp_path / "watched"
+    program.wait_for(lambda: program.steps() > 200 and len(rows(run, "learner")) > 0 and watched.exists())
     program.interrupt()
     code, out, err = program.end()
     assert code == 0, (out, err)
@@ -41,4 +42,4 @@ def test_an_interrupt_of_a_program_by_lp_launch_ends_it_after_a_last_save(launch
     assert counted == saved(run)[-1] >= rows(run, "actor")[-1]
     assert abs(inserted - counted) < 50
     assert learned > 0
-    assert (tmp_path / "watched").read_text() == "2 layers; it ended"
+    assert watched.read_text() == "2 layers;\nit ended\n"
