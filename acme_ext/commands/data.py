@@ -23,6 +23,7 @@ def add(commands: Any) -> None:
         default="evaluation",
         help="how it acts: as in evaluation, with its exploration, or at random (%(default)s)",
     )
+    record.add_argument("--best", action="store_true", help="the parameters of the run's best evaluation")
     record.add_argument("--num-envs", type=common.count, default=8, metavar="N", help="stepped together (%(default)s)")
     record.add_argument("--seed", type=int, default=0, metavar="N", help="another gives other data (%(default)s)")
     record.set_defaults(command=_record)
@@ -52,6 +53,7 @@ def _record(options: argparse.Namespace) -> int:
         policy=options.policy,
         num_envs=options.num_envs,
         seed=options.seed,
+        best=options.best,
     )
     returns = folder.returns
     print(f"{folder.path}: {folder.steps:,} steps in {len(returns):,} episodes, return {returns.mean():.4g} on average")

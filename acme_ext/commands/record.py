@@ -32,6 +32,7 @@ def record_run(
     policy: Behaviour = "evaluation",
     num_envs: int = 8,
     seed: int = 0,
+    best: bool = False,
     on_steps: Callable[[int], None] = lambda steps: None,
 ) -> Folder:
     """Records what the agent of a run does in its environment, in whole episodes; an existing folder is added to.
@@ -43,12 +44,13 @@ def record_run(
         policy: how it acts: as in evaluation, as in training with its exploration, or uniformly at random.
         num_envs: environments stepped together.
         seed: of environments and policy; with the run's, so that other seeds give other data.
+        best: the parameters of the run's best evaluation act, in place of the last ones.
         on_steps: told of the steps recorded so far, now and then.
 
     Raises:
         UsageError: see `launch.load` and `FolderWriter`.
     """
-    run = load_run(path)
+    run = load_run(path, best=best)
     experiment = run.experiment
     writer = FolderWriter(out, run.spec, about(experiment, run_steps=run.steps, policy=policy))
     environment = experiment.make_environment(num_envs, part=1 + seed)

@@ -13,6 +13,7 @@ from toys import Walk, make_walk, toy
 
 from acme_ext import envs, launch
 from acme_ext.builders import DQN
+from acme_ext.commands.record import record_run
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment
 from acme_ext.launch.runs.evaluation import Evaluator, Score, load_run
@@ -262,7 +263,7 @@ def test_it_can_be_ended_at_any_step_and_is_then_as_good_as_never_begun():
     np.testing.assert_array_equal(again.returns, whole.returns)
 
 
-def test_the_best_parameters_are_kept_and_judged_on_other_seeds(saved):
+def test_the_best_parameters_are_kept_and_judged_on_other_seeds(saved, tmp_path):
     _, rundir, variables = saved
     with pytest.raises(UsageError, match="has no best parameters yet"):
         launch.load(rundir.path, best=True).evaluate()
@@ -280,6 +281,8 @@ def test_the_best_parameters_are_kept_and_judged_on_other_seeds(saved):
     best, last = launch.load(rundir.path, best=True).evaluate(), launch.load(rundir.path).evaluate()
     assert best.returns.tolist() != last.returns.tolist()
     assert best.returns.tolist() == launch.load(rundir.path, best=True).evaluate().returns.tolist()
+    data = record_run(rundir.path, tmp_path / "data", steps=20, num_envs=1, best=True)
+    assert data.manifest["run_steps"] == 200
 
 
 def test_damaged_best_parameters_give_way_to_the_next(saved):
