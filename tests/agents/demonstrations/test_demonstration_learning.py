@@ -1,5 +1,7 @@
 """The agents that learn from demonstrations, by hand."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,9 +10,10 @@ from dm_env import specs
 
 from acme_ext.agents.dqfd import losses
 from acme_ext.agents.dqfd.config import DQfDConfig
+from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.sqil.config import DiscreteSQILConfig, SQILConfig
 from acme_ext.agents.sqil.learning import rewarded
-from acme_ext.builders import DQfD
+from acme_ext.builders import DQN, R2D2, R2D3, DQfD
 from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
 from acme_ext.interfaces import EnvironmentSpec
@@ -63,6 +66,29 @@ def test_dqfd_adds_the_losses_up_and_its_errors_are_those_of_one_step():
     assert metrics_of(None)["margin_loss"] == metrics_of(np.zeros(4, np.uint8))["margin_loss"] == 0
     halves = [metrics_of(np.array(s, np.uint8))["margin_loss"] for s in ([0, 1, 1, 0], [1, 0, 0, 1])]
     np.testing.assert_allclose(sum(halves), metrics_of(np.ones(4, np.uint8))["margin_loss"], rtol=1e-5)
+
+
+def test_r2d3_without_demonstrations_is_r2d2():
+    mine, parents = R2D3(), R2D2()
+    replay = dataclasses.replace(mine.config.replay, demo_ratio=parents.config.replay.demo_ratio)
+    assert vars(mine.config) | {"replay": replay} == vars(parents.config)
+    for name in ("make_agent", "make_replay", "make_networks", "policy_of", "core_of", "network"):
+        assert getattr(R2D3, name, None) is getattr(R2D2, name, None)
+
+
+def test_dqfd_without_its_own_losses_and_demonstrations_is_dqn():
+    fields = {"hidden_sizes": (4,), "normalize_observations": False, "batch_size": 4}
+    both = batch()
+    one = both._replace(**both.one_step._asdict(), one_step=())
+    learned = []
+    for builder, data in (
+        (DQfD(DQfDConfig(n_step_coef=0.0, l2_coef=0.0, **fields)), both),
+        (DQN(DQNConfig(replay=DQfDConfig.replay, **fields)), one),
+    ):
+        core = builder.make_agent(SPEC).core
+        state, _, errors = core.step(core.init(jax.random.key(0)), Sample(data, np.ones(4, np.float32)))
+        learned.append((core.variables(state), errors))
+    jax.tree.map(np.testing.assert_array_equal, *learned)
 
 
 def test_sqil_rewards_demonstrations_alone():
