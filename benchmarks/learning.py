@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import fnmatch
 import multiprocessing.connection
 import pathlib
 import signal
@@ -14,7 +15,7 @@ from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.runs import settings as agent_settings
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
-from benchmarks import command, outcomes
+from benchmarks import command, outcomes, recorded
 from benchmarks.settings import SETTINGS, Setting
 
 RESULTS = pathlib.Path(__file__).parent / "results"
@@ -37,7 +38,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.learning",
         description=f"{__doc__} What is finished is not run again, what was stopped goes on.",
     )
-    parser.add_argument("setting", metavar="SETTING", nargs="?", help="which; without it all are listed")
+    parser.add_argument(
+        "setting", metavar="SETTING", nargs="?", help="which, or a pattern such as 'dqn-*'; without it all are listed"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], metavar="N", help="(0 1 2 3 4)")
     parser.add_argument(
         "--steps", type=int, metavar="N", help="another budget than the setting's: no bar, results beside the runs"
@@ -60,21 +63,36 @@ def _main(options: argparse.Namespace) -> int:
     if options.setting is None:
         print("\n".join(f"{name}: {setting}" for name, setting in SETTINGS.items()))
         return 0
-    if options.setting not in SETTINGS:
+    names = fnmatch.filter(SETTINGS, options.setting)
+    if not names:
         raise UsageError(f"there is no setting {options.setting!r}: {nearest(options.setting, SETTINGS)}")
+    if len(names) > 1 and options.runs:
+        raise UsageError(f"--runs is of one setting, and {options.setting!r} stands for {len(names)}.")
     if options.jobs < 1 or (options.steps is not None and options.steps < 1):
         raise UsageError("--jobs and --steps must be at least 1.")
     command.check_seeds(options.seeds)
-    setting = SETTINGS[options.setting]
     changed = agent_settings.split(options.set)
     if changed and not options.runs:
         raise UsageError("--set needs --runs: the runs are others than the setting's.")
+    code = 0
+    for name in names:
+        code = max(code, _of_setting(name, changed, options))
+        if code > 1:
+            break
+    return code
+
+
+def _of_setting(name: str, changed: Mapping[str, str], options: argparse.Namespace) -> int:
+    """Runs a setting; returns the exit code of `main`."""
+    setting = SETTINGS[name]
     setting = dataclasses.replace(setting, config={**setting.config, **changed})
-    runs = options.runs or RUNS / options.setting
+    runs = options.runs or RUNS / name
     out = options.out or (RESULTS if options.steps is None and not changed else runs)
     if options.steps is not None:
         setting = dataclasses.replace(setting, steps=options.steps, mean=None, least=None)
     files.make_writable_folder(out)
+    if setting.demos is not None:
+        recorded.make(setting.demos)
     experiments = {
         f"seed {seed}": setting.experiment(seed, setting.steps, runs / f"seed-{seed}") for seed in options.seeds
     }
@@ -86,7 +104,7 @@ def _main(options: argparse.Namespace) -> int:
     ]
     print("\n".join(outcomes.table(found)))
     print(outcomes.verdict(setting, found))
-    outcomes.write(out / FILE, options.setting, setting, found)
+    outcomes.write(out / FILE, name, setting, found)
     print("written:", out / FILE)
     return 0 if outcomes.passed(setting, found) else 1
 

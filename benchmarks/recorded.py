@@ -1,14 +1,13 @@
 """Makes the data that some settings of `benchmarks.learning` learn from: `python -m benchmarks.recorded NAME`."""
 
 import argparse
-import pathlib
 import shutil
 import sys
 from collections.abc import Sequence
 
 from acme_ext import builders, launch
 from acme_ext.commands.record import describe, record_run
-from acme_ext.data.format import Folder
+from acme_ext.data.format import MANIFEST, Folder
 from acme_ext.errors import UsageError, nearest
 from benchmarks import command
 from benchmarks.settings import DATA, RECORDED
@@ -28,14 +27,18 @@ def _main(name: str | None) -> int:
         return 0
     if name not in RECORDED:
         raise UsageError(f"there is no data {name!r}: {nearest(name, RECORDED)}")
-    print("\n".join(describe(make(name, DATA / name))))
+    print("\n".join(describe(make(name))))
     return 0
 
 
-def make(name: str, out: pathlib.Path) -> Folder:
-    """Trains the agent, goes on with its run if that was stopped, and records it anew; returns the folder."""
-    recorded = RECORDED[name]
-    run_dir = out.with_name(f"{out.name}-run")
+def make(name: str) -> Folder:
+    """Trains the agent, goes on with its run if that was stopped, and records the parameters of its best evaluation;
+    returns the folder, which is not made again where it is whole.
+    """
+    recorded, out = RECORDED[name], DATA / name
+    if (out / MANIFEST).is_file() and (folder := Folder(out)).steps >= recorded.recorded:
+        return folder
+    run_dir = out.with_name(f"{name}-run")
     experiment = launch.Experiment(
         builders.load(recorded.agent)(),
         recorded.environment,
@@ -47,7 +50,7 @@ def make(name: str, out: pathlib.Path) -> Folder:
     )
     launch.run(experiment)
     shutil.rmtree(out, ignore_errors=True)
-    return record_run(run_dir, out, steps=recorded.recorded, policy=recorded.policy, num_envs=1)
+    return record_run(run_dir, out, steps=recorded.recorded, policy=recorded.policy, num_envs=1, best=True)
 
 
 if __name__ == "__main__":

@@ -173,6 +173,7 @@ def test_a_setting_can_be_run_and_each_of_its_fields_changes_the_agent(name, tmp
     ("arguments", "says"),
     [
         (["dqn-cartpol"], "did you mean 'dqn-cartpole'"),
+        (["dqn-catc*", "--runs", "r"], "--runs is of one setting, and 'dqn-catc*' stands for 3"),
         (["dqn-catch", "--jobs", "0"], "--jobs and --steps must be at least 1"),
         (["dqn-catch", "--seeds", "1", "1"], "names a seed twice"),
     ],
@@ -194,6 +195,13 @@ def test_a_seed_that_fails_stops_those_after_it_and_nothing_is_written(tiny, tmp
     assert not (tmp_path / "r" / "seed-1").exists()
 
 
+def test_a_pattern_stands_for_all_settings_that_it_fits(monkeypatch):
+    monkeypatch.setattr(learning, "_of_setting", lambda name, *_: seen.append(name) or int(name == "dqn-catch"))
+    seen = []
+    assert learning.main(["dqn-catc*"]) == 1
+    assert seen == [name for name in SETTINGS if name.startswith("dqn-catch")]
+
+
 def test_the_data_of_every_setting_has_a_command():
     assert {setting.demos for setting in SETTINGS.values()} - {None} <= set(RECORDED)
 
@@ -205,7 +213,7 @@ def test_data_is_made_by_a_command(tmp_path, monkeypatch, capfd):
     assert recorded.main(["tiny"]) == 0
     assert "27 steps in 3 episodes" in capfd.readouterr().out
     assert Folder(DATA / "tiny").steps == 27  # episodes have nine steps
-    assert recorded.main(["tiny"]) == 0  # its run is finished, and its episodes are recorded anew
+    assert recorded.main(["tiny"]) == 0  # what is there is not made again
     assert Folder(DATA / "tiny").steps == 27
     assert recorded.main(["tin"]) == 2
     assert "did you mean 'tiny'" in capfd.readouterr().err
