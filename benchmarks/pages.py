@@ -11,7 +11,7 @@ import numpy as np
 from acme_ext.utils import files
 from benchmarks import learning, offline, outcomes, validation, worlds
 from benchmarks.outcomes import Outcome
-from benchmarks.settings import SETTINGS, Setting
+from benchmarks.settings import RECORDED, SETTINGS, Setting
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = learning.RESULTS
@@ -26,6 +26,8 @@ FIGURES = {
     "explore:key_door": "key_door",
 }
 """The environments that have a figure, and its name."""
+SWEPT = "key_door"
+"""The demonstrations, by their name in RECORDED, whose share is swept."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +114,45 @@ def agent_table(agent: str, found: Sequence[Result]) -> list[str]:
     return lines
 
 
+def demo_ratios(found: Sequence[Result]) -> dict[str, dict[float, list[float]]]:
+    """Returns the final returns of the seeds by the share of demonstrations, of each agent that was given `SWEPT`."""
+    returns: dict[str, dict[float, list[float]]] = {}
+    for r in found:
+        if r.setting.demos == SWEPT:
+            replay: Any = r.setting.experiment(0, 1, ROOT).builder.config.replay
+            returns.setdefault(r.setting.agent, {})[replay.demo_ratio] = [o.score for o in r.seeds]
+    return returns
+
+
+def demo_table(found: Sequence[Result]) -> list[str]:
+    """Returns the lines on the share of demonstrations."""
+    lines = ["| agent | `replay.demo_ratio` | seeds | mean | least |", "|---|--:|--:|--:|--:|"]
+    for agent, of_ratio in demo_ratios(found).items():
+        for ratio, scores in of_ratio.items():
+            lines.append(f"| `{agent}` | {ratio:g} | {len(scores)} | {np.mean(scores):.4g} | {min(scores):.4g} |")
+    alt = f"Final return on {RECORDED[SWEPT].environment} by the share of demonstrations"
+    return [*lines, "", f'<img src="../benchmarks/results/demonstrations.png" width="500" alt="{alt}">']
+
+
+def draw_demo_ratios(found: Sequence[Result], out: pathlib.Path) -> None:
+    """Draws the final returns by the share of demonstrations: the mean of the seeds, from the least to the greatest."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 3), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    for agent, of_ratio in demo_ratios(found).items():
+        places = range(len(of_ratio))
+        scores = np.array(list(of_ratio.values()))
+        axes.fill_between(places, scores.min(1), scores.max(1), alpha=0.2, linewidth=0)
+        axes.plot(places, scores.mean(1), marker="o", label=agent)
+        axes.set_xticks(places, [f"{ratio:g}" for ratio in of_ratio])
+    axes.set(xlabel="replay.demo_ratio", ylabel=f"final return on {RECORDED[SWEPT].environment}")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    with files.replacing(out) as temporary:
+        figure.savefig(temporary, format="png")
+
+
 def whole_table(found: Sequence[Result]) -> list[str]:
     """Returns the lines of the page of all agents."""
     lines = [f"| agent | environment | {' | '.join(_COLUMNS)} | setting |", f"|---|---|{_RULES}---|"]
@@ -134,6 +175,7 @@ def pages(found: Sequence[Result]) -> dict[pathlib.Path, str]:
     wanted = {RESULTS / "learning.md": whole_table(found)}
     for path in sorted(RESULTS.glob("validation-*.json")):
         wanted[path.with_suffix(".md")] = validation.table(path)
+    wanted[ROOT / "docs" / "fixed-data.md"] = demo_table(found)
     if (found_there := RESULTS / "worlds.json").is_file():
         wanted[ROOT / "docs" / "compiled.md"] = worlds.table(found_there, RESULTS / learning.FILE)
     if offline.RESULTS.is_file():
@@ -183,6 +225,7 @@ def main() -> None:
             print("written:", path.relative_to(ROOT))
     for environment, name in FIGURES.items():
         draw(environment, found, RESULTS / f"{name}.png")
+    draw_demo_ratios(found, RESULTS / "demonstrations.png")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ RECORDED: dict[str, Recorded] = {
     # With so much time an episode, actions at random find the goal.
     "key_door": Recorded("dqn", "explore:key_door", 100_000, 8, 200, environment_options={"time_limit": 5_000}),
     "catch": Recorded("dqn", "bsuite:catch/0", 40_000, 8, 450),
+    "pendulum": Recorded("td3", "gym:Pendulum-v1", 20_000, 1, 2_000),
 }
 """By the name of its folder in `DATA`."""
 
@@ -327,17 +328,22 @@ SETTINGS: dict[str, Setting] = {
         inference="server",
         experience="server",
     ),
-    # Without demonstrations, which is DQN with a loss over one step beside that over n, and with five of them.
-    "dqfd-key_door-0": Setting(
-        "dqfd",
-        "explore:key_door",
-        30_000,
-        8,
-        eval_every=3_000,
-        config={"replay.demo_ratio": "0"},
-        demos="key_door",
-    ),
-    "dqfd-key_door": Setting("dqfd", "explore:key_door", 30_000, 8, 0.9, 0.9, eval_every=3_000, demos="key_door"),
+    # By the share of demonstrations, of which there are five. Without any R2D3 is R2D2, and DQfD is DQN with a loss
+    # over one step beside that over n.
+    **{
+        f"{agent}-key_door" + ("" if ratio is None else f"-{ratio:g}"): Setting(
+            agent,
+            "explore:key_door",
+            30_000,
+            8,
+            *((None, None) if ratio == 0 else (0.9, 0.9)),
+            eval_every=3_000,
+            config={} if ratio is None else {"replay.demo_ratio": f"{ratio:g}"},
+            demos="key_door",
+        )
+        for agent, ratios in (("r2d3", (0, None, 1 / 4, 1 / 2)), ("dqfd", (0, 1 / 16, None, 1 / 2)))
+        for ratio in ratios  # None: the agent's default, 1/16 and 1/4
+    },
     # A reward that actions at random don't find: without a bonus, with one, and with its bonuses dealt out at random.
     "dqn-key_door": Setting("dqn", "explore:key_door", 150_000, 8, eval_every=10_000),
     "dqn-key_door-rnd": Setting(
@@ -376,6 +382,7 @@ SETTINGS: dict[str, Setting] = {
     "discrete_sqil-catch": Setting(
         "discrete_sqil", "bsuite:catch/0", 20_000, 8, 0.9, 0.8, eval_every=2_000, demos="catch"
     ),
+    "sqil-pendulum": Setting("sqil", "gym:Pendulum-v1", 20_000, 1, -200.0, -250.0, demos="pendulum"),
     "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
     # With the default of 0.01 two seeds in five are certain of the wrong actions before they have seen the right ones.
     "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, 0.9, 0.8, config={"entropy_coef": "0.05"}),
