@@ -141,11 +141,9 @@ def draw_demo_ratios(found: Sequence[Result], out: pathlib.Path) -> None:
     figure = Figure(figsize=(5, 3), dpi=150, layout="constrained")
     axes = figure.subplots()
     for agent, of_ratio in demo_ratios(found).items():
-        places = range(len(of_ratio))
-        scores = np.array(list(of_ratio.values()))
-        axes.fill_between(places, scores.min(1), scores.max(1), alpha=0.2, linewidth=0)
-        axes.plot(places, scores.mean(1), marker="o", label=agent)
-        axes.set_xticks(places, [f"{ratio:g}" for ratio in of_ratio])
+        ratios, scores = list(of_ratio), of_ratio.values()  # of as many seeds as were run
+        axes.fill_between(ratios, [min(s) for s in scores], [max(s) for s in scores], alpha=0.2, linewidth=0)
+        axes.plot(ratios, [np.mean(s) for s in scores], marker="o", label=agent)
     axes.set(xlabel="replay.demo_ratio", ylabel=f"final return on {RECORDED[SWEPT].environment}")
     axes.grid(alpha=0.3)
     axes.legend()
