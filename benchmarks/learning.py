@@ -183,7 +183,8 @@ def finished(experiment: launch.Experiment) -> bool:
     if not (experiment.directory / "config.json").is_file():
         return False
     rundir = RunDirectory.open(experiment.directory)
-    different = [name for name in rundir.compare(experiment.describe()) if not name.startswith(("run.", "program."))]
+    how = ("run.", "program.", "world")  # of a run, and of what carries it out: not the experiment's
+    different = [name for name in rundir.compare(experiment.describe()) if not name.startswith(how)]
     if different:
         raise UsageError(
             f"{rundir.path} holds a run with other {', '.join(different)}: start anew (--fresh), or elsewhere (--runs)."

@@ -12,11 +12,11 @@ import numpy as np
 
 from acme_ext import builders, envs, launch
 from acme_ext.errors import UsageError
+from acme_ext.launch.compiled import runner
 from acme_ext.launch.runs import settings
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
-from benchmarks import command, report
-from benchmarks.learning import RESULTS, RUNS
+from benchmarks import command, learning, report
 
 BARS = {"jax:catch": 0.95, "jax:CartPole-v1": 475.0}
 """What an evaluation's mean has to reach, by environment."""
@@ -81,8 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--reanalyze", type=float, nargs="*", default=[0.5], metavar="SHARE", help=f"with Gumbel and {USUAL} (0.5)"
     )
-    parser.add_argument("--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="(%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="of the page")
+    parser.add_argument("--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="(%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, default=learning.RESULTS, metavar="DIR", help="of the page")
     return parser
 
 
@@ -101,12 +101,12 @@ def _main(options: argparse.Namespace) -> int:
     experiments = {arm: _experiment(arm, options, options.runs / name) for arm in dict.fromkeys(arms)}
     found = {}
     for arm, experiment in experiments.items():
-        rundirs = [experiment.directory] if options.seeds == 1 else _of_seeds(experiment, options.seeds)
-        if not all(_finished(path, options.steps) for path in rundirs):
+        of_seeds = runner.of_seeds(experiment, options.seeds)
+        if not all(map(learning.finished, of_seeds)):
             results = launch.run_compiled(experiment, seeds=options.seeds, quiet=True)
             if stopped := [result.stopped_by for result in results if result.stopped_by]:
                 return 128 + stopped[0]
-        found[arm] = read(rundirs, BARS[options.environment])
+        found[arm] = read([each.directory for each in of_seeds], BARS[options.environment])
         print(f"{arm}: {np.mean(found[arm].final):.4g} after {found[arm].seconds:.0f} s", flush=True)
     draw(found, options, options.out / f"{name}.png")
     text = page(found, options, f"{name}.png", report.machine())
@@ -127,17 +127,6 @@ def _experiment(arm: Arm, options: argparse.Namespace, runs: pathlib.Path) -> la
         evaluation=launch.Evaluation(every=options.eval_every, final_episodes=20),
         run_dir=str(runs / arm.folder),
     )
-
-
-def _of_seeds(experiment: launch.Experiment, seeds: int) -> list[pathlib.Path]:
-    return [experiment.directory / f"s{experiment.seed + number}" for number in range(seeds)]
-
-
-def _finished(path: pathlib.Path, steps: int) -> bool:
-    if not (path / "config.json").is_file():
-        return False
-    rundir = RunDirectory.open(path)
-    return rundir.evaluation.is_file() and rundir.read_evaluation()["environment_steps"] >= steps
 
 
 def read(rundirs: Sequence[pathlib.Path], bar: float) -> Found:

@@ -49,7 +49,7 @@ class MuZero(Planning):
     """MuZero for discrete actions. The fields are `NetworkBuilder`'s; with a torso the representation is an MLP."""
 
     name = "muzero"
-    presets = {"board": Preset({"config": BOARD}, {"board": {"self_play": True}})}
+    presets = {"board": Preset({"config": BOARD, "average_rate": 0.01}, {"board": {"self_play": True}})}
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
     lookahead = staticmethod(lambda config: config.unroll_steps + (config.n_step or 0))

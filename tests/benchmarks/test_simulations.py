@@ -1,11 +1,11 @@
 """MuZero by simulations, with a budget too small to learn anything."""
 
-import pathlib
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from acme_ext.launch.compiled import runner
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import simulations
@@ -36,16 +36,14 @@ class _Result:
 
 def left_by(experiment, *, seeds, quiet):
     """Leaves what compiled runs of an experiment would, which took some time; later seeds are better."""
-    for number in range(seeds):
-        seed = experiment.seed + number
-        folder = pathlib.Path(experiment.run_dir) / f"s{seed}" if seeds > 1 else pathlib.Path(experiment.run_dir)
-        rundir = RunDirectory(folder)
-        rundir.write_config(experiment.describe())
+    for each in runner.of_seeds(experiment, seeds):
+        rundir = RunDirectory(each.directory)
+        rundir.write_config({**each.describe(), "world": "compiled"})
         loggers.csv_path(rundir, "evaluator").write_text(
             "environment_steps,episode_return_mean,wall_time_s\n"
-            + "".join(f"{600 * (n + 1)},{0.1 * (n + seed + 8)},{n + 1}\n" for n in range(2))
+            + "".join(f"{600 * (n + 1)},{0.1 * (n + each.seed + 8)},{n + 1}\n" for n in range(2))
         )
-        rundir.write_evaluation({"environment_steps": experiment.steps, "episode_return_mean": 0.1 * (seed + 9)})
+        rundir.write_evaluation({"environment_steps": each.steps, "episode_return_mean": 0.1 * (each.seed + 9)})
     return [_Result()] * seeds
 
 
@@ -68,6 +66,14 @@ def test_a_page_has_a_row_for_each_arm_and_finished_runs_are_kept(tmp_path, monk
     assert run.call_count == 3
     assert simulations.main(arguments) == 0
     assert run.call_count == 3
+
+
+def test_another_experiments_runs_are_not_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("acme_ext.launch.run_compiled", left_by)
+    arguments = [*ARGUMENTS, "--seeds", "1", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    assert simulations.main(arguments) == 0
+    assert simulations.main([*arguments, "--seed", "1"]) == 2
+    assert "holds a run with other seed" in capsys.readouterr().err
 
 
 @pytest.mark.slow

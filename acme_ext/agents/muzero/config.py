@@ -94,16 +94,18 @@ class MuZeroConfig(PlanningConfig):
 BOARD = MuZeroConfig(
     discount=1.0,  # Schrittwieser et al. 2020, appendix G, as the next
     n_step=None,
-    search=SearchConfig(simulations=25, value_scale=1.0, value_range=0.1),
+    search=SearchConfig(simulations=25, value_range=0.1),
     sampled_moves=8,
-    cut_sampled=False,
-    network_kind="mlp",
+    random_share=0.5,
     hidden_sizes=(128, 128),
     state_size=128,
     support_size=1,  # lost, drawn and won
     rescaling_epsilon=None,
     unroll_steps=3,
+    batch_size=16,
     value_coef=1.0,  # Schrittwieser et al. 2020, appendix G
-    replay=RootsConfig(length=42, max_size=5_000, min_size=200, samples_per_insert=24.0),
+    replay=RootsConfig(length=42, max_size=5_000, min_size=200, samples_per_insert=32.0),
 )
-"""For board games on a CPU, by self-play. Sequences hold the whole of games of up to 42 moves."""
+"""For board games on a CPU, by self-play, with the networks of grids. Sequences hold the whole of games of up to 42
+moves.
+"""

@@ -68,7 +68,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
     devices = experiment.devices()
     spread = Spread(devices, experiment.num_envs, agent.replay.batch_size) if devices else None
     loop = Loop(agent, environment, experiment.num_envs, type(experiment.builder).__name__, spread)
-    several = _experiments(experiment, seeds)
+    several = of_seeds(experiment, seeds)
     _check_memory(jax.eval_shape(loop.init, *keys_of(several[0])), loop, seeds)
     with contextlib.ExitStack() as stack:
         progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps))
@@ -122,7 +122,8 @@ def _root(experiment: Experiment, seeds: int) -> pathlib.Path:
     return experiment.directory.with_name(f"{experiment.directory.name}-to-s{experiment.seed + seeds - 1}")
 
 
-def _experiments(experiment: Experiment, seeds: int) -> list[Experiment]:
+def of_seeds(experiment: Experiment, seeds: int) -> list[Experiment]:
+    """Returns the experiments that a run of an experiment with so many seeds consists of, see `run`."""
     if seeds == 1:
         return [experiment]
     root = _root(experiment, seeds)

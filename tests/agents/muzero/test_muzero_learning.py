@@ -108,6 +108,18 @@ def test_networks_are_chosen_by_the_observation(shape, kind):
     assert any(leaf.ndim == 4 for leaf in jax.tree.leaves(params)) == (kind != "mlp")
 
 
+@pytest.mark.parametrize(("torso", "kind"), [(None, "grid"), ("flat", "mlp")])
+def test_on_a_board_the_networks_are_those_of_grids_but_for_a_torso(torso, kind):
+    builder = MuZero(torso=torso).for_environment("board:tic_tac_toe")
+    board = specs.BoundedArray((3, 3, 2), np.bool_, 0, 1, "board")
+    mask = specs.BoundedArray((9,), np.bool_, 0, 1, "action_mask")
+    spec = spec_of({"board": board, "action_mask": mask}, specs.DiscreteArray(9))
+    network = builder.make_networks(spec)
+    seen = {"board": np.zeros((1, 3, 3, 2), bool), "action_mask": np.ones((1, 9), bool)}
+    state = jax.eval_shape(lambda key: network.represent(network.init(key, seen), seen), jax.random.key(0))
+    assert state.shape == {"grid": (1, 3, 3, 32), "mlp": (1, 128)}[kind]
+
+
 @pytest.mark.parametrize("kind", ["grid", "residual"])
 def test_a_torso_is_refused_for_networks_that_have_none(kind):
     builder = MuZero(dataclasses.replace(SMALL, network_kind=kind), torso="flat")
