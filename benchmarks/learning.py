@@ -139,6 +139,25 @@ def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs
     return max(failed.values(), default=128 + signal.SIGINT)
 
 
+def run_at_once(experiment: launch.Experiment, seeds: int) -> tuple[list[launch.Experiment], int]:
+    """Runs so many seeds, from the experiment's on, in one compiled program, unless all are finished.
+
+    Returns the experiment of each seed, and 0 or the exit code of what was stopped.
+    """
+    numbers = range(experiment.seed, experiment.seed + seeds)
+    each = [
+        dataclasses.replace(
+            experiment, seed=n, run_dir=str(experiment.directory / f"s{n}") if seeds > 1 else experiment.run_dir
+        )
+        for n in numbers
+    ]
+    stopped = None
+    if not all(finished(one) for one in each):
+        results = launch.run_compiled(experiment, seeds=seeds, quiet=True)
+        stopped = next((result.stopped_by for result in results if result.stopped_by), None)
+    return each, 128 + stopped if stopped else 0
+
+
 def train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: bool) -> None:
     """Runs a setting's experiment to its budget, then exits with the code of `acme-ext train`."""
     sys.exit(command.run("benchmarks.learning", lambda: _train(experiment, setting, fresh, quiet)))
@@ -165,7 +184,9 @@ def finished(experiment: launch.Experiment) -> bool:
     if not (experiment.directory / "config.json").is_file():
         return False
     rundir = RunDirectory.open(experiment.directory)
-    different = [name for name in rundir.compare(experiment.describe()) if not name.startswith(("run.", "program."))]
+    different = [
+        name for name in rundir.compare(experiment.describe()) if not name.startswith(("run.", "program.", "world"))
+    ]
     if different:
         raise UsageError(
             f"{rundir.path} holds a run with other {', '.join(different)}: start anew (--fresh), or elsewhere (--runs)."

@@ -15,7 +15,7 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.runs import settings
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
-from benchmarks import command, report
+from benchmarks import command, learning, report
 from benchmarks.learning import RESULTS, RUNS
 
 BARS = {"jax:catch": 0.95, "jax:CartPole-v1": 475.0}
@@ -101,12 +101,10 @@ def _main(options: argparse.Namespace) -> int:
     experiments = {arm: _experiment(arm, options, options.runs / name) for arm in dict.fromkeys(arms)}
     found = {}
     for arm, experiment in experiments.items():
-        rundirs = [experiment.directory] if options.seeds == 1 else _of_seeds(experiment, options.seeds)
-        if not all(_finished(path, options.steps) for path in rundirs):
-            results = launch.run_compiled(experiment, seeds=options.seeds, quiet=True)
-            if stopped := [result.stopped_by for result in results if result.stopped_by]:
-                return 128 + stopped[0]
-        found[arm] = read(rundirs, BARS[options.environment])
+        each, code = learning.run_at_once(experiment, options.seeds)
+        if code:
+            return code
+        found[arm] = read([one.directory for one in each], BARS[options.environment])
         print(f"{arm}: {np.mean(found[arm].final):.4g} after {found[arm].seconds:.0f} s", flush=True)
     draw(found, options, options.out / f"{name}.png")
     text = page(found, options, f"{name}.png", report.machine())
@@ -127,17 +125,6 @@ def _experiment(arm: Arm, options: argparse.Namespace, runs: pathlib.Path) -> la
         evaluation=launch.Evaluation(every=options.eval_every, final_episodes=20),
         run_dir=str(runs / arm.folder),
     )
-
-
-def _of_seeds(experiment: launch.Experiment, seeds: int) -> list[pathlib.Path]:
-    return [experiment.directory / f"s{experiment.seed + number}" for number in range(seeds)]
-
-
-def _finished(path: pathlib.Path, steps: int) -> bool:
-    if not (path / "config.json").is_file():
-        return False
-    rundir = RunDirectory.open(path)
-    return rundir.evaluation.is_file() and rundir.read_evaluation()["environment_steps"] >= steps
 
 
 def read(rundirs: Sequence[pathlib.Path], bar: float) -> Found:

@@ -1,5 +1,6 @@
 """MuZero by simulations, with a budget too small to learn anything."""
 
+import dataclasses
 import pathlib
 from unittest.mock import Mock
 
@@ -40,7 +41,7 @@ def left_by(experiment, *, seeds, quiet):
         seed = experiment.seed + number
         folder = pathlib.Path(experiment.run_dir) / f"s{seed}" if seeds > 1 else pathlib.Path(experiment.run_dir)
         rundir = RunDirectory(folder)
-        rundir.write_config(experiment.describe())
+        rundir.write_config(dataclasses.replace(experiment, seed=seed).describe() | {"world": "compiled"})
         loggers.csv_path(rundir, "evaluator").write_text(
             "environment_steps,episode_return_mean,wall_time_s\n"
             + "".join(f"{600 * (n + 1)},{0.1 * (n + seed + 8)},{n + 1}\n" for n in range(2))
