@@ -139,7 +139,9 @@ def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs
     return max(failed.values(), default=128 + signal.SIGINT)
 
 
-def run_at_once(experiment: launch.Experiment, seeds: int) -> tuple[list[launch.Experiment], int]:
+def run_at_once(
+    experiment: launch.Experiment, seeds: int, *, fresh: bool = False
+) -> tuple[list[launch.Experiment], int]:
     """Runs so many seeds, from the experiment's on, in one compiled program, unless all are finished.
 
     Returns the experiment of each seed, and 0 or the exit code of what was stopped.
@@ -152,8 +154,8 @@ def run_at_once(experiment: launch.Experiment, seeds: int) -> tuple[list[launch.
         for n in numbers
     ]
     stopped = None
-    if not all(finished(one) for one in each):
-        results = launch.run_compiled(experiment, seeds=seeds, quiet=True)
+    if fresh or not all(finished(one) for one in each):
+        results = launch.run_compiled(experiment, seeds=seeds, fresh=fresh, quiet=True)
         stopped = next((result.stopped_by for result in results if result.stopped_by), None)
     return each, 128 + stopped if stopped else 0
 

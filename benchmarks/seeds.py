@@ -2,6 +2,7 @@
 
 import argparse
 import pathlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ def parser(name: str, doc: str | None, steps: int) -> argparse.ArgumentParser:
     made.add_argument("--steps", type=int, default=steps, metavar="N", help="of the environment (%(default)s)")
     made.add_argument("--seeds", type=int, default=3, metavar="N", help="so many, from --seed on (%(default)s)")
     made.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
+    made.add_argument("--fresh", action="store_true", help="start anew: delete what earlier runs left")
     made.add_argument("--runs", type=pathlib.Path, default=learning.RUNS / name, metavar="DIR", help="(%(default)s)")
     made.add_argument("--out", type=pathlib.Path, default=learning.RESULTS, metavar="DIR", help="of the results")
     return made
@@ -58,9 +60,10 @@ def run(
         raise UsageError("--seeds and --steps must be at least 1.")
     files.make_writable_folder(options.out)
     found: dict[str, list[Outcome]] = {}
-    for number, (key, setting) in enumerate(settings.items()):
-        experiment = setting.experiment(options.seed, options.steps, options.runs / str(number))
-        each, code = learning.run_at_once(experiment, options.seeds)
+    for key, setting in settings.items():
+        folder = re.sub(r"[^\w.]+", "-", key.lower())
+        experiment = setting.experiment(options.seed, options.steps, options.runs / folder)
+        each, code = learning.run_at_once(experiment, options.seeds, fresh=options.fresh)
         if code:
             return code
         found[key] = [outcomes.read(one, 1) for one in each]

@@ -38,4 +38,4 @@ def test_pairs_are_run_and_written(tmp_path):
     arguments = ["--steps", "300", "--seeds", "2", "--seed", "4", "--betas", "1", "--runs", str(tmp_path / "runs")]
     assert random_coin.main([*arguments, "--out", str(tmp_path)]) == 1  # too few steps to learn from
     assert "| two networks | 1 |" in (tmp_path / "random-coin.md").read_text()
-    assert (tmp_path / "runs" / "1" / "s5" / "evaluation.json").is_file()
+    assert (tmp_path / "runs" / "two-networks-1" / "s5" / "evaluation.json").is_file()
