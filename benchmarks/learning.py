@@ -12,6 +12,7 @@ from multiprocessing.process import BaseProcess
 
 from acme_ext import launch
 from acme_ext.errors import UsageError, nearest
+from acme_ext.launch.compiled import runner
 from acme_ext.launch.runs import settings as agent_settings
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
@@ -155,6 +156,21 @@ def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs
     said = [f"{name} (exit code {code})" for name, code in failed.items()] + waiting
     print(f"not finished: {', '.join(said)}; the same command goes on.")
     return max(failed.values(), default=128 + signal.SIGINT)
+
+
+def run_at_once(
+    experiment: launch.Experiment, seeds: int, *, fresh: bool = False
+) -> tuple[list[launch.Experiment], int]:
+    """Runs so many seeds, from the experiment's on, in one compiled program, unless all are finished.
+
+    Returns the experiment of each seed, and 0 or the exit code of what was stopped.
+    """
+    each = runner.of_seeds(experiment, seeds)
+    stopped = None
+    if fresh or not all(finished(one) for one in each):
+        results = launch.run_compiled(experiment, seeds=seeds, fresh=fresh, quiet=True)
+        stopped = next((result.stopped_by for result in results if result.stopped_by), None)
+    return each, 128 + stopped if stopped else 0
 
 
 def train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: bool) -> None:

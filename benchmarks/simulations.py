@@ -12,7 +12,6 @@ import numpy as np
 
 from acme_ext import builders, envs, launch
 from acme_ext.errors import UsageError
-from acme_ext.launch.compiled import runner
 from acme_ext.launch.runs import settings
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
@@ -101,12 +100,10 @@ def _main(options: argparse.Namespace) -> int:
     experiments = {arm: _experiment(arm, options, options.runs / name) for arm in dict.fromkeys(arms)}
     found = {}
     for arm, experiment in experiments.items():
-        of_seeds = runner.of_seeds(experiment, options.seeds)
-        if not all(map(learning.finished, of_seeds)):
-            results = launch.run_compiled(experiment, seeds=options.seeds, quiet=True)
-            if stopped := [result.stopped_by for result in results if result.stopped_by]:
-                return 128 + stopped[0]
-        found[arm] = read([each.directory for each in of_seeds], BARS[options.environment])
+        each, code = learning.run_at_once(experiment, options.seeds)
+        if code:
+            return code
+        found[arm] = read([one.directory for one in each], BARS[options.environment])
         print(f"{arm}: {np.mean(found[arm].final):.4g} after {found[arm].seconds:.0f} s", flush=True)
     draw(found, options, options.out / f"{name}.png")
     text = page(found, options, f"{name}.png", report.machine())

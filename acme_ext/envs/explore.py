@@ -42,6 +42,8 @@ class Explore(Backend):
 
     def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment | None:
         make, options = _TASKS[name][0], _checked(name, options)
+        if make is DiscoMaze:
+            return DiscoMaze(**options, evaluation=evaluation)
         return make(**options) if make is RandomCoin else None
 
 
@@ -216,56 +218,97 @@ class RandomCoin(FunctionalEnvironment):
         return specs.DiscreteArray(len(_MOVES), np.int32, "action")
 
 
-class DiscoMaze(_Task):
+class _Maze(NamedTuple):
+    """Where the agent of a maze is and has been, and the steps of the episode."""
+
+    free: Array  # [size, size] bool
+    visited: Array  # [size, size] bool
+    place: Array  # [2] int32 row and column
+    time: Array  # [] int32
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscoMaze(FunctionalEnvironment):
     """A maze without any reward whose walls have other colours at every step (Badia et al. 2020a, section 4.1): what
     changes there is no news. A wall that is run into ends the episode. Every episode has a maze of its own.
 
     The observation is a picture `[size, size, 3]`: the agent white, its ways black, and each piece of wall one of five
-    colours. `visited` tells which cells the agent has been in, of `free` ones.
+    colours. In evaluation the reward at the end of an episode is the share of the maze's cells that the agent has been
+    in.
+
+    Args:
+        size: of a side, with the walls around.
+        time_limit: steps.
+        evaluation: see above.
     """
 
-    _COLOURS = np.array([(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1)], np.float32)
+    size: int
+    time_limit: int
+    evaluation: bool
 
-    def _begin(self) -> None:
-        self.free = _maze(self._size, self._rng)
-        self._place = (1, 1)
-        self.visited = np.zeros_like(self.free)
-        self.visited[self._place] = True
+    _COLOURS = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (255, 0, 255))
 
-    def _move(self, action: int) -> tuple[np.float32, bool]:
-        row, column = (x + d for x, d in zip(self._place, _MOVES[action], strict=True))
-        if not self.free[row, column]:
-            return _ZERO, True
-        self._place = (row, column)
-        self.visited[self._place] = True
-        return _ZERO, False
+    def begin(self, key: Array) -> tuple[Tree, Tree]:
+        import jax
+        import jax.numpy as jnp
 
-    def _observe(self) -> np.ndarray:
-        colours = self._COLOURS[self._rng.integers(len(self._COLOURS), size=self.free.shape)]
-        picture = np.where(self.free[..., None], _ZERO, colours)
-        picture[self._place] = 1
-        return picture
+        maze_key, colour_key = jax.random.split(key)
+        start = jnp.ones(2, jnp.int32)
+        visited = jnp.zeros((self.size, self.size), bool).at[1, 1].set(True)
+        state = _Maze(_maze(maze_key, self.size), visited, start, jnp.int32(0))
+        return state, self._observe(colour_key, state)
+
+    def move(self, key: Array, state: Tree, action: Array) -> Moved:
+        import jax.numpy as jnp
+
+        ahead = state.place + jnp.array(_MOVES, jnp.int32)[action]
+        hit = ~state.free[tuple(ahead)]
+        place = jnp.where(hit, state.place, ahead)
+        state = _Maze(state.free, state.visited.at[tuple(place)].set(True), place, state.time + 1)
+        late = state.time >= self.time_limit
+        share = state.visited.sum() / state.free.sum() if self.evaluation else 0.0
+        return Moved(state, self._observe(key, state), jnp.where(hit | late, share, 0.0), hit, late)
+
+    def _observe(self, key: Array, state: _Maze) -> Array:
+        import jax
+        import jax.numpy as jnp
+
+        colours = jnp.array(self._COLOURS, jnp.uint8)[jax.random.randint(key, state.free.shape, 0, len(self._COLOURS))]
+        return jnp.where(state.free[..., None], 0, colours).at[tuple(state.place)].set(255)
+
+    def observation_spec(self) -> specs.BoundedArray:
+        return specs.BoundedArray((self.size, self.size, 3), np.uint8, 0, 255, "observation")
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(len(_MOVES), np.int32, "action")
 
 
-def _maze(size: int, rng: np.random.Generator) -> np.ndarray:
-    """Returns which cells of a maze without loops are free, `[size, size]`: a depth-first walk over the odd ones."""
-    free = np.zeros((size, size), bool)
-    free[1, 1] = True
-    stack = [(1, 1)]
-    while stack:
-        row, column = stack[-1]
-        ahead = [
-            (row + 2 * down, column + 2 * right, row + down, column + right)
-            for down, right in _MOVES
-            if 0 < row + 2 * down < size - 1 and 0 < column + 2 * right < size - 1
-            if not free[row + 2 * down, column + 2 * right]
-        ]
-        if not ahead:
-            stack.pop()
-            continue
-        row, column, between_row, between_column = ahead[rng.integers(len(ahead))]
-        free[row, column] = free[between_row, between_column] = True
-        stack.append((row, column))
+def _maze(key: Array, size: int) -> Array:
+    """Returns which cells of a maze without loops are free `[size, size]`: a depth-first walk over the odd ones."""
+    import jax
+    import jax.numpy as jnp
+
+    moves = jnp.array(_MOVES, jnp.int32)
+
+    def step(walk: tuple[Any, Any, Any], luck: Array) -> tuple[tuple[Any, Any, Any], None]:
+        free, stack, depth = walk
+        here = stack[depth]
+        ahead = here + 2 * moves  # [4, 2]
+        new = ((ahead > 0) & (ahead < size - 1)).all(axis=1)
+        new &= ~free[tuple(ahead.clip(0, size - 1).T)]
+        way = jnp.argmax(jnp.where(new, luck, -1.0))
+        on = new.any()
+        # Where all is walked, these two are free already.
+        between, there = (jnp.where(on, here + n * moves[way], here) for n in (1, 2))
+        free = free.at[tuple(between)].set(True).at[tuple(there)].set(True)
+        depth = jnp.where(on, depth + 1, depth - 1)
+        return (free, stack.at[depth].set(jnp.where(on, there, stack[depth])), depth), None
+
+    cells = ((size - 1) // 2) ** 2
+    free = jnp.zeros((size, size), bool).at[1, 1].set(True)
+    walk = free, jnp.ones((cells, 2), jnp.int32), jnp.int32(0)
+    # Each cell but the first is gone to once and back from once.
+    (free, _, _), _ = jax.lax.scan(step, walk, jax.random.uniform(key, (2 * cells - 2, len(_MOVES))))
     return free
 
 

@@ -4,13 +4,16 @@ import dataclasses
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from benchmarks import learning, random_coin
 from benchmarks.outcomes import Outcome
 
 
 def test_the_agents_differ_in_how_values_are_learned_and_in_nothing_else():
-    one, two = (random_coin.setting(agent, 3.0).experiment(0, 1, learning.RUNS).builder for agent in random_coin.AGENTS)
+    one, two = (
+        random_coin.setting(agent, 3.0, 1).experiment(0, 1, learning.RUNS).builder for agent in random_coin.AGENTS
+    )
     mine, theirs = (dataclasses.asdict(builder.config) for builder in (one, two))
     assert {name for name in mine.keys() & theirs.keys() if mine[name] != theirs[name]} == set()
     np.testing.assert_array_equal(one.config.betas, [0.0, 3.0])
@@ -18,20 +21,23 @@ def test_the_agents_differ_in_how_values_are_learned_and_in_nothing_else():
     np.testing.assert_allclose(one.config.discounts, two.config.discounts)
 
 
-def test_the_page_has_a_row_for_each_pair(tmp_path):
+def test_the_figure_has_a_line_for_each_agent():
     found = {
-        (agent, beta): [Outcome(seed, 0.5 + seed / 10, 0.0, 1.0, 9, 9, 2.0) for seed in range(2)]
+        f"{agent} | {beta:g}": [Outcome(seed, 0.5 + seed / 10, 0.0, 1.0, 9, 9, 2.0) for seed in range(2)]
         for agent in random_coin.AGENTS
         for beta in (0.1, 1.0)
     }
-    text = random_coin.page(found, 9)
-    assert text.count("| 0.550 | 0.50 | 0.60 | 0: 0.50, 1: 0.60 | 2 |") == 4
-    random_coin.draw(found, tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    axes = Figure().subplots()
+    random_coin.draw(found, axes)
+    assert [line.get_label() for line in axes.lines] == list(random_coin.AGENTS)
+    np.testing.assert_allclose(axes.lines[1].get_xydata(), [[0.1, 0.55], [1.0, 0.55]])
 
 
 @pytest.mark.slow
-def test_pairs_are_run_and_written(tmp_path):
-    arguments = ["--steps", "300", "--seeds", "4", "--betas", "1", "--jobs", "2", "--runs", str(tmp_path / "runs")]
+def test_pairs_are_run_and_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(random_coin, "SIZE", 5)
+    monkeypatch.setattr(random_coin, "LIMIT", 10)
+    arguments = ["--steps", "300", "--seeds", "2", "--seed", "4", "--betas", "1", "--runs", str(tmp_path / "runs")]
     assert random_coin.main([*arguments, "--out", str(tmp_path)]) == 1  # too few steps to learn from
     assert "| two networks | 1 |" in (tmp_path / "random-coin.md").read_text()
+    assert (tmp_path / "runs" / "two-networks-1" / "s5" / "evaluation.json").is_file()

@@ -34,7 +34,7 @@ class _Result:
     stopped_by = None
 
 
-def left_by(experiment, *, seeds, quiet):
+def left_by(experiment, *, seeds, fresh, quiet):
     """Leaves what compiled runs of an experiment would, which took some time; later seeds are better."""
     for each in runner.of_seeds(experiment, seeds):
         rundir = RunDirectory(each.directory)

@@ -1,10 +1,12 @@
+import itertools
+
 import jax
 import numpy as np
 import pytest
 
 from acme_ext import envs
-from acme_ext.envs import functional
-from acme_ext.envs.base import FIRST, LAST
+from acme_ext.envs import explore, functional
+from acme_ext.envs.base import FIRST, LAST, MID
 from acme_ext.errors import UsageError
 
 TASKS = ("chain", "key_door", "random_coin", "disco_maze")
@@ -83,26 +85,55 @@ def test_the_coin_is_the_same_in_a_compiled_run():
         envs.make_functional("explore:random_coin", size=2)
 
 
+def test_mazes_are_connected_without_loops_and_differ():
+    make = jax.jit(jax.vmap(lambda key: explore._maze(key, 9)))
+    mazes = np.asarray(make(functional.row_keys(0, 20)))
+    np.testing.assert_array_equal(mazes, make(functional.row_keys(0, 20)))  # by the seed
+    assert len({maze.tobytes() for maze in mazes}) > 15
+    for free in mazes:
+        assert not free[[0, -1]].any()
+        assert not free[:, [0, -1]].any()
+        assert free[1::2, 1::2].all()
+        assert free.sum() == 16 + 15  # as many ways between as join all cells once
+        reached, before = np.zeros_like(free), None
+        reached[1, 1] = True
+        while before is None or (reached != before).any():
+            before = reached.copy()
+            for axis in (0, 1):
+                reached |= (np.roll(before, 1, axis) | np.roll(before, -1, axis)) & free
+        np.testing.assert_array_equal(reached, free)
+
+
 def test_walls_of_the_disco_maze_change_colour_and_end_the_episode():
-    batch = envs.make("explore:disco_maze", size=7)
-    maze = batch.environments[0]
-    maze = getattr(maze, "environment", maze)
-    first = batch.reset().observation[0].copy()
-    free = maze.free
-    assert not free[[0, -1]].any()
-    assert not free[:, [0, -1]].any()
-    assert free[1::2, 1::2].all()  # a maze reaches every odd cell
-    assert free.sum() == 9 + 8  # and has no loops
-    np.testing.assert_array_equal(first[1, 1], [1, 1, 1])
-    way = RIGHT if free[1, 2] else DOWN
-    second = batch.step(np.array([way])).observation[0]
-    assert (first[~free] != second[~free]).any()
-    assert not second[free & (second.sum(axis=-1) != 3)].any()
-    assert maze.visited.sum() == 2
-    batch.step(np.array([LEFT if way == RIGHT else UP]))
-    end = batch.step(np.array([UP]))
-    assert (end.step_type[0], end.discount[0], end.reward[0]) == (LAST, 0.0, 0.0)
-    assert batch.step(np.array([UP])).step_type[0] == FIRST
+    step = jax.jit(explore.DiscoMaze(7, 5, evaluation=True).step)
+    state, first = explore.DiscoMaze(7, 5, evaluation=True).reset(jax.random.key(1))
+    free = np.asarray(state.inner.free)
+    np.testing.assert_array_equal(first.observation[1, 1], [255, 255, 255])
+    way, back = (RIGHT, LEFT) if free[1, 2] else (DOWN, UP)
+    seen = [first]
+    for action in (way, back, UP):
+        state, timestep = step(state, action)
+        seen.append(timestep)
+    for before, after in itertools.pairwise(seen):
+        assert (before.observation[~free] != after.observation[~free]).any()
+        ways = np.asarray(after.observation)[free].sum(axis=-1)
+        assert sorted(ways.tolist()) == [0] * (free.sum() - 1) + [3 * 255]  # black, and the agent
+    assert [(int(t.step_type), float(t.reward)) for t in seen[:3]] == [(FIRST, 0), (MID, 0), (MID, 0)]
+    assert (seen[3].step_type, seen[3].discount) == (LAST, 0)
+    np.testing.assert_allclose(seen[3].reward, 2 / free.sum())  # the share of the cells, each counted once
+    state, timestep = step(state, UP)
+    assert timestep.step_type == FIRST
+
+
+def test_the_disco_maze_has_no_reward_in_training_and_ends_in_time():
+    for evaluation in (False, True):
+        maze = explore.DiscoMaze(7, 4, evaluation=evaluation)
+        state, _ = maze.reset(jax.random.key(1))
+        way, back = (RIGHT, LEFT) if state.inner.free[1, 2] else (DOWN, UP)
+        for action in (way, back, way, back):
+            state, timestep = jax.jit(maze.step)(state, action)
+        assert (timestep.step_type, timestep.discount) == (LAST, 1)
+        assert (timestep.reward > 0) == evaluation
 
 
 @pytest.mark.parametrize("options", [{"size": 4}, {"time_limit": 0}])

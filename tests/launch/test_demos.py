@@ -173,7 +173,7 @@ def test_what_cannot_be_learned_from_is_refused(demos, tmp_path):
     (damaged / "000000.npz").write_bytes(b"nothing")
     refused("SHA-256 differs", small("r2d3"), demos=str(damaged))
     described = experiment(tmp_path / "run", small("r2d3"), DISCRETE, demos=str(damaged))
-    with pytest.raises(UsageError, match="all shards of .* are damaged"):
+    with pytest.raises(UsageError, match=r"all shards of .* are damaged"):
         local.run(described, quiet=True, skip_damaged=True)
     with pytest.raises(UsageError, match=r"demo_ratio is 1\.5: it must lie in \[0, 1\]"):
         small("r2d3", demo_ratio=1.5)

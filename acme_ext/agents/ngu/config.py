@@ -36,7 +36,7 @@ class NGUConfig(R2D2Config):
     cluster_distance: NonNegative = 8e-3  # xi; Badia et al. 2020a, table 7
     distance_horizon: Positive = 10_000.0  # steps over which the average distance forgets
     embedding_size: PositiveInt = 32  # Badia et al. 2020a, table 7
-    embedding_learning_rate: Positive = 5e-4  # Adam; Badia et al. 2020a, table 7
+    embedding_learning_rate: NonNegative = 5e-4  # Adam; 0 leaves it random; Badia et al. 2020a, table 7
     embedding_decay: NonNegative = 1e-5  # L2 of its parameters; Badia et al. 2020a, table 7
     embedding_steps: PositiveInt = 5  # of each sequence, the last, that embedding and predictor learn from; ib.
 

@@ -1,0 +1,81 @@
+"""How much of a maze whose walls change colour NGU visits by the bonus alone, with its embedding and with a random one,
+and RND, after Badia et al. 2020a, section 4.1: `python -m benchmarks.disco_maze`.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks import command, seeds
+from benchmarks.settings import Setting
+
+SIZE, LIMIT, STEPS = 9, 60, 100_000
+_NGU = {
+    "num_arms": "1",
+    "beta": "0.5",
+    "retrace_lambda": "0.97",
+    "rescaling_epsilon": "none",
+    "embedding_learning_rate": "1e-3",
+    "memory_rows": "64",
+    "image_features": "64",
+}
+ARMS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "NGU": ("ngu", _NGU),
+    "NGU, embedding stays random": ("ngu", {**_NGU, "embedding_learning_rate": "0"}),
+    "RND": ("rnd", {}),
+}
+"""What is compared: an agent, and the fields of its config that aren't its defaults."""
+
+
+def setting(arm: str, steps: int) -> Setting:
+    """Returns the setting of an arm of `ARMS`."""
+    agent, config = ARMS[arm]
+    return Setting(
+        agent,
+        "explore:disco_maze",
+        steps,
+        8,
+        eval_every=max(1, steps // 10),
+        eval_episodes=100,
+        config=config,
+        environment_options={"size": SIZE, "time_limit": LIMIT},
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns its exit code, as `benchmarks.seeds.run` does."""
+    options = seeds.parser("disco_maze", __doc__, STEPS).parse_args(arguments)
+    return command.run("benchmarks.disco_maze", lambda: _main(options))
+
+
+def _main(options: argparse.Namespace) -> int:
+    settings = {arm: setting(arm, options.steps) for arm in ARMS}
+    changed = ", ".join(f"{name}={value}" for name, value in _NGU.items())
+    head = [
+        "`python -m benchmarks.disco_maze`: the share of a maze's cells that an episode visits, the mean of 100 greedy "
+        f"episodes after {options.steps:,} steps of training with 8 environments, on `explore:disco_maze` of {SIZE} "
+        f"times {SIZE} cells, the walls counted, and {LIMIT} steps an episode, in which all cells can be visited. "
+        "Training has no reward but the bonus. Each episode has another maze.",
+        "",
+        f"NGU has one policy, and {changed}; RND has its defaults.",
+        "",
+        "agent",
+    ]
+    return seeds.run(options, settings, "disco-maze", head, draw)
+
+
+def draw(found: seeds.Found, axes: Any) -> None:
+    """Draws the shares by steps: the mean of the seeds, from the least to the greatest."""
+    for arm, of_seeds in found.items():
+        steps = of_seeds[0].evaluations["environment_steps"]
+        shares = np.array([o.evaluations["episode_return_mean"] for o in of_seeds])
+        axes.fill_between(steps, shares.min(axis=0), shares.max(axis=0), alpha=0.2, linewidth=0)
+        axes.plot(steps, shares.mean(axis=0), marker=".", label=arm)
+    axes.set(xlabel="environment steps", ylabel="share of the cells visited", ylim=(-0.03, 1.03))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""What the benchmarks share that compare settings by compiled runs, all seeds of a setting at once."""
+
+import argparse
+import pathlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from acme_ext.errors import UsageError
+from acme_ext.utils import files
+from benchmarks import learning, outcomes, report
+from benchmarks.outcomes import Outcome
+from benchmarks.settings import Setting
+
+Found = Mapping[str, Sequence[Outcome]]
+"""What the seeds of each setting came to."""
+
+
+def parser(name: str, doc: str | None, steps: int) -> argparse.ArgumentParser:
+    """Returns the parser of a command `python -m benchmarks.NAME`.
+
+    Args:
+        name: of the module in `benchmarks`.
+        doc: what it does.
+        steps: of the environment, by default.
+    """
+    made = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=f"{doc} The runs are compiled, all seeds of a row at once. What is finished is not run again, what "
+        "was stopped goes on.",
+    )
+    made.add_argument("--steps", type=int, default=steps, metavar="N", help="of the environment (%(default)s)")
+    made.add_argument("--seeds", type=int, default=3, metavar="N", help="so many, from --seed on (%(default)s)")
+    made.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
+    made.add_argument("--fresh", action="store_true", help="start anew: delete what earlier runs left")
+    made.add_argument("--runs", type=pathlib.Path, default=learning.RUNS / name, metavar="DIR", help="(%(default)s)")
+    made.add_argument("--out", type=pathlib.Path, default=learning.RESULTS, metavar="DIR", help="of the results")
+    return made
+
+
+def run(
+    options: argparse.Namespace,
+    settings: Mapping[str, Setting],
+    name: str,
+    head: Sequence[str],
+    draw: Callable[[Found, Any], None],
+) -> int:
+    """Runs settings, writes the page and its figure, and prints the page; returns the exit code.
+
+    Args:
+        options: of `parser`.
+        settings: what is compared, by what the page calls it, with cells of the table between `|`.
+        name: of the page's file.
+        head: the page's lines above the table, of which the last is the name of the table's first column.
+        draw: draws the figure on the axes that it is given.
+    """
+    if options.seeds < 1 or options.steps < 1:
+        raise UsageError("--seeds and --steps must be at least 1.")
+    files.make_writable_folder(options.out)
+    found: dict[str, list[Outcome]] = {}
+    for key, setting in settings.items():
+        folder = re.sub(r"[^\w.]+", "-", key.lower())
+        experiment = setting.experiment(options.seed, options.steps, options.runs / folder)
+        each, code = learning.run_at_once(experiment, options.seeds, fresh=options.fresh)
+        if code:
+            return code
+        found[key] = [outcomes.read(one, 1) for one in each]
+        print(f"{key}: {', '.join(f'{o.score:.2f}' for o in found[key])}", flush=True)
+    out = options.out / name
+    _save(found, draw, out.with_suffix(".png"))
+    text = page(found, name, head)
+    with files.replacing(out.with_suffix(".md")) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    print(text)
+    faults = [f"{key} seed {o.seed}: {o.fault}" for key, of_seeds in found.items() for o in of_seeds if o.fault]
+    print("; ".join(faults))
+    return 1 if faults else 0
+
+
+def page(found: Found, name: str, head: Sequence[str]) -> str:
+    """Returns the page; see `run`."""
+    columns = head[-1].count("|") + 1
+    lines = [f"# {name}", "", *head[:-1], ""]
+    lines.append(f"| {head[-1]} | mean of the seeds | least seed | greatest seed | each seed | seconds of all seeds |")
+    lines.append(f"|{'---|' * columns}--:|--:|--:|---|--:|")
+    for key, of_seeds in found.items():
+        scores = np.array([o.score for o in of_seeds])
+        each = ", ".join(f"{o.seed}: {o.score:.2f}" for o in of_seeds)
+        wall = max(o.wall_time_s for o in of_seeds)  # they run at once
+        cells = (f"{scores.mean():.3f}", f"{scores.min():.2f}", f"{scores.max():.2f}", each, f"{wall:.0f}")
+        lines.append(f"| {key} | {' | '.join(cells)} |")
+    lines += ["", f"![{name}]({name}.png)", ""]
+    lines.append(", ".join(f"{name} {value}" for name, value in report.machine().items()) + ".")
+    return "\n".join(lines) + "\n"
+
+
+def _save(found: Found, draw: Callable[[Found, Any], None], out: pathlib.Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 3.2), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    draw(found, axes)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    with files.replacing(out) as temporary:
+        figure.savefig(temporary, format="png")
