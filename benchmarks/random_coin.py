@@ -21,7 +21,7 @@ from acme_ext.builders.agent57 import Agent57
 from benchmarks import command, seeds
 from benchmarks.settings import Setting
 
-BETAS = (0.1, 1.0, 10.0)
+BETAS = (0.001, 0.01, 0.1)
 AGENTS = {"one network": "ngu", "two networks": "benchmarks.random_coin:Apart"}
 """How values are learned, and the agent that does it."""
 
@@ -42,8 +42,10 @@ class Apart(Agent57):
 
 
 def setting(agent: str, beta: float, steps: int) -> Setting:
-    """Returns the setting of an agent of `AGENTS`: its defaults, but with two policies, and the same discounts."""
-    config = {"num_arms": "2", "beta": f"{beta:g}", "discount": "0.99", "least_discount": "0.99"}
+    """Returns the setting of an agent of `AGENTS`: its defaults, but for two policies, equal discounts, and a small
+    network.
+    """
+    config = {"num_arms": "2", "beta": f"{beta:g}", "discount": "0.99", "least_discount": "0.99", "image_features": "64"}
     options: dict[str, Any] = {"size": SIZE, "time_limit": LIMIT}
     return Setting(
         AGENTS[agent],
@@ -57,13 +59,13 @@ def setting(agent: str, beta: float, steps: int) -> Setting:
     )
 
 
-SIZE, LIMIT, STEPS = 15, 200, 100_000
+SIZE, LIMIT, STEPS = 6, 50, 60_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code, as `benchmarks.seeds.run` does."""
     parser = seeds.parser("random_coin", __doc__, STEPS)
-    parser.add_argument("--betas", type=float, nargs="+", default=list(BETAS), metavar="X", help="(0.1 1 10)")
+    parser.add_argument("--betas", type=float, nargs="+", default=list(BETAS), metavar="X", help="(0.001 0.01 0.1)")
     options = parser.parse_args(arguments)
     return command.run("benchmarks.random_coin", lambda: _main(options))
 
