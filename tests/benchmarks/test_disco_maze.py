@@ -11,7 +11,7 @@ from benchmarks.outcomes import Outcome
 
 def found():
     curve = {"environment_steps": [5, 9], "episode_return_mean": [0.1, 0.5]}
-    return {arm: [Outcome(n, 0.5 + n / 10, 0.0, 1.0, 9, 9, 2.0 + n, None, curve) for n in range(2)] for arm in "ab"}
+    return {arm: [Outcome(n, 0.5 + n / 10, 0.0, 1.0, 9, 9, 2.0 + 2 * n, None, curve) for n in range(2)] for arm in "ab"}
 
 
 def test_the_embeddings_differ_in_their_learning_and_in_nothing_else():
