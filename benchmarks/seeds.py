@@ -63,7 +63,7 @@ def run(
         folder = re.sub(r"[^\w.]+", "-", key.lower())
         found[key] = []
         for seed in range(options.seed, options.seed + options.seeds):
-            # One at a time: several at once learn in each of their steps, in place of once in a few.
+            # One at a time: of several at once all make a learner step where one of them is due.
             experiment = setting.experiment(seed, options.steps, options.runs / folder / f"s{seed}")
             _, code = learning.run_at_once(experiment, 1, fresh=options.fresh)
             if code:
