@@ -156,10 +156,13 @@ def measure(kind: Kind, rows: int) -> Standstill:
 
 
 def _calls(learner: Any, until: float | None, done: Callable[[], bool] = lambda: False) -> list[float]:
-    """Returns the seconds of each of a learner's calls, made until a time or until something is done."""
+    """Returns the seconds of each of a learner's calls, made until a time or until something is done. Each is waited
+    for: otherwise a call may wait for all those that are queued.
+    """
     seconds, at = [], time.monotonic()
     while not done() and (until is None or at < until):
         learner.step()
+        learner.check()
         seconds.append(time.monotonic() - at)
         at += seconds[-1]
     return seconds
