@@ -145,6 +145,25 @@ def test_trials_are_runs_that_are_pruned_and_counted_and_the_best_are_trained_ag
     assert results.counts(found).startswith("12 trials: ")
 
 
+def test_a_run_that_ends_in_spite_of_being_pruned_keeps_all_its_evaluations(runs, monkeypatch):
+    given = tuned(space={**SPACE, "learning_rate": spaces.parse("log:1e-4:1e-3")})
+    Study(runs / "s", given).search(5, 2, Interrupt())
+    # The worst there is writes half of its evaluations, and the others once it has been told to end.
+    worst = RUN.replace("float(chosen['batch_size'])", "-1.0").replace('"stopped"', '"s"')
+    worst = worst.replace("time.sleep(300)", "[time.sleep(0.01) for _ in iter(pathlib.Path('told').exists, True)]")
+    monkeypatch.setattr(study, "CHILD", "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + worst)
+
+    def told(line):
+        if "pruned" in line:
+            (runs / "told").touch()
+
+    found = Study(runs / "s", given, told)
+    found.search(6, 1, Interrupt())
+    assert (runs / "told").is_file()
+    assert found.trials[5].state == State.COMPLETE
+    assert [*found.trials[5].intermediate_values.values()] == pytest.approx([-i / 10 for i in range(1, 11)])
+
+
 def test_a_trial_that_does_worse_than_the_median_is_ended(runs):
     found = Study(
         runs / "s", tuned(space={"batch_size": spaces.parse("int:50:100")}, settings={"learning_rate": "1e-3"})

@@ -304,9 +304,10 @@ class Study:
                 going.append(work)
             time.sleep(_POLL_S)
             for work in list(going):
+                ended = work.process.poll() is not None  # before the look, which then sees all that it has written
                 if work.trial is not None:
                     self._look(work)
-                if work.process.poll() is not None and not interrupt.requested:
+                if ended and not interrupt.requested:
                     self._losses[work.run_dir] += work.lost
                     if work.lost and self._losses[work.run_dir] < _LOSSES:
                         pause_s = _PAUSE_S * 2 ** (self._losses[work.run_dir] - 1)
@@ -355,8 +356,9 @@ class Study:
 
     def _look(self, work: _Work) -> None:
         """Passes on a trial's new evaluations, and ends it where they are worse than others' were."""
-        every = self.tuned.every
-        if not every or work.pruned:
+        every, code = self.tuned.every, work.process.returncode
+        # A run may come to its end before the signal that prunes it.
+        if not every or (work.pruned and code != 0):
             return
         known = self.trials[work.trial.number].intermediate_values
         for step, value in work.evaluations(self._step_key):
@@ -364,7 +366,7 @@ class Study:
             index = round(step / every)
             if index not in known and np.isfinite(value):
                 work.trial.report(value, index)
-                if work.process.poll() is None and step < self.tuned.steps and work.trial.should_prune():
+                if code is None and step < self.tuned.steps and work.trial.should_prune():
                     work.pruned = True
                     self._report(f"trial {work.trial.number}  pruned at step {step:,}, return {value:.4g}")
                     work.process.send_signal(signal.SIGTERM)
