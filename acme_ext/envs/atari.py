@@ -19,7 +19,6 @@ from dm_env import specs
 
 from acme_ext.envs.backend import Backend
 from acme_ext.envs.base import SingleEnvironment
-from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
 from acme_ext.specs import StackedFrames
 
@@ -169,9 +168,3 @@ class AtariEnvironment(SingleEnvironment):
 
     def action_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(len(self._actions), np.int32, "action")
-
-    def reward_spec(self) -> specs.Array:
-        return REWARD
-
-    def discount_spec(self) -> specs.BoundedArray:
-        return DISCOUNT

@@ -16,13 +16,21 @@ FIRST, MID, LAST = (int(kind) for kind in (dm_env.StepType.FIRST, dm_env.StepTyp
 
 
 class SingleEnvironment(dm_env.Environment):
-    """One environment: dm_env's own interface, with types for what it leaves without."""
+    """One environment: dm_env's own interface, with types for what it leaves without, and this package's specs of
+    rewards and discounts.
+    """
 
     @abc.abstractmethod
     def observation_spec(self) -> Any: ...
 
     @abc.abstractmethod
     def action_spec(self) -> Any: ...
+
+    def reward_spec(self) -> specs.Array:
+        return REWARD
+
+    def discount_spec(self) -> specs.BoundedArray:
+        return DISCOUNT
 
 
 class BatchedEnvironment(abc.ABC):

@@ -13,7 +13,7 @@ from dm_env import specs
 
 from acme_ext.envs.backend import Backend
 from acme_ext.envs.base import SingleEnvironment
-from acme_ext.envs.specs import DISCOUNT, REWARD, action_spec
+from acme_ext.envs.specs import action_spec
 
 with warnings.catch_warnings():
     # Looking for a way to render, it warns where there is no display; nothing is rendered here.
@@ -72,12 +72,6 @@ class FlatObservation(SingleEnvironment):
 
     def action_spec(self) -> specs.Array:
         return self._action_spec
-
-    def reward_spec(self) -> specs.Array:
-        return REWARD
-
-    def discount_spec(self) -> specs.BoundedArray:
-        return DISCOUNT
 
     def close(self) -> None:
         self.environment.close()

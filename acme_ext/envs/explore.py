@@ -12,7 +12,6 @@ from acme_ext.envs.backend import Backend
 from acme_ext.envs.base import BatchedEnvironment, SingleEnvironment
 from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment, Moved
 from acme_ext.envs.single import Unbatched
-from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
 from acme_ext.types import Array, Tree
 
@@ -103,12 +102,6 @@ class _Task(SingleEnvironment):
 
     def action_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(self.num_actions, np.int32, "action")
-
-    def reward_spec(self) -> specs.Array:
-        return REWARD
-
-    def discount_spec(self) -> specs.BoundedArray:
-        return DISCOUNT
 
 
 class Chain(_Task):

@@ -20,7 +20,7 @@ from gymnasium.envs.registration import load_env_creator
 
 from acme_ext.envs import base
 from acme_ext.envs.backend import Backend
-from acme_ext.envs.specs import DISCOUNT, REWARD, single_spec
+from acme_ext.envs.specs import single_spec
 from acme_ext.errors import UsageError
 from acme_ext.types import Tree
 
@@ -145,12 +145,6 @@ class GymEnvironment(base.SingleEnvironment):
 
     def action_spec(self) -> specs.Array:
         return self._action_spec
-
-    def reward_spec(self) -> specs.Array:
-        return REWARD
-
-    def discount_spec(self) -> specs.BoundedArray:
-        return DISCOUNT
 
     @property
     def render_fps(self) -> float | None:

@@ -18,7 +18,6 @@ from dm_env import specs
 
 from acme_ext.envs.backend import Backend
 from acme_ext.envs.base import SingleEnvironment
-from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -134,9 +133,3 @@ class MinAtarEnvironment(SingleEnvironment):
 
     def action_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(len(self._actions), np.int32, "action")
-
-    def reward_spec(self) -> specs.Array:
-        return REWARD
-
-    def discount_spec(self) -> specs.BoundedArray:
-        return DISCOUNT

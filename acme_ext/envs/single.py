@@ -8,7 +8,7 @@ import tree
 from dm_env import specs
 
 from acme_ext.envs.base import BatchedEnvironment, SingleEnvironment
-from acme_ext.envs.specs import DISCOUNT, REWARD, action_spec, scalar_reward, single_dtype, single_specs
+from acme_ext.envs.specs import action_spec, scalar_reward, single_dtype, single_specs
 from acme_ext.types import Tree
 
 
@@ -53,12 +53,6 @@ class SinglePrecision(SingleEnvironment):
 
     def action_spec(self) -> specs.Array:
         return self._action_spec
-
-    def reward_spec(self) -> specs.Array:
-        return REWARD
-
-    def discount_spec(self) -> specs.BoundedArray:
-        return DISCOUNT
 
     def close(self) -> None:
         self.environment.close()
