@@ -23,6 +23,9 @@ BARS = {"jax:catch": 0.95, "jax:CartPole-v1": 475.0}
 KINDS = {"Gumbel": "true", "MuZero": "false"}
 """The search -> `search.gumbel`."""
 
+OPTIONS = {"gumbel": "Gumbel", "muzero": "MuZero"}
+"""The option with the numbers of simulations -> the search, of KINDS."""
+
 USUAL = 16  # simulations of the runs with reanalysis
 
 
@@ -76,7 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--eval-every", type=int, default=1_000, metavar="N", help="(%(default)s)")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="so many, from --seed on (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
-    parser.add_argument("--simulations", type=int, nargs="+", default=[4, 8, 16, 50], metavar="N", help="(4 8 16 50)")
+    for name, search in OPTIONS.items():
+        told = f"of {search}'s search (4 8 16 50)"
+        parser.add_argument(f"--{name}", type=int, nargs="*", default=[4, 8, 16, 50], metavar="N", help=told)
     parser.add_argument(
         "--reanalyze", type=float, nargs="*", default=[0.5], metavar="SHARE", help=f"with Gumbel and {USUAL} (0.5)"
     )
@@ -88,14 +93,16 @@ def _parser() -> argparse.ArgumentParser:
 def _main(options: argparse.Namespace) -> int:
     if options.seeds < 1 or options.steps < options.eval_every or options.eval_every < 1:
         raise UsageError("--seeds and --eval-every must be at least 1, and --steps at least --eval-every.")
-    for name in ("simulations", "reanalyze"):
+    for name in (*OPTIONS, "reanalyze"):
         if len(set(getattr(options, name))) < len(getattr(options, name)):
             raise UsageError(f"--{name} names one twice.")
     envs.check(options.environment)
     files.make_writable_folder(options.out)
-    arms = [Arm(search, count) for count in options.simulations for search in KINDS]
+    arms = [Arm(search, count) for name, search in OPTIONS.items() for count in getattr(options, name)]
     arms += [Arm("Gumbel", USUAL, share) for share in options.reanalyze if share]
     name = f"simulations-{options.environment.removeprefix('jax:')}"
+    if not arms:
+        raise UsageError("nothing is left to run: give numbers of simulations to --gumbel or --muzero.")
     # All are checked before the first one runs.
     experiments = {arm: _experiment(arm, options, options.runs / name) for arm in dict.fromkeys(arms)}
     found = {}
@@ -105,7 +112,7 @@ def _main(options: argparse.Namespace) -> int:
             return code
         found[arm] = read([one.directory for one in each], BARS[options.environment])
         print(f"{arm}: {np.mean(found[arm].final):.4g} after {found[arm].seconds:.0f} s", flush=True)
-    draw(found, options, options.out / f"{name}.png")
+    draw(found, options.out / f"{name}.png")
     text = page(found, options, f"{name}.png", report.machine())
     with files.replacing(options.out / f"{name}.md") as temporary:
         temporary.write_text(text, encoding="utf-8")
@@ -190,7 +197,7 @@ def page(found: Mapping[Arm, Found], options: argparse.Namespace, figure: str, f
     return "\n".join([*lines, "", f"![Returns by simulations]({figure})", "", f"{said}.\n"])
 
 
-def draw(found: Mapping[Arm, Found], options: argparse.Namespace, path: pathlib.Path) -> None:
+def draw(found: Mapping[Arm, Found], path: pathlib.Path) -> None:
     """Draws the final returns and those on the way by simulations, the means of the seeds and each of them."""
     from matplotlib.figure import Figure
 
@@ -206,7 +213,9 @@ def draw(found: Mapping[Arm, Found], options: argparse.Namespace, path: pathlib.
             for count, each in zip(counts, values, strict=True):
                 axes.plot([count] * len(each), each, ".", color=f"C{place}", alpha=0.5)
         axes.set_xscale("log", base=2)
-        axes.set_xticks(options.simulations, [str(count) for count in options.simulations])
+        ticks = sorted({arm.simulations for arm in found})
+        axes.set_xticks(ticks, [str(count) for count in ticks])
+        axes.minorticks_off()
         axes.set(xlabel="simulations", ylabel=title)
         axes.legend(fontsize="small")
     with files.replacing(path) as temporary:

@@ -25,9 +25,10 @@ def test_an_arm_says_what_its_runs_differ_in():
 
 
 def test_what_can_not_be_is_refused(capsys):
-    assert simulations.main(["--simulations", "4", "4"]) == 2
-    assert "--simulations names one twice" in capsys.readouterr().err
+    assert simulations.main(["--gumbel", "4", "4"]) == 2
+    assert "--gumbel names one twice" in capsys.readouterr().err
     assert simulations.main(["--seeds", "0"]) == 2
+    assert simulations.main(["--gumbel", "--muzero", "--reanalyze"]) == 2
 
 
 class _Result:
@@ -47,7 +48,7 @@ def left_by(experiment, *, seeds, fresh, quiet):
     return [_Result()] * seeds
 
 
-ARGUMENTS = ["--steps", "1200", "--eval-every", "600", "--simulations", "2"]
+ARGUMENTS = ["--steps", "1200", "--eval-every", "600", "--gumbel", "2", "--muzero", "2"]
 
 
 def test_a_page_has_a_row_for_each_arm_and_finished_runs_are_kept(tmp_path, monkeypatch):
@@ -61,7 +62,7 @@ def test_a_page_has_a_row_for_each_arm_and_finished_runs_are_kept(tmp_path, monk
         f"| {arm} | 0.95 | 0.9 | 0.9 | 0.85 | 1,200 (1 of 2) | 2 |"
         for arm in ("Gumbel | 2 | 0", "MuZero | 2 | 0", "Gumbel | 16 | 0.5")
     ]
-    assert "`python -m benchmarks.simulations --steps 1200 --eval-every 600 --seeds 2 --simulations 2`" in page
+    assert "`python -m benchmarks.simulations --steps 1200 --eval-every 600 --seeds 2 --gumbel 2 --muzero 2`" in page
     assert (tmp_path / "simulations-catch.png").stat().st_size > 1_000
     assert run.call_count == 3
     assert simulations.main(arguments) == 0
