@@ -21,8 +21,6 @@ from benchmarks import command, learning, report, validation
 
 RUNS = learning.RUNS / "offline"
 RESULTS = learning.RESULTS / "offline.json"
-EPISODES = 50
-"""Of every final evaluation."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +34,7 @@ class Trained:
     share: float | None = None  # of the way from random actions to the expert: it ends where it first comes so far
     first: int = 4_000  # environment steps until the first evaluation that says so
     every: int = 250  # environment steps between two of them
+    episodes: int = 50  # of the final evaluations, its own and those of who learns from what it does
 
     def experiment(self, run_dir: pathlib.Path, steps: int) -> launch.Experiment:
         """Returns the experiment with a budget of `steps`."""
@@ -45,7 +44,7 @@ class Trained:
             steps=steps,
             seed=100,
             num_envs=self.num_envs,
-            evaluation=launch.Evaluation(every=0, final_episodes=EPISODES),
+            evaluation=launch.Evaluation(every=0, final_episodes=self.episodes),
             run_dir=str(run_dir),
         )
 
@@ -54,7 +53,7 @@ class Trained:
 class Part:
     """What one policy does, recorded."""
 
-    trained: str  # a name in `TRAINED`; for `replay` not the expert's, whose run is made without being recorded
+    trained: str  # a name in `TRAINED`; for `replay` one that acts in no other data set
     policy: Behaviour | Literal["replay"]  # how it acts; `replay`: all that it does from the first step of training on
     steps: int  # of whole episodes, at least
 
@@ -104,12 +103,13 @@ class Bar:
         return score > other + self.by or (self.kind == "at least" and score >= other + self.by)
 
 
-PENDULUM, CARTPOLE = "gym:Pendulum-v1", "gym:CartPole-v1"
+PENDULUM, CARTPOLE, BREAKOUT = "gym:Pendulum-v1", "gym:CartPole-v1", "minatar:breakout"
 TRAINED: dict[str, Trained] = {
     "pendulum-expert": Trained("td3", PENDULUM, 20_000, 1),
     "pendulum-medium": Trained("td3", PENDULUM, 20_000, 1, share=1 / 3),
     "cartpole-expert": Trained("dqn", CARTPOLE, 50_000, 8),
     "cartpole-replay": Trained("dqn", CARTPOLE, 12_000, 8),
+    "breakout-replay": Trained("dqn", BREAKOUT, 300_000, 8, episodes=10),
 }
 DATA: dict[str, Data] = {
     "pendulum-medium": Data(
@@ -135,6 +135,13 @@ DATA: dict[str, Data] = {
         "discrete",
         steps=20_000,
     ),
+    "breakout-replay": Data(
+        "all that DQN does while it learns",
+        "breakout-replay",
+        (Part("breakout-replay", "replay", 300_000),),
+        "pictures",
+        steps=50_000,
+    ),
 }
 """The first part's agent says which environment it is."""
 
@@ -154,6 +161,13 @@ LEARNERS: dict[str, dict[str, Learner]] = {
         "10% bc": Learner("bc", _SMALL, best=0.1),
         "discrete_cql": Learner("discrete_cql", {"replay.n_step": "5"}),
         "bcq": Learner("bcq", {"replay.n_step": "5"}),
+        "dqn": Learner("dqn"),
+    },
+    "pictures": {
+        "bc": Learner("bc"),
+        "10% bc": Learner("bc", best=0.1),
+        "discrete_cql": Learner("discrete_cql"),
+        "bcq": Learner("bcq"),
         "dqn": Learner("dqn"),
     },
 }
@@ -250,14 +264,15 @@ def _main(options: argparse.Namespace) -> int:
 def _experiment(
     name: str, learner: Learner, folder: pathlib.Path, seed: int, steps: int, run_dir: pathlib.Path
 ) -> launch.Experiment:
-    environment = TRAINED[DATA[name].expert].environment
+    expert = TRAINED[DATA[name].expert]
+    environment = expert.environment
     builder = agent_settings.configure(builders.load(learner.agent)().for_environment(environment), learner.config)
     return launch.Experiment(
         builder,
         environment,
         steps=steps,
         seed=seed,
-        evaluation=launch.Evaluation(every=steps // 5, final_episodes=EPISODES),
+        evaluation=launch.Evaluation(every=steps // 5, final_episodes=expert.episodes),
         run_dir=str(run_dir),
         data=str(folder) if learner.best == 1 else f"{folder}?best={learner.best:g}",
     )
@@ -276,8 +291,9 @@ def make(name: str, recorded: pathlib.Path) -> dict[str, Any]:
     folder, data = recorded / name, DATA[name]
     environment = TRAINED[data.expert].environment
     ends = recorded / f"{data.expert}-ends.json"
+    replayed = {part.trained: folder for part in data.parts if part.policy == "replay"}
     if not ends.is_file():
-        train(TRAINED[data.expert], recorded / f"{data.expert}-run", {})
+        train(TRAINED[data.expert], recorded / f"{data.expert}-run", {}, replayed.get(data.expert))
         expert = launch.load(recorded / f"{data.expert}-run").evaluate(100).returns.mean()
         files.write_json(ends, {"random": validation.random_return(environment), "expert": round(float(expert), 2)})
     known = files.read_json(ends)
@@ -286,8 +302,7 @@ def make(name: str, recorded: pathlib.Path) -> dict[str, Any]:
     trained_steps = []
     for part in data.parts:
         run_dir = recorded / f"{part.trained}-run"
-        record = folder if part.policy == "replay" else None
-        trained_steps.append(train(TRAINED[part.trained], run_dir, known, record))
+        trained_steps.append(train(TRAINED[part.trained], run_dir, known, replayed.get(part.trained)))
         if part.policy != "replay":
             record_run(run_dir, folder, steps=part.steps, policy=part.policy)
     held = Folder(folder)
