@@ -108,7 +108,7 @@ TRAINED: dict[str, Trained] = {
     "pendulum-expert": Trained("td3", PENDULUM, 20_000, 1),
     "pendulum-medium": Trained("td3", PENDULUM, 20_000, 1, share=1 / 3),
     "cartpole-expert": Trained("dqn", CARTPOLE, 50_000, 8),
-    "cartpole-replay": Trained("dqn", CARTPOLE, 12_000, 8),
+    "cartpole-replay": Trained("dqn", CARTPOLE, 8_000, 8),
     "breakout-replay": Trained("dqn", BREAKOUT, 300_000, 8, episodes=10),
 }
 DATA: dict[str, Data] = {
@@ -131,7 +131,7 @@ DATA: dict[str, Data] = {
     "cartpole-replay": Data(
         "all that DQN does while it learns",
         "cartpole-expert",
-        (Part("cartpole-replay", "replay", 12_000),),
+        (Part("cartpole-replay", "replay", 8_000),),
         "discrete",
         steps=20_000,
     ),
