@@ -21,6 +21,8 @@ from benchmarks import command, learning, report, validation
 
 RUNS = learning.RUNS / "offline"
 RESULTS = learning.RESULTS / "offline.json"
+EPISODES = 50
+"""Of every final evaluation."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +36,6 @@ class Trained:
     share: float | None = None  # of the way from random actions to the expert: it ends where it first comes so far
     first: int = 4_000  # environment steps until the first evaluation that says so
     every: int = 250  # environment steps between two of them
-    episodes: int = 50  # of the final evaluations, its own and those of who learns from what it does
 
     def experiment(self, run_dir: pathlib.Path, steps: int) -> launch.Experiment:
         """Returns the experiment with a budget of `steps`."""
@@ -44,7 +45,7 @@ class Trained:
             steps=steps,
             seed=100,
             num_envs=self.num_envs,
-            evaluation=launch.Evaluation(every=0, final_episodes=self.episodes),
+            evaluation=launch.Evaluation(every=0, final_episodes=EPISODES),
             run_dir=str(run_dir),
         )
 
@@ -109,7 +110,7 @@ TRAINED: dict[str, Trained] = {
     "pendulum-medium": Trained("td3", PENDULUM, 20_000, 1, share=1 / 3),
     "cartpole-expert": Trained("dqn", CARTPOLE, 50_000, 8),
     "cartpole-replay": Trained("dqn", CARTPOLE, 8_000, 8),
-    "breakout-replay": Trained("dqn", BREAKOUT, 300_000, 8, episodes=10),
+    "breakout-replay": Trained("dqn", BREAKOUT, 300_000, 8),
 }
 DATA: dict[str, Data] = {
     "pendulum-medium": Data(
@@ -140,12 +141,13 @@ DATA: dict[str, Data] = {
         "breakout-replay",
         (Part("breakout-replay", "replay", 300_000),),
         "pictures",
-        steps=50_000,
+        steps=20_000,
     ),
 }
 """The first part's agent says which environment it is."""
 
 _SMALL = {"hidden_sizes": "64,64"}
+_QUICK = {"learning_rate": "1e-3", "sgd_steps_per_call": "1"}
 LEARNERS: dict[str, dict[str, Learner]] = {
     "continuous": {
         "bc": Learner("bc", _SMALL),
@@ -164,11 +166,10 @@ LEARNERS: dict[str, dict[str, Learner]] = {
         "dqn": Learner("dqn"),
     },
     "pictures": {
-        "bc": Learner("bc"),
-        "10% bc": Learner("bc", best=0.1),
-        "discrete_cql": Learner("discrete_cql"),
-        "bcq": Learner("bcq"),
-        "dqn": Learner("dqn"),
+        "bc": Learner("bc", {"batch_size": "32", "sgd_steps_per_call": "1"}),
+        "discrete_cql": Learner("discrete_cql", _QUICK),
+        "bcq": Learner("bcq", _QUICK),
+        "dqn": Learner("dqn", _QUICK),
     },
 }
 BARS = (
@@ -180,6 +181,8 @@ BARS = (
     Bar("pendulum-expert", ("bc", "td3_bc", "iql", "cql", "crr"), None, 90),
     Bar("cartpole-replay", ("discrete_cql", "bcq"), "behaviour", kind="above"),
     Bar("cartpole-replay", ("discrete_cql", "bcq"), "bc", kind="above"),
+    Bar("breakout-replay", ("discrete_cql", "bcq"), "behaviour", kind="above"),
+    Bar("breakout-replay", ("discrete_cql", "bcq"), "bc", kind="above"),
 )
 """Set after a pilot with the seeds 100 and up."""
 
@@ -264,15 +267,14 @@ def _main(options: argparse.Namespace) -> int:
 def _experiment(
     name: str, learner: Learner, folder: pathlib.Path, seed: int, steps: int, run_dir: pathlib.Path
 ) -> launch.Experiment:
-    expert = TRAINED[DATA[name].expert]
-    environment = expert.environment
+    environment = TRAINED[DATA[name].expert].environment
     builder = agent_settings.configure(builders.load(learner.agent)().for_environment(environment), learner.config)
     return launch.Experiment(
         builder,
         environment,
         steps=steps,
         seed=seed,
-        evaluation=launch.Evaluation(every=steps // 5, final_episodes=expert.episodes),
+        evaluation=launch.Evaluation(every=steps // 5, final_episodes=EPISODES),
         run_dir=str(run_dir),
         data=str(folder) if learner.best == 1 else f"{folder}?best={learner.best:g}",
     )
