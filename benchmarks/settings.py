@@ -374,9 +374,9 @@ SETTINGS: dict[str, Setting] = {
     "discrete_sqil-catch": Setting(
         "discrete_sqil", "bsuite:catch/0", 20_000, 8, 0.9, 0.8, eval_every=2_000, demos="catch"
     ),
-    # The mean's bar is 5% of the way to random actions (-1,220) below the demonstrator, whose mean return in 100 episodes
-    # is -145. With all of its own experience kept, one run's evaluations fell from -146 to -628 between the steps 15,000
-    # and 20,000.
+    # The mean's bar is 5% of the way to random actions (-1,220) below the demonstrator, whose mean return in 100
+    # episodes is -145. With all of its own experience kept, one run's evaluations fell from -146 to -628 between the
+    # steps 15,000 and 20,000.
     "sqil-pendulum": Setting(
         "sqil",
         "gym:Pendulum-v1",
