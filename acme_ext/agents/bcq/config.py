@@ -16,5 +16,5 @@ class BCQConfig(dqn.DQNConfig):
     replay: TransitionConfig = TransitionConfig()  # one step: what follows is not the learned policy's
 
 
-MINATAR = BCQConfig(**vars(dqn.MINATAR) | {"double": True})  # Fujimoto et al. 2019b, section 4
+MINATAR = dataclasses.replace(BCQConfig(**vars(dqn.MINATAR)), double=True)  # Fujimoto et al. 2019b, algorithm 1
 """The numbers of DQN's `MINATAR`, with double Q-learning."""
