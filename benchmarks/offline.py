@@ -54,7 +54,7 @@ class Trained:
 class Part:
     """What one policy does, recorded."""
 
-    trained: str  # a name in `TRAINED`; for `replay` not the expert's, whose run is made without being recorded
+    trained: str  # a name in `TRAINED`; for `replay` one that acts in no other data set
     policy: Behaviour | Literal["replay"]  # how it acts; `replay`: all that it does from the first step of training on
     steps: int  # of whole episodes, at least
 
@@ -104,12 +104,13 @@ class Bar:
         return score > other + self.by or (self.kind == "at least" and score >= other + self.by)
 
 
-PENDULUM, CARTPOLE = "gym:Pendulum-v1", "gym:CartPole-v1"
+PENDULUM, CARTPOLE, BREAKOUT = "gym:Pendulum-v1", "gym:CartPole-v1", "minatar:breakout"
 TRAINED: dict[str, Trained] = {
     "pendulum-expert": Trained("td3", PENDULUM, 20_000, 1),
     "pendulum-medium": Trained("td3", PENDULUM, 20_000, 1, share=1 / 3),
     "cartpole-expert": Trained("dqn", CARTPOLE, 50_000, 8),
-    "cartpole-replay": Trained("dqn", CARTPOLE, 12_000, 8),
+    "cartpole-replay": Trained("dqn", CARTPOLE, 8_000, 8),
+    "breakout-replay": Trained("dqn", BREAKOUT, 300_000, 8),
 }
 DATA: dict[str, Data] = {
     "pendulum-medium": Data(
@@ -131,14 +132,22 @@ DATA: dict[str, Data] = {
     "cartpole-replay": Data(
         "all that DQN does while it learns",
         "cartpole-expert",
-        (Part("cartpole-replay", "replay", 12_000),),
+        (Part("cartpole-replay", "replay", 8_000),),
         "discrete",
+        steps=20_000,
+    ),
+    "breakout-replay": Data(
+        "all that DQN does while it learns",
+        "breakout-replay",
+        (Part("breakout-replay", "replay", 300_000),),
+        "pictures",
         steps=20_000,
     ),
 }
 """The first part's agent says which environment it is."""
 
 _SMALL = {"hidden_sizes": "64,64"}
+_QUICK = {"learning_rate": "1e-3", "sgd_steps_per_call": "1"}
 LEARNERS: dict[str, dict[str, Learner]] = {
     "continuous": {
         "bc": Learner("bc", _SMALL),
@@ -156,6 +165,12 @@ LEARNERS: dict[str, dict[str, Learner]] = {
         "bcq": Learner("bcq", {"replay.n_step": "5"}),
         "dqn": Learner("dqn"),
     },
+    "pictures": {
+        "bc": Learner("bc", {"batch_size": "32", "sgd_steps_per_call": "1"}),
+        "discrete_cql": Learner("discrete_cql", _QUICK),
+        "bcq": Learner("bcq", _QUICK),
+        "dqn": Learner("dqn", _QUICK),
+    },
 }
 BARS = (
     Bar("pendulum-medium", ("bc",), "behaviour", 10, "within"),
@@ -166,6 +181,8 @@ BARS = (
     Bar("pendulum-expert", ("bc", "td3_bc", "iql", "cql", "crr"), None, 90),
     Bar("cartpole-replay", ("discrete_cql", "bcq"), "behaviour", kind="above"),
     Bar("cartpole-replay", ("discrete_cql", "bcq"), "bc", kind="above"),
+    Bar("breakout-replay", ("discrete_cql", "bcq"), "behaviour", kind="above"),
+    Bar("breakout-replay", ("discrete_cql", "bcq"), "bc", kind="above"),
 )
 """Set after a pilot with the seeds 100 and up."""
 
@@ -276,8 +293,9 @@ def make(name: str, recorded: pathlib.Path) -> dict[str, Any]:
     folder, data = recorded / name, DATA[name]
     environment = TRAINED[data.expert].environment
     ends = recorded / f"{data.expert}-ends.json"
+    replayed = {part.trained: folder for part in data.parts if part.policy == "replay"}
     if not ends.is_file():
-        train(TRAINED[data.expert], recorded / f"{data.expert}-run", {})
+        train(TRAINED[data.expert], recorded / f"{data.expert}-run", {}, replayed.get(data.expert))
         expert = launch.load(recorded / f"{data.expert}-run").evaluate(100).returns.mean()
         files.write_json(ends, {"random": validation.random_return(environment), "expert": round(float(expert), 2)})
     known = files.read_json(ends)
@@ -286,8 +304,7 @@ def make(name: str, recorded: pathlib.Path) -> dict[str, Any]:
     trained_steps = []
     for part in data.parts:
         run_dir = recorded / f"{part.trained}-run"
-        record = folder if part.policy == "replay" else None
-        trained_steps.append(train(TRAINED[part.trained], run_dir, known, record))
+        trained_steps.append(train(TRAINED[part.trained], run_dir, known, replayed.get(part.trained)))
         if part.policy != "replay":
             record_run(run_dir, folder, steps=part.steps, policy=part.policy)
     held = Folder(folder)

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from acme_ext.agents.bc import acting, learning, networks
 from acme_ext.agents.bc.config import BCConfig
-from acme_ext.builders.base import NetworkBuilder
+from acme_ext.agents.dqn.config import MINATAR
+from acme_ext.builders.base import NetworkBuilder, Preset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,6 +17,7 @@ class BC(NetworkBuilder):
 
     name = "bc"
     learns_rewards = False
+    presets = {"minatar": Preset({"config": BCConfig(image_features=MINATAR.image_features)})}  # DQN's network
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import haiku as hk
 
 from acme_ext.agents.bcq import acting, learning, networks
-from acme_ext.agents.bcq.config import BCQConfig
+from acme_ext.agents.bcq.config import MINATAR, BCQConfig
+from acme_ext.builders.base import Preset
 from acme_ext.builders.dqn import DQN
 
 
@@ -17,7 +18,7 @@ class BCQ(DQN):
     """
 
     name = "bcq"
-    presets = {}
+    presets = {"minatar": Preset({"config": MINATAR})}
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
 

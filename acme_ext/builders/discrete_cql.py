@@ -3,7 +3,8 @@
 import dataclasses
 
 from acme_ext.agents.discrete_cql import learning
-from acme_ext.agents.discrete_cql.config import DiscreteCQLConfig
+from acme_ext.agents.discrete_cql.config import MINATAR, DiscreteCQLConfig
+from acme_ext.builders.base import Preset
 from acme_ext.builders.dqn import DQN
 
 
@@ -12,7 +13,7 @@ class DiscreteCQL(DQN):
     """Conservative Q-learning for discrete actions, from recorded data. The fields are DQN's."""
 
     name = "discrete_cql"
-    presets = {}
+    presets = {"minatar": Preset({"config": MINATAR})}
     core_of = staticmethod(learning.make_core)
 
     config: DiscreteCQLConfig = DiscreteCQLConfig()

@@ -82,6 +82,15 @@ def test_presets_are_configs_of_families(name):
         assert type(preset.fields["config"]) is type(cls().config)
 
 
+@pytest.mark.parametrize("name", ["bc", "bcq", "discrete_cql"])
+def test_agents_of_recorded_data_have_dqns_size_on_minatar(name):
+    theirs, dqn = (builders.load(each)().for_environment("minatar:breakout").config for each in (name, "dqn"))
+    assert theirs.image_features == dqn.image_features
+    if name != "bc":
+        usual = {f.name for f in dataclasses.fields(dqn)} - {"double"}
+        assert all(getattr(theirs, field) == getattr(dqn, field) for field in usual)
+
+
 def test_a_preset_yields_to_what_the_user_sets_and_leaves_with_the_environment():
     mine = DQNConfig(learning_rate=0.5)
     assert builders.DQN(mine).for_environment("atari:Pong").config is mine

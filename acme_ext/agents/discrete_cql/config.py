@@ -2,15 +2,19 @@
 
 import dataclasses
 
-from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.agents.dqn import config as dqn
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.checks import NonNegative
 
 
 @dataclasses.dataclass(frozen=True)
-class DiscreteCQLConfig(DQNConfig):
+class DiscreteCQLConfig(dqn.DQNConfig):
     """Discrete CQL (Kumar et al. 2020), whose other numbers are DQN's."""
 
     # Weight of the penalty; 1 for a tenth of Atari's data and 4 for a hundredth, Kumar et al. 2020, appendix F.
     penalty_coef: NonNegative = 1.0
     replay: TransitionConfig = TransitionConfig()  # one step: what follows is not the learned policy's
+
+
+MINATAR = DiscreteCQLConfig(**vars(dqn.MINATAR))
+"""The numbers of DQN's `MINATAR`."""
