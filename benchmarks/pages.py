@@ -44,6 +44,8 @@ class Result:
         """In words, what ran, where it is not one process with several environments."""
         if self.setting.actors:
             return f"{self.setting.actors} actor processes{self.setting.arrangement}"
+        if self.setting.compiled:
+            return "compiled"
         return "one environment" if self.setting.num_envs == 1 else ""
 
     @property
