@@ -24,6 +24,7 @@ FIGURES = {
     "gym:Pendulum-v1": "pendulum",
     "dmc:cartpole/swingup": "swingup",
     "explore:key_door": "key_door",
+    "jax:navix/DoorKey-8x8": "doorkey",
 }
 """The environments that have a figure, and its name."""
 SWEPT = "key_door"
