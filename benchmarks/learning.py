@@ -184,6 +184,8 @@ def _train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: 
         if setting.actors:
             topology = launch.Topology(setting.actors, inference=setting.inference, experience=setting.experience)
             result = launch.run_program(budget, topology, fresh=fresh and part == 1, on=setting.on)
+        elif setting.compiled:
+            (result,) = launch.run_compiled(budget, fresh=fresh and part == 1, quiet=quiet)
         else:
             result = launch.run(budget, fresh=fresh and part == 1, quiet=quiet)
         if result.stopped_by is not None:

@@ -24,6 +24,7 @@ FIGURES = {
     "gym:Pendulum-v1": "pendulum",
     "dmc:cartpole/swingup": "swingup",
     "explore:key_door": "key_door",
+    "jax:navix/DoorKey-8x8": "doorkey",
 }
 """The environments that have a figure, and its name."""
 SWEPT = "key_door"
@@ -44,6 +45,8 @@ class Result:
         """In words, what ran, where it is not one process with several environments."""
         if self.setting.actors:
             return f"{self.setting.actors} actor processes{self.setting.arrangement}"
+        if self.setting.compiled:
+            return "compiled"
         return "one environment" if self.setting.num_envs == 1 else ""
 
     @property

@@ -63,6 +63,7 @@ class Setting:
     on: Literal["processes", "ray"] = "processes"  # where the program's nodes run
     inference: Literal["actor", "server"] = "actor"  # where the program applies the policy
     experience: Literal["actor", "server"] = "actor"  # who writes its experience
+    compiled: bool = False  # one compiled program
     parts: int = 1  # the budget is reached in so many runs, each of which resumes the one before
     environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the family's own
     demos: str | None = None  # demonstrations, a name in RECORDED
@@ -89,9 +90,10 @@ class Setting:
         changed = "".join(f", {name}={value}" for name, value in {**self.config, **self.environment_options}.items())
         actors = f" for each of {self.actors} actors, as a program{self.arrangement}" if self.actors else ""
         demos = "" if self.demos is None else f", with {RECORDED[self.demos]}"
+        compiled = ", compiled" if self.compiled else ""
         return (
             f"{self.agent} on {self.environment}, {self.steps:,} environment steps, num_envs={self.num_envs}"
-            f"{actors}{changed}{demos}{parts}"
+            f"{actors}{compiled}{changed}{demos}{parts}"
         )
 
     @property
@@ -111,6 +113,24 @@ def _montezuma(agent: str, **config: str) -> Setting:
     config |= {"distillation.quiet_steps": "2"}
     return Setting(
         agent, environment, 5_000, 4, eval_every=0, eval_episodes=2, config=config, parts=2, environment_options=options
+    )
+
+
+def _doorkey(agent: str, mean: float | None = None, least: float | None = None, **config: str) -> Setting:
+    """Returns a setting of DoorKey-8x8 with one map, seen whole, and a fraction of the default network and epochs."""
+    options = {"fixed_map": True, "view": "whole", "max_steps": 50}
+    config |= {"image_features": "64", "num_epochs": "4", "num_minibatches": "4"}
+    return Setting(
+        agent,
+        "jax:navix/DoorKey-8x8",
+        500_000,
+        8,
+        mean,
+        least,
+        eval_every=50_000,
+        config=config,
+        compiled=True,
+        environment_options=options,
     )
 
 
@@ -362,6 +382,10 @@ SETTINGS: dict[str, Setting] = {
         config={"shuffled": "true"},
         environment_options={"size": 15},
     ),
+    # MiniGrid's key and door in JAX, with one map and so short episodes that random actions don't reach the goal.
+    "ppo-doorkey": _doorkey("ppo"),
+    "rnd-doorkey": _doorkey("rnd", 0.8, 0.8),
+    "rnd-doorkey-shuffled": _doorkey("rnd", shuffled="true"),
     "rnd-montezuma": _montezuma(
         "rnd", **{"batch_size": "4", "replay.max_size": "4", "num_epochs": "1", "distillation_updates": "4"}
     ),

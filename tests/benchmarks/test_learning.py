@@ -1,6 +1,7 @@
 """Tests of the learning benchmark, with budgets too small to learn anything."""
 
 import dataclasses
+import json
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from acme_ext import builders, envs
 from acme_ext.data.format import Folder
 from acme_ext.launch.runs import settings as config_settings
-from benchmarks import learning, outcomes, recorded
+from benchmarks import learning, outcomes, pages, recorded
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import DATA, RECORDED, SETTINGS, Recorded, Setting
 
@@ -56,6 +57,17 @@ def test_seeds_are_run_judged_and_written_and_not_run_again(tiny, tmp_path, capf
     assert learning.main(arguments) == 0
     assert "seed 3 is finished" in capfd.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+@pytest.mark.slow
+def test_a_compiled_setting_is_run_as_one_program(monkeypatch, tmp_path):
+    monkeypatch.setitem(SETTINGS, "tiny", dataclasses.replace(TINY, environment="jax:catch", compiled=True))
+    arguments = ["tiny", "--seeds", "3", "--runs", str(tmp_path / "r"), "--out", str(tmp_path)]
+    assert learning.main(arguments) == 0
+    assert json.loads((tmp_path / "r" / "seed-3" / "config.json").read_text())["world"] == "compiled"
+    written = outcomes.load(tmp_path / learning.FILE)["tiny"]
+    assert written.setting.startswith("dqn on jax:catch, 300 environment steps, num_envs=2, compiled, ")
+    assert pages.Result("tiny", SETTINGS["tiny"], {}, written.seeds).world == "compiled"
 
 
 @pytest.mark.slow
