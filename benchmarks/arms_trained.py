@@ -23,12 +23,14 @@ from acme_ext.launch.compiled.loops import Loop
 from acme_ext.launch.compiled.runner import keys_of
 from acme_ext.launch.runs import settings
 from acme_ext.types import Array, Tree
-from acme_ext.utils import files
+from acme_ext.utils import compiling, files
 from benchmarks import command, report
 from benchmarks.pages import RESULTS
 
 SIZE, LIMIT = 6, 20
 """Cells of the room's sides, and steps of an episode."""
+PARTS = 3
+"""Of the training, between which another behaviour is rewarded."""
 _MOVES = np.array(((-1, 0), (0, 1), (1, 0), (0, -1)), np.int32)
 
 CONFIG = {
@@ -116,7 +118,7 @@ def train(environment: FunctionalEnvironment, episodes: int, num_envs: int, seed
     agent = dataclasses.replace(experiment.make_agent(experiment.make_spec()), sgd_steps_per_call=1)
     loop = Loop(agent, environment, num_envs, "Agent57")
 
-    @jax.jit
+    @compiling.jit
     def episode(world: Any, ticks: Array) -> tuple[Any, tuple]:
         world, _ = loop.advance(world, jnp.int32(2**30), ticks)
         run, of_episode = world.place.carry
@@ -124,7 +126,7 @@ def train(environment: FunctionalEnvironment, episodes: int, num_envs: int, seed
         mean = jnp.where(counts.plays > 0, counts.total / jnp.maximum(counts.plays, 1), -jnp.inf)
         return world, (of_episode.arm, world.place.returns, jnp.argmax(mean))
 
-    world, found = jax.jit(loop.init)(*keys_of(experiment)), []
+    world, found = compiling.jit(loop.init)(*keys_of(experiment)), []
     for number in range(episodes):
         world, played = episode(world, jnp.int32(LIMIT + (number > 0)))  # the first step of all others is a reset
         found.append(jax.device_get(played))
@@ -145,10 +147,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return command.run("benchmarks.arms_trained", lambda: _main(options))
 
 
-PARTS = 3
-
-
 def _main(options: argparse.Namespace) -> int:
+    files.make_writable_folder(options.output)  # before what takes minutes
     environment = Fashion(-(-options.episodes // PARTS) * LIMIT)
     found = {}
     for seed in options.seeds:

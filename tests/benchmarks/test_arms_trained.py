@@ -39,8 +39,9 @@ def test_a_row_says_who_is_best_and_who_plays():
 
 @pytest.mark.slow
 def test_a_training_is_run_and_written(tmp_path):
-    arguments = ["--episodes", "6", "--envs", "2", "--seeds", "3", "--output", str(tmp_path)]
+    pages = tmp_path / "pages"
+    arguments = ["--episodes", "6", "--envs", "2", "--seeds", "3", "--output", str(pages)]
     assert arms_trained.main(arguments) == 0
-    rows = [line for line in (tmp_path / "arms-trained.md").read_text().splitlines() if line.startswith("| 3 |")]
+    rows = [line for line in (pages / "arms-trained.md").read_text().splitlines() if line.startswith("| 3 |")]
     assert len(rows) == arms_trained.PARTS
-    assert (tmp_path / "arms-trained.png").read_bytes().startswith(b"\x89PNG")
+    assert (pages / "arms-trained.png").read_bytes().startswith(b"\x89PNG")
