@@ -96,9 +96,9 @@ def _main(options: argparse.Namespace) -> int:
     head = [
         "`python -m benchmarks.random_coin`: the return of the policy without a bonus, on `explore:random_coin` of "
         f"{SIZE} times {SIZE} cells and {LIMIT} steps, after {options.steps:,} steps of training with 8 environments. "
-        "Of two policies the other one is given beta times the bonus, and each plays half of the episodes. One network "
-        "is NGU's; two are Agent57's, without the bandit. The return is the share of 100 episodes, played greedily, in "
-        "which the coin is found.",
+        "There are two policies: one is given no bonus and the other beta times the bonus, and each plays half of the "
+        "episodes. One network is NGU's; two are Agent57's, without the bandit. The return is the share of "
+        "100 episodes, played greedily, in which the coin is found.",
         "",
         f"Both agents have {changed}.",
         "",

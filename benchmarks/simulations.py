@@ -23,9 +23,6 @@ BARS = {"jax:catch": 0.95, "jax:CartPole-v1": 475.0}
 KINDS = {"Gumbel": "true", "MuZero": "false"}
 """The search -> `search.gumbel`."""
 
-OPTIONS = {"gumbel": "Gumbel", "muzero": "MuZero"}
-"""The option with the numbers of simulations -> the search, of KINDS."""
-
 USUAL = 16  # simulations of the runs with reanalysis
 
 
@@ -79,9 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--eval-every", type=int, default=1_000, metavar="N", help="(%(default)s)")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="so many, from --seed on (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
-    for name, search in OPTIONS.items():
-        told = f"of {search}'s search (4 8 16 50)"
-        parser.add_argument(f"--{name}", type=int, nargs="*", default=[4, 8, 16, 50], metavar="N", help=told)
+    for search in KINDS:
+        told = f"simulations of {search}'s search (4 8 16 50)"
+        parser.add_argument(f"--{search.lower()}", type=int, nargs="*", default=[4, 8, 16, 50], metavar="N", help=told)
     parser.add_argument(
         "--reanalyze", type=float, nargs="*", default=[0.5], metavar="SHARE", help=f"with Gumbel and {USUAL} (0.5)"
     )
@@ -93,12 +90,12 @@ def _parser() -> argparse.ArgumentParser:
 def _main(options: argparse.Namespace) -> int:
     if options.seeds < 1 or options.steps < options.eval_every or options.eval_every < 1:
         raise UsageError("--seeds and --eval-every must be at least 1, and --steps at least --eval-every.")
-    for name in (*OPTIONS, "reanalyze"):
+    for name in (*map(str.lower, KINDS), "reanalyze"):
         if len(set(getattr(options, name))) < len(getattr(options, name)):
             raise UsageError(f"--{name} names one twice.")
     envs.check(options.environment)
     files.make_writable_folder(options.out)
-    arms = [Arm(search, count) for name, search in OPTIONS.items() for count in getattr(options, name)]
+    arms = [Arm(search, count) for search in KINDS for count in getattr(options, search.lower())]
     arms += [Arm("Gumbel", USUAL, share) for share in options.reanalyze if share]
     name = f"simulations-{options.environment.removeprefix('jax:')}"
     if not arms:
