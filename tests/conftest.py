@@ -24,6 +24,7 @@ def _share_compiled_code() -> None:
     processor = hashlib.sha256(flags.encode()).hexdigest()[:12]
     folder = pathlib.Path(__file__).parents[1] / ".pytest_cache" / f"jax-{processor}"
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+    os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "1")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import textwrap
 import zipfile
 from collections.abc import Iterator
 
@@ -226,6 +227,26 @@ def test_another_python_has_what_is_pure_and_compiled_runs(checkout, tmp_path_fa
         assert done.returncode == 2
         assert "needs Reverb, Launchpad and Acme, which need Python 3.10 (this is 3.12)" in done.stderr
         assert not (folder / "other").exists()
+
+    code = """
+    from acme_ext import builders, launch
+    from acme_ext.errors import UsageError
+    environments = ("jax:catch", "jax:Pendulum-v1", "board:tic_tac_toe")
+    for name in builders.AGENTS:
+        for environment in environments:
+            builder = builders.make(name).for_environment(environment)
+            experiment = launch.Experiment(builder, environment, steps=100, num_envs=8)
+            try:
+                experiment.make_agent(experiment.make_spec())
+                break
+            except UsageError as error:
+                assert "needs an environment" in str(error) or "a board game" in str(error), error
+        else:
+            raise AssertionError(f"{name} is made for none of {environments}")
+    """
+    command = [folder / "venv/bin/python", "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
     # The search needs mctx, which is not of that lock.
     tests = ["tests/ops", "--ignore=tests/ops/test_search.py", "tests/agents/dqn", "tests/agents/ppo"]

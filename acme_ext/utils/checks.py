@@ -120,7 +120,7 @@ def make(what: str, function: Callable[..., Any], kind: Any, **arguments: Any) -
     """
     accepts(what, function, *arguments)
     made = function(*arguments.values())
-    if isinstance(kind, type) and not isinstance(made, kind):
+    if isinstance(kind, type) and kind is not Any and not isinstance(made, kind):
         raise UsageError(f"{what} is {name_of(function)}, which makes {made!r}: it must make a {kind.__name__}.")
     return made
 

@@ -1,12 +1,45 @@
-"""What XLA must be told before it is first used, which `import acme_ext` does.
+"""What JAX and XLA must be told before they are first used, which `import acme_ext` does.
 
 XLA reads `XLA_FLAGS` once, and a library of environments may use it while it is imported.
 """
 
 import os
+import re
+import sys
+import warnings
+from importlib import metadata
 
 # To compile a product whose second factor comes out of a loop, as in the gradient of a recurrent network, ends the
 # process in the old runtime of jaxlib 0.5.3: its pass for oneDNN asserts that the loop can be evaluated beforehand.
 # DQN's learner is as fast without the pass.
 if "xla_disable_hlo_passes" not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_disable_hlo_passes=onednn-contraction-rewriter"
+
+_FOLDER, _USE = "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE"
+
+
+def _leave_compiled_programs() -> None:
+    """Switches JAX's folder of compiled programs off where reading from it can change what is computed.
+
+    What jaxlib 0.5.3 has compiled for its newer CPU runtime can lose its constants when it is read from there. Seen in
+    compiled runs of Agent57: one whose program was read never drew a policy but the first. With jaxlib 0.6.2, 0.7.2 and
+    0.12.0 all such runs agree.
+    """
+    try:
+        version = metadata.version("jaxlib")
+    except metadata.PackageNotFoundError:
+        return
+    if _USE in os.environ or tuple(map(int, re.findall(r"\d+", version)[:3])) >= (0, 6, 2):
+        return
+    if os.environ.get(_FOLDER):
+        warnings.warn(
+            f"{_FOLDER} is not used: a program that jaxlib {version} reads from it can compute something else on the "
+            f"CPU. Set {_USE}=1 to use it all the same.",
+            stacklevel=2,
+        )
+    os.environ[_USE] = "0"  # for JAX, and for the processes that this one starts
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_enable_compilation_cache", False)
+
+
+_leave_compiled_programs()
