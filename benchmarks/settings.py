@@ -263,6 +263,7 @@ SETTINGS: dict[str, Setting] = {
     "dqn-memory": Setting("dqn", "bsuite:memory_len/10", 30_000, 8, None, None, 3_000, 100),
     "r2d2-catch": Setting("r2d2", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "r2d2-cartpole": Setting("r2d2", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
+    "r2d2-cartpole-program": Setting("r2d2", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4),
     "sac-pendulum": Setting("sac", "gym:Pendulum-v1", 20_000, 1, -200.0, -250.0),
     "td3-pendulum": Setting("td3", "gym:Pendulum-v1", 20_000, 1, -200.0, -250.0),
     "sac-swingup": Setting("sac", "dmc:cartpole/swingup", 100_000, 1, 750.0, 700.0, 20_000, 10),
@@ -292,6 +293,7 @@ SETTINGS: dict[str, Setting] = {
         config={"policy_sizes": "256,256", "critic_sizes": "256,256"},
     ),
     "ppo-cartpole": Setting("ppo", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
+    "ppo-cartpole-program": Setting("ppo", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4),
     "ppo-cartpole-server": Setting(
         "ppo", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4, inference="server", experience="server"
     ),
@@ -413,6 +415,7 @@ SETTINGS: dict[str, Setting] = {
         config={"hidden_sizes": "64,64", "replay.max_size": "5000"},
     ),
     "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
+    "a2c-cartpole-program": Setting("a2c", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4),
     # With the default of 0.01 two seeds in five are certain of the wrong actions before they have seen the right ones.
     "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, 0.9, 0.8, config={"entropy_coef": "0.05"}),
 }
