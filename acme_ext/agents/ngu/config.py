@@ -45,6 +45,10 @@ class NGUConfig(R2D2Config):
     max_lifelong: Annotated[float, AT_LEAST_ONE] = 5.0  # L; Badia et al. 2020a, table 7
     error_horizon: Positive = 100_000.0  # observations over which the errors' mean and deviation forget
 
+    # Gives each step of a batch the bonus of another one, at random: a control that has the scale of the bonus, and
+    # nothing of what it says.
+    shuffled: bool = False
+
     def __post_init__(self):
         super().__post_init__()
         if self.retrace_lambda is None:
