@@ -24,10 +24,10 @@ class NGUConfig(R2D2Config):
 
     # The family of policies: number j maximises reward + beta_j bonus with discount gamma_j. `discount` is gamma_0
     num_arms: PositiveInt = 8  # N
-    beta: NonNegative = 0.3  # the largest, of the last; the first's is 0; Badia et al. 2020a, table 7
+    beta: NonNegative = 0.005  # the largest, of the last; the first's is 0; 0.3 in Badia et al. 2020a, table 7
     least_discount: Share = 0.97  # gamma of the last, who explores most
     # Share of a batch's sequences that number 0 learns from, whoever acted; from the others who acted does
-    exploiting_share: Share = 0.0
+    exploiting_share: Share = 0.5
 
     # The episodic bonus
     memory_rows: int = 512  # embeddings that an episode's memory holds; beyond, it forgets the oldest
@@ -108,6 +108,7 @@ ATARI = NGUConfig(
     },
     num_arms=32,
     beta=0.3,
+    exploiting_share=0.0,
     least_discount=0.99,
     memory_rows=30_000,
     kernel_epsilon=1e-4,
