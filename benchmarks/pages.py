@@ -23,6 +23,7 @@ FIGURES = {
     "minatar:breakout": "breakout",
     "gym:Pendulum-v1": "pendulum",
     "dmc:cartpole/swingup": "swingup",
+    "explore:chain": "chain",
     "explore:key_door": "key_door",
     "jax:navix/DoorKey-8x8": "doorkey",
 }

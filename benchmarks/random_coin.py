@@ -64,6 +64,7 @@ CONFIG = {
     "num_arms": "2",
     "discount": "0.9",
     "least_discount": "0.9",
+    "exploiting_share": "0",
     # The room needs no memory, and a small network learns it.
     "core": "none",
     "image_features": "64",

@@ -384,6 +384,20 @@ SETTINGS: dict[str, Setting] = {
         config={"shuffled": "true"},
         environment_options={"size": 15},
     ),
+    # Agents with a memory, by their defaults: without a bonus, with one, and with its bonuses dealt out at random.
+    **{
+        f"{agent}-{task}{'-shuffled' * shuffled}": Setting(
+            agent,
+            f"explore:{task}",
+            steps,
+            8,
+            *((None, None) if agent == "r2d2" or shuffled else (0.9, 0.9)),
+            eval_every=5_000,
+            config={"shuffled": "true"} if shuffled else {},
+        )
+        for task, steps in (("chain", 100_000), ("key_door", 150_000))
+        for agent, shuffled in (("r2d2", False), ("ngu", False), ("ngu", True), ("agent57", False))
+    },
     # MiniGrid's key and door in JAX, with one map and so short episodes that random actions don't reach the goal.
     "ppo-doorkey": _doorkey("ppo"),
     "rnd-doorkey": _doorkey("rnd", 0.8, 0.8),

@@ -191,6 +191,17 @@ def scaled(scale: Scale, bonus: Array, mask: Array, discount: float, horizon: fl
     return mask * bonus / jnp.sqrt(scale.returns.variance + 1e-8), scale
 
 
+def shuffle(key: Array, bonus: Array, mask: Array) -> Array:
+    """Returns the bonuses `[T, B]` of steps dealt out anew among the steps, which are where `mask` `[T, B]` is 1. What
+    is no step keeps its own.
+    """
+    flat, there = jnp.asarray(bonus).reshape(-1), jnp.asarray(mask).reshape(-1) > 0
+    # Steps in their order, and steps in any order: which step each of them gets its bonus from.
+    place = jnp.argsort(~there, stable=True)
+    source = jnp.argsort(jnp.where(there, jax.random.uniform(key, there.shape), 2.0), stable=True)
+    return flat.at[place].set(flat[source]).reshape(bonus.shape)
+
+
 def _linear(size: int) -> Callable[[Array], Array]:
     return hk.Linear(size, w_init=hk.initializers.Orthogonal(2**0.5))
 

@@ -24,10 +24,10 @@ class NGUConfig(R2D2Config):
 
     # The family of policies: number j maximises reward + beta_j bonus with discount gamma_j. `discount` is gamma_0
     num_arms: PositiveInt = 8  # N
-    beta: NonNegative = 0.3  # the largest, of the last; the first's is 0; Badia et al. 2020a, table 7
+    beta: NonNegative = 0.005  # the largest, of the last; the first's is 0; 0.3 in Badia et al. 2020a, table 7
     least_discount: Share = 0.97  # gamma of the last, who explores most
     # Share of a batch's sequences that number 0 learns from, whoever acted; from the others who acted does
-    exploiting_share: Share = 0.0
+    exploiting_share: Share = 0.5
 
     # The episodic bonus
     memory_rows: int = 512  # embeddings that an episode's memory holds; beyond, it forgets the oldest
@@ -44,6 +44,10 @@ class NGUConfig(R2D2Config):
     distillation: DistillationConfig = DistillationConfig(learning_rate=5e-4, quiet_steps=20)
     max_lifelong: Annotated[float, AT_LEAST_ONE] = 5.0  # L; Badia et al. 2020a, table 7
     error_horizon: Positive = 100_000.0  # observations over which the errors' mean and deviation forget
+
+    # Gives each step of a batch the bonus of another one, at random: a control that has the scale of the bonus, and
+    # nothing of what it says.
+    shuffled: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -104,6 +108,7 @@ ATARI = NGUConfig(
     },
     num_arms=32,
     beta=0.3,
+    exploiting_share=0.0,
     least_discount=0.99,
     memory_rows=30_000,
     kernel_epsilon=1e-4,

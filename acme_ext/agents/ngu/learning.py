@@ -13,7 +13,7 @@ from acme_ext.agents.ngu.config import NGUConfig
 from acme_ext.agents.ngu.networks import NGUNetworks, Seen
 from acme_ext.agents.r2d2 import learning as r2d2
 from acme_ext.agents.r2d2.learning import Task
-from acme_ext.learning import core, normalize
+from acme_ext.learning import core, intrinsic, normalize
 from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
 from acme_ext.learning.intrinsic import DistillationState
 from acme_ext.learning.normalize import Moments
@@ -94,7 +94,8 @@ def with_bonus(
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
         batch: Sequence = sample.data
-        learned, metrics, priorities = values.step(state.values, sample)
+        given = shuffled(jax.random.fold_in(state.distillation.key, 0), batch) if config.shuffled else batch
+        learned, metrics, priorities = values.step(state.values, sample._replace(data=given))
         steps = last_steps(batch, config.embedding_steps)
         trained, info = sgd_step(loss, optimizer, state.embedding, *steps)
         seen = distillation.seen(state.distillation, steps.after, steps.mask)
@@ -118,6 +119,14 @@ def with_bonus(
         return {"policy": params}
 
     return LearnerCore(init, step, variables)
+
+
+def shuffled(key: Array, batch: Sequence) -> Sequence:
+    """Returns sequences whose bonuses are dealt out anew among the steps that have one."""
+    bonus, there = batch.extras.bonus, batch.mask > 0
+    # A step's bonus came with the next timestep: that of a sequence's first one is of a step before.
+    came = jnp.concatenate([there[:1] & False, there[1:] & there[:-1]])
+    return batch._replace(extras=batch.extras._replace(bonus=intrinsic.shuffle(key, bonus, came)))
 
 
 class Steps(NamedTuple):

@@ -71,7 +71,8 @@ def make_core(network: RecurrentNetwork, config: RNDConfig, observation: Tree) -
         quiet = seen.steps <= config.distillation.quiet_steps
         scale = jax.tree.map(lambda old, new: jnp.where(quiet, old, new), state.scale, scale)
         bonus: Array = jnp.where(quiet, 0.0, bonus)
-        given = shuffle(jax.random.fold_in(state.distillation.key, 0), bonus, mask) if config.shuffled else bonus
+        key = jax.random.fold_in(state.distillation.key, 0)
+        given = intrinsic.shuffle(key, bonus, mask) if config.shuffled else bonus
         extras = RewardedBehaviour(unrolls.extras.log_prob, unrolls.extras.learner_steps, given)
         learned, metrics, _ = inner.step(state.ppo, sample._replace(data=unrolls._replace(extras=extras)))
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), following)
@@ -83,14 +84,3 @@ def make_core(network: RecurrentNetwork, config: RNDConfig, observation: Tree) -
         return inner.variables(state.ppo)
 
     return LearnerCore(init, step, variables)
-
-
-def shuffle(key: Array, bonus: Array, mask: Array) -> Array:
-    """Returns the bonuses `[T, B]` of steps dealt out anew among the steps, which are where `mask` `[T, B]` is 1. What
-    is no step keeps its own.
-    """
-    flat, there = jnp.asarray(bonus).reshape(-1), jnp.asarray(mask).reshape(-1) > 0
-    # Steps in their order, and steps in any order: which step each of them gets its bonus from.
-    place = jnp.argsort(~there, stable=True)
-    source = jnp.argsort(jnp.where(there, jax.random.uniform(key, there.shape), 2.0), stable=True)
-    return flat.at[place].set(flat[source]).reshape(bonus.shape)

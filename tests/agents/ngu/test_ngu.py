@@ -94,6 +94,25 @@ def test_the_policy_without_a_bonus_may_learn_from_what_the_others_do():
     np.testing.assert_array_equal(task.batch.extras.probability, batch.extras.probability)
 
 
+def test_shuffled_bonuses_are_the_same_ones_at_other_steps():
+    batch, c = sequences(), NGUConfig(num_arms=3, **SMALL)
+    other = learning.shuffled(jax.random.key(0), batch)
+    (task, bonus, _), (given, dealt, _) = (learning.asked(each, c) for each in (batch, other))
+    assert (np.asarray(bonus) != dealt).sum() > 6
+    np.testing.assert_array_equal(np.sort(bonus, axis=None), np.sort(dealt, axis=None))
+    np.testing.assert_array_equal(task.mask, given.mask)
+    np.testing.assert_array_equal(other.extras.bonus[0], batch.extras.bonus[0])
+    states, losses = [], []
+    for shuffled in (False, True):
+        agent = NGU(dataclasses.replace(c, shuffled=shuffled)).make_agent(SPEC)
+        data = batch._replace(state=jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), agent.replay.example(3)).state)
+        state, metrics, _ = agent.core.step(agent.core.init(jax.random.key(0)), Sample(data, np.ones(3, np.float32)))
+        states.append((state.embedding, state.distillation.predictor, state.errors))
+        losses.append(float(metrics["loss"]))
+    assert losses[0] != losses[1]
+    jax.tree.map(np.testing.assert_array_equal, *states)
+
+
 def test_last_steps_are_of_each_sequence_its_own():
     steps = learning.last_steps(sequences(), 2)
     batch = sequences()

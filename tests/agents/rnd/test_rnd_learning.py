@@ -7,7 +7,6 @@ import pytest
 import spec_of
 
 from acme_ext.agents.rnd.config import RNDConfig
-from acme_ext.agents.rnd.learning import shuffle
 from acme_ext.builders import PPO, RND
 from acme_ext.errors import UsageError
 from acme_ext.learning import intrinsic, normalize
@@ -77,12 +76,12 @@ def test_the_bonus_is_quiet_first_then_for_what_is_new():
 def test_shuffled_bonuses_are_the_same_ones_at_other_steps():
     rng = np.random.default_rng(0)
     bonus, mask = rng.normal(size=(9, 4)).astype(np.float32), (rng.random((9, 4)) < 0.7).astype(np.float32)
-    given = np.asarray(shuffle(jax.random.key(0), bonus, mask))
+    given = np.asarray(intrinsic.shuffle(jax.random.key(0), bonus, mask))
     there = mask > 0
     np.testing.assert_array_equal(given[~there], bonus[~there])
     np.testing.assert_array_equal(np.sort(given[there]), np.sort(bonus[there]))
     assert (given[there] != bonus[there]).mean() > 0.8
-    assert (given != np.asarray(shuffle(jax.random.key(1), bonus, mask))).any()
+    assert (given != np.asarray(intrinsic.shuffle(jax.random.key(1), bonus, mask))).any()
 
 
 def test_learning_from_shuffled_bonuses_differs_in_nothing_else():
