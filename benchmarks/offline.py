@@ -134,7 +134,7 @@ DATA: dict[str, Data] = {
         "cartpole-expert",
         (Part("cartpole-replay", "replay", 8_000),),
         "discrete",
-        steps=20_000,
+        steps=6_400,
     ),
     "breakout-replay": Data(
         "all that DQN does while it learns",
