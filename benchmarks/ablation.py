@@ -156,8 +156,7 @@ def write(
         lines.append(f"| {variant} | {' | '.join(cells)} | {wall:.0f} |")
     lines += ["", f"![learning curves]({figure.name})", ""]
     lines.append(", ".join(f"{name} {value}" for name, value in report.machine().items()) + ".")
-    with files.replacing(page) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    files.write_text(page, "\n".join(lines) + "\n")
     return [page, figure]
 
 

@@ -18,8 +18,8 @@ from acme_ext.agents.agent57.config import Agent57Config
 from acme_ext.agents.ngu.acting import Distances, Run
 from acme_ext.ops import bandits
 from acme_ext.types import Array
-from acme_ext.utils import files
-from benchmarks import report
+from acme_ext.utils import files, plots
+from benchmarks import command, report
 from benchmarks.pages import RESULTS
 
 BEST = (6, 2, 0)
@@ -66,20 +66,24 @@ def play(config: Agent57Config, best: np.ndarray, num_envs: int, seed: int | jax
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Plays, and writes the page and its picture."""
+    """Runs the command line; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.arms", description=__doc__)
     parser.add_argument("--episodes", type=int, default=900, help="of each environment (%(default)s)")
     parser.add_argument("--envs", type=int, default=8, help="environments, each with a bandit (%(default)s)")
     parser.add_argument("--seeds", type=int, default=100, help="(%(default)s)")
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS, help="folder of the page")
     options = parser.parse_args(arguments)
+    return command.run("benchmarks.arms", lambda: _main(options))
+
+
+def _main(options: argparse.Namespace) -> int:
+    files.make_writable_folder(options.output)  # before what takes minutes
     config, best = Agent57Config(), parts(options.episodes)
     one = jax.jit(functools.partial(play, config, best, options.envs))
     found = [jax.device_get(one(seed)) for seed in range(options.seeds)]
     _draw(found, best, config, options.output / "arms.png")
     text = page(found, best, config)
-    with files.replacing(options.output / "arms.md") as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    files.write_text(options.output / "arms.md", text)
     print(text)
     return 0
 
@@ -154,8 +158,7 @@ def _draw(found: Sequence[Played], best: np.ndarray, config: Agent57Config, path
     below.legend(fontsize="small")
     for axes in (above, below):
         axes.grid(alpha=0.3)
-    with files.replacing(path) as temporary:
-        figure.savefig(temporary, format="png")
+    plots.save(figure, path)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from acme_ext.launch.compiled.loops import Loop
 from acme_ext.launch.compiled.runner import keys_of
 from acme_ext.launch.runs import settings
 from acme_ext.types import Array, Tree
-from acme_ext.utils import compiling, files
+from acme_ext.utils import compiling, files, plots
 from benchmarks import command, report
 from benchmarks.pages import RESULTS
 
@@ -156,8 +156,7 @@ def _main(options: argparse.Namespace) -> int:
         print(f"seed {seed}: {'; '.join(' '.join(map(str, row)) for row in _rows(found[seed]))}", flush=True)
     _draw(list(found.values()), options.output / "arms-trained.png")
     text = page(found, options)
-    with files.replacing(options.output / "arms-trained.md") as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    files.write_text(options.output / "arms-trained.md", text)
     print(text)
     return 0
 
@@ -239,8 +238,7 @@ def _draw(found: Sequence[Played], path: pathlib.Path) -> None:
         axes.grid(alpha=0.3)
         for part in range(1, PARTS):
             axes.axvline(part * -(-episodes // PARTS), color="0.5", linewidth=1)
-    with files.replacing(path) as temporary:
-        figure.savefig(temporary, format="png")
+    plots.save(figure, path)
 
 
 if __name__ == "__main__":

@@ -185,8 +185,7 @@ def write(out: pathlib.Path, setting: Setting, found: Mapping[str, Sequence[Outc
         "",
         ", ".join(f"{name} {value}" for name, value in report.machine().items()) + ".",
     ]
-    with files.replacing(page) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    files.write_text(page, "\n".join(lines) + "\n")
     return [page, table]
 
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from acme_ext.ops import bandits
 from acme_ext.ops.bandits import Bandit
+from acme_ext.utils import files, plots
+from benchmarks import command
 from benchmarks.pages import RESULTS
 
 MEANS = (0.9, 0.8, 0.7, 0.5, 0.5)
@@ -69,12 +71,17 @@ def bounds(steps: int) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Plays all, and writes the page and its picture."""
+    """Runs the command line; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bandits", description=__doc__)
     parser.add_argument("--steps", type=int, default=5_000, help="plays (%(default)s)")
     parser.add_argument("--seeds", type=int, default=100, help="(%(default)s)")
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS, help="folder of the page")
     options = parser.parse_args(arguments)
+    return command.run("benchmarks.bandits", lambda: _main(options))
+
+
+def _main(options: argparse.Namespace) -> int:
+    files.make_writable_folder(options.output)  # before what takes minutes
     steps, seeds = options.steps, options.seeds
     problems = {"fixed": np.tile(MEANS, (steps, 1)), "drifting": drifting(steps)}
     found = {
@@ -83,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     _draw(found, bounds(steps), options.output / "bandits.png")
     text = page(found, steps, seeds)
-    (options.output / "bandits.md").write_text(text)
+    files.write_text(options.output / "bandits.md", text)
     print(text)
     return 0
 
@@ -111,12 +118,10 @@ def page(found: Mapping[str, Mapping[str, np.ndarray]], steps: int, seeds: int) 
 
 
 def _draw(found: Mapping[str, Mapping[str, np.ndarray]], limits: Mapping[str, float], path: pathlib.Path) -> None:
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, both = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4), dpi=100, layout="constrained")
+    both = figure.subplots(1, 2)
     for axes, (problem, curves) in zip(both, found.items(), strict=True):
         for name, regrets in curves.items():
             (line,) = axes.plot(regrets.mean(axis=1), label=name)
@@ -126,8 +131,7 @@ def _draw(found: Mapping[str, Mapping[str, np.ndarray]], limits: Mapping[str, fl
                 axes.axhline(limits[name], color=line.get_color(), linestyle=":", label=f"bound of {name}")
         axes.set(title=problem, xlabel="plays", ylabel="regret")
         axes.legend(fontsize="small")
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    plots.save(figure, path)
 
 
 if __name__ == "__main__":

@@ -273,8 +273,7 @@ def _act(
         total = dict(sum(counts, collections.Counter()))
         total["replay bytes"] = total.get("replay", 0) * row_bytes
         total["ready"] = sum(mine["replay"] > 0 for mine in counts)
-        with files.replacing(folder / f"actors-{indices[0]}.json") as path:
-            path.write_text(json.dumps({"time": time.monotonic(), **total}))
+        files.write_text(folder / f"actors-{indices[0]}.json", json.dumps({"time": time.monotonic(), **total}))
 
 
 class _Watch:
@@ -458,8 +457,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         machine = ", ".join(f"{name} {value}" for name, value in facts.items())
         text = "\n".join(["# What servers have to do for many actors", "", said, "", *lines, "", f"{machine}.", ""])
-        with files.replacing(options.out / "fanout.md") as path:
-            path.write_text(text)
+        files.write_text(options.out / "fanout.md", text)
     return 0
 
 

@@ -271,8 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         machine = ", ".join(f"{name} {value}" for name, value in facts.items())
         text = "\n".join(["# When a node is killed", "", *said, "", *lines, "", f"{machine}.", ""])
-        with files.replacing(options.out / "faults.md") as path:
-            path.write_text(text)
+        files.write_text(options.out / "faults.md", text)
     return 0
 
 

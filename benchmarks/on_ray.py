@@ -77,8 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     title = "# Programs on Ray beside programs on processes"
     machine = ", ".join(f"{name} {value}" for name, value in facts.items())
     text = "\n".join([title, "", f"DQN on CartPole with 2 actors. {said}", "", *lines, "", f"{machine}.", ""])
-    with files.replacing(options.out / "on-ray.md") as path:
-        path.write_text(text)
+    files.write_text(options.out / "on-ray.md", text)
     return 0
 
 

@@ -189,8 +189,7 @@ def write(path: pathlib.Path, name: str, setting: Setting, outcomes: Sequence[Ou
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # others may write their settings' now
         entries = (files.read_json(path) if path.is_file() else {}) | {name: entry}
-        with files.replacing(path) as temporary:
-            temporary.write_text(_text(entries), encoding="utf-8")
+        files.write_text(path, _text(entries))
     finally:
         os.close(folder)
 

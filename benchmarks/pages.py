@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from acme_ext.utils import files
+from acme_ext.utils import plots
 from benchmarks import learning, offline, outcomes, validation, worlds
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import RECORDED, SETTINGS, Setting
@@ -151,8 +151,7 @@ def draw_demo_ratios(found: Sequence[Result], out: pathlib.Path) -> None:
     axes.set(xlabel="replay.demo_ratio", ylabel=f"final return on {RECORDED[SWEPT].environment}")
     axes.grid(alpha=0.3)
     axes.legend()
-    with files.replacing(out) as temporary:
-        figure.savefig(temporary, format="png")
+    plots.save(figure, out)
 
 
 def whole_table(found: Sequence[Result]) -> list[str]:
@@ -214,8 +213,7 @@ def draw(environment: str, found: Sequence[Result], out: pathlib.Path) -> None:
         axes.grid(alpha=0.3)
     figure.suptitle(f"Evaluation return on {environment}: mean, least and greatest seed", fontsize=9)
     figure.supxlabel("thousands of environment steps", fontsize=8)
-    with files.replacing(out) as temporary:
-        figure.savefig(temporary, format="png")
+    plots.save(figure, out)
 
 
 def main() -> None:

@@ -165,8 +165,7 @@ def write(out: pathlib.Path, figures: Sequence[Figure], facts: dict[str, Any]) -
         for f in figures
     ]
     files.write_json(paths[0], {"machine": facts, "figures": plain})
-    with files.replacing(paths[1]) as temporary:
-        temporary.write_text(markdown(figures, facts), encoding="utf-8")
+    files.write_text(paths[1], markdown(figures, facts))
     return paths
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from acme_ext import builders, envs, launch
 from acme_ext.launch.runs import settings
-from acme_ext.utils import files, loggers
+from acme_ext.utils import files, loggers, plots
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, learning, report
 
@@ -127,8 +127,7 @@ def draw(outcomes: Sequence[Outcome], title: str, path: pathlib.Path) -> None:
         axes.grid(alpha=0.25)
     panels["steps"].legend(loc="upper left", frameon=False)
     figure.suptitle(f"{title} ({band})", fontsize=10)
-    with files.replacing(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.removeprefix("."))
+    plots.save(figure, path)
 
 
 def page(outcomes: Sequence[Outcome], bar: float, described: str, name: str) -> str:
@@ -290,8 +289,7 @@ def _main(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     text = page(outcomes, bar, described, name)
     _write_csv(outcomes, out / f"{name}.csv")
     draw(outcomes, f"{options.agent} on {options.environment}", out / f"{name}.png")
-    with files.replacing(out / f"{name}.md") as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    files.write_text(out / f"{name}.md", text)
     print(text)
     return 0
 

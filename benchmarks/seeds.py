@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acme_ext.errors import UsageError
-from acme_ext.utils import files
+from acme_ext.utils import files, plots
 from benchmarks import learning, outcomes, report
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import Setting
@@ -73,8 +73,7 @@ def run(
     out = options.out / name
     _save(found, draw, out.with_suffix(".png"))
     text = page(found, name, head)
-    with files.replacing(out.with_suffix(".md")) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    files.write_text(out.with_suffix(".md"), text)
     print(text)
     faults = [f"{key} seed {o.seed}: {o.fault}" for key, of_seeds in found.items() for o in of_seeds if o.fault]
     print("; ".join(faults))
@@ -106,5 +105,4 @@ def _save(found: Found, draw: Callable[[Found, Any], None], out: pathlib.Path) -
     draw(found, axes)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
-    with files.replacing(out) as temporary:
-        figure.savefig(temporary, format="png")
+    plots.save(figure, out)

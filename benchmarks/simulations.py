@@ -13,7 +13,7 @@ import numpy as np
 from acme_ext import builders, envs, launch
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import settings
-from acme_ext.utils import files, loggers
+from acme_ext.utils import files, loggers, plots
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, learning, report
 
@@ -111,8 +111,7 @@ def _main(options: argparse.Namespace) -> int:
         print(f"{arm}: {np.mean(found[arm].final):.4g} after {found[arm].seconds:.0f} s", flush=True)
     draw(found, options.out / f"{name}.png")
     text = page(found, options, f"{name}.png", report.machine())
-    with files.replacing(options.out / f"{name}.md") as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    files.write_text(options.out / f"{name}.md", text)
     print(text)
     return 0
 
@@ -215,8 +214,7 @@ def draw(found: Mapping[Arm, Found], path: pathlib.Path) -> None:
         axes.minorticks_off()
         axes.set(xlabel="simulations", ylabel=title)
         axes.legend(fontsize="small")
-    with files.replacing(path) as temporary:
-        figure.savefig(temporary, format="png")
+    plots.save(figure, path)
 
 
 if __name__ == "__main__":

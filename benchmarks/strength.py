@@ -13,7 +13,7 @@ from acme_ext import builders, launch
 from acme_ext.commands import tournament
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import settings as agent_settings
-from acme_ext.utils import files, loggers
+from acme_ext.utils import files, loggers, plots
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, report
 from benchmarks.learning import RESULTS, RUNS
@@ -135,8 +135,7 @@ def _draw(held: tournament.Held, seconds: Sequence[float], path: pathlib.Path) -
         axes.axhline(rating, color=f"C{place}", linestyle="--", linewidth=1, label=name)
     axes.set(xlabel="minutes of training", ylabel="Elo, with intervals of 95%")
     axes.legend(fontsize="small")
-    with files.replacing(path) as temporary:
-        figure.savefig(temporary, format="png")
+    plots.save(figure, path)
 
 
 if __name__ == "__main__":

@@ -99,8 +99,7 @@ def write_report(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike
         + "\n</body>\n</html>\n"
     )
     files.make_writable_folder(out.parent)
-    with files.replacing(out) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    files.write_text(out, page)
     return out
 
 

@@ -89,7 +89,11 @@ def sha256(path: Path) -> str:
 
 def write_json(path: Path, value: Any) -> None:
     """Writes `value` atomically; NumPy and JAX arrays become lists and numbers, paths strings."""
-    text = json_text(value)
+    write_text(path, json_text(value))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file atomically, in UTF-8."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 

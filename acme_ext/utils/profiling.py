@@ -116,8 +116,7 @@ class Profiler:
             }
             for name, start, seconds in self._trace
         ]
-        with files.replacing(path) as temporary:
-            temporary.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
+        files.write_text(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
 
     def _total(self) -> tuple[float, float, float]:
         if self._totals is None:

@@ -9,7 +9,7 @@ import numpy as np
 import optuna
 
 from acme_ext.commands.tuning.study import Retrained, State, Study, say
-from acme_ext.utils import files
+from acme_ext.utils import files, plots
 
 _COLOURS = {"COMPLETE": "#0072B2", "PRUNED": "#999999", "FAIL": "#D55E00"}
 
@@ -80,8 +80,7 @@ def write(study: Study, retrained: Sequence[Retrained]) -> list[Path]:
     drawn = [(study.path / "history.png", _draw_history(study)), (study.path / "importance.png", _draw_shares(shares))]
     for path, figure in drawn:
         if figure is not None:
-            with files.replacing(path) as temporary:
-                figure.savefig(temporary, format="png")
+            plots.save(figure, path)
     return [results, *(path for path, figure in drawn if figure is not None)]
 
 

@@ -44,6 +44,5 @@ class RunProfile:
         table = self._profiler.table(max(1, run.steps - self._from), "step")
         trace, text = folder / "trace.json", folder / "profile.txt"
         self._profiler.write_trace(trace)
-        with files.replacing(text) as temporary:
-            temporary.write_text(table, encoding="utf-8")
+        files.write_text(text, table)
         report(f"{table}the table is {text}, the trace {trace}: https://ui.perfetto.dev opens it.")
