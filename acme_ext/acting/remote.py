@@ -15,6 +15,7 @@ import numpy as np
 from acme_ext import interfaces
 from acme_ext.acting.inference import Acted
 from acme_ext.acting.variables import POLICY
+from acme_ext.replay.base import Replay
 from acme_ext.types import Params, Tree
 from acme_ext.utils.calls import Call, CallServer
 
@@ -29,6 +30,13 @@ Fetch = Callable[[int], tuple[int, Any]]
 """`version held -> (newest version, its pickled parameters as bytes or uint8, or None if there is none newer)`. It may
 wait for a newer one for some time.
 """
+
+
+def renewal_s(replay: Replay) -> float:
+    """Returns the least seconds between an actor's questions for newer parameters. What is learned from once, off a
+    queue, should be of the newest: a learner of short unrolls makes ten steps and more in a tenth of a second.
+    """
+    return 0.0 if replay.fifo else 0.1
 
 
 class RemoteVariables(interfaces.VariableSource):

@@ -6,9 +6,12 @@ import time
 
 import numpy as np
 import pytest
+from acme.specs import EnvironmentSpec
+from dm_env import specs
 
+from acme_ext import builders
 from acme_ext.acting import remote as acting_remote
-from acme_ext.acting.remote import RemoteVariables, VariableServer
+from acme_ext.acting.remote import RemoteVariables, VariableServer, renewal_s
 from acme_ext.acting.variables import POLICY
 from acme_ext.utils.calls import TOKEN_BYTES, RemoteCall
 
@@ -62,6 +65,17 @@ def served():
 
     yield source, connect
     server.close()
+
+
+@pytest.mark.parametrize(("name", "pauses"), [("a2c", False), ("impala", False), ("dqn", True), ("r2d2", True)])
+def test_parameters_for_a_queue_are_asked_for_without_a_pause(name, pauses):
+    spec = EnvironmentSpec(
+        specs.Array((3,), np.float32),
+        specs.DiscreteArray(2),
+        specs.Array((), np.float32),
+        specs.BoundedArray((), np.float32, 0.0, 1.0),
+    )
+    assert (renewal_s(builders.make(name).make_agent(spec).replay) > 0) == pauses
 
 
 def test_a_version_is_pickled_once_and_sent_only_to_those_that_have_an_older_one(served):

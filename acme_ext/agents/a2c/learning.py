@@ -15,8 +15,8 @@ def make_core(network: RecurrentNetwork, config: A2CConfig, observation: Tree) -
     """Returns A2C's learner core."""
 
     def policy_loss(log_prob: Array, behaviour_log_prob: Array, advantage: Array, learner_steps: Array) -> Array:
-        del behaviour_log_prob, learner_steps  # it is taken to be the same policy
-        return losses.policy_gradient_loss(log_prob, advantage)
+        del learner_steps
+        return losses.policy_gradient_loss(log_prob, behaviour_log_prob, advantage)
 
     learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
     optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)

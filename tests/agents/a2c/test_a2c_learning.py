@@ -55,11 +55,14 @@ def step(behaviour=0.5, **fields):
 
 
 def test_the_policy_gradient_by_hand():
+    """The first action has become rarer since, and counts half; the second more likely, and counts as it is."""
+    log_prob, behaviour = jnp.log(jnp.array([0.5, 0.25])), jnp.log(jnp.array([1.0, 0.1]))
+    advantage = jnp.array([2.0, -1.0])
     np.testing.assert_allclose(
-        losses.policy_gradient_loss(jnp.log(jnp.array([0.5, 0.25])), jnp.array([2.0, -1.0])),
-        [2 * np.log(2), -np.log(4)],
-        rtol=1e-6,
+        losses.policy_gradient_loss(log_prob, behaviour, advantage), [0.5 * 2 * np.log(2), -np.log(4)], rtol=1e-6
     )
+    gradient = jax.grad(lambda x: losses.policy_gradient_loss(x, behaviour, advantage).sum())(log_prob)
+    np.testing.assert_allclose(gradient, [-0.5 * 2, 1.0], rtol=1e-6)  # none through the weight
 
 
 def test_a_step_by_hand():
@@ -86,9 +89,12 @@ def test_the_learning_rate_falls_to_0():
     jax.tree.map(np.testing.assert_array_equal, again.trained.params, first.trained.params)
 
 
-def test_data_is_taken_to_be_the_policys_own():
-    """The probability that was stored changes nothing, where PPO would weigh by it."""
-    np.testing.assert_array_equal(step(0.5)[1]["loss"], step(0.01)[1]["loss"])
+def test_data_of_an_older_policy_is_weighed_by_a_weight_of_at_most_one():
+    """The policy has 0.5 for each action."""
+    own, rarer, likelier = (step(behaviour)[1] for behaviour in (0.5, 0.01, 1.0))
+    np.testing.assert_array_equal(own["policy_loss"], rarer["policy_loss"])
+    np.testing.assert_allclose(likelier["policy_loss"], own["policy_loss"] / 2, rtol=1e-6)
+    np.testing.assert_array_equal(likelier["value_loss"], own["value_loss"])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 from acme_ext import envs
 from acme_ext.acting.actor import Actor
 from acme_ext.acting.loop import EnvironmentLoop, Episode
-from acme_ext.acting.remote import RemoteExperience, RemoteInference, RemoteVariables
+from acme_ext.acting.remote import RemoteExperience, RemoteInference, RemoteVariables, renewal_s
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Agent
 from acme_ext.data.format import FolderWriter
@@ -143,7 +143,7 @@ class ActorNode:
         """Returns an actor with parameters of its own, and what gives their version."""
         num_envs = self._experiment.num_envs
         on_wait = self._waiting(lambda: "waiting for the learner's first parameters")
-        variables = RemoteVariables(learner.variables, on_wait=on_wait)
+        variables = RemoteVariables(learner.variables, period_s=renewal_s(agent.replay), on_wait=on_wait)
         self._stack.callback(variables.close)
         actor = agent.make_actor(
             VariableClient(variables, agent.variable_period),

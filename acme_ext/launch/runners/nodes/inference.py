@@ -18,7 +18,7 @@ import tree
 from acme_ext import specs
 from acme_ext.acting.batching import Batcher
 from acme_ext.acting.inference import FIRST, Acted, slot_keys
-from acme_ext.acting.remote import RemoteVariables, Reply
+from acme_ext.acting.remote import RemoteVariables, Reply, renewal_s
 from acme_ext.acting.slots import SlotCore, bucket_sizes
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
@@ -140,9 +140,8 @@ class InferenceNode:
         served = range(index, actors, servers)
         slots = len(served) * num_envs
         self._core = SlotCore(agent.policy, slots, bucket_sizes(slots))
-        self._variables = RemoteVariables(
-            learner.variables, on_wait=waiting(self._reporter, lambda: "waiting for the learner's first parameters")
-        )
+        on_wait = waiting(self._reporter, lambda: "waiting for the learner's first parameters")
+        self._variables = RemoteVariables(learner.variables, period_s=renewal_s(agent.replay), on_wait=on_wait)
         with contextlib.suppress(StopWaitingError):  # then nobody will ask
             _, params = self._variables.held()
             self._core.warm_up(params, example)
