@@ -66,7 +66,7 @@ def sequences(arm=(1, 0, 2), extras=True):
 
 
 def test_what_a_sequence_asks_to_be_learned():
-    batch, c = sequences(), NGUConfig(num_arms=3, **SMALL)
+    batch, c = sequences(), NGUConfig(num_arms=3, exploiting_share=0.0, **SMALL)
     task, bonus, beta = learning.asked(batch, c)
     np.testing.assert_array_equal(beta, c.betas[[1, 0, 2]])
     # The bonus of a step came with the next timestep; the last one's is not known.
