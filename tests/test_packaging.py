@@ -120,6 +120,7 @@ def test_one_version_is_said_everywhere():
     assert f"\n## {acme_ext.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
+@pytest.mark.slow
 def test_every_module_of_the_wheel_imports_in_a_clean_folder(wheel, tmp_path):
     modules = [
         ".".join(path.relative_to(wheel).with_suffix("").parts).removesuffix(".__init__")

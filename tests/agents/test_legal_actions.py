@@ -63,6 +63,7 @@ class Masked(dm_env.Environment):
         return specs.DiscreteArray(ACTIONS)
 
 
+@pytest.mark.slow
 def test_an_agent_learns_in_an_environment_with_a_mask(tmp_path, no_figures):
     """The environment raises at an action that isn't legal."""
     config = DQNConfig(replay=TransitionConfig(min_size=50))

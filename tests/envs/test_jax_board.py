@@ -21,7 +21,7 @@ def functional(game, **options):
     return jax.jit(jax.vmap(environment.reset)), jax.jit(jax.vmap(environment.step)), environment
 
 
-@pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four"])
+@pytest.mark.parametrize("game", ["tic_tac_toe", pytest.param("connect_four", marks=pytest.mark.slow)])
 def test_every_step_of_self_play_is_that_of_the_batch(game):
     options = {"self_play": True, "game_state": True}
     reset, step, environment = functional(game, **options)
@@ -49,6 +49,7 @@ def test_every_step_of_self_play_is_that_of_the_batch(game):
     assert ends > 3
 
 
+@pytest.mark.slow
 def test_an_opponent_answers_and_the_reward_is_the_agents():
     reset, step, _ = functional("tic_tac_toe", self_play=True, evaluation=True)
     state, timestep = reset(jax.random.split(jax.random.key(2), 64))

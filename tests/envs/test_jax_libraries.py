@@ -31,13 +31,14 @@ def library(name: str) -> Any:
     return jax_navix.library() if module == "navix" else importlib.import_module(module)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        pytest.param("jax:brax/inverted_pendulum", {"max_steps": 12}, marks=pytest.mark.slow),
+        ("jax:brax/inverted_pendulum", {"max_steps": 12}),
         ("jax:jumanji/Minesweeper-v0", {}),
-        pytest.param("jax:jumanji/RubiksCube-partly-scrambled-v0", {}, marks=pytest.mark.slow),
-        pytest.param("jax:navix/Empty-Random-5x5", {"max_steps": 12}, marks=pytest.mark.slow),
+        ("jax:jumanji/RubiksCube-partly-scrambled-v0", {}),
+        ("jax:navix/Empty-Random-5x5", {"max_steps": 12}),
     ],
 )
 def test_a_batch_keeps_the_contract(name, options, rollout, same):

@@ -143,6 +143,7 @@ def test_without_a_share_of_demonstrations_nothing_is_drawn_of_them(demos, tmp_p
         assert "samples_demos" not in loggers.read_csv(tmp_path / name / "logs/learner.csv")
 
 
+@pytest.mark.slow
 def test_a_run_with_other_demonstrations_is_another(demos, tmp_path):
     described = experiment(tmp_path / "run", small("r2d3"), DISCRETE, demos=demos[DISCRETE], steps=60)
     local.run(described, quiet=True)

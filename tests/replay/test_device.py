@@ -112,7 +112,14 @@ def sequences(length, period, burn_in, *, cross=False, **fields):
 
 
 @pytest.mark.parametrize("cross", [False, True])
-@pytest.mark.parametrize(("length", "period", "burn_in"), [(4, 4, 0), (6, 2, 3), (5, 1, 2), (1, 1, 0), (7, 3, 1)])
+@pytest.mark.parametrize(
+    ("length", "period", "burn_in"),
+    [
+        (4, 4, 0),
+        (6, 2, 3),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((5, 1, 2), (1, 1, 0), (7, 3, 1))),
+    ],
+)
 def test_sequences_are_those_of_the_writer_in_its_order(length, period, burn_in, cross):
     replay = sequences(length, period, burn_in, cross=cross, extras=EXTRAS)
     expected, _ = written(replay, 5, 60)

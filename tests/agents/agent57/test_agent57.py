@@ -107,6 +107,7 @@ def test_the_bandit_is_told_an_episodes_return_where_the_next_begins():
     assert arms[5] == 1
 
 
+@pytest.mark.slow
 def test_evaluation_plays_the_best_by_all_environments():
     agent = Agent57(Agent57Config(num_arms=3, **SMALL)).make_agent(SPEC)
     params = agent.core.variables(agent.core.init(jax.random.key(1)))["policy"]

@@ -49,6 +49,7 @@ def metrics_of(source, **fields) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()} | {"errors": np.asarray(errors)}
 
 
+@pytest.mark.slow
 def test_dqfd_adds_the_losses_up_and_its_errors_are_those_of_one_step():
     none = {"n_step_coef": 0.0, "margin_coef": 0.0, "l2_coef": 0.0}
     source = np.array([0, 1, 1, 0], np.uint8)

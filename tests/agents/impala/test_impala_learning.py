@@ -66,6 +66,7 @@ def test_a_step_learns(core):
     np.testing.assert_allclose(metrics["loss"], total, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_learning_rate_falls_to_0():
     _, core = core_of(learning_rate_decay_steps=2)
     sample, moved = Sample(unrolls(), np.ones(3, np.float32)), []

@@ -122,6 +122,7 @@ def test_last_steps_are_of_each_sequence_its_own():
     np.testing.assert_array_equal(learning.last_steps(batch, 5).mask.reshape(5, 3).sum(axis=0), [5, 4, 4])
 
 
+@pytest.mark.slow
 def test_a_family_of_one_without_bonus_is_r2d2_with_retrace():
     c = NGUConfig(num_arms=1, beta=0.0, **SMALL)
     kept = {field.name: getattr(c, field.name) for field in dataclasses.fields(R2D2().config)}

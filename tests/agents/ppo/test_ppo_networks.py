@@ -56,6 +56,7 @@ def test_layers_start_orthogonal_and_all_actions_about_equally_likely():
     np.testing.assert_allclose(probs, 0.25, atol=0.02)
 
 
+@pytest.mark.slow
 def test_policy_and_value_share_nothing_but_the_torso_of_images():
     def parts(observation):
         network = networks.make_network(discrete(4, observation.shape[1:], observation.dtype), CONFIG)

@@ -30,7 +30,10 @@ def act(policy, params, context, observation=OBSERVATION, state=None):
     return policy.apply(params, context, observation, policy.init_state(len(observation)) if state is None else state)
 
 
-@pytest.mark.parametrize("distribution", ["none", "categorical", "quantile", "implicit"])
+@pytest.mark.parametrize(
+    "distribution",
+    ["categorical", *(pytest.param(name, marks=pytest.mark.slow) for name in ("none", "quantile", "implicit"))],
+)
 def test_environments_with_the_same_observation_act_by_noises_of_their_own(distribution):
     policy, params, _ = build(distribution=distribution, noisy_sigma=2.0)
     action, _, extras = act(policy, params, context())

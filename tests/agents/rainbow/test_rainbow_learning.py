@@ -46,7 +46,7 @@ def apart(state):
     return state._replace(target_params=jax.tree.map(lambda leaf: 0.5 * leaf + 0.1, state.params))
 
 
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("double", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_loss_and_the_errors_are_the_kl(double):
     core, network, config = core_of(noisy=False, double=double)
     start = apart(core.init(KEY))
@@ -62,7 +62,8 @@ def test_the_loss_and_the_errors_are_the_kl(double):
     np.testing.assert_allclose(errors, each, rtol=1e-4)
 
 
-@pytest.mark.parametrize("distribution", ["quantile", pytest.param("implicit", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("distribution", ["quantile", "implicit"])
 def test_priorities_of_quantiles_are_the_absolute_errors_of_the_means(distribution):
     # Without a key fractions are midpoints; the key's are others, so that implicit ones are compared by hand below.
     core, network, config = core_of(noisy=False, distribution=distribution)
@@ -104,7 +105,7 @@ def recording(config):
 
 
 @pytest.mark.parametrize("distribution", ["none", "categorical", "quantile"])
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("double", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_every_pass_through_the_networks_has_a_noise_of_its_own(distribution, double):
     fields = {**FIELDS, "distribution": distribution, "double": double, "num_quantiles": 5}
     config = RainbowConfig(**fields)

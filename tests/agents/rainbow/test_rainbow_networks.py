@@ -21,7 +21,7 @@ def build(observation=OBSERVATION, **fields):
 @pytest.mark.parametrize("noisy", [False, True])
 @pytest.mark.parametrize("dueling", [False, True])
 @pytest.mark.parametrize(("distribution", "count"), [("none", 1), ("categorical", 7), ("quantile", 5), ("implicit", 5)])
-@pytest.mark.parametrize("shape", [(4,), (10, 10, 3)])
+@pytest.mark.parametrize("shape", [(4,), pytest.param((10, 10, 3), marks=pytest.mark.slow)])
 def test_every_combination_gives_every_action_a_value(noisy, dueling, distribution, count, shape):
     observation = np.zeros((2, *shape), np.float32)
     network, params, _ = build(observation, noisy=noisy, dueling=dueling, distribution=distribution)

@@ -33,6 +33,7 @@ def unrolls(agent, seed=0, **fields):
 PLAIN = {**SMALL, "normalize_observations": False}
 
 
+@pytest.mark.slow
 def test_without_a_bonus_it_is_ppo():
     """With the bonus's advantage weighed by 0, the reward's by 1, and no loss of its value, both take the same step."""
     config = RNDConfig(extrinsic_coef=1.0, intrinsic_coef=0.0, normalize_values=False, value_coef=0.0, **PLAIN)
@@ -117,6 +118,7 @@ def test_errors_are_of_normalised_observations_and_of_each_alone():
     np.testing.assert_allclose(part.errors(other.params, 10 * seen), errors, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_pixels_are_normalised_too_and_the_newest_frame_is_taken():
     pixels = np.random.default_rng(0).integers(0, 255, (16, 12, 12, 4)).astype(np.uint8)
     part = Distillation(DistillationConfig(newest_frame=True), np.zeros((1, 12, 12, 4), np.uint8))
