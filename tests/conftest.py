@@ -45,13 +45,9 @@ _share_compiled_code()
 _compile_quickly()
 _hear_interrupts()
 
-# A garbage collection during the first import of jaxlib 0.5.3 can end the process with a segmentation fault. Pytest has
-# made enough garbage by then for one to happen, so no test module is left to be the first.
-gc.disable()
-import jax  # noqa: E402
+import acme_ext  # noqa: E402, F401  # before JAX, see acme_ext/utils/xla.py
 
-gc.enable()
-
+import jax  # noqa: E402, isort: skip
 
 _UNCACHED = ("alphazero", "board", "tests/ops/test_search.py")
 

@@ -6,7 +6,6 @@ step its time runs out counts as truncated, except in Atari, which says more.
 """
 
 import contextlib
-import gc
 import importlib
 from collections.abc import Collection, Mapping
 from types import ModuleType
@@ -26,22 +25,12 @@ from acme_ext.types import Tree
 
 
 def _import_envpool() -> ModuleType:
-    """EnvPool, imported without the notice of gym, which it imports, that nobody maintains gym any more.
-
-    It imports JAX too, and jaxlib 0.5's pytree registries crash in a garbage collection that falls between their
-    allocation and their initialisation; so the collector pauses.
-    """
+    """EnvPool, imported without the notice of gym, which it imports, that nobody maintains gym any more."""
     with contextlib.suppress(ImportError):
         from gym_notices import notices
 
         notices.notices.clear()
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return importlib.import_module("envpool")
-    finally:
-        if collects:
-            gc.enable()
+    return importlib.import_module("envpool")
 
 
 envpool: Any = _import_envpool()

@@ -3,11 +3,17 @@
 XLA reads `XLA_FLAGS` once, and a library of environments may use it while it is imported.
 """
 
+import gc
+import importlib.abc
+import importlib.util
 import os
 import re
 import sys
 import warnings
 from importlib import metadata
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
 
 # To compile a product whose second factor comes out of a loop, as in the gradient of a recurrent network, ends the
 # process in the old runtime of jaxlib 0.5.3: its pass for oneDNN asserts that the loop can be evaluated beforehand.
@@ -43,3 +49,34 @@ def _leave_compiled_programs() -> None:
 
 
 _leave_compiled_programs()
+
+
+class _TreesUncollected(importlib.abc.MetaPathFinder):
+    """Pauses garbage collection while JAX makes its registries of trees: those of jaxlib 0.5.3 crash in a collection
+    that falls between their allocation and their initialisation. Whether one does depends on all that was imported
+    before.
+    """
+
+    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != "jax._src.tree_util":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                collects = gc.isenabled()
+                gc.disable()
+                try:
+                    execute(module)
+                finally:
+                    if collects:
+                        gc.enable()
+
+            setattr(spec.loader, "exec_module", exec_module)  # noqa: B010
+        return spec
+
+
+if "jax" not in sys.modules:
+    sys.meta_path.insert(0, _TreesUncollected())

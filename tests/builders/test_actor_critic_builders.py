@@ -62,7 +62,7 @@ def act(agent: Agent, state: Any, count: int, *, evaluation: bool) -> tuple[np.n
     return np.asarray(action), extras
 
 
-@every_agent
+@pytest.mark.parametrize("cls", [MPO, *(pytest.param(cls, marks=pytest.mark.slow) for cls in (D4PG, ApexDPG, DMPO))])
 def test_the_parts_fit_together(cls):
     agent = small(cls).make_agent(SPEC)
     core = agent.core

@@ -58,7 +58,8 @@ OFF = [
 ]
 
 
-@pytest.mark.parametrize("off", [OFF[0], *(pytest.param(off, marks=pytest.mark.slow) for off in OFF[1:])], ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("off", OFF, ids=str)
 def test_the_parts_fit_together_whichever_is_off(off):
     config = RainbowConfig(**{**_SMALL, **off})
     builder, spec = Rainbow(config), spec_of(_GRID)

@@ -14,7 +14,9 @@ from acme_ext.utils import compiling
 
 GUMBEL = SearchConfig(simulations=24, value_scale=1.0)
 PUCT = dataclasses.replace(GUMBEL, gumbel=False)
-either = pytest.mark.parametrize("config", [GUMBEL, PUCT], ids=["gumbel", "puct"])
+either = pytest.mark.parametrize(
+    "config", [pytest.param(GUMBEL, id="gumbel"), pytest.param(PUCT, id="puct", marks=pytest.mark.slow)]
+)
 
 # A tree of two steps and two actions: node 0 leads to 1 and 2, and these to 3, the end. Rewards by node and action.
 REWARDS = jnp.array([[0.0, 0.4], [1.0, -1.0], [0.2, 0.1], [0.0, 0.0]])

@@ -35,3 +35,12 @@ def test_compiled_programs_are_not_read_from_a_folder_unless_asked(imports, aske
     assert done.stdout.split()[0] == str(asked is not None)
     assert bool(list(tmp_path.iterdir())) == (asked is not None)
     assert ("JAX_COMPILATION_CACHE_DIR is not used" in done.stderr) == (asked is None)
+
+
+@pytest.mark.parametrize("threshold", [2, 3, 4, 5])
+def test_a_collection_does_not_end_the_first_import_of_jax(threshold):
+    """With 2 and with 5, jaxlib 0.5.3 has one at the wrong moment if nothing is done."""
+    quick = f"gc.collect(); gc.set_threshold({threshold}, 1000, 1000)"
+    code = f"import acme_ext, gc, jaxlib.xla_extension; {quick}; import jax; print(gc.isenabled())"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "True\n"
