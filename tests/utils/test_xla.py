@@ -27,7 +27,7 @@ _LOSES_CONSTANTS = tuple(map(int, jaxlib.__version__.split(".")[:3])) < (0, 6, 2
 )
 @pytest.mark.skipif(not _LOSES_CONSTANTS, reason="programs of this jaxlib keep their constants")
 def test_compiled_programs_are_not_read_from_a_folder_unless_asked(imports, asked, tmp_path):
-    code = f"{imports}; import os; print(jax.config.jax_enable_compilation_cache, *jax.jit(lambda: 1.0)().devices())"
+    code = f"{imports}; print(jax.config.jax_enable_compilation_cache, *jax.jit(lambda: 1.0)().devices())"
     environment = {name: value for name, value in os.environ.items() if name != "JAX_ENABLE_COMPILATION_CACHE"}
     environment |= {"JAX_COMPILATION_CACHE_DIR": str(tmp_path)}
     environment |= {"JAX_ENABLE_COMPILATION_CACHE": asked} if asked else {}

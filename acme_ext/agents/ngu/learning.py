@@ -125,7 +125,7 @@ def shuffled(key: Array, batch: Sequence) -> Sequence:
     """Returns sequences whose bonuses are dealt out anew among the steps that have one."""
     bonus, there = batch.extras.bonus, batch.mask > 0
     # A step's bonus came with the next timestep: that of a sequence's first one is of a step before.
-    came = jnp.concatenate([there[:1] & False, there[1:] & there[:-1]])
+    came = jnp.concatenate([jnp.zeros_like(there[:1]), there[1:] & there[:-1]])
     return batch._replace(extras=batch.extras._replace(bonus=intrinsic.shuffle(key, bonus, came)))
 
 
