@@ -7,6 +7,9 @@ EXTRAS ?=
 .DEFAULT_GOAL := help
 .PHONY: help venv dev demo test test-slow test-all coverage lint types format bench docs peers lock clean
 
+# Hundreds of processes of the tests import the package: its byte-code is kept, also where this says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Two processes that share the tests: when one has none left, it takes some of the other's.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 

@@ -35,6 +35,8 @@ _MOVES = np.array(((-1, 0), (0, 1), (1, 0), (0, -1)), np.int32)
 
 CONFIG = {
     "num_arms": "4",
+    "beta": "0.3",
+    "exploiting_share": "0",
     "image_features": "64",
     "memory_rows": "32",
     "neighbours": "3",

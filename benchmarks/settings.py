@@ -179,6 +179,16 @@ SETTINGS: dict[str, Setting] = {
         for game in ("breakout", "freeway", "seaquest")
         for agent in ("dqn", "rainbow", "ppo", "impala")
     },
+    "ppo-pong": Setting(
+        "ppo",
+        "envpool:Pong-v5",
+        5_000_000,
+        8,
+        18.0,
+        18.0,
+        eval_every=250_000,
+        environment_options={"img_height": 42, "img_width": 42},
+    ),
     "muzero-cartpole": Setting("muzero", "gym:CartPole-v1", 50_000, 8, 475.0, 400.0),
     "muzero-catch": Setting("muzero", "bsuite:catch/0", 20_000, 8, 0.95, 0.9),
     # Returns are against a random player; the bar is of all that an opponent could reply. Games have up to nine moves.

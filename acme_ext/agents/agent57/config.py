@@ -21,9 +21,6 @@ class Agent57Config(NGUConfig):
     discount: float = 0.997  # gamma_0; 0.9999 in Badia et al. 2020b
     middle_discount: Share = 0.99  # gamma of a quarter of the family's way down; 0.997 in Badia et al. 2020b
 
-    beta: NonNegative = 0.3  # the largest, of the last; the first's is 0; Badia et al. 2020b, table 4
-    exploiting_share: Share = 0.0  # which policies learn from more is the bandit's to choose
-
     # The bandit of each environment, whose reward is an episode's return
     bandit_window: PositiveInt = 90  # newest episodes that it knows; Badia et al. 2020b, table 4 (and 160 in the text)
     bandit_epsilon: Share = 0.5  # share of episodes in which any policy is played; Badia et al. 2020b, table 4
