@@ -35,7 +35,7 @@ class Trained:
     num_envs: int
     share: float | None = None  # of the way from random actions to the expert: it ends where it first comes so far
     first: int = 4_000  # environment steps until the first evaluation that says so
-    every: int = 250  # environment steps between two of them
+    every: int = 250  # environment steps between two of them; after each all environments begin new episodes
 
     def experiment(self, run_dir: pathlib.Path, steps: int) -> launch.Experiment:
         """Returns the experiment with a budget of `steps`."""
