@@ -57,6 +57,7 @@ class Part:
     trained: str  # a name in `TRAINED`; for `replay` one that acts in no other data set
     policy: Behaviour | Literal["replay"]  # how it acts; `replay`: all that it does from the first step of training on
     steps: int  # of whole episodes, at least
+    config: Mapping[str, str] = dataclasses.field(default_factory=dict)  # fields that aren't as in its training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,10 +105,13 @@ class Bar:
         return score > other + self.by or (self.kind == "at least" and score >= other + self.by)
 
 
-PENDULUM, CARTPOLE, BREAKOUT = "gym:Pendulum-v1", "gym:CartPole-v1", "minatar:breakout"
+PENDULUM, BALANCE = "gym:Pendulum-v1", "dmc:cartpole/balance"
+CARTPOLE, BREAKOUT = "gym:CartPole-v1", "minatar:breakout"
 TRAINED: dict[str, Trained] = {
     "pendulum-expert": Trained("td3", PENDULUM, 20_000, 1),
     "pendulum-medium": Trained("td3", PENDULUM, 20_000, 1, share=1 / 3),
+    "balance-expert": Trained("d4pg", BALANCE, 80_000, 4),
+    "balance-medium": Trained("d4pg", BALANCE, 80_000, 4, share=1 / 3, first=20_000, every=4_000),
     "cartpole-expert": Trained("dqn", CARTPOLE, 50_000, 8),
     "cartpole-replay": Trained("dqn", CARTPOLE, 8_000, 8),
     "breakout-replay": Trained("dqn", BREAKOUT, 300_000, 8),
@@ -129,6 +133,13 @@ DATA: dict[str, Data] = {
     "pendulum-expert": Data(
         "TD3 with its noise", "pendulum-expert", (Part("pendulum-expert", "training", 20_000),), "continuous"
     ),
+    "balance-medium": Data(
+        "D4PG once it has come a third of the way, with noise of 0.8 in place of 0.3",
+        "balance-expert",
+        (Part("balance-medium", "training", 50_000, {"noise_stddev": "0.8"}),),
+        "control",
+        steps=15_000,
+    ),
     "cartpole-replay": Data(
         "all that DQN does while it learns",
         "cartpole-expert",
@@ -147,6 +158,7 @@ DATA: dict[str, Data] = {
 """The first part's agent says which environment it is."""
 
 _SMALL = {"hidden_sizes": "64,64"}
+_LONGER = {**_SMALL, "replay.n_step": "5"}
 _QUICK = {"learning_rate": "1e-3", "sgd_steps_per_call": "1"}
 LEARNERS: dict[str, dict[str, Learner]] = {
     "continuous": {
@@ -157,6 +169,14 @@ LEARNERS: dict[str, dict[str, Learner]] = {
         "cql": Learner("cql", {**_SMALL, "penalty_samples": "4"}),
         "crr": Learner("crr", {**_SMALL, "reward_scale": "0.1"}),
         "td3": Learner("td3", _SMALL),
+    },
+    "control": {
+        "bc": Learner("bc", _SMALL),
+        "10% bc": Learner("bc", _SMALL, best=0.1),
+        "td3_bc": Learner("td3_bc", {**_LONGER, "learning_rate": "1e-3", "imitation_alpha": "20"}),
+        "iql": Learner("iql", {**_LONGER, "inverse_temperature": "1"}),
+        "cql": Learner("cql", {**_LONGER, "learning_rate": "1e-3", "penalty_coef": "0.2", "penalty_samples": "2"}),
+        "td3": Learner("td3", {**_LONGER, "learning_rate": "1e-3"}),
     },
     "discrete": {
         "bc": Learner("bc", _SMALL),
@@ -179,6 +199,8 @@ BARS = (
     Bar("pendulum-mixed", ("iql", "crr"), "bc", 30),
     Bar("pendulum-expert", ("bc",), "behaviour", 10, "within"),
     Bar("pendulum-expert", ("bc", "td3_bc", "iql", "cql", "crr"), None, 90),
+    Bar("balance-medium", ("td3_bc", "cql", "iql"), "behaviour", 20),
+    Bar("balance-medium", ("td3",), "behaviour", kind="below"),
     Bar("cartpole-replay", ("discrete_cql", "bcq"), "behaviour", kind="above"),
     Bar("cartpole-replay", ("discrete_cql", "bcq"), "bc", kind="above"),
     Bar("breakout-replay", ("discrete_cql", "bcq"), "behaviour", kind="above"),
@@ -306,7 +328,7 @@ def make(name: str, recorded: pathlib.Path) -> dict[str, Any]:
         run_dir = recorded / f"{part.trained}-run"
         trained_steps.append(train(TRAINED[part.trained], run_dir, known, replayed.get(part.trained)))
         if part.policy != "replay":
-            record_run(run_dir, folder, steps=part.steps, policy=part.policy)
+            record_run(run_dir, folder, steps=part.steps, policy=part.policy, config=part.config)
     held = Folder(folder)
     known |= {
         "steps": held.steps,

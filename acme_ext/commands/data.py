@@ -23,6 +23,13 @@ def add(commands: Any) -> None:
         default="evaluation",
         help="how it acts: as in evaluation, with its exploration, or at random (%(default)s)",
     )
+    record.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="a setting of how the agent acts that isn't the run's, as noise_stddev=0.5",
+    )
     record.add_argument("--best", action="store_true", help="the parameters of the run's best evaluation")
     record.add_argument("--num-envs", type=common.count, default=8, metavar="N", help="stepped together (%(default)s)")
     record.add_argument("--seed", type=int, default=0, metavar="N", help="another gives other data (%(default)s)")
@@ -45,12 +52,14 @@ def add(commands: Any) -> None:
 
 def _record(options: argparse.Namespace) -> int:
     from acme_ext.commands.record import record_run
+    from acme_ext.launch.runs import settings
 
     folder = record_run(
         options.run,
         options.output,
         steps=options.steps,
         policy=options.policy,
+        config=settings.split(options.set),
         num_envs=options.num_envs,
         seed=options.seed,
         best=options.best,

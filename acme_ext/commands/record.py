@@ -1,8 +1,10 @@
 """Recording what a trained agent does, and saying what recorded data holds."""
 
+import dataclasses
 import os
-from collections.abc import Callable
-from typing import Literal
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -17,6 +19,7 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
+from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.evaluation import load_run
 from acme_ext.launch.runs.identity import about
 from acme_ext.types import EnvironmentSpec, Params, Tree
@@ -30,6 +33,7 @@ def record_run(
     *,
     steps: int,
     policy: Behaviour = "evaluation",
+    config: Mapping[str, str] = types.MappingProxyType({}),
     num_envs: int = 8,
     seed: int = 0,
     best: bool = False,
@@ -42,20 +46,28 @@ def record_run(
         out: the folder.
         steps: environment steps, at least; episodes are finished.
         policy: how it acts: as in evaluation, as in training with its exploration, or uniformly at random.
+        config: settings of the agent that aren't the run's, as text, such as another `noise_stddev`: only those that
+            say how it acts.
         num_envs: environments stepped together.
         seed: of environments and policy; with the run's, so that other seeds give other data.
         best: the parameters of the run's best evaluation act, in place of the last ones.
         on_steps: told of the steps recorded so far, now and then.
 
     Raises:
-        UsageError: see `launch.load` and `FolderWriter`.
+        UsageError: see `launch.load` and `FolderWriter`; or a setting changes what was learned.
     """
     run = load_run(path, best=best)
     experiment = run.experiment
+    agent = experiment.builder.make_agent(run.spec)
+    if config:
+        experiment = dataclasses.replace(experiment, builder=settings.configure(experiment.builder, config))
+        learned, agent = agent, experiment.builder.make_agent(run.spec)
+        if _shapes(agent) != _shapes(learned):
+            changed = ", ".join(f"{name}={value}" for name, value in config.items())
+            raise UsageError(f"what this run learned doesn't fit {changed}: only how the agent acts can be set here.")
     writer = FolderWriter(out, run.spec, about(experiment, run_steps=run.steps, policy=policy))
     environment = experiment.make_environment(num_envs, part=1 + seed)
     key = jax.random.fold_in(experiment.key("actor"), 1 + seed)
-    agent = experiment.builder.make_agent(run.spec)
     acting = {"evaluation": agent.evaluation_policy, "training": agent.policy, "random": random_policy(run.spec)}
     ranks = np.arange(num_envs, dtype=np.float32) / max(1, num_envs - 1)
     inference = LocalInference(acting[policy], VariableClient(run.source), key, num_envs, ranks)
@@ -72,6 +84,11 @@ def record_run(
         environment.close()
         recorder.close()
     return Folder(out)
+
+
+def _shapes(agent: Any) -> Tree:
+    """Returns shape and type of all that the agent's learner keeps."""
+    return jax.tree.map(lambda x: (x.shape, x.dtype), agent.core.abstract_state())
 
 
 def random_policy(spec: EnvironmentSpec) -> Policy:

@@ -285,6 +285,17 @@ def test_the_best_parameters_are_kept_and_judged_on_other_seeds(saved, tmp_path)
     assert data.manifest["run_steps"] == 200
 
 
+def test_a_recording_can_change_how_the_agent_acts(saved, tmp_path):
+    _, rundir, _ = saved
+    usual = record_run(rundir.path, tmp_path / "usual", steps=200, num_envs=1)
+    random = record_run(rundir.path, tmp_path / "random", steps=200, num_envs=1, config={"evaluation_epsilon": "1"})
+    chosen = [np.concatenate([each.action[:-1] for each in folder.episodes()]) for folder in (usual, random)]
+    # Parameters drawn at random prefer one of two actions nearly everywhere.
+    assert not 0.25 < chosen[0].mean() < 0.75
+    assert 0.25 < chosen[1].mean() < 0.75
+    assert random.manifest["config"]["evaluation_epsilon"] == 1
+
+
 def test_damaged_best_parameters_give_way_to_the_next(saved):
     _, rundir, variables = saved
     BestParams(rundir).offer(30.0, 200, lambda: variables["policy"], None)

@@ -184,6 +184,8 @@ def test_from_the_shell(tmp_path, capfd, monkeypatch):
     assert cli.main(["record", "online", "-o", "data", "--steps", "30", "--num-envs", "2"]) == 0
     assert cli.main(["record", "online", "-o", "data", "--steps", "10", "--policy", "random", "--seed", "5"]) == 0
     assert "episodes, return" in capfd.readouterr().out
+    assert cli.main(["record", "online", "-o", "none", "--steps", "10", "--set", "hidden_sizes=4"]) == 2
+    assert "what this run learned doesn't fit hidden_sizes=4" in capfd.readouterr().err
     assert cli.main(["data", "data"]) == 0
     said = capfd.readouterr().out
     assert "py:toys:make_walk" in said
