@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import types
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -33,7 +32,7 @@ def record_run(
     *,
     steps: int,
     policy: Behaviour = "evaluation",
-    config: Mapping[str, str] = types.MappingProxyType({}),
+    config: Mapping[str, str] | None = None,
     num_envs: int = 8,
     seed: int = 0,
     best: bool = False,
@@ -54,8 +53,11 @@ def record_run(
         on_steps: told of the steps recorded so far, now and then.
 
     Raises:
-        UsageError: see `launch.load` and `FolderWriter`; or a setting changes what was learned.
+        UsageError: see `launch.load` and `FolderWriter`; or a setting changes what was learned, or what acts
+            at random.
     """
+    if config and policy == "random":
+        raise UsageError(f"random actions have no settings: leave out {', '.join(config)}.")
     run = load_run(path, best=best)
     experiment = run.experiment
     agent = experiment.builder.make_agent(run.spec)

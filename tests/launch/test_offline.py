@@ -184,7 +184,10 @@ def test_from_the_shell(tmp_path, capfd, monkeypatch):
     assert cli.main(["record", "online", "-o", "data", "--steps", "30", "--num-envs", "2"]) == 0
     assert cli.main(["record", "online", "-o", "data", "--steps", "10", "--policy", "random", "--seed", "5"]) == 0
     assert "episodes, return" in capfd.readouterr().out
-    assert cli.main(["record", "online", "-o", "none", "--steps", "10", "--set", "hidden_sizes=4"]) == 2
+    no = ["record", "online", "-o", "none", "--steps", "10", "--set"]
+    assert cli.main([*no, "epsilon_end=0", "--policy", "random"]) == 2
+    assert "random actions have no settings: leave out epsilon_end" in capfd.readouterr().err
+    assert cli.main([*no, "hidden_sizes=4"]) == 2
     assert "what this run learned doesn't fit hidden_sizes=4" in capfd.readouterr().err
     assert cli.main(["data", "data"]) == 0
     said = capfd.readouterr().out
