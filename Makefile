@@ -7,7 +7,7 @@ EXTRAS ?=
 .DEFAULT_GOAL := help
 .PHONY: help venv dev demo test test-slow test-all coverage lint types format bench docs peers lock clean
 
-# Hundreds of processes of the tests import the package: its byte-code is kept, also where this says otherwise.
+# The tests start hundreds of processes that import the package, so its byte-code is kept even where this variable is set.
 unexport PYTHONDONTWRITEBYTECODE
 
 # Two processes that share the tests: when one has none left, it takes some of the other's.
