@@ -308,6 +308,14 @@ def test_a_change_of_what_it_is_made_from_makes_it_anew_with_all_that_it_had(mac
     assert machine.installed() == ["dev"]
 
 
+def test_byte_code_beside_the_scripts_changes_nothing(machine):
+    machine.python("python3.10", "3.10", modules="pip")
+    machine.bootstrap()
+    (machine.project / "scripts" / "__pycache__").mkdir(exist_ok=True)
+    (machine.project / "scripts" / "__pycache__" / "docs_hooks.cpython-310.pyc").touch()
+    assert machine.bootstrap() == ""
+
+
 def test_a_folder_that_was_moved_is_made_anew(machine):
     machine.python("python3.10", "3.10", modules="pip")
     machine.bootstrap()
