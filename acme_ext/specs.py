@@ -17,6 +17,8 @@ STATE = "game_state"
 """The field with the whole state of a game, in bytes, for searches by its rules; its spec is named after the game."""
 RULES = (ACTION_MASK, PLAYER, STATE)
 """The fields of an observation with a mask that networks are not given."""
+PICTURE_SIDE = 32
+"""Pixels of its sides from which an observation is a picture and not a grid."""
 
 
 class StackedFrames(dm_env.specs.BoundedArray):

@@ -18,6 +18,7 @@ from acme_ext.errors import UsageError
 from acme_ext.networks import layers, torsos
 from acme_ext.networks.convolution import Conv2D
 from acme_ext.ops import masking
+from acme_ext.specs import PICTURE_SIDE
 from acme_ext.types import Array, Params, Tree
 
 Kind = Literal["mlp", "grid", "residual"]
@@ -53,7 +54,7 @@ def kind_of(observation: Tree) -> Kind:
     if not torsos.is_image(observation):
         return "mlp"
     shape = masking.visible(observation).shape
-    return "residual" if min(shape[1:3]) >= 32 else "grid"
+    return "residual" if min(shape[1:3]) >= PICTURE_SIDE else "grid"
 
 
 def model_network(

@@ -11,6 +11,7 @@ from acme_ext.errors import UsageError
 from acme_ext.networks import layers
 from acme_ext.networks.resnet import ResidualTorso
 from acme_ext.ops import masking
+from acme_ext.specs import PICTURE_SIDE
 from acme_ext.types import Array, Tree
 from acme_ext.utils import checks
 
@@ -18,6 +19,10 @@ from acme_ext.utils import checks
 class NatureTorso(hk.Module):
     """The convolutional torso of Mnih et al. 2015 (Methods, 'Model architecture'): `[B, H, W, C]` uint8 -> `[B, F]`,
     pixels / 255.
+
+    It was made for 84 by 84 pixels. Where a side has less than 48, the first layer's kernel and stride are half as
+    large, so that 42 by 42 pixels too leave 20 by 20 places to the second layer. With the published ones they would
+    leave 9 by 9, and a single one in the end; 32 by 32 pixels would leave none.
 
     Args:
         start: starts the weights, with biases of 0; None as in `layers`.
@@ -31,7 +36,9 @@ class NatureTorso(hk.Module):
 
     def __call__(self, pixels: Array) -> Array:
         x = pixels.astype(jnp.float32) / 255.0
-        for channels, kernel, stride in self.convolutions:
+        (channels, kernel, stride), *rest = self.convolutions
+        first = (channels, kernel // 2, stride // 2) if min(x.shape[1:3]) < 48 else (channels, kernel, stride)
+        for channels, kernel, stride in (first, *rest):
             x = jax.nn.relu(layers.Conv2D(channels, kernel, stride, start=self._start)(x))
         return hk.Flatten()(x)
 
@@ -70,9 +77,13 @@ def flatten_observation(observation: Tree) -> Array:
 
 
 def is_image(observation: Tree) -> bool:
-    """Whether an observation is a batch of images or grids with channels, `[B, H, W, C]` with C of more than 1."""
+    """Whether an observation is a batch of images or grids with channels, `[B, H, W, C]`: C is more than 1, or H and W
+    are 32 or more.
+    """
     observation = masking.visible(observation)
-    return hasattr(observation, "ndim") and observation.ndim == 4 and observation.shape[-1] > 1
+    if getattr(observation, "ndim", 0) != 4:
+        return False
+    return observation.shape[-1] > 1 or min(observation.shape[1:3]) >= PICTURE_SIDE
 
 
 Torso = Callable[[], Callable[[Tree], Array]]
@@ -124,7 +135,7 @@ def features(
             )
         return x
     if is_image(observation):
-        return (NatureTorso if min(observation.shape[1:3]) >= 32 else SmallGridTorso)(start)(observation)
+        return (NatureTorso if min(observation.shape[1:3]) >= PICTURE_SIDE else SmallGridTorso)(start)(observation)
     return layers.MLP(hidden_sizes)(flatten_observation(observation))
 
 

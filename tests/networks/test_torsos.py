@@ -22,6 +22,8 @@ def build(observation, hidden_sizes=(16, 8), image_features=32):
     [
         # Nature: 84 pixels become 20, 9 and 7 by kernels of 8, 4 and 3 with strides of 4, 2 and 1; 7 * 7 * 64 = 3136.
         (np.zeros((2, 84, 84, 4), np.uint8), {(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64), (3136, 32)}, 32),
+        # A single grey picture: 64 pixels become 15, 6 and 4.
+        (np.zeros((2, 64, 64, 1), np.uint8), {(8, 8, 1, 32), (4, 4, 32, 64), (3, 3, 64, 64), (1024, 32)}, 32),
         # MinAtar: 10 cells become 8; 8 * 8 * 16 = 1024.
         (np.zeros((2, 10, 10, 7), np.bool_), {(3, 3, 7, 16), (1024, 32)}, 32),
         # Vectors, boards without channels (catch) and single numbers.
@@ -45,6 +47,12 @@ def test_without_hidden_layers_features_are_the_observation():
     shapes, out, _, _ = build(np.array([[1.0, -2.0]], np.float32), hidden_sizes=())
     assert shapes == []
     np.testing.assert_array_equal(out, [[1, -2]])
+
+
+@pytest.mark.parametrize(("side", "kernel", "features"), [(32, 4, 1024), (42, 4, 3136), (48, 8, 256), (84, 8, 3136)])
+def test_small_pictures_keep_their_places(side, kernel, features):
+    shapes, _, _, _ = build(np.zeros((2, side, side, 4), np.uint8))
+    assert {(kernel, kernel, 4, 32), (features, 32)} <= set(shapes)
 
 
 def test_pixels_are_scaled():
