@@ -18,7 +18,7 @@ from dm_env import specs
 from acme_ext.envs import base
 from acme_ext.envs.backend import Backend
 from acme_ext.envs.single import Unbatched
-from acme_ext.envs.specs import single_spec
+from acme_ext.envs.specs import channels_first, single_spec
 from acme_ext.errors import UsageError
 from acme_ext.specs import StackedFrames
 from acme_ext.types import Tree
@@ -138,18 +138,13 @@ class EnvPoolEnvironment(base.BatchedEnvironment):
 
 def _picture(values: np.ndarray) -> np.ndarray:
     """Pictures [B, C, H, W] with their channels last; other arrays as they are."""
-    if values.dtype != np.uint8 or not _channels_first(values.shape[1:]):
+    if values.dtype != np.uint8 or not channels_first(values.shape[1:]):
         return values
     batch, channels, height, width = values.shape
     pictures = np.empty((batch, height, width, channels), np.uint8)
     for channel in range(channels):  # Three times as fast as a transposed copy.
         pictures[..., channel] = values[:, channel]
     return pictures
-
-
-def _channels_first(shape: tuple[int, ...]) -> bool:
-    """Whether a shape is a picture's with fewer channels, first, than pixels in a row; CarRacing's have them last."""
-    return len(shape) == 3 and shape[0] < shape[2]
 
 
 def _observation(name: str, stated: Any, depth: int | None) -> specs.Array:
@@ -163,7 +158,7 @@ def _observation(name: str, stated: Any, depth: int | None) -> specs.Array:
         return single_spec(specs.Array(shape, dtype, name))
     if shape == () and np.all(np.equal(stated.minimum, 0)) and stated.maximum < 2**20:
         return single_spec(specs.DiscreteArray(int(stated.maximum) + 1, np.int32, name))
-    if dtype == np.uint8 and _channels_first(shape):
+    if dtype == np.uint8 and channels_first(shape):
         shape = (*shape[1:], shape[0])
         if shape[-1] == depth:
             return StackedFrames(shape, dtype, stated.minimum, stated.maximum, name)

@@ -1,6 +1,7 @@
 """Gymnasium's environments as dm_env, one by one or natively batched.
 
-Box, Discrete, MultiDiscrete and MultiBinary spaces are supported, and for observations Dict and Tuple of these.
+Box, Discrete, MultiDiscrete and MultiBinary spaces are supported, and for observations Dict and Tuple of these. In
+observations a Discrete or MultiDiscrete number is one-hot, and pictures have their channels last.
 Gymnasium's own checkers and its time-limit wrapper are left out; the limit is kept here, and is a truncation.
 """
 
@@ -8,7 +9,7 @@ import contextlib
 import copy
 import importlib
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import dm_env
@@ -20,8 +21,9 @@ from gymnasium.envs.registration import load_env_creator
 
 from acme_ext.envs import base
 from acme_ext.envs.backend import Backend
-from acme_ext.envs.specs import single_spec
+from acme_ext.envs.specs import channels_first, single_spec
 from acme_ext.errors import UsageError
+from acme_ext.specs import PICTURE_SIDE, RULES
 from acme_ext.types import Tree
 
 # Read and tested: they reset a row in the step after it ended, and tell a truncation from a termination. Not all do:
@@ -226,11 +228,43 @@ def _observations(space: spaces.Space, name: str = "observation") -> tuple[Tree,
         return tuple(spec for spec, _ in pairs), lambda value: tuple(
             f(v) for f, v in zip(functions, value, strict=True)
         )
+    if isinstance(space, spaces.Discrete) and name not in RULES:
+        return _one_hot(name, [space.n], [space.start], lambda value: np.asarray(value)[..., None])
+    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1 and name not in RULES:
+        return _one_hot(name, space.nvec, space.start, np.asarray)
     spec, start = _leaf(space, name)
     dtype = spec.dtype
-    if start is None:
-        return spec, lambda value: np.asarray(value, dtype)
-    return spec, lambda value: np.asarray(value - start, dtype)
+    if start is not None:
+        return spec, lambda value: np.asarray(value - start, dtype)
+    if isinstance(spec, specs.BoundedArray) and dtype == np.uint8:
+        if channels_first(spec.shape):
+            return _moved(spec, lambda value: np.moveaxis(np.asarray(value, dtype), -3, -1))
+        if len(spec.shape) == 2 and min(spec.shape) >= PICTURE_SIDE:
+            return _moved(spec, lambda value: np.asarray(value, dtype)[..., None])
+    return spec, lambda value: np.asarray(value, dtype)
+
+
+def _moved(spec: specs.BoundedArray, convert: Callable[[Any], np.ndarray]) -> tuple[specs.Array, Callable]:
+    """Returns the spec `[H, W, C]` of a picture whose channels come elsewhere, and what moves them."""
+    low, high = (convert(np.broadcast_to(bound, spec.shape)) for bound in (spec.minimum, spec.maximum))
+    return specs.BoundedArray(low.shape, spec.dtype, low, high, spec.name), convert
+
+
+def _one_hot(
+    name: str, counts: Sequence[int], starts: Sequence[int], split: Callable[[Any], np.ndarray]
+) -> tuple[specs.Array, Callable]:
+    """Returns the spec of several numbers as one vector of zeros and ones, and what makes it of a value, or of a batch.
+
+    Args:
+        name: of the field.
+        counts: values of each number.
+        starts: its least value.
+        split: makes `[..., numbers]` of a value.
+    """
+    number = np.repeat(np.arange(len(counts)), counts)
+    values = np.concatenate([start + np.arange(count) for count, start in zip(counts, starts, strict=True)])
+    spec = specs.BoundedArray(values.shape, np.bool_, False, True, name)
+    return spec, lambda value: split(value)[..., number] == values
 
 
 def _actions(space: spaces.Space, batched: bool = False) -> tuple[specs.Array, Callable[[Any], Any]]:

@@ -54,6 +54,11 @@ def _cast_bound(bound: Any, dtype: np.dtype) -> np.ndarray:
         return bound.astype(dtype)
 
 
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Whether a shape is a picture's with fewer channels, first, than pixels in a row; CarRacing's have them last."""
+    return len(shape) == 3 and shape[0] < shape[2]
+
+
 def action_spec(environment: dm_env.Environment) -> tuple[specs.Array, np.dtype]:
     """An environment's action spec in single precision, and the dtype it states itself; UsageError for a nest."""
     spec = environment.action_spec()

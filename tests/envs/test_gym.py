@@ -131,10 +131,55 @@ def test_nests_of_spaces_become_nests_of_specs(rollout):
     assert batch.observation_spec() == {
         "box": specs.BoundedArray((2,), np.float32, -1.0, 1.0),
         "picture": specs.BoundedArray((3, 3), np.uint8, 0, 255),
-        "pair": (specs.DiscreteArray(3, np.int32), specs.BoundedArray((4,), np.int32, 0, 1)),
-        "many": specs.BoundedArray((2,), np.int32, 0, [1, 6]),
+        "pair": (specs.BoundedArray((3,), np.bool_, False, True), specs.BoundedArray((4,), np.int32, 0, 1)),
+        "many": specs.BoundedArray((9,), np.bool_, False, True),
     }
-    assert timesteps[-1].observation["pair"][0].tolist() == [2, 2]
+    # Numbers are one-hot: 7 of 5, 6 and 7; 1 of 2 and 6 of 7.
+    assert timesteps[-1].observation["pair"][0].tolist() == [[0, 0, 1]] * 2
+    assert timesteps[-1].observation["many"].tolist() == [[0, 1, 0, 0, 0, 0, 0, 0, 1]] * 2
+
+
+def test_fields_of_the_rules_stay_numbers():
+    inner = Everything(spaces.Discrete(2))
+    inner.observation_space = spaces.Dict(
+        {"seen": spaces.Discrete(3), "player": spaces.Discrete(2), "action_mask": spaces.MultiBinary(2)}
+    )
+    assert GymEnvironment(inner).observation_spec() == {
+        "seen": specs.BoundedArray((3,), np.bool_, False, True),
+        "player": specs.DiscreteArray(2, np.int32),
+        "action_mask": specs.BoundedArray((2,), np.int32, 0, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("shape", "delivered"),
+    [
+        ((4, 84, 80), (84, 80, 4)),  # as gymnasium's own stacks of frames are
+        ((84, 80), (84, 80, 1)),
+        ((84, 80, 3), (84, 80, 3)),
+        ((31, 80), (31, 80)),  # a small board is no picture
+    ],
+)
+def test_pictures_have_their_channels_last(rollout, shape, delivered):
+    pictures = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+
+    class Pictures(gymnasium.Env):
+        observation_space = spaces.Box(0, 255, shape, np.uint8)
+        action_space = spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return pictures, {}
+
+        def step(self, action):
+            return pictures, 0.0, False, False, {}
+
+    batch = VectorEnvironment([GymEnvironment(Pictures()) for _ in range(2)])
+    timestep = rollout(batch, 2)[-1]
+    assert batch.observation_spec() == specs.BoundedArray(delivered, np.uint8, 0, 255)
+    expected = np.moveaxis(pictures, 0, -1) if shape[0] == 4 else pictures.reshape(delivered)
+    for row in timestep.observation:
+        np.testing.assert_array_equal(row, expected)
 
 
 @pytest.mark.parametrize(
