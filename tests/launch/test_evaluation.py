@@ -263,6 +263,28 @@ def test_it_can_be_ended_at_any_step_and_is_then_as_good_as_never_begun():
     np.testing.assert_array_equal(again.returns, whole.returns)
 
 
+class Stuck(Walk):
+    """A walk that stays where it began for 40 steps."""
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        if self.position or self.taken >= 40:
+            return super().step(action)
+        self.taken += 1
+        return dm_env.transition(0.0, self.observe())
+
+
+def test_an_episode_without_an_end_is_told_once(monkeypatch, capsys):
+    monkeypatch.setattr("acme_ext.launch.runs.evaluation._LONG", 45)
+    evaluator = Evaluator(
+        experiment(lambda seed, evaluation: Stuck(seed), evaluation=Evaluation(num_envs=2)), _SPEC, Source(0.5)
+    )
+    assert evaluator.evaluate(4).lengths.tolist() == [50, 10, 50, 10]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no episode of" in line
+    assert "has ended in 45 steps of an evaluation" in line
+    assert "give the environment a time limit." in line
+
+
 def test_the_best_parameters_are_kept_and_judged_on_other_seeds(saved, tmp_path):
     _, rundir, variables = saved
     with pytest.raises(UsageError, match="has no best parameters yet"):

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -25,6 +26,7 @@ from acme_ext.utils import naming
 from acme_ext.utils.rundir import RunDirectory
 
 _OTHER = 2**30
+_LONG = 100_000  # steps without the end of an episode after which that is said; whole games of Atari have 27,000
 
 
 class Score(NamedTuple):
@@ -107,14 +109,27 @@ class Evaluator:
         loop = EnvironmentLoop(
             environment, actor, on_episode=lambda episode: finished[episode.env].append(episode), should_update=False
         )
+        ended, since = 0, 0
         try:
             while any(len(done) < q for done, q in zip(finished, quota, strict=True)):
                 self.steps += loop.step()
                 on_step()
+                before, ended = ended, sum(map(len, finished))
+                since = since + 1 if ended == before else 0
+                if since == _LONG:
+                    print(f"acme-ext: {self._endless()}", file=sys.stderr, flush=True)
         finally:
             environment.close()
         kept = [episode for done, q in zip(finished, quota, strict=True) for episode in done[:q]]
         return Score(np.array([e.episode_return for e in kept]), np.array([e.length for e in kept]))
+
+    def _endless(self) -> str:
+        name = envs.name_of(self._experiment.environment)
+        limit = " (--env-set max_episode_steps=N)" if name.startswith("gym:") else ""
+        return (
+            f"no episode of {name} has ended in {_LONG:,} steps of an evaluation, which waits for it. Stop the run, "
+            f"and give the environment a time limit{limit}."
+        )
 
 
 class _Saved(interfaces.VariableSource):
