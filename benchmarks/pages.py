@@ -23,6 +23,7 @@ FIGURES = {
     "minatar:breakout": "breakout",
     "gym:Pendulum-v1": "pendulum",
     "dmc:cartpole/swingup": "swingup",
+    "envpool:Pong-v5": "pong",
     "explore:chain": "chain",
     "explore:key_door": "key_door",
     "jax:navix/DoorKey-8x8": "doorkey",
@@ -190,15 +191,15 @@ def pages(found: Sequence[Result]) -> dict[pathlib.Path, str]:
 
 
 def draw(environment: str, found: Sequence[Result], out: pathlib.Path) -> None:
-    """Draws the curves of all that was measured on an environment: the mean of the seeds, from the least to the
-    greatest of them, against environment steps.
+    """Draws the curves of all that was evaluated on the way on an environment: the mean of the seeds, from the least to
+    the greatest of them, against environment steps.
     """
     from matplotlib.figure import Figure
 
-    mine = [r for r in found if r.setting.environment == environment]
+    mine = [r for r in found if r.setting.environment == environment and r.setting.eval_every]
     columns = min(4, len(mine))
     rows = -(-len(mine) // columns)
-    figure = Figure(figsize=(2.6 * columns, 2.1 * rows + 0.3), dpi=150, layout="constrained")
+    figure = Figure(figsize=(max(2.6 * columns, 4.5), 2.1 * rows + 0.3), dpi=150, layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
     for axes in grid.ravel()[len(mine) :]:
         axes.set_visible(False)
@@ -208,7 +209,7 @@ def draw(environment: str, found: Sequence[Result], out: pathlib.Path) -> None:
         lines = np.array([np.interp(x, steps, values) for steps, values in curves])
         axes.fill_between(x / 1_000, lines.min(0), lines.max(0), alpha=0.2, linewidth=0)
         axes.plot(x / 1_000, lines.mean(0))
-        axes.set_title(f"{r.name}, {len(r.seeds)} seeds", fontsize=7)
+        axes.set_title(f"{r.name}, {len(r.seeds)} seed{'s' * (len(r.seeds) > 1)}", fontsize=7)
         axes.tick_params(labelsize=7)
         axes.grid(alpha=0.3)
     figure.suptitle(f"Evaluation return on {environment}: mean, least and greatest seed", fontsize=9)
