@@ -231,7 +231,7 @@ def _observations(space: spaces.Space, name: str = "observation") -> tuple[Tree,
     if isinstance(space, spaces.Discrete) and name not in RULES:
         return _one_hot(name, [space.n], [space.start], lambda value: np.asarray(value)[..., None])
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1 and name not in RULES:
-        return _one_hot(name, space.nvec, space.start, np.asarray)
+        return _one_hot(name, space.nvec.tolist(), space.start.tolist(), np.asarray)
     spec, start = _leaf(space, name)
     dtype = spec.dtype
     if start is not None:
