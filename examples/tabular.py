@@ -51,8 +51,12 @@ class Sarsa(Builder):
     config: Config = Config()
 
     def make_networks(self, spec):
-        shape = (spec.observations.num_values, specs.num_actions(spec, self.name))
-        return hk.without_apply_rng(hk.transform(lambda state: hk.get_parameter("q", shape, init=jnp.zeros)[state]))
+        shape = (*spec.observations.shape, specs.num_actions(spec, self.name))
+
+        def q(state):  # one-hot, so that this is a row of the table
+            return state.astype(jnp.float32) @ hk.get_parameter("q", shape, init=jnp.zeros)
+
+        return hk.without_apply_rng(hk.transform(q))
 
     def make_replay(self, spec, networks):
         c = self.config

@@ -11,13 +11,13 @@ from dm_env import specs
 from acme_ext.types import Sample, Sequence
 
 pytestmark = pytest.mark.usefixtures("no_figures")
-SPEC = spec_of.discrete(3, (1,))._replace(observations=specs.DiscreteArray(5))
+SPEC = spec_of.discrete(3, (1,))._replace(observations=specs.BoundedArray((5,), np.bool_, False, True))
 
 
 def step_of(observation, action, reward, discount, mask=1.0):
     """One step from a state to the next, as the replay gives it."""
     return Sequence(
-        observation=jnp.array(observation)[:, None],
+        observation=jnp.eye(5, dtype=bool)[jnp.array(observation)][:, None],
         reward=jnp.array([[0.0], [reward]]),
         first=jnp.zeros((2, 1), bool),
         action=jnp.array([[action]]),
