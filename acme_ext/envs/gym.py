@@ -237,7 +237,8 @@ def _observations(space: spaces.Space, name: str = "observation") -> tuple[Tree,
     if start is not None:
         return spec, lambda value: np.asarray(value - start, dtype)
     if isinstance(spec, specs.BoundedArray) and dtype == np.uint8:
-        if channels_first(spec.shape):
+        # Of a small grid with many channels the shape doesn't tell.
+        if channels_first(spec.shape) and min(spec.shape[1:]) >= PICTURE_SIDE:
             return _moved(spec, lambda value: np.moveaxis(np.asarray(value, dtype), -3, -1))
         if len(spec.shape) == 2 and min(spec.shape) >= PICTURE_SIDE:
             return _moved(spec, lambda value: np.asarray(value, dtype)[..., None])

@@ -158,6 +158,7 @@ def test_fields_of_the_rules_stay_numbers():
         ((84, 80), (84, 80, 1)),
         ((84, 80, 3), (84, 80, 3)),
         ((31, 80), (31, 80)),  # a small board is no picture
+        ((5, 5, 8), (5, 5, 8)),  # nor is a small grid, here with more channels than cells in a row
     ],
 )
 def test_pictures_have_their_channels_last(rollout, shape, delivered):
