@@ -18,6 +18,7 @@ from acme_ext.learning.on_policy import masked_mean
 from acme_ext.networks import torsos
 from acme_ext.networks.convolution import Conv2D
 from acme_ext.ops import intrinsic
+from acme_ext.specs import PICTURE_SIDE
 from acme_ext.types import Array, Params, Tree
 from acme_ext.utils.checks import Checked, LayerSizes, NonNegativeInt, Positive, PositiveInt, PositiveShare
 
@@ -210,9 +211,9 @@ def _convolutions(pixels: Array) -> Array:
     """Returns features `[B, F]` of pictures `[B, H, W, C]` (Burda et al. 2018, appendix A.3), or of small grids, for
     which the kernels are too large, by two layers of 3x3.
     """
-    layers = ((32, 8, 4), (64, 4, 2), (64, 3, 1)) if min(pixels.shape[1:3]) >= 32 else ((32, 3, 1), (32, 3, 1))
+    picture = min(pixels.shape[1:3]) >= PICTURE_SIDE
     x = pixels
-    for channels, kernel, stride in layers:
+    for channels, kernel, stride in torsos.fitted(torsos.NATURE, x) if picture else ((32, 3, 1), (32, 3, 1)):
         start = hk.initializers.VarianceScaling(2.0, "fan_in", "truncated_normal")
         x = jax.nn.leaky_relu(Conv2D(channels, kernel, stride, "VALID", w_init=start)(x))
     return hk.Flatten()(x)

@@ -15,20 +15,36 @@ from acme_ext.specs import PICTURE_SIDE
 from acme_ext.types import Array, Tree
 from acme_ext.utils import checks
 
+Convolutions = Sequence[tuple[int, int, int]]
+"""Layers, each of so many channels, with a kernel of that side, and a stride."""
+NATURE: Convolutions = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+"""Those of Mnih et al. 2015, Methods, 'Model architecture'."""
+
+
+def fitted(convolutions: Convolutions, pixels: Array) -> Convolutions:
+    """Returns the layers for pictures `[B, H, W, C]`, as they are where both sides have 48 pixels or more.
+
+    They were made for 84 by 84 pixels. Where a side has less than 48, the first layer's kernel and stride are half as
+    large, so that 42 by 42 pixels too leave 20 by 20 places to the second layer. With the published ones they would
+    leave 9 by 9, and a single one in the end; 32 by 32 pixels would leave none.
+    """
+    if min(pixels.shape[1:3]) >= 48:
+        return convolutions
+    (channels, kernel, stride), *rest = convolutions
+    return ((channels, kernel // 2, stride // 2), *rest)
+
 
 class NatureTorso(hk.Module):
     """The convolutional torso of Mnih et al. 2015 (Methods, 'Model architecture'): `[B, H, W, C]` uint8 -> `[B, F]`,
     pixels / 255.
 
-    It was made for 84 by 84 pixels. Where a side has less than 48, the first layer's kernel and stride are half as
-    large, so that 42 by 42 pixels too leave 20 by 20 places to the second layer. With the published ones they would
-    leave 9 by 9, and a single one in the end; 32 by 32 pixels would leave none.
+    Of pictures with less than 48 pixels a side the first layer is smaller, see `fitted`.
 
     Args:
         start: starts the weights, with biases of 0; None as in `layers`.
     """
 
-    convolutions: Sequence[tuple[int, int, int]] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel, stride
+    convolutions = NATURE
 
     def __init__(self, start: hk.initializers.Initializer | None = None, name: str | None = None):
         super().__init__(name)
@@ -36,9 +52,7 @@ class NatureTorso(hk.Module):
 
     def __call__(self, pixels: Array) -> Array:
         x = pixels.astype(jnp.float32) / 255.0
-        (channels, kernel, stride), *rest = self.convolutions
-        first = (channels, kernel // 2, stride // 2) if min(x.shape[1:3]) < 48 else (channels, kernel, stride)
-        for channels, kernel, stride in (first, *rest):
+        for channels, kernel, stride in fitted(self.convolutions, x):
             x = jax.nn.relu(layers.Conv2D(channels, kernel, stride, start=self._start)(x))
         return hk.Flatten()(x)
 

@@ -157,6 +157,13 @@ def test_bonuses_are_scaled_by_the_deviation_of_their_sums():
     assert not padded[:, 0].any()
 
 
+def test_small_pictures_have_bonuses_of_their_own():
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 1)).astype(np.uint8)
+    part = Distillation(DistillationConfig(), pixels[:1])
+    state = part.seen(part.init(jax.random.key(0)), pixels, np.ones(4, np.float32))
+    assert len(np.unique(part.errors(state.params, pixels))) == 4
+
+
 def test_the_published_agent_has_the_published_sizes():
     agent = RND().for_environment("atari:montezuma_revenge").make_agent(spec_of.discrete(4, (84, 84, 4), np.uint8))
     state = agent.core.abstract_state()
