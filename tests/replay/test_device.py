@@ -19,7 +19,7 @@ from acme_ext.agents.ngu import acting as ngu
 from acme_ext.agents.r2d2 import acting as r2d2
 from acme_ext.errors import UsageError
 from acme_ext.replay import RateLimit, Replay, SequenceReplay, TransitionReplay, unrolls
-from acme_ext.replay.device import Happened, device_replay
+from acme_ext.replay.device import Happened, device_replay, rows_of
 from acme_ext.types import PrioritizedExtras
 
 FIRST, MID, LAST = 0, 1, 2
@@ -137,11 +137,12 @@ def test_a_batch_of_sequences_has_time_first():
     device, state = kept(replay := sequences(6, 3, 2), 3, 40)
     assert not replay.extras
     drawn = device.draw(state, jax.random.key(0))
-    assert drawn.items.observation.shape == (7, 4, 3)
-    assert drawn.items.mask.shape == (6, 4)
-    assert drawn.items.state["hidden"].shape == (4, 2)
-    assert drawn.items.extras == ()
-    np.testing.assert_array_equal(drawn.items.reward[:, 1], state.items.reward[drawn.index[1]])
+    batch = device.batch(state, drawn)
+    assert batch.observation.shape == (7, 4, 3)
+    assert batch.mask.shape == (6, 4)
+    assert batch.state["hidden"].shape == (4, 2)
+    assert batch.extras == ()
+    np.testing.assert_array_equal(batch.reward[:, 1], state.items.reward[drawn.index[1]])
 
 
 def test_replaced_sequences_are_the_oldest():
@@ -222,6 +223,18 @@ def test_draws_are_in_proportion_to_priorities():
     np.testing.assert_allclose(drawn.probability, expected[drawn.index], rtol=1e-4)
     frequency = np.bincount(drawn.index, minlength=600) / 20_000
     assert np.abs(frequency - expected).max() < 5 * np.sqrt(expected.max() / 20_000)
+
+
+@pytest.mark.parametrize(("tables", "indexes"), [(True, True), (True, False), (False, True)])
+def test_rows_of_several_seeds_are_those_of_each(tables, indexes):
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(3, 50, 2) if tables else (50, 2)).astype(np.float32)
+    index = rng.integers(0, 50, (3, 8) if indexes else 8).astype(np.int32)
+    rows = jax.jit(jax.vmap(rows_of, (0 if tables else None, 0 if indexes else None)))(table, index)
+    for seed in range(3):
+        own = table[seed] if tables else table, index[seed] if indexes else index
+        np.testing.assert_array_equal(rows[seed], own[0][own[1]])
+        np.testing.assert_array_equal(rows_of(*own), own[0][own[1]])
 
 
 def test_uniform_draws_are_of_what_is_there():
