@@ -7,7 +7,8 @@ step its time runs out counts as truncated, except in Atari, which says more.
 
 import contextlib
 import importlib
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -18,7 +19,7 @@ from dm_env import specs
 from acme_ext.envs import base
 from acme_ext.envs.backend import Backend
 from acme_ext.envs.single import Unbatched
-from acme_ext.envs.specs import channels_first, single_spec
+from acme_ext.envs.specs import channels_first, one_hot, single_spec
 from acme_ext.errors import UsageError
 from acme_ext.specs import StackedFrames
 from acme_ext.types import Tree
@@ -34,6 +35,8 @@ def _import_envpool() -> ModuleType:
 
 
 envpool: Any = _import_envpool()
+
+_MANY = 2**12  # values of a number; one that may have more is not made one-hot
 
 _OURS = {"num_envs", "batch_size", "seed", "max_num_players", "base_path", "gym_reset_return_info", "reward_threshold"}
 
@@ -70,8 +73,9 @@ class EnvPool(Backend):
 class EnvPoolEnvironment(base.BatchedEnvironment):
     """A synchronous pool made by `envpool.make_dm`.
 
-    Pictures (uint8 of three dimensions) come with their channels last, as everywhere else; with `flatten` a dict of
-    floats is one vector, in EnvPool's order. What EnvPool calls `info` is no part of the observation.
+    Pictures (uint8 of three dimensions) come with their channels last, and whole numbers one-hot, as everywhere else;
+    with `flatten` a dict of floats is one vector, in EnvPool's order. What EnvPool calls `info` is no part of the
+    observation.
     """
 
     def __init__(self, pool: Any, *, flatten: bool = True):
@@ -81,16 +85,18 @@ class EnvPoolEnvironment(base.BatchedEnvironment):
         stated = {key: spec for key, spec in pool.spec.state_array_spec.items() if key.split(":")[0] == "obs"}
         config = pool.spec.config
         depth = config.stack_num if getattr(config, "gray_scale", False) else None
-        self._leaves = {key: _observation(key.removeprefix("obs:"), spec, depth) for key, spec in stated.items()}
-        shapes = [spec.shape for spec in self._leaves.values()]
-        floats = all(spec.dtype == np.float32 for spec in self._leaves.values())
+        made = {key: _observation(key.removeprefix("obs:"), spec, depth) for key, spec in stated.items()}
+        leaves = [spec for spec, _ in made.values()]
+        self._parts = {key: (spec.name, convert) for key, (spec, convert) in made.items()}
+        shapes = [spec.shape for spec in leaves]
+        floats = all(spec.dtype == np.float32 for spec in leaves)
         self._flat = flatten and floats and len(shapes) > 1
         if self._flat:
             self._observation_spec = specs.Array((int(sum(map(np.prod, shapes))),), np.float32, "observation")
-        elif len(self._leaves) == 1:
-            (self._observation_spec,) = self._leaves.values()
+        elif len(leaves) == 1:
+            (self._observation_spec,) = leaves
         else:
-            self._observation_spec = {spec.name: spec for spec in self._leaves.values()}
+            self._observation_spec = {spec.name: spec for spec in leaves}
         action = pool.action_spec()
         if not isinstance(action, specs.Array):
             raise UsageError(
@@ -121,9 +127,9 @@ class EnvPoolEnvironment(base.BatchedEnvironment):
     def _observe(self, state: Mapping[str, np.ndarray]) -> Tree:
         if self._flat:
             return np.concatenate(
-                [np.asarray(state[key], np.float32).reshape(self.num_envs, -1) for key in self._leaves], axis=1
+                [np.asarray(state[key], np.float32).reshape(self.num_envs, -1) for key in self._parts], axis=1
             )
-        values = {spec.name: _picture(np.asarray(state[key], spec.dtype)) for key, spec in self._leaves.items()}
+        values = {name: convert(state[key]) for key, (name, convert) in self._parts.items()}
         return next(iter(values.values())) if len(values) == 1 else values
 
     def observation_spec(self) -> Tree:
@@ -136,30 +142,34 @@ class EnvPoolEnvironment(base.BatchedEnvironment):
         self._pool = None  # Its threads end with it; it has no close of its own.
 
 
-def _picture(values: np.ndarray) -> np.ndarray:
-    """Pictures [B, C, H, W] with their channels last; other arrays as they are."""
-    if values.dtype != np.uint8 or not channels_first(values.shape[1:]):
-        return values
-    batch, channels, height, width = values.shape
-    pictures = np.empty((batch, height, width, channels), np.uint8)
-    for channel in range(channels):  # Three times as fast as a transposed copy.
-        pictures[..., channel] = values[:, channel]
-    return pictures
-
-
-def _observation(name: str, stated: Any, depth: int | None) -> specs.Array:
-    """The spec of one array of EnvPool's observations, whose grey pictures are stacks of `depth` frames.
+def _observation(name: str, stated: Any, depth: int | None) -> tuple[specs.Array, Callable[[np.ndarray], np.ndarray]]:
+    """Returns the spec of one array of EnvPool's observations, whose grey pictures are stacks of `depth` frames, and
+    what makes a batch of it of EnvPool's.
 
     Bounds of floats are left out, because EnvPool states the smallest positive number where it means no lower bound.
     """
     shape = tuple(n for n in stated.shape if n != -1)
     dtype = np.dtype(stated.dtype)
     if np.issubdtype(dtype, np.floating):
-        return single_spec(specs.Array(shape, dtype, name))
-    if shape == () and np.all(np.equal(stated.minimum, 0)) and stated.maximum < 2**20:
-        return single_spec(specs.DiscreteArray(int(stated.maximum) + 1, np.int32, name))
-    if dtype == np.uint8 and channels_first(shape):
+        spec = single_spec(specs.Array(shape, dtype, name))
+    elif dtype == np.int32 and len(shape) < 2 and np.all(np.equal(stated.minimum, 0)) and stated.maximum < _MANY:
+        # The bounds are those of all numbers together.
+        spec, convert = one_hot(name, [int(stated.maximum) + 1] * math.prod(shape))
+        return spec, lambda values: convert(values.reshape(len(values), -1))
+    elif dtype == np.uint8 and channels_first(shape):
         shape = (*shape[1:], shape[0])
-        if shape[-1] == depth:
-            return StackedFrames(shape, dtype, stated.minimum, stated.maximum, name)
-    return single_spec(specs.BoundedArray(shape, dtype, stated.minimum, stated.maximum, name))
+        kind = StackedFrames if shape[-1] == depth else specs.BoundedArray
+        return kind(shape, dtype, stated.minimum, stated.maximum, name), _picture
+    else:
+        spec = single_spec(specs.BoundedArray(shape, dtype, stated.minimum, stated.maximum, name))
+    dtype = spec.dtype
+    return spec, lambda values: np.asarray(values, dtype)
+
+
+def _picture(values: np.ndarray) -> np.ndarray:
+    """Returns pictures `[B, C, H, W]` with their channels last."""
+    batch, channels, height, width = values.shape
+    pictures = np.empty((batch, height, width, channels), np.uint8)
+    for channel in range(channels):  # Three times as fast as a transposed copy.
+        pictures[..., channel] = values[:, channel]
+    return pictures

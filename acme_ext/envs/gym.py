@@ -9,7 +9,7 @@ import contextlib
 import copy
 import importlib
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import dm_env
@@ -21,7 +21,7 @@ from gymnasium.envs.registration import load_env_creator
 
 from acme_ext.envs import base
 from acme_ext.envs.backend import Backend
-from acme_ext.envs.specs import channels_first, single_spec
+from acme_ext.envs.specs import channels_first, one_hot, single_spec
 from acme_ext.errors import UsageError
 from acme_ext.specs import PICTURE_SIDE, RULES
 from acme_ext.types import Tree
@@ -229,9 +229,11 @@ def _observations(space: spaces.Space, name: str = "observation") -> tuple[Tree,
             f(v) for f, v in zip(functions, value, strict=True)
         )
     if isinstance(space, spaces.Discrete) and name not in RULES:
-        return _one_hot(name, [space.n], [space.start], lambda value: np.asarray(value)[..., None])
+        spec, convert = one_hot(name, [space.n], [space.start])
+        return spec, lambda value: convert(np.asarray(value)[..., None])
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1 and name not in RULES:
-        return _one_hot(name, space.nvec.tolist(), space.start.tolist(), np.asarray)
+        spec, convert = one_hot(name, space.nvec.tolist(), space.start.tolist())
+        return spec, lambda value: convert(np.asarray(value))
     spec, start = _leaf(space, name)
     dtype = spec.dtype
     if start is not None:
@@ -249,23 +251,6 @@ def _moved(spec: specs.BoundedArray, convert: Callable[[Any], np.ndarray]) -> tu
     """Returns the spec `[H, W, C]` of a picture whose channels come elsewhere, and what moves them."""
     low, high = (convert(np.broadcast_to(bound, spec.shape)) for bound in (spec.minimum, spec.maximum))
     return specs.BoundedArray(low.shape, spec.dtype, low, high, spec.name), convert
-
-
-def _one_hot(
-    name: str, counts: Sequence[int], starts: Sequence[int], split: Callable[[Any], np.ndarray]
-) -> tuple[specs.Array, Callable]:
-    """Returns the spec of several numbers as one vector of zeros and ones, and what makes it of a value, or of a batch.
-
-    Args:
-        name: of the field.
-        counts: values of each number.
-        starts: its least value.
-        split: makes `[..., numbers]` of a value.
-    """
-    number = np.repeat(np.arange(len(counts)), counts)
-    values = np.concatenate([start + np.arange(count) for count, start in zip(counts, starts, strict=True)])
-    spec = specs.BoundedArray(values.shape, np.bool_, False, True, name)
-    return spec, lambda value: split(value)[..., number] == values
 
 
 def _actions(space: spaces.Space, batched: bool = False) -> tuple[specs.Array, Callable[[Any], Any]]:

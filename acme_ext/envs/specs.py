@@ -1,7 +1,7 @@
 """Specs in single precision, and the buffers that hold what they describe."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dm_env
@@ -57,6 +57,24 @@ def _cast_bound(bound: Any, dtype: np.dtype) -> np.ndarray:
 def channels_first(shape: tuple[int, ...]) -> bool:
     """Whether a shape is a picture's with fewer channels, first, than pixels in a row; CarRacing's have them last."""
     return len(shape) == 3 and shape[0] < shape[2]
+
+
+def one_hot(
+    name: str, counts: Sequence[int], starts: Sequence[int] | None = None
+) -> tuple[specs.Array, Callable[[np.ndarray], np.ndarray]]:
+    """Returns the spec of several numbers as one vector of zeros and ones, and what makes it of numbers `[..., N]`.
+
+    Args:
+        name: of the field.
+        counts: values of each number.
+        starts: its least value; 0 where that is left out.
+    """
+    number = np.repeat(np.arange(len(counts)), counts)
+    values = np.concatenate(
+        [start + np.arange(n) for n, start in zip(counts, starts or [0] * len(counts), strict=True)]
+    )
+    spec = specs.BoundedArray(values.shape, np.bool_, False, True, name)
+    return spec, lambda numbers: numbers[..., number] == values
 
 
 def action_spec(environment: dm_env.Environment) -> tuple[specs.Array, np.dtype]:

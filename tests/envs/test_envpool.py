@@ -54,6 +54,20 @@ def test_pictures_have_their_channels_last(rollout):
     assert envs.make_single("envpool:CarRacing-v2").observation_spec().shape == (96, 96, 3)
 
 
+@pytest.mark.parametrize(("name", "counts"), [("FrozenLake-v1", [16]), ("Blackjack-v1", [32, 32, 32])])
+def test_whole_numbers_are_one_hot(rollout, name, counts):
+    with envs.make(f"envpool:{name}", num_envs=2) as environment:
+        timesteps = rollout(environment, 20)
+        assert environment.observation_spec() == specs.BoundedArray((sum(counts),), np.bool_, False, True)
+    for timestep in timesteps:
+        for part in np.split(timestep.observation, np.cumsum(counts)[:-1], axis=1):
+            np.testing.assert_array_equal(part.sum(axis=1), 1)
+    if name == "FrozenLake-v1":
+        places = [timestep.observation[0].argmax() for timestep in timesteps]
+        assert places[0] == 0
+        assert len(set(places)) > 2
+
+
 def test_a_dict_of_floats_is_one_vector_unless_it_is_kept(rollout):
     with envs.make("envpool:FishSwim-v1", num_envs=2, seed=3) as environment:
         flat = rollout(environment, 3)
