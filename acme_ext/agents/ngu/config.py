@@ -21,6 +21,7 @@ class NGUConfig(R2D2Config):
     """
 
     retrace_lambda: float | None = 0.95  # Badia et al. 2020a, table 7
+    target_period: PositiveInt = 50  # learner steps between target updates
 
     # The family of policies: number j maximises reward + beta_j bonus with discount gamma_j. `discount` is gamma_0
     num_arms: PositiveInt = 8  # N

@@ -11,12 +11,12 @@ class R2D2Config(Checked):
     """R2D2 (Kapturowski et al. 2019).
 
     The defaults are for small problems on a CPU; `ATARI` holds the published ones. Where a field names no source, it is
-    ours, chosen on bsuite's memory and catch.
+    ours, chosen on CartPole, and on bsuite's memory and catch.
     """
 
     # The problem
     discount: Share = 0.99  # gamma of one step
-    n_step: PositiveInt = 5  # steps of a return; Kapturowski et al. 2019, section 2.3
+    n_step: PositiveInt = 10  # steps of a return
     # epsilon of h, in whose scale values are learned; None for none; Kapturowski et al. 2019, section 2.3
     rescaling_epsilon: Positive | None = 1e-3
     # lambda of Retrace (Munos et al. 2016), in the place of n-step double Q-learning; None for that
@@ -36,7 +36,7 @@ class R2D2Config(Checked):
     learning_rate_decay_steps: PositiveInt | None = None  # learner steps in which it falls linearly to 0; None: stays
     adam_epsilon: Positive = 1e-8  # Adam's default
     max_gradient_norm: Positive | None = 40.0  # global norm
-    target_period: PositiveInt = 50  # learner steps between target updates
+    target_period: PositiveInt = 20  # learner steps between target updates
     target_rate: PositiveShare = 1.0  # share of the online network that a target update takes; 1 copies it
     sgd_steps_per_call: PositiveInt = 1  # learner steps fused in one compiled call
 
@@ -56,6 +56,7 @@ class R2D2Config(Checked):
 # Where no other source is named: Kapturowski et al. 2019, section 2.3 and appendix.
 ATARI = R2D2Config(
     discount=0.997,
+    n_step=5,
     core_size=512,
     batch_size=64,
     learning_rate=1e-4,
