@@ -32,6 +32,8 @@ SUITES = {
         {
             "gym:Acrobot-v1": 50_000,  # a reward of -1 for each of up to 500 steps
             "gym:MountainCar-v0": 50_000,  # the same for 200 steps, whose goal has to be found
+            # Dense rewards and a large one at the end; hovering until time is up is a way to lose less.
+            "envpool:LunarLander-v2": 200_000,
             "bsuite:cartpole_swingup/0": 50_000,  # up to 1,000 steps; a cost of moving, and a reward far from the start
             "bsuite:deep_sea/0": 50_000,  # one rewarded path among 2**10
             "bsuite:discounting_chain/0": 20_000,  # returns of 1; one of five actions is better by a tenth
