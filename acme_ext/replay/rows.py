@@ -67,7 +67,9 @@ class Layout:
         from jax import lax
 
         if dtype == np.bool_:
-            return (flat != 0).reshape(batch + shape)
+            # Through float32: LLVM takes half a minute for XLA's code that compares single bytes of large rows. It sees
+            # through an integer, and through a float that isn't multiplied.
+            return (0.5 * flat.astype(np.float32) > 0.25).reshape(batch + shape)
         if dtype.itemsize > 1:
             flat = flat.reshape(*batch, -1, dtype.itemsize)
         return lax.bitcast_convert_type(flat, dtype).reshape(batch + shape)
