@@ -24,6 +24,7 @@ from acme_ext.utils.trees import select
 
 _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 _GROUP = 256  # priorities that are summed together
+_AT_ONCE = 2**20  # bytes of the batches that are drawn at once, at most
 
 
 class Happened(NamedTuple):
@@ -75,8 +76,9 @@ class Made(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Where a batch's items are."""
+    """A batch."""
 
+    items: Any  # as the learner is given it: Transition [B, ...] or Sequence [T, B, ...]
     index: Array  # type: ignore  # [B] int32 places in the replay
     probability: Array  # [B] float32 with which each was drawn
 
@@ -162,28 +164,25 @@ class DeviceReplay(abc.ABC):
         """Returns `[]` bool: whether the rate limit allows a batch."""
         return state.credit >= self._settings.batch_size
 
-    @property
-    def at_once(self) -> int:
-        """How many batches may be drawn before the first of them is learned from: those that a step of all environments
-        allows, unless learning changes what is drawn next.
+    def at_once(self, state: DeviceReplayState) -> int:
+        """Returns how many batches may be drawn before the first of them is learned from: those that a step of all
+        environments allows, unless learning changes what is drawn next, or they are large.
         """
         if self._settings.prioritized or self._limit is None or self._limit.samples_per_insert is None:
             return 1
-        return max(1, math.ceil(self._num_envs * self._limit.samples_per_insert / self._settings.batch_size))
+        batch = self._settings.batch_size
+        size = batch * sum(table.nbytes for table in jax.tree.leaves(state.items)) // self._settings.max_size
+        return max(1, min(math.ceil(self._num_envs * self._limit.samples_per_insert / batch), _AT_ONCE // size))
 
     def draw(self, state: DeviceReplayState, key: Array) -> Drawn:
-        """Returns where the items of a batch are, drawn with replacement."""
+        """Returns a batch that was drawn with replacement."""
         size, batch = jnp.minimum(state.inserted, self._settings.max_size), self._settings.batch_size
         if self._settings.prioritized:
             index, probability = self._by_weight(state.weight, key)
         else:
             index = jax.random.randint(key, (batch,), 0, size)
             probability = jnp.full(batch, 1.0, jnp.float32) / size
-        return Drawn(index, probability)
-
-    def batch(self, state: DeviceReplayState, drawn: Drawn) -> Any:
-        """Returns the items drawn, as the learner is given them: Transition `[B, ...]` or Sequence `[T, B, ...]`."""
-        return self._batch(jax.tree.map(lambda table: rows_of(table, drawn.index), state.items))
+        return Drawn(self._batch(jax.tree.map(lambda table: rows_of(table, index), state.items)), index, probability)
 
     def counted(self, state: DeviceReplayState) -> DeviceReplayState:
         """Returns the replay whose limit counts a batch more."""
@@ -395,11 +394,11 @@ def rows_of(table: Array, index: Array) -> Array:
 
 
 @rows_of.def_vmap
-def _rows_of_seeds(seeds: int, batched: list[bool], table: Array, index: Array) -> tuple[Array, bool]:
-    """As one table, whose parts are the seeds' tables."""
+def _rows_of_many(count: int, batched: list[bool], table: Array, index: Array) -> tuple[Array, bool]:
+    """As one table, whose parts are the tables of the seeds, or with one table as one long index."""
     tables = table if batched[0] else table[None]
-    index = index if batched[1] else jnp.broadcast_to(index, (seeds, *index.shape))
-    parts = jnp.arange(seeds, dtype=index.dtype)[:, None] * (tables.shape[1] if batched[0] else 0)
+    index = index if batched[1] else jnp.broadcast_to(index, (count, *index.shape))
+    parts = jnp.arange(count, dtype=index.dtype)[:, None] * (tables.shape[1] if batched[0] else 0)
     rows = rows_of(tables.reshape(-1, *tables.shape[2:]), (index + parts).reshape(-1))
     return rows.reshape(*index.shape, *tables.shape[2:]), True
 

@@ -137,12 +137,11 @@ def test_a_batch_of_sequences_has_time_first():
     device, state = kept(replay := sequences(6, 3, 2), 3, 40)
     assert not replay.extras
     drawn = device.draw(state, jax.random.key(0))
-    batch = device.batch(state, drawn)
-    assert batch.observation.shape == (7, 4, 3)
-    assert batch.mask.shape == (6, 4)
-    assert batch.state["hidden"].shape == (4, 2)
-    assert batch.extras == ()
-    np.testing.assert_array_equal(batch.reward[:, 1], state.items.reward[drawn.index[1]])
+    assert drawn.items.observation.shape == (7, 4, 3)
+    assert drawn.items.mask.shape == (6, 4)
+    assert drawn.items.state["hidden"].shape == (4, 2)
+    assert drawn.items.extras == ()
+    np.testing.assert_array_equal(drawn.items.reward[:, 1], state.items.reward[drawn.index[1]])
 
 
 def test_replaced_sequences_are_the_oldest():

@@ -247,7 +247,7 @@ class Loop:
             unrolls = self._roll_out(self._params(learning), place, NONE_ENDED)[2]
             data: Any = self._batches_of(unrolls)[0]
         else:
-            data = self._replay.batch(replay, self._replay.draw(replay, jax.random.key(0)))
+            data = self._replay.draw(replay, jax.random.key(0)).items
         return self._learn(learning, data, jnp.ones(self.agent.replay.batch_size))[0].metrics
 
     def _with_replay(self, world: World, active: Array | bool) -> World:
@@ -264,24 +264,25 @@ class Loop:
         def due(carry: tuple[Learning, Any]) -> Array:
             return device.due(carry[1]) & active
 
+        at_once = device.at_once(held)
+
         def learn(carry: tuple[Learning, Any]) -> tuple[Learning, Any]:
-            keys = jax.vmap(jax.random.fold_in, (None, 0))(world.key, carry[0].steps + jnp.arange(device.at_once))
+            keys = jax.vmap(jax.random.fold_in, (None, 0))(world.key, carry[0].steps + jnp.arange(at_once))
             batches = jax.vmap(device.draw, (None, 0))(carry[1]._replace(**fixed), keys)
 
             def step(carry: tuple[Learning, Any, Array]) -> tuple[Learning, Any, Array]:
                 learning, held, number = carry
                 drawn = jax.tree.map(lambda x: x[number], batches)
-                items = device.batch(held._replace(**fixed), drawn)
                 weight = jnp.ones_like(drawn.probability)
                 if replay.prioritized:
                     weight = importance_weights(drawn.probability, replay.importance_exponent_at(learning.steps))
-                learning, errors = self._learn(learning, items, weight)
+                learning, errors = self._learn(learning, drawn.items, weight)
                 return learning, device.counted(device.reprioritized(held, drawn.index, errors)), number + 1
 
-            if device.at_once == 1:
+            if at_once == 1:
                 return step((*carry, jnp.int32(0)))[:2]
             return jax.lax.while_loop(
-                lambda carry: due(carry[:2]) & (carry[2] < device.at_once), step, (*carry, jnp.int32(0))
+                lambda carry: due(carry[:2]) & (carry[2] < at_once), step, (*carry, jnp.int32(0))
             )[:2]
 
         learning, held = jax.lax.while_loop(due, learn, (world.learning, held._replace(**none)))
