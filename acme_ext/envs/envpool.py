@@ -152,7 +152,7 @@ def _observation(name: str, stated: Any, depth: int | None) -> tuple[specs.Array
     dtype = np.dtype(stated.dtype)
     if np.issubdtype(dtype, np.floating):
         spec = single_spec(specs.Array(shape, dtype, name))
-    elif dtype == np.int32 and len(shape) < 2 and np.all(np.equal(stated.minimum, 0)) and stated.maximum < _MANY:
+    elif dtype == np.int32 and not shape[1:] and np.all(np.equal(stated.minimum, 0)) and stated.maximum < _MANY:
         # The bounds are those of all numbers together.
         spec, convert = one_hot(name, [int(stated.maximum) + 1] * math.prod(shape))
         return spec, lambda values: convert(values.reshape(len(values), -1))
