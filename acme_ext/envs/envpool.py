@@ -150,20 +150,19 @@ def _observation(name: str, stated: Any, depth: int | None) -> tuple[specs.Array
     """
     shape = tuple(n for n in stated.shape if n != -1)
     dtype = np.dtype(stated.dtype)
-    if np.issubdtype(dtype, np.floating):
-        spec = single_spec(specs.Array(shape, dtype, name))
-    elif dtype == np.int32 and not shape[1:] and np.all(np.equal(stated.minimum, 0)) and stated.maximum < _MANY:
+    if dtype == np.int32 and not shape[1:] and np.all(np.equal(stated.minimum, 0)) and stated.maximum < _MANY:
         # The bounds are those of all numbers together.
         spec, convert = one_hot(name, [int(stated.maximum) + 1] * math.prod(shape))
         return spec, lambda values: convert(values.reshape(len(values), -1))
-    elif dtype == np.uint8 and channels_first(shape):
+    if dtype == np.uint8 and channels_first(shape):
         shape = (*shape[1:], shape[0])
         kind = StackedFrames if shape[-1] == depth else specs.BoundedArray
         return kind(shape, dtype, stated.minimum, stated.maximum, name), _picture
+    if np.issubdtype(dtype, np.floating):
+        spec = single_spec(specs.Array(shape, dtype, name))
     else:
         spec = single_spec(specs.BoundedArray(shape, dtype, stated.minimum, stated.maximum, name))
-    dtype = spec.dtype
-    return spec, lambda values: np.asarray(values, dtype)
+    return spec, lambda values: np.asarray(values, spec.dtype)
 
 
 def _picture(values: np.ndarray) -> np.ndarray:
