@@ -395,7 +395,7 @@ def rows_of(table: Array, index: Array) -> Array:
 
 @rows_of.def_vmap
 def _rows_of_many(count: int, batched: list[bool], table: Array, index: Array) -> tuple[Array, bool]:
-    """As one table, whose parts are the tables of the seeds, or with one table as one long index."""
+    """Returns the rows `[count, B, ...]` by one call: several tables are joined to one, and several indexes too."""
     tables = table if batched[0] else table[None]
     index = index if batched[1] else jnp.broadcast_to(index, (count, *index.shape))
     parts = jnp.arange(count, dtype=index.dtype)[:, None] * (tables.shape[1] if batched[0] else 0)

@@ -67,8 +67,8 @@ class Layout:
         from jax import lax
 
         if dtype == np.bool_:
-            # Through float32: LLVM takes half a minute for XLA's code that compares single bytes of large rows. It sees
-            # through an integer, and through a float that isn't multiplied.
+            # `flat != 0`, for which LLVM takes half a minute where rows are large: it compiles XLA's loop over single
+            # bytes slowly. It would simplify a comparison of integers, or of floats without the product, to that again.
             return (0.5 * flat.astype(np.float32) > 0.25).reshape(batch + shape)
         if dtype.itemsize > 1:
             flat = flat.reshape(*batch, -1, dtype.itemsize)

@@ -16,7 +16,7 @@ class R2D2Config(Checked):
 
     # The problem
     discount: Share = 0.99  # gamma of one step
-    n_step: PositiveInt = 10  # steps of a return
+    n_step: PositiveInt = 10  # steps of a return; 5 in Kapturowski et al. 2019, section 2.3
     # epsilon of h, in whose scale values are learned; None for none; Kapturowski et al. 2019, section 2.3
     rescaling_epsilon: Positive | None = 1e-3
     # lambda of Retrace (Munos et al. 2016), in the place of n-step double Q-learning; None for that
