@@ -105,6 +105,23 @@ def test_a_step_leaves_the_other_slots_alone(experience):
     assert np.abs(again.state["memory"][2] - kept.state["memory"][2]).max() > 1e-3
 
 
+def test_a_step_writes_nothing_into_the_arrays_that_a_policy_begins_with(experience):
+    observation, reward, first = experience
+    buffer = np.zeros(4096, np.uint8)
+    start = -buffer.ctypes.data % 64  # where JAX shares NumPy's memory on the CPU
+    rows = SLOTS + 1  # one that nobody has
+    memory = buffer[start : start + 4 * rows * UNITS].view(np.float32).reshape(rows, UNITS)
+
+    def init_state(batch):
+        return {"memory": memory if batch == rows else np.zeros((batch, UNITS), np.float32)}
+
+    core = SlotCore(recurrent_policy()._replace(init_state=init_state), SLOTS, [SLOTS])
+    core.seat(np.arange(SLOTS), slot_keys(KEY, SLOTS), np.zeros(SLOTS, np.float32))
+    for time in range(2):
+        core.step(2.0, np.arange(SLOTS), np.full(SLOTS, time, np.int32), 0, first[time], reward[time], observation[time])
+    assert not buffer.any()
+
+
 def test_nothing_is_compiled_after_the_warm_up(experience):
     observation, reward, first = experience
     core, rng = seated(bucket_sizes(SLOTS)), np.random.default_rng(0)
