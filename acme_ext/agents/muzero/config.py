@@ -18,7 +18,7 @@ class RootsConfig(ReplayConfig):
 
     max_size: int = 5_000
     min_size: int = 50
-    samples_per_insert: float = 80.0  # sequences sampled for each inserted: batch_size * length / steps per update
+    samples_per_insert: float = 160.0  # sequences sampled for each inserted: batch_size * length / steps per update
     length: PositiveInt = 20  # steps of a sequence that are its own; with boards, of the longest game
 
     def arguments(self) -> dict[str, Any]:
