@@ -166,14 +166,16 @@ def page(found: Mapping[Arm, Found], options: argparse.Namespace, figure: str, f
         if name not in ("runs", "out") and value != getattr(given, name)
     )
     seeds = f"{options.seeds} {'seed' if options.seeds == 1 else 'seeds'}"
+    rate = builders.MuZero().config.replay.samples_per_insert
     lines = [
         f"# MuZero by simulations on {options.environment}",
         "",
         f"`python -m benchmarks.simulations{changed}`: compiled runs of {options.steps:,} environment steps, 8 "
-        f"environments, {seeds} of each row at once, MuZero's defaults otherwise. An evaluation every "
-        f"{options.eval_every:,} steps, greedy and without noise, on environments of its own. The final return is that "
-        "of the last evaluation, the return on the way the mean of all. The steps to the bar are those at the first "
-        f"evaluation with a mean of at least {BARS[options.environment]:g}, the mean of the seeds that reached it.",
+        f"environments, {seeds} of each row at once, `replay.samples_per_insert={rate:g}` and MuZero's other defaults. "
+        f"An evaluation every {options.eval_every:,} steps, greedy and without noise, on environments of its own. The "
+        "final return is that of the last evaluation, the return on the way the mean of all. The steps to the bar are "
+        f"those at the first evaluation with a mean of at least {BARS[options.environment]:g}, the mean of the seeds "
+        "that reached it.",
         "",
         "| search | simulations | reanalysis | final return, mean | least seed | on the way | least seed | to the bar "
         "| seconds |",
