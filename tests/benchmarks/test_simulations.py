@@ -79,6 +79,18 @@ def test_another_experiments_runs_are_not_read(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_the_runs_are_compiled_ones(tmp_path):
-    arguments = [*ARGUMENTS, "--seeds", "1", "--reanalyze", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
-    assert simulations.main(arguments) == 0
+    arguments = [
+        "--steps",
+        "600",
+        "--eval-every",
+        "600",
+        "--gumbel",
+        "2",
+        "--muzero",
+        "2",
+        "--reanalyze",
+        "--seeds",
+        "1",
+    ]
+    assert simulations.main([*arguments, "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
     assert (tmp_path / "runs" / "simulations-catch" / "muzero-2" / "evaluation.json").is_file()
