@@ -180,8 +180,8 @@ def write(
 
 
 def table(path: pathlib.Path) -> list[str]:
-    """Returns the lines of the table of what was found: the mean of the seeds and the least, a row for each
-    environment. What stays below the bar is in bold.
+    """Returns the lines of the table of what was found: the mean of the seeds and the least, or one seed's return, a
+    row for each environment. What stays below the bar is in bold.
     """
     written = files.read_json(path)
     agents = list(dict.fromkeys(agent for entry in written.values() for agent in entry["agents"]))
@@ -199,7 +199,7 @@ def _cell(scores: Sequence[float] | None, bar: float) -> str:
     if not scores:
         return ""
     mean = float(np.mean(scores))
-    text = f"{mean:.4g} ({min(scores):.4g})"
+    text = f"{mean:.4g} ({min(scores):.4g})" if len(scores) > 1 else f"{mean:.4g}"
     return text if mean >= bar else f"**{text}**"
 
 

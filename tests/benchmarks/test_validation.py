@@ -39,9 +39,9 @@ def test_the_table_marks_what_stays_below_half_of_the_way(tmp_path):
         return {"version": "1", "date": "2026-01-01", "seeds": dict(enumerate(scores)), "faults": []}
 
     path = tmp_path / "validation.json"
-    agents = {"dqn": agent(9.0, 11.0), "ppo": agent(4.0, 6.0), "a2c": agent(4.0, 5.0)}
+    agents = {"dqn": agent(9.0, 11.0), "ppo": agent(4.0, 6.0), "a2c": agent(4.0, 5.0), "r2d2": agent(7.0)}
     path.write_text(json.dumps({"gym:X": {"steps": 20_000, "random": 0.0, "agents": agents}}))
-    assert validation.table(path)[-1] == "| `gym:X` | 20,000 | 0 | 10 (9) | 5 (4) | **4.5 (4)** |"
+    assert validation.table(path)[-1] == "| `gym:X` | 20,000 | 0 | 10 (9) | 5 (4) | **4.5 (4)** | 7 |"
 
 
 @pytest.mark.slow
