@@ -151,7 +151,15 @@ _MODEL_OF_BOARD = {"replay.length": "9", "learning_rate_decay_steps": "21000", "
 
 SETTINGS: dict[str, Setting] = {
     "dqn-cartpole": Setting("dqn", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
-    "dqn-cartpole-demo": Setting("dqn", "gym:CartPole-v1", 50_000, 8, 475.0, 400.0),  # as `make demo`
+    "dqn-cartpole-demo": Setting(  # as `make demo`
+        "dqn",
+        "gym:CartPole-v1",
+        50_000,
+        8,
+        475.0,
+        400.0,
+        config={"learning_rate_decay_steps": "12500", "average_rate": "0.005"},
+    ),
     "dqn-cartpole-single": Setting("dqn", "gym:CartPole-v1", 50_000, 1, 475.0, 400.0),
     "dqn-cartpole-program": Setting("dqn", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4),
     "dqn-cartpole-ray": Setting("dqn", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4, on="ray"),

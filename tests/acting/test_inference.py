@@ -118,7 +118,8 @@ def test_a_step_writes_nothing_into_the_arrays_that_a_policy_begins_with(experie
     core = SlotCore(recurrent_policy()._replace(init_state=init_state), SLOTS, [SLOTS])
     core.seat(np.arange(SLOTS), slot_keys(KEY, SLOTS), np.zeros(SLOTS, np.float32))
     for time in range(2):
-        core.step(2.0, np.arange(SLOTS), np.full(SLOTS, time, np.int32), 0, first[time], reward[time], observation[time])
+        ticks = np.full(SLOTS, time, np.int32)
+        core.step(2.0, np.arange(SLOTS), ticks, 0, first[time], reward[time], observation[time])
     assert not buffer.any()
 
 
