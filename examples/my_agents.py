@@ -18,7 +18,7 @@ from acme_ext.replay import TransitionConfig
 class Config:
     epsilon: float = 0.1  # probability of a random action, in acting and in the target
     learning_rate: float = 1e-3  # Adam
-    discount: float = 0.9  # the nearer to 1, the less a step in the wrong direction costs in the values
+    discount: float = 0.9  # of one step; near 1 the values of a good and a bad move hardly differ
     batch_size: int = 64
     replay: TransitionConfig = TransitionConfig(n_step=3, samples_per_insert=16)
 

@@ -90,7 +90,7 @@ class InferenceCore(carries.CarryHolder):
         self._initial = jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
         self.needs_first = bool(jax.tree.leaves(self._initial)) or self.has_carry
         """Whether the policy has to be told where episodes begin."""
-        self._table = jax.tree.map(jnp.array, policy.init_state(rows))  # copies: they are donated
+        self._table = jax.tree.map(jnp.array, policy.init_state(rows))  # copies: SlotCore donates them
         # As numbers, since keys take a call longer to be given.
         key = jax.random.key(0)
         self._keys, self._key_type = jax.random.key_data(jax.random.split(key, rows)), jax.random.key_impl(key)

@@ -79,18 +79,6 @@ def test_another_experiments_runs_are_not_read(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_the_runs_are_compiled_ones(tmp_path):
-    arguments = [
-        "--steps",
-        "600",
-        "--eval-every",
-        "600",
-        "--gumbel",
-        "2",
-        "--muzero",
-        "2",
-        "--reanalyze",
-        "--seeds",
-        "1",
-    ]
-    assert simulations.main([*arguments, "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
+    arguments = [*ARGUMENTS, "--steps", "600", "--seeds", "1", "--reanalyze", "--runs", str(tmp_path / "runs")]
+    assert simulations.main([*arguments, "--out", str(tmp_path)]) == 0
     assert (tmp_path / "runs" / "simulations-catch" / "muzero-2" / "evaluation.json").is_file()
