@@ -82,6 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--reanalyze", type=float, nargs="*", default=[0.5], metavar="SHARE", help=f"with Gumbel and {USUAL} (0.5)"
     )
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="fields of MuZero that aren't its defaults"
+    )
     parser.add_argument("--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="(%(default)s)")
     parser.add_argument("--out", type=pathlib.Path, default=learning.RESULTS, metavar="DIR", help="of the page")
     return parser
@@ -93,6 +96,8 @@ def _main(options: argparse.Namespace) -> int:
     for name in (*map(str.lower, KINDS), "reanalyze"):
         if len(set(getattr(options, name))) < len(getattr(options, name)):
             raise UsageError(f"--{name} names one twice.")
+    if own := Arm("Gumbel", USUAL, 1.0).config.keys() & settings.split(options.set):
+        raise UsageError(f"--set names {', '.join(sorted(own))}, which --gumbel, --muzero and --reanalyze set.")
     envs.check(options.environment)
     files.make_writable_folder(options.out)
     arms = [Arm(search, count) for search in KINDS for count in getattr(options, search.lower())]
@@ -117,9 +122,8 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def _experiment(arm: Arm, options: argparse.Namespace, runs: pathlib.Path) -> launch.Experiment:
-    builder = builders.MuZero().for_environment(options.environment)
     return launch.Experiment(
-        settings.configure(builder, arm.config),
+        settings.configure(_builder(options), arm.config),
         options.environment,
         steps=options.steps,
         seed=options.seed,
@@ -127,6 +131,11 @@ def _experiment(arm: Arm, options: argparse.Namespace, runs: pathlib.Path) -> la
         evaluation=launch.Evaluation(every=options.eval_every, final_episodes=20),
         run_dir=str(runs / arm.folder),
     )
+
+
+def _builder(options: argparse.Namespace) -> builders.MuZero:
+    """Returns what the arms have in common."""
+    return settings.configure(builders.MuZero().for_environment(options.environment), settings.split(options.set))
 
 
 def read(rundirs: Sequence[pathlib.Path], bar: float) -> Found:
@@ -166,13 +175,14 @@ def page(found: Mapping[Arm, Found], options: argparse.Namespace, figure: str, f
         if name not in ("runs", "out") and value != getattr(given, name)
     )
     seeds = f"{options.seeds} {'seed' if options.seeds == 1 else 'seeds'}"
-    rate = builders.MuZero().config.replay.samples_per_insert
+    rate = _builder(options).config.replay.samples_per_insert
     lines = [
         f"# MuZero by simulations on {options.environment}",
         "",
         f"`python -m benchmarks.simulations{changed}`: compiled runs of {options.steps:,} environment steps, 8 "
-        f"environments, {seeds} of each row at once, `replay.samples_per_insert={rate:g}` and MuZero's other defaults. "
-        f"An evaluation every {options.eval_every:,} steps, greedy and without noise, on environments of its own. The "
+        f"environments, {seeds} of each row at once, MuZero's defaults but for what `--set` names, with "
+        f"`replay.samples_per_insert={rate:g}`. An evaluation every {options.eval_every:,} steps, greedy and without "
+        "noise, on environments of its own. The "
         "final return is that of the last evaluation, the return on the way the mean of all. The steps to the bar are "
         f"those at the first evaluation with a mean of at least {BARS[options.environment]:g}, the mean of the seeds "
         "that reached it.",

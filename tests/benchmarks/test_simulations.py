@@ -29,6 +29,8 @@ def test_what_can_not_be_is_refused(capsys):
     assert "--gumbel names one twice" in capsys.readouterr().err
     assert simulations.main(["--seeds", "0"]) == 2
     assert simulations.main(["--gumbel", "--muzero", "--reanalyze"]) == 2
+    assert simulations.main(["--set", "search.simulations=8"]) == 2
+    assert "--set names search.simulations, which --gumbel" in capsys.readouterr().err
 
 
 class _Result:
@@ -67,6 +69,18 @@ def test_a_page_has_a_row_for_each_arm_and_finished_runs_are_kept(tmp_path, monk
     assert run.call_count == 3
     assert simulations.main(arguments) == 0
     assert run.call_count == 3
+
+
+def test_fields_that_are_set_reach_every_run_and_the_page(tmp_path, monkeypatch):
+    run = Mock(side_effect=left_by)
+    monkeypatch.setattr("acme_ext.launch.run_compiled", run)
+    places = ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    assert simulations.main([*ARGUMENTS, "--set", "replay.samples_per_insert=7", "n_step=3", *places]) == 0
+    configs = [call.args[0].builder.config for call in run.call_args_list]
+    assert [(c.replay.samples_per_insert, c.n_step) for c in configs] == [(7.0, 3)] * 3
+    page = (tmp_path / "simulations-catch.md").read_text()
+    assert "--set replay.samples_per_insert=7 n_step=3`" in page
+    assert "with `replay.samples_per_insert=7`." in page
 
 
 def test_another_experiments_runs_are_not_read(tmp_path, monkeypatch, capsys):
