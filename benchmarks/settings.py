@@ -182,6 +182,7 @@ SETTINGS: dict[str, Setting] = {
     "rainbow-catch": Setting("rainbow", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "rainbow-minatar-breakout": Setting("rainbow", "minatar:breakout", 300_000, 8, None, None, 15_000, 50),
     "dqn-minatar-breakout": Setting("dqn", "minatar:breakout", 300_000, 8, None, None, 15_000, 50),
+    "muzero-minatar-breakout": Setting("muzero", "minatar:breakout", 300_000, 8, None, None, 15_000, 50),
     **{
         f"{agent}-minatar-{game}-1m": Setting(agent, f"minatar:{game}", 1_000_000, 8, eval_every=50_000)
         for game in ("breakout", "freeway", "seaquest")

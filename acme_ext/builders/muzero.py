@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from acme_ext import specs
 from acme_ext.agents.muzero import acting, learning, networks
-from acme_ext.agents.muzero.config import BOARD, MuZeroConfig, PlanningConfig
+from acme_ext.agents.muzero.config import BOARD, MINATAR, MuZeroConfig, PlanningConfig
 from acme_ext.builders.base import NetworkBuilder, Preset
 from acme_ext.networks.models import ModelNetwork
 from acme_ext.replay.sequences import SequenceReplay
@@ -49,7 +49,10 @@ class MuZero(Planning):
     """MuZero for discrete actions. The fields are `NetworkBuilder`'s; with a torso the representation is an MLP."""
 
     name = "muzero"
-    presets = {"board": Preset({"config": BOARD, "average_rate": 0.01}, {"board": {"self_play": True}})}
+    presets = {
+        "board": Preset({"config": BOARD, "average_rate": 0.01}, {"board": {"self_play": True}}),
+        "minatar": Preset({"config": MINATAR}),
+    }
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
     lookahead = staticmethod(lambda config: config.unroll_steps + (config.n_step or 0))

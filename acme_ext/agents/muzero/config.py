@@ -109,3 +109,17 @@ BOARD = MuZeroConfig(
 """For board games on a CPU, by self-play, with the networks of grids. Sequences hold the whole of games of up to 42
 moves.
 """
+
+MINATAR = MuZeroConfig(
+    discount=0.99,
+    n_step=5,
+    hidden_sizes=(32,),
+    channels=16,
+    blocks=0,
+    unroll_steps=3,
+    batch_size=16,
+    roots=4,
+    value_coef=1.0,  # Schrittwieser et al. 2020, appendix G
+    replay=RootsConfig(samples_per_insert=20.0),
+)
+"""For MinAtar's games on a CPU: a small network of grids, of which a search costs little."""
