@@ -122,4 +122,4 @@ MINATAR = MuZeroConfig(
     value_coef=1.0,  # Schrittwieser et al. 2020, appendix G
     replay=RootsConfig(samples_per_insert=20.0),
 )
-"""For MinAtar's games on a CPU: a small network of grids, of which a search costs little."""
+"""For MinAtar's games on a CPU, with a smaller network of grids, chosen on Breakout."""
