@@ -45,12 +45,14 @@ class Rate:
 def rates(contestants: Mapping[str, Contestant], seconds: float, rounds: int) -> dict[str, Rate]:
     """Lets the contestants work by turns, each for `seconds` in all, and returns their rates.
 
-    A round before the measured ones takes what happens only once: compilation, buffers, connections.
+    A round before the measured ones takes what happens only once: compilation, buffers, connections. The order of the
+    contestants turns round from one round to the next, so that none always follows the same one: who comes after one
+    that used a single core finds the other one slow.
     """
     per_second: dict[str, list[float]] = {name: [] for name in contestants}
     cpu_us: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
-        for name, contestant in contestants.items():
+        for name, contestant in list(contestants.items())[:: -1 if number % 2 else 1]:
             units, wall, cpu = _round(contestant, seconds / rounds)
             if number:
                 per_second[name].append(units / wall)

@@ -13,6 +13,7 @@ from acme_ext.acting.policy import Context, Kept, Policy
 from acme_ext.acting.variables import VariableClient
 from acme_ext.types import Array, Params, Tree
 from acme_ext.utils import compiling
+from acme_ext.utils.packing import Packing
 
 FIRST = int(dm_env.StepType.FIRST)
 
@@ -95,7 +96,7 @@ class InferenceCore(carries.CarryHolder):
         key = jax.random.key(0)
         self._keys, self._key_type = jax.random.key_data(jax.random.split(key, rows)), jax.random.key_impl(key)
         self._ranks = jnp.zeros(rows, jnp.float32)
-        self._far = jax.default_backend() != "cpu"
+        self._packing = Packing()  # of actions and extras
         self._compiled: Any = None
 
     def seat(self, slots: np.ndarray, keys: Array, ranks: np.ndarray) -> None:
@@ -119,11 +120,10 @@ class InferenceCore(carries.CarryHolder):
         if self._compiled is None:
             self._compiled = self._compile(self._apply_all, params, donate_argnums=4 if self.has_carry else ())
         clock = np.array([ticks, steps], np.int32)  # one argument takes a call less long to be given than two
-        action, extras, before, self._table, self._carry = self._compiled(
+        packed, before, self._table, self._carry = self._compiled(
             params, self._keys, self._ranks, self._table, self._carry, clock, first, reward, observation
         )
-        action, extras = self._fetched((action, extras))
-        return Acted(action, extras, before)
+        return Acted(*self._packing.unpack(packed), before)
 
     def _apply_all(self, params, keys, ranks, state, carry, clock, *arguments):
         return self._apply(params, keys, ranks, state, carry, *clock, *arguments)
@@ -132,19 +132,12 @@ class InferenceCore(carries.CarryHolder):
         keys = jax.random.wrap_key_data(keys, impl=self._key_type)
         keys = jax.vmap(jax.random.fold_in)(keys, jnp.broadcast_to(ticks, ranks.shape))
         context = Context(keys, steps, ranks, reward, first, carry)
-        return reset_and_apply(self._policy, self._initial, params, context, observation, state)
+        action, extras, *states = reset_and_apply(self._policy, self._initial, params, context, observation, state)
+        return self._packing.pack((action, extras)), *states
 
     def compilations(self) -> int:
         """Returns how many programs have been compiled."""
         return 0 if self._compiled is None else self._compiled._cache_size()
-
-    def _fetched(self, arrays: Tree, count: int | None = None) -> Tree:
-        """Returns arrays of the device in NumPy, or so many rows of them: what `jax.device_get` takes longer for."""
-        leaves, structure = jax.tree.flatten(arrays)
-        if self._far:
-            for leaf in leaves:
-                leaf.copy_to_host_async()
-        return jax.tree.unflatten(structure, [np.asarray(leaf)[:count] for leaf in leaves])
 
     def _compile(self, function: Callable, params: Params, **options: Any) -> Callable:
         threaded = self._policy.threaded or compiling.is_convolutional(params)

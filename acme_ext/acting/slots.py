@@ -9,6 +9,7 @@ import tree
 from acme_ext.acting.inference import Acted, InferenceCore
 from acme_ext.acting.policy import Policy
 from acme_ext.types import Params, Tree
+from acme_ext.utils.packing import Packing
 
 
 class SlotCore(InferenceCore):
@@ -24,7 +25,7 @@ class SlotCore(InferenceCore):
 
     def __init__(self, policy: Policy, slots: int, buckets: Sequence[int]):
         super().__init__(policy, slots, spare=1)  # for the rows that fill a batch
-        self._scratch, self._buckets = slots, sorted(buckets)
+        self._scratch, self._buckets, self._state_packing = slots, sorted(buckets), Packing()
         self.rows = self.padded_rows = 0
         """Environments stepped by `step`, and those with the padding."""
 
@@ -66,7 +67,7 @@ class SlotCore(InferenceCore):
             padded[:count] = leaf
             return padded
 
-        action, extras, before, (self._table, self._carry) = self._compiled(
+        packed, before, (self._table, self._carry) = self._compiled(
             params,
             self._keys,
             self._ranks,
@@ -79,12 +80,14 @@ class SlotCore(InferenceCore):
             observation if count == size else tree.map_structure(pad, observation),
         )
         self.rows, self.padded_rows = self.rows + count, self.padded_rows + size
-        return Acted(*self._fetched((action, extras, before if with_state else ()), count))
+        action, extras = self._packing.unpack(packed, count)
+        return Acted(action, extras, self._state_packing.unpack(before, count) if with_state else ())
 
     def _apply_some(self, params, keys, ranks, table, slots, *arguments):
         state, carry = jax.tree.map(lambda leaf: leaf[slots], table)
-        action, extras, state, *after = self._apply(params, keys[slots], ranks[slots], state, carry, *arguments)
-        return action, extras, state, jax.tree.map(lambda leaf, rows: leaf.at[slots].set(rows), table, tuple(after))
+        packed, state, *after = self._apply(params, keys[slots], ranks[slots], state, carry, *arguments)
+        table = jax.tree.map(lambda leaf, rows: leaf.at[slots].set(rows), table, tuple(after))
+        return packed, self._state_packing.pack(state), table
 
     def warm_up(self, params: Params, observation: Tree) -> None:
         """Compiles every bucket, for observations `[1, ...]` like this one; no slot's state is changed. What was

@@ -150,7 +150,7 @@ def _searching(step: Callable[[], Any], moves: int) -> Contestant:
         step()
         return moves
 
-    return Contestant(work)
+    return Contestant(work, prepare=work)
 
 
 def _by_model(setting: Setting, noise: float = 1.0) -> tuple[Callable, Tree]:

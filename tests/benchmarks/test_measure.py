@@ -43,7 +43,7 @@ def test_rates_count_work_and_its_finish_but_neither_preparation_nor_the_first_r
     assert rates["quick"].rounds == (20.0, 20.0)
     assert rates["slow"].rounds == (5.0, 5.0)  # 10 units in a second of work and one of finishing
     assert rates["quick"].cpu_us == pytest.approx(1e6 * 0.25 / 20)
-    assert events == ["quick", "slow", *["quick", "quick", "slow"] * 2]
+    assert events == ["quick", "slow", "slow", "quick", "quick", "quick", "quick", "slow"]
 
 
 def test_a_ratio_is_the_median_of_the_rounds_ratios():
