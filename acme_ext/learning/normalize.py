@@ -12,17 +12,23 @@ from acme_ext.types import Array, Params, Tree
 
 
 class Moments(NamedTuple):
-    """The mean and variance of what was seen so far, element by element; before that, 0 and 1."""
+    """The mean and variance of what was seen so far, element by element; before that, as of `init`."""
 
     count: Array  # type: ignore  # [] float32, how many there were, or the horizon of the average if that is less
     mean: Tree  # float32
     variance: Tree  # float32
 
 
-def init(example: Tree) -> Moments:
-    """Returns the moments of a nest of arrays `[...]`, of which nothing was seen yet."""
+def init(example: Tree, variance: float = 1.0) -> Moments:
+    """Returns the moments of a nest of arrays `[...]`, of which nothing was seen yet.
+
+    Args:
+        example: the nest.
+        variance: until something is seen. With 0, all that a network says stands for about 0 until then: the first
+            targets of its values are made of rewards alone, however small these are.
+    """
     mean = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), jnp.float32), example)
-    return Moments(jnp.zeros((), jnp.float32), mean, jax.tree.map(jnp.ones_like, mean))
+    return Moments(jnp.zeros((), jnp.float32), mean, jax.tree.map(lambda x: jnp.full_like(x, variance), mean))
 
 
 def update(moments: Moments, values: Tree, mask: Array, horizon: float = 1e8) -> Moments:

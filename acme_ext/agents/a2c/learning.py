@@ -20,4 +20,6 @@ def make_core(network: RecurrentNetwork, config: A2CConfig, observation: Tree) -
 
     learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
     optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
-    return core_of_policy_loss(policy_loss, network, config, optimizer, observation, epochs=1, parts=1)
+    return core_of_policy_loss(
+        policy_loss, network, config, optimizer, observation, epochs=1, parts=1, values_variance=0.0
+    )

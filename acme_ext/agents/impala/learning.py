@@ -36,7 +36,7 @@ def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree
         params = network.init(key, observation)
         return State(
             trained=TrainState(params, optimizer.init(params)),
-            values=normalize.init(jnp.zeros(())),
+            values=normalize.init(jnp.zeros(()), variance=0.0),
             steps=jnp.zeros((), jnp.int32),
         )
 

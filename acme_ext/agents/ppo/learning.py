@@ -113,6 +113,7 @@ def core_of_policy_loss(
     num_values: int | None = None,
     value_clip: float | None = None,
     target_kl: float | None = None,
+    values_variance: float = 1.0,
 ) -> LearnerCore[State]:
     """Returns the core of an agent that learns from advantages; a step takes a batch of unrolls.
 
@@ -131,6 +132,7 @@ def core_of_policy_loss(
             `[T, B]`.
         value_clip: see `PPOConfig`.
         target_kl: see `PPOConfig`.
+        values_variance: of the values until a target is seen, see `normalize.init`.
     """
     optimizer = optimizers.bounded(optimizer, config.max_gradient_norm)
 
@@ -139,7 +141,7 @@ def core_of_policy_loss(
         params = network.init(params_key, observation)
         return State(
             trained=TrainState(params, optimizer.init(params)),
-            values=normalize.init(jnp.zeros(() if num_values is None else num_values)),
+            values=normalize.init(jnp.zeros(() if num_values is None else num_values), values_variance),
             key=key,
             steps=jnp.zeros((), jnp.int32),
         )
@@ -183,6 +185,8 @@ def core_of_policy_loss(
         if config.normalize_values:
             moments = normalize.update(moments, target, unrolls.mask, config.value_horizon)
             value, target = normalize.normalize(moments, value), normalize.normalize(moments, target)
+            if num_values is None:
+                advantage = advantage / normalize.stddev(moments)
         steps = Steps(
             inputs=jax.tree.map(lambda x: x[:-1], inputs),
             state=core_state,

@@ -48,10 +48,11 @@ def core_of(**fields):
     return learning.make_core(NETWORK, config, np.ones((1, 1), np.float32))
 
 
-def step(behaviour=0.5, **fields):
+def step(behaviour=0.5, scale=1.0, **fields):
     core = core_of(**fields)
     state = core.init(jax.random.key(0))
-    return core.step(state, Sample(unrolls(behaviour), np.ones(1, np.float32)))
+    batch = unrolls(behaviour)
+    return core.step(state, Sample(batch._replace(reward=scale * batch.reward), np.ones(1, np.float32)))
 
 
 def test_the_policy_gradient_by_hand():
@@ -81,6 +82,20 @@ def test_a_step_by_hand():
     # RMSProp's first average is a quarter of the gradient's square.
     np.testing.assert_allclose(params["w"], -0.1 * 2 * np.sign(by_w), rtol=1e-4)
     np.testing.assert_allclose(params["v"], 1 - 0.1 * 2 * np.sign(by_v), rtol=1e-4)
+
+
+def test_with_normalised_values_the_unit_of_rewards_makes_no_difference():
+    plain, metrics, _ = step(normalize_values=True)
+    # Values begin as good as 0, so that targets and advantages are the returns: -1 and 3 + 0.9 * -1.
+    returns = np.array([2.1, -1.0])
+    np.testing.assert_allclose(plain.values.mean, returns.mean(), rtol=1e-3)
+    np.testing.assert_allclose(plain.values.variance, returns.var(), rtol=1e-3)
+    np.testing.assert_allclose(metrics["policy_loss"], np.log(2) * np.mean(returns) / returns.std(), rtol=1e-3)
+    for scale in (1e-1, 1e3):
+        scaled, of_scaled, _ = step(scale=scale, normalize_values=True)
+        np.testing.assert_allclose(scaled.values.mean, scale * returns.mean(), rtol=1e-2)
+        for name in ("policy_loss", "value_loss", "gradient_norm"):
+            np.testing.assert_allclose(of_scaled[name], metrics[name], rtol=1e-2)
 
 
 def test_the_learning_rate_falls_to_0():

@@ -201,9 +201,10 @@ def test_values_are_learned_in_units_of_their_targets():
     np.testing.assert_allclose(metrics["value_loss"], np.mean([0, 9]), rtol=1e-5, atol=1e-5)
     # The next batch's values are read in these units: with a discount of 0 an advantage is the reward less the value.
     again = unrolls(discount=np.zeros((2, 1), np.float32))
-    _, metrics, _ = core.step(after, sample(again))
+    last, metrics, _ = core.step(after, sample(again))
     values = targets.mean() + targets.std() * np.array([1.0, 2.0])
-    np.testing.assert_allclose(metrics["policy_loss"], -np.mean([3, -1] - values), rtol=1e-2)
+    advantage = ([3, -1] - values) / np.sqrt(last.values.variance)
+    np.testing.assert_allclose(metrics["policy_loss"], -np.mean(advantage), rtol=1e-2)
 
 
 def test_continuous_actions_are_those_that_were_sampled():
