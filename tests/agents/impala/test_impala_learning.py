@@ -66,6 +66,19 @@ def test_a_step_learns(core):
     np.testing.assert_allclose(metrics["loss"], total, rtol=1e-4)
 
 
+def test_the_unit_of_rewards_makes_no_difference_from_the_first_step_on():
+    _, core = core_of(None, reward_clipping="none")
+    step, batch = jax.jit(core.step), unrolls(core=None)
+    found = [
+        step(core.init(KEY), Sample(batch._replace(reward=scale * batch.reward), np.ones(3, np.float32)))[:2]
+        for scale in (1.0, 1e-1, 1e3)
+    ]
+    for state, metrics in found[1:]:
+        for name in ("policy_loss", "value_loss", "gradient_norm"):
+            np.testing.assert_allclose(metrics[name], found[0][1][name], rtol=1e-2)
+        assert state.values.variance > 0
+
+
 @pytest.mark.slow
 def test_the_learning_rate_falls_to_0():
     _, core = core_of(learning_rate_decay_steps=2)
