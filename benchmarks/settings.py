@@ -352,7 +352,7 @@ SETTINGS: dict[str, Setting] = {
         0.8,
         10_000,
         100,
-        config={"core": "lstm", "core_size": "32", "replay.length": "20", "normalize_values": "false"},
+        config={"core": "lstm", "core_size": "32", "replay.length": "20"},
     ),
     "impala-memory-server": Setting(
         "impala",
@@ -363,7 +363,7 @@ SETTINGS: dict[str, Setting] = {
         0.8,
         10_000,
         100,
-        config={"core": "lstm", "core_size": "32", "replay.length": "20", "normalize_values": "false"},
+        config={"core": "lstm", "core_size": "32", "replay.length": "20"},
         actors=4,
         inference="server",
         experience="server",
