@@ -123,7 +123,8 @@ class InferenceCore(carries.CarryHolder):
         packed, before, self._table, self._carry = self._compiled(
             params, self._keys, self._ranks, self._table, self._carry, clock, first, reward, observation
         )
-        return Acted(*self._packing.unpack(packed), before)
+        action, extras = self._packing.unpack(packed)
+        return Acted(action, extras, before)
 
     def _apply_all(self, params, keys, ranks, state, carry, clock, *arguments):
         return self._apply(params, keys, ranks, state, carry, *clock, *arguments)

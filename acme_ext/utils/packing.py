@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.types import Array, Tree
+from acme_ext.types import Tree
 
 
 class _Leaf(NamedTuple):
@@ -26,7 +26,7 @@ class Packing:
         self._leaves: dict[int, list[_Leaf]] = {}  # by the number of words
         self._far = jax.default_backend() != "cpu"
 
-    def pack(self, arrays: Tree) -> list[Array]:
+    def pack(self, arrays: Tree) -> list[jax.Array]:
         """Returns in fewer arrays what a nest of arrays `[K, ...]` holds: those of 32-bit numbers are one `[N]`, the
         first, if there are several of them. It is called in a compiled function, and keeps how it packed when that is
         traced.
@@ -46,7 +46,7 @@ class Packing:
         self._leaves[size] = leaves
         return [jnp.concatenate(words), *others]
 
-    def unpack(self, packed: list[Array], count: int | None = None) -> Tree:
+    def unpack(self, packed: list[jax.Array], count: int | None = None) -> Tree:
         """Returns the nest in NumPy, read-only, or so many rows of its arrays."""
         if self._far:
             for array in packed:
