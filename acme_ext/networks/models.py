@@ -31,19 +31,33 @@ class Prediction(NamedTuple):
     value: Array  # [B, N] logits of the support
 
 
+class Recalling(NamedTuple):
+    """A state of a model that says of a step not its reward, but the sum of the rewards since it began to recall, the
+    value prefix (Ye et al. 2021, section 4.2).
+    """
+
+    hidden: Array  # [B, ...] s
+    memory: hk.LSTMState  # [B, H] of the steps since; zeros where none is recalled
+
+    def forgetting(self, which: Array) -> "Recalling":
+        """Returns the state without its memory in rows where `which` `[B]` is true."""
+        return self._replace(memory=jax.tree.map(lambda x: jnp.where(which[:, None], 0.0, x), self.memory))
+
+
 class ModelNetwork(NamedTuple):
-    """The networks of a learned model, of one nest of parameters."""
+    """The networks of a learned model, of one nest of parameters. A state is `[B, ...]`, or a `Recalling`."""
 
     init: Callable[[Array, Tree], Params]
     """`(key, observation [1, ...]) -> params`."""
-    represent: Callable[[Params, Tree], Array]
-    """h: `(params, observation [B, ...]) -> state [B, ...]`."""
-    dynamics: Callable[[Params, Array, Array], tuple[Array, Array]]
-    """g: `(params, state [B, ...], action [B]) -> (reward logits [B, N], state [B, ...])`."""
-    predict: Callable[[Params, Array], Prediction]
-    """f: `(params, state [B, ...]) -> Prediction`."""
-    project: Callable[[Params, Array, bool], Array]
-    """`(params, state [B, ...], whether to predict another projection) -> [B, F]`, for the consistency loss of Ye et
+    represent: Callable[[Params, Tree], Tree]
+    """h: `(params, observation [B, ...]) -> state`."""
+    dynamics: Callable[[Params, Tree, Array], tuple[Array, Tree]]
+    """g: `(params, state, action [B]) -> (reward logits [B, N], state)`; the logits are the value prefix's of a state
+    that is a `Recalling`."""
+    predict: Callable[[Params, Tree], Prediction]
+    """f: `(params, state) -> Prediction`."""
+    project: Callable[[Params, Tree, bool], Array]
+    """`(params, state, whether to predict another projection) -> [B, F]`, for the consistency loss of Ye et
     al. 2021, section 4.1."""
 
 
@@ -68,6 +82,7 @@ def model_network(
     channels: int,
     blocks: int,
     projection_size: int = 0,
+    prefix_size: int = 0,
     learned: bool = True,
 ) -> ModelNetwork:
     """Returns the networks.
@@ -82,6 +97,7 @@ def model_network(
         channels: of a grid's state.
         blocks: residual blocks of a grid's h and g each.
         projection_size: units of the consistency loss's projection; 0 for none.
+        prefix_size: units of the memory of a model that predicts value prefixes; 0 for rewards.
         learned: whether there is a model to be learned; without, states are not scaled, and there is no dynamics.
 
     Raises:
@@ -99,7 +115,13 @@ def model_network(
         return found
 
     def make() -> Any:
-        def represent(observation: Tree) -> Array:
+        def represent(observation: Tree) -> Tree:
+            hidden = encode(observation)
+            if not prefix_size:
+                return hidden
+            return Recalling(hidden, hk.LSTMState(*jnp.zeros((2, hidden.shape[0], prefix_size))))
+
+        def encode(observation: Tree) -> Array:
             if chosen(observation) == "mlp":
                 x = torsos.dense_features(torso, observation, hidden_sizes, hidden_sizes[-1])
                 return limit(layers.Linear(state_size)(x))
@@ -110,22 +132,29 @@ def model_network(
             x = jax.nn.relu(_norm(_conv(x, channels)))
             return limit(_tower(x, blocks))
 
-        def dynamics(state: Array, action: Array) -> tuple[Array, Array]:
+        def dynamics(state: Tree, action: Array) -> tuple[Array, Tree]:
+            after = stepped(hidden_of(state), action)
+            if not prefix_size:
+                return head(after, outputs), after
+            recalled, memory = hk.LSTM(prefix_size)(jnp.asarray(flat(after)), state.memory)
+            return head(jax.nn.relu(_norm(recalled)), outputs), Recalling(after, memory)
+
+        def stepped(state: Array, action: Array) -> Array:
             chosen = jax.nn.one_hot(action, num_actions)
             if state.ndim == 2:
                 x = layers.MLP(hidden_sizes)(jnp.concatenate([state, chosen], axis=-1))
-                after = scaled(state + layers.Linear(state.shape[-1])(x))
-            else:
-                planes = jnp.broadcast_to(chosen[:, None, None], (*state.shape[:3], num_actions))
-                x = _norm(_conv(jnp.concatenate([state, planes], axis=-1), state.shape[-1]))
-                after = scaled(_tower(jax.nn.relu(x + state), blocks))
-            return head(after, outputs), after
+                return scaled(state + layers.Linear(state.shape[-1])(x))
+            planes = jnp.broadcast_to(chosen[:, None, None], (*state.shape[:3], num_actions))
+            x = _norm(_conv(jnp.concatenate([state, planes], axis=-1), state.shape[-1]))
+            return scaled(_tower(jax.nn.relu(x + state), blocks))
 
-        def predict(state: Array) -> Prediction:
-            return Prediction(head(state, num_actions), head(state, outputs))
+        def predict(state: Tree) -> Prediction:
+            hidden = hidden_of(state)
+            return Prediction(head(hidden, num_actions), head(hidden, outputs))
 
-        def project(state: Array, again: bool) -> Array:
-            x = state.reshape(state.shape[0], -1)
+        def project(state: Tree, again: bool) -> Array:
+            x = hidden_of(state)
+            x = x.reshape(x.shape[0], -1)
             x = layers.Linear(projection_size)(jax.nn.relu(_norm(layers.Linear(projection_size)(x))))
             return (
                 layers.Linear(projection_size)(jax.nn.relu(_norm(layers.Linear(projection_size // 2)(x))))
@@ -133,10 +162,16 @@ def model_network(
                 else x
             )
 
+        def hidden_of(state: Tree) -> Array:
+            return state.hidden if prefix_size else state
+
+        def flat(state: Array) -> Array:
+            if state.ndim == 2:
+                return state
+            return hk.Flatten()(jax.nn.relu(_norm(hk.Linear(min(16, channels))(state))))
+
         def head(state: Array, size: int) -> Array:
-            if state.ndim > 2:
-                state = hk.Flatten()(jax.nn.relu(_norm(hk.Linear(min(16, channels))(state))))
-            x = layers.MLP(hidden_sizes)(state)
+            x = layers.MLP(hidden_sizes)(flat(state))
             return hk.Linear(size, w_init=jnp.zeros, b_init=jnp.zeros)(x)
 
         # Each of its own modules, which are the same at every call.
@@ -153,7 +188,7 @@ def model_network(
         def init(observation: Tree) -> None:
             state = parts[0](observation)
             if learned:
-                _, state = parts[1](state, jnp.zeros(state.shape[0], jnp.int32))
+                _, state = parts[1](state, jnp.zeros(jax.tree.leaves(state)[0].shape[0], jnp.int32))
             parts[2](state)
             if projection_size:
                 parts[3](state, True)

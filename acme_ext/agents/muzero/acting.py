@@ -10,7 +10,7 @@ import numpy as np
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.agents.muzero.config import MuZeroConfig, PlanningConfig
 from acme_ext.agents.muzero.losses import signed_discounts, value_targets
-from acme_ext.networks.models import ModelNetwork
+from acme_ext.networks.models import ModelNetwork, Recalling
 from acme_ext.ops import masking, search, value
 from acme_ext.ops.search import Root, Searched, Step
 from acme_ext.types import Array, Params, Sequence, Tree
@@ -49,9 +49,37 @@ def make_policy(network: ModelNetwork, config: MuZeroConfig, *, evaluation: bool
     return policy_of(planner(network, config), config, evaluation=evaluation)
 
 
+class Summing(NamedTuple):
+    """A node's state in the search of a model that predicts value prefixes."""
+
+    state: Recalling  # [B, ...] of the model
+    prefix: Array  # [B] the sum of the rewards that it recalls
+    steps: Array  # [B] int32, how many
+
+
+def rewards_of(network: ModelNetwork, config: MuZeroConfig) -> Callable[[Params, Tree, Array], tuple[Array, Tree]]:
+    """Returns the model's step in a search, `(params, state, action [B]) -> (reward [B], state)`. A reward is what a
+    value prefix has more than the one before, and the sum begins anew after `unroll_steps` (Ye et al. 2021, section
+    4.2).
+    """
+    support = config.support
+
+    def step(params: Params, state: Tree, action: Array) -> tuple[Array, Tree]:
+        if not config.value_prefix:
+            reward, state = network.dynamics(params, state, action)
+            return support.mean(reward), state
+        anew = state.steps == config.unroll_steps
+        prefix, after = network.dynamics(params, state.state.forgetting(anew), action)
+        prefix = support.mean(prefix)
+        reward = prefix - jnp.where(anew, 0.0, state.prefix)
+        return reward, Summing(after, prefix, state.steps % config.unroll_steps + 1)
+
+    return step
+
+
 def planner(network: ModelNetwork, config: MuZeroConfig) -> Plan:
     """Returns the search in a learned model."""
-    support = config.support
+    support, dynamics = config.support, rewards_of(network, config)
 
     def plan(params: Params, keys: Array, observation: Tree, explore: bool) -> Searched:
         # With two players the other one moves next. The end of a game is not known: what is beyond is worth 0.
@@ -59,13 +87,14 @@ def planner(network: ModelNetwork, config: MuZeroConfig) -> Plan:
         discount = -config.discount if alternate else config.discount
 
         def model(action: Array, state: Tree) -> tuple[Step, Tree]:
-            reward, state = network.dynamics(params, state, action)
-            logits, value = network.predict(params, state)
-            reward, value = support.mean(reward), support.mean(value)
-            return Step(reward, jnp.full_like(reward, discount), logits, value), state
+            reward, state = dynamics(params, state, action)
+            logits, value = network.predict(params, state.state if config.value_prefix else state)
+            return Step(reward, jnp.full_like(reward, discount), logits, support.mean(value)), state
 
         state = network.represent(params, observation)
         logits, value = network.predict(params, state)
+        if config.value_prefix:
+            state = Summing(state, jnp.zeros_like(logits[:, 0]), jnp.zeros(len(logits), jnp.int32))
         root = Root(logits, support.mean(value), state)
         return search.search(config.search, keys, root, model, masking.legal_actions(observation), explore=explore)
 

@@ -89,6 +89,9 @@ class MuZeroConfig(PlanningConfig):
     # Weight of the negative cosine between the model's states and those of what was observed, 2 in Ye et al. 2021,
     # section 4.1; 0 for none
     consistency_coef: NonNegative = 0.0
+    # Whether the model predicts, by an LSTM of `state_size` units, the sum of the rewards of up to `unroll_steps` steps
+    # in the place of each reward; true in Ye et al. 2021, section 4.2
+    value_prefix: bool = False
 
 
 BOARD = MuZeroConfig(

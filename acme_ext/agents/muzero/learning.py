@@ -98,7 +98,7 @@ def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) ->
         chosen = jnp.where(there, known, jax.random.randint(action_key, known.shape, 0, count))
         actions = jax.vmap(lambda steps: take(chosen, steps))(following)  # [K, N]
 
-        def step(state: Array, action: Array) -> tuple[Array, tuple[Array, Array]]:
+        def step(state: Tree, action: Array) -> tuple[Tree, tuple[Array, Tree]]:
             # Half of the gradient goes on into the steps before (Schrittwieser et al. 2020, appendix G).
             halved: Any = optax.scale_gradient(state, 0.5)
             reward, state = network.dynamics(params, halved, action)
@@ -106,11 +106,12 @@ def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) ->
 
         root = network.represent(params, seen)
         _, (rewards, states) = lax.scan(step, root, actions)
-        states = jnp.concatenate([root[None], states])  # [K + 1, N, ...]
-        logits, values = (
-            x.reshape(*states.shape[:2], -1) for x in network.predict(params, states.reshape(-1, *states.shape[2:]))
-        )
+        states = jax.tree.map(lambda x, later: jnp.concatenate([x[None], later]), root, states)  # [K + 1, N, ...]
+        said = network.predict(params, jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), states))
+        logits, values = (x.reshape(unroll + 1, roots.size, -1) for x in said)
         rewards = jnp.pad(rewards, ((1, 0), (0, 0), (0, 0)))  # none at the root
+        if config.value_prefix:
+            targets = targets._replace(reward=jnp.cumsum(targets.reward, axis=0))
         costs = losses.unrolled_costs(logits, values, rewards, targets, support)
         each = costs.policy + config.value_coef * costs.value + config.reward_coef * costs.reward
 
@@ -135,7 +136,7 @@ def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) ->
 
 
 def consistency_costs(
-    network: ModelNetwork, params: Params, states: Array, observation: Tree, roots: Array, mask: Array
+    network: ModelNetwork, params: Params, states: Tree, observation: Tree, roots: Array, mask: Array
 ) -> Array:
     """Returns the mean over unrolled steps of the negative cosine `[N]` between what is predicted of the model's states
     and the projected states of what was observed then, through which no gradient flows (Ye et al. 2021, eq. 3).
@@ -148,10 +149,11 @@ def consistency_costs(
         roots: `[R, B]`.
         mask: `[T + K + 1, B]` 1 where there is a step.
     """
-    last, unroll = len(jax.tree.leaves(observation)[0]) - 1, len(states) - 1
+    last, unroll = len(jax.tree.leaves(observation)[0]) - 1, len(jax.tree.leaves(states)[0]) - 1
     steps = (roots + jnp.arange(1, unroll + 1)[:, None, None]).reshape(-1, roots.shape[1])  # [K * R, B]
     seen = jax.tree.map(lambda x: take(x, jnp.minimum(steps, last)), observation)
     target = network.project(params, network.represent(params, seen), False)
-    predicted = network.project(params, states[1:].reshape(-1, *states.shape[2:]), True)
+    later = jax.tree.map(lambda x: x[1:].reshape(-1, *x.shape[2:]), states)
+    predicted = network.project(params, later, True)
     similar = optax.cosine_similarity(predicted, lax.stop_gradient(target), epsilon=1e-6)
     return -jnp.mean((take(mask, steps) * similar).reshape(unroll, -1), axis=0)

@@ -4,7 +4,9 @@ from typing import Any
 
 from acme_ext import specs
 from acme_ext.agents.muzero.config import MuZeroConfig, PlanningConfig
+from acme_ext.errors import UsageError
 from acme_ext.networks import models, torsos
+from acme_ext.ops import masking
 from acme_ext.types import EnvironmentSpec
 
 
@@ -13,13 +15,19 @@ def make_network(
 ) -> models.ModelNetwork:
     """Returns representation, dynamics and prediction.
 
+    Raises:
+        UsageError: there are value prefixes and two players.
+
     Args:
         spec: of the environment.
         config: the agent's.
         torso: of the representation, where that is an MLP; see `torsos.features`.
     """
+    if config.value_prefix and masking.player_of(spec.observations) is not None:
+        raise UsageError("value_prefix is true: rewards of two players have no common sum.")
     projection = 4 * config.state_size if config.consistency_coef else 0
-    return planning_network(spec, config, torso, projection_size=projection)
+    prefix = config.state_size if config.value_prefix else 0
+    return planning_network(spec, config, torso, projection_size=projection, prefix_size=prefix)
 
 
 def planning_network(

@@ -1,11 +1,15 @@
 import dataclasses
 
+import haiku as hk
 import jax
 import numpy as np
 import pytest
 from dm_env import specs
 
-from acme_ext.agents.muzero.config import MuZeroConfig, RootsConfig
+from acme_ext import envs
+from acme_ext.acting.policy import Context
+from acme_ext.agents.muzero import acting
+from acme_ext.agents.muzero.config import BOARD, MuZeroConfig, RootsConfig
 from acme_ext.builders import MuZero
 from acme_ext.errors import UsageError
 from acme_ext.interfaces import EnvironmentSpec
@@ -55,7 +59,10 @@ def batch_of(agent, rng):
     "fields",
     [
         pytest.param({}, id="plain"),
-        pytest.param({"reanalyze": 0.5, "consistency_coef": 2.0}, id="more", marks=pytest.mark.slow),
+        pytest.param({"value_prefix": True}, id="prefix"),
+        pytest.param(
+            {"reanalyze": 0.5, "consistency_coef": 2.0, "value_prefix": True}, id="more", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_the_model_learns_rewards_values_and_policies(fields):
@@ -69,10 +76,57 @@ def test_the_model_learns_rewards_values_and_policies(fields):
         assert errors.shape == (4,)
     assert np.mean(losses[-5:]) < 0.3 * losses[0]
     assert metrics["reanalyzed_share"] == fields.get("reanalyze", 0.0)
-    if fields:
+    if "consistency_coef" in fields:
         assert metrics["consistency_loss"] < -0.2
     else:
         assert metrics["policy_loss"] < 0.02
+
+
+def test_a_reward_is_what_a_value_prefix_has_more_than_the_one_before():
+    config = dataclasses.replace(SMALL, value_prefix=True, unroll_steps=2)
+    support = config.support
+    sums = {1: 3.0, 2: 5.0, 3: 1.5, 4: 1.0}
+
+    def dynamics(params, state, action):
+        """Counts the steps; the memory says how many there were since it was empty."""
+        number = state.hidden[:, 0] + 1
+        memory = jax.tree.map(lambda x: x + 1, state.memory)
+        logits = jax.numpy.log(support.probs(jax.numpy.float32([sums[int(n)] for n in number])) + 1e-12)
+        recalled.append(float(memory.hidden[0, 0]))
+        return logits, models.Recalling(number[:, None], memory)
+
+    recalled = []
+    network = models.ModelNetwork(None, None, dynamics, None, None)
+    zeros = np.zeros((1, 1), np.float32)
+    state = acting.Summing(
+        models.Recalling(zeros, hk.LSTMState(zeros, zeros)), np.zeros(1, np.float32), np.zeros(1, np.int32)
+    )
+    step, rewards = acting.rewards_of(network, config), []
+    for _ in range(4):
+        reward, state = step({}, state, np.zeros(1, np.int32))
+        rewards.append(float(reward[0]))
+    # 3, then 5 of which 3 were there; then anew.
+    np.testing.assert_allclose(rewards, [3.0, 2.0, 1.5, -0.5], rtol=1e-3)
+    assert recalled == [1, 2, 1, 2]
+
+
+def test_value_prefixes_are_searched_with_whatever_the_observation_is():
+    for shape in ((3,), (10, 10, 4)):
+        agent = MuZero(dataclasses.replace(SMALL, value_prefix=True)).make_agent(
+            spec_of(specs.BoundedArray(shape, np.float32, 0, 1))
+        )
+        params = agent.core.variables(agent.core.init(jax.random.key(0)))["policy"]
+        context = Context(jax.random.split(jax.random.key(1), 2), np.int32(0), np.zeros(2), np.zeros(2))
+        action, _, extras = jax.jit(agent.policy.apply)(params, context, np.ones((2, *shape), np.float32), ())
+        assert action.shape == (2,)
+        np.testing.assert_allclose(np.sum(extras.policy, axis=-1), 1, rtol=1e-5)
+
+
+def test_two_players_have_no_value_prefix():
+    spec = envs.make_spec(envs.make("board:tic_tac_toe", num_envs=1, self_play=True))
+    builder = MuZero(dataclasses.replace(BOARD, value_prefix=True))
+    with pytest.raises(UsageError, match="value_prefix is true"):
+        builder.make_networks(spec)
 
 
 def test_the_replay_has_room_for_the_targets_of_its_last_roots():
