@@ -45,9 +45,9 @@ class Rate:
 def rates(contestants: Mapping[str, Contestant], seconds: float, rounds: int) -> dict[str, Rate]:
     """Lets the contestants work by turns, each for `seconds` in all, and returns their rates.
 
-    A round before the measured ones takes what happens only once: compilation, buffers, connections. The order of the
-    contestants turns round from one round to the next, so that none always follows the same one: who comes after one
-    that used a single core finds the other one slow.
+    A round before the measured ones takes what happens only once: compilation, buffers, connections. Their order is
+    reversed from one round to the next, so that none always follows the same one: after a contestant that used a single
+    core, the other core is slow at first.
     """
     per_second: dict[str, list[float]] = {name: [] for name in contestants}
     cpu_us: dict[str, list[float]] = {name: [] for name in contestants}

@@ -39,10 +39,6 @@ class Recalling(NamedTuple):
     hidden: Array  # [B, ...] s
     memory: hk.LSTMState  # [B, H] of the steps since; zeros where none is recalled
 
-    def forgetting(self, which: Array) -> "Recalling":
-        """Returns the state without its memory in rows where `which` `[B]` is true."""
-        return self._replace(memory=jax.tree.map(lambda x: jnp.where(which[:, None], 0.0, x), self.memory))
-
 
 class ModelNetwork(NamedTuple):
     """The networks of a learned model, of one nest of parameters. A state is `[B, ...]`, or a `Recalling`."""
@@ -55,7 +51,7 @@ class ModelNetwork(NamedTuple):
     """g: `(params, state, action [B]) -> (reward logits [B, N], state)`; the logits are the value prefix's of a state
     that is a `Recalling`."""
     predict: Callable[[Params, Tree], Prediction]
-    """f: `(params, state) -> Prediction`."""
+    """f: `(params, state) -> Prediction`, of a `Recalling` by its `hidden` alone."""
     project: Callable[[Params, Tree, bool], Array]
     """`(params, state, whether to predict another projection) -> [B, F]`, for the consistency loss of Ye et
     al. 2021, section 4.1."""

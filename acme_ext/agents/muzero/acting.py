@@ -50,17 +50,18 @@ def make_policy(network: ModelNetwork, config: MuZeroConfig, *, evaluation: bool
 
 
 class Summing(NamedTuple):
-    """A node's state in the search of a model that predicts value prefixes."""
+    """A node's state in the search of a model that predicts value prefixes: the model's own, and its sum of rewards."""
 
-    state: Recalling  # [B, ...] of the model
-    prefix: Array  # [B] the sum of the rewards that it recalls
+    hidden: Array  # [B, ...] see `Recalling`
+    memory: Tree  # [B, H] likewise
+    prefix: Array  # [B] the sum of the rewards that are recalled
     steps: Array  # [B] int32, how many
 
 
 def rewards_of(network: ModelNetwork, config: MuZeroConfig) -> Callable[[Params, Tree, Array], tuple[Array, Tree]]:
-    """Returns the model's step in a search, `(params, state, action [B]) -> (reward [B], state)`. A reward is what a
-    value prefix has more than the one before, and the sum begins anew after `unroll_steps` (Ye et al. 2021, section
-    4.2).
+    """Returns the model's step in a search, `(params, state, action [B]) -> (reward [B], state)`. With value
+    prefixes a reward is the difference of two of them, and the sum begins anew after `unroll_steps` (Ye et al. 2021,
+    section 4.2).
     """
     support = config.support
 
@@ -69,10 +70,11 @@ def rewards_of(network: ModelNetwork, config: MuZeroConfig) -> Callable[[Params,
             reward, state = network.dynamics(params, state, action)
             return support.mean(reward), state
         anew = state.steps == config.unroll_steps
-        prefix, after = network.dynamics(params, state.state.forgetting(anew), action)
-        prefix = support.mean(prefix)
+        memory = jax.tree.map(lambda x: jnp.where(anew[:, None], 0.0, x), state.memory)
+        logits, after = network.dynamics(params, Recalling(state.hidden, memory), action)
+        prefix = support.mean(logits)
         reward = prefix - jnp.where(anew, 0.0, state.prefix)
-        return reward, Summing(after, prefix, state.steps % config.unroll_steps + 1)
+        return reward, Summing(after.hidden, after.memory, prefix, state.steps % config.unroll_steps + 1)
 
     return step
 
@@ -88,13 +90,14 @@ def planner(network: ModelNetwork, config: MuZeroConfig) -> Plan:
 
         def model(action: Array, state: Tree) -> tuple[Step, Tree]:
             reward, state = dynamics(params, state, action)
-            logits, value = network.predict(params, state.state if config.value_prefix else state)
+            logits, value = network.predict(params, state)
             return Step(reward, jnp.full_like(reward, discount), logits, support.mean(value)), state
 
         state = network.represent(params, observation)
         logits, value = network.predict(params, state)
         if config.value_prefix:
-            state = Summing(state, jnp.zeros_like(logits[:, 0]), jnp.zeros(len(logits), jnp.int32))
+            nothing = jnp.zeros(len(logits))
+            state = Summing(state.hidden, state.memory, nothing, nothing.astype(jnp.int32))
         root = Root(logits, support.mean(value), state)
         return search.search(config.search, keys, root, model, masking.legal_actions(observation), explore=explore)
 

@@ -98,9 +98,7 @@ def test_a_reward_is_what_a_value_prefix_has_more_than_the_one_before():
     recalled = []
     network = models.ModelNetwork(None, None, dynamics, None, None)
     zeros = np.zeros((1, 1), np.float32)
-    state = acting.Summing(
-        models.Recalling(zeros, hk.LSTMState(zeros, zeros)), np.zeros(1, np.float32), np.zeros(1, np.int32)
-    )
+    state = acting.Summing(zeros, hk.LSTMState(zeros, zeros), np.zeros(1, np.float32), np.zeros(1, np.int32))
     step, rewards = acting.rewards_of(network, config), []
     for _ in range(4):
         reward, state = step({}, state, np.zeros(1, np.int32))
