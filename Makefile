@@ -5,7 +5,7 @@ ARGS ?=
 EXTRAS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test test-slow test-all coverage lint types format bench docs peers lock clean
+.PHONY: help venv dev demo test test-slow test-release test-all coverage lint types format bench docs peers lock clean
 
 # The tests start hundreds of processes that import the package, so its byte-code is kept even where this variable is set.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
 help:  ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv:  ## Make .venv from the locks; nothing is done where it stands already.
 	@scripts/bootstrap $(EXTRAS)
@@ -27,10 +27,13 @@ demo: venv  ## Train DQN on CartPole-v1, evaluate it, and draw its learning curv
 		--set learning_rate_decay_steps=12500 --set average_rate=0.005 --run-dir runs/demo --fresh $(ARGS)
 
 test: dev  ## Run the tests but for the slow ones, on two processes (docs/testing.md).
-	$(PYTEST) -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow and not release" $(ARGS)
 
 test-slow: dev  ## Run the slow tests, which `make test` leaves out.
-	$(PYTEST) -m slow $(ARGS)
+	$(PYTEST) -m "slow and not release" $(ARGS)
+
+test-release: dev  ## Run the slowest tests, which neither of them runs.
+	$(PYTEST) -m release $(ARGS)
 
 test-all: dev  ## Run all tests.
 	$(PYTEST) $(ARGS)

@@ -28,7 +28,7 @@ from acme_ext.types import Sample
 ACTIONS = 5
 QUICK = ("dqn", "ppo")  # one that learns values, and one that learns a policy
 AGENTS = [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.release)
     for name in ("dqn", "rainbow", "apex", "bdqn", "r2d2", "ppo", "a2c", "impala")
 ]
 

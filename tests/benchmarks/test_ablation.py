@@ -60,7 +60,7 @@ def test_its_runs_on_breakout_are_those_of_the_learning_benchmark():
     assert ablation.settings("asterix")["no-noisy"].environment == "minatar:asterix"
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_variants_are_run_and_written_and_not_run_again(tmp_path, monkeypatch, capfd):
     small = {"replay.min_size": "50", "batch_size": "4", "image_features": "8"}
     for agent in ("rainbow", "dqn"):

@@ -37,7 +37,7 @@ def test_a_row_says_who_is_best_and_who_plays():
     assert rows[0] == "| 7 | 1 | 2 | 0.25, nan, 1.00, nan | 25%, 0%, 75%, 0% | 2 | 100% |"
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_training_is_run_and_written(tmp_path):
     pages = tmp_path / "pages"
     arguments = ["--episodes", "6", "--envs", "2", "--seeds", "3", "--output", str(pages)]

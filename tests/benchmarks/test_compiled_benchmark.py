@@ -6,7 +6,7 @@ from benchmarks import compiled_loops
 from benchmarks.sections import compiled
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("make", [compiled_loops.ppo, lambda num_envs: compiled.ours("ppo", num_envs).work])
 def test_a_call_of_ppo_takes_its_batches_steps_but_for_resets(make):
     one = make(4)
@@ -17,7 +17,7 @@ def test_a_call_of_ppo_takes_its_batches_steps_but_for_resets(make):
     assert first < max(later) <= most
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("make", [compiled_loops.dqn, lambda num_envs: compiled.ours("dqn", num_envs).work])
 def test_a_call_of_dqn_takes_its_ticks_but_for_resets(make):
     one = make(8)

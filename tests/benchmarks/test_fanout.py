@@ -45,13 +45,13 @@ def test_threads_have_an_actor_that_raises_and_every_process_is_struck():
     assert "the start" in killed
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_few_actors_are_played_to_the_end(tmp_path, capsys):
     assert fanout.main(["--actors", "2", "--seconds", "2", "--out", str(tmp_path)]) == 0
     assert "| 2 | learner |" in (tmp_path / "fanout.md").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_an_actor_that_is_killed_is_started_again_and_nothing_is_left(capsys):
     assert faults.main(["--nodes", "actor", "--worlds", "processes", "--steps", "3000"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]

@@ -5,7 +5,7 @@ import pytest
 from benchmarks import inference
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_page_has_both_arrangements_beside_their_limits(tmp_path):
     words = "--models mlp --envs 2 --actors 1 --seconds 0.4 --rounds 2 --still"
     inference.main([*words.split(), "--out", str(tmp_path)])

@@ -35,7 +35,7 @@ def tiny(monkeypatch):
     monkeypatch.setitem(SETTINGS, "tiny", TINY)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_seeds_are_run_judged_and_written_and_not_run_again(tiny, tmp_path, capfd):
     arguments = ["tiny", "--seeds", "3", "5", "--jobs", "2", "--runs", str(tmp_path / "r"), "--out", str(tmp_path)]
     assert learning.main(arguments) == 0
@@ -59,7 +59,7 @@ def test_seeds_are_run_judged_and_written_and_not_run_again(tiny, tmp_path, capf
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_compiled_setting_is_run_as_one_program(monkeypatch, tmp_path):
     monkeypatch.setitem(SETTINGS, "tiny", dataclasses.replace(TINY, environment="jax:catch", compiled=True))
     arguments = ["tiny", "--seeds", "3", "--runs", str(tmp_path / "r"), "--out", str(tmp_path)]
@@ -70,7 +70,7 @@ def test_a_compiled_setting_is_run_as_one_program(monkeypatch, tmp_path):
     assert pages.Result("tiny", SETTINGS["tiny"], {}, written.seeds).world == "compiled"
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_sigterm_ends_its_runs_too_which_can_go_on(tmp_path):
     command = [sys.executable, "-u", "-m", "benchmarks.learning", "dqn-catch", "--seeds", "0"]
     command += ["--runs", str(tmp_path / "r"), "--out", str(tmp_path)]
@@ -218,7 +218,7 @@ def test_the_data_of_every_setting_has_a_command():
     assert {setting.demos for setting in SETTINGS.values()} - {None} <= set(RECORDED)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_data_is_made_by_a_command(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(RECORDED, "tiny", Recorded("dqn", "bsuite:catch/0", 50, 2, 20))

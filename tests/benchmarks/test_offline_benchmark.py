@@ -71,7 +71,7 @@ def test_the_table_has_each_score_and_each_bar(tmp_path):
     assert offline.agent_table("cql", path) == []
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_data_is_made_learned_from_and_judged_and_not_made_again(tmp_path, capfd, monkeypatch):
     catch, small = "bsuite:catch/0", {"hidden_sizes": "8", "batch_size": "8"}
     monkeypatch.setattr(offline, "TRAINED", {name: Trained("dqn", catch, 300, 2) for name in ("tiny", "other")})

@@ -33,7 +33,7 @@ def test_the_figure_has_a_line_for_each_agent():
     np.testing.assert_allclose(axes.lines[1].get_xydata(), [[0.1, 0.55], [1.0, 0.55]])
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_pairs_are_run_and_written(tmp_path, monkeypatch):
     monkeypatch.setattr(random_coin, "SIZE", 5)
     monkeypatch.setattr(random_coin, "LIMIT", 10)

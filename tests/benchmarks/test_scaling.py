@@ -65,7 +65,7 @@ def test_a_run_is_read_by_when_its_steps_were_taken(tmp_path):
     assert found.reached(5) == (math.inf, math.inf)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_command_runs_programs_once_and_writes(tmp_path, capsys):
     fields = {"hidden_sizes": "8", "batch_size": "16", "replay.min_size": "100", "replay.samples_per_insert": "4"}
     arguments = ["--environment", "bsuite:catch/0", "--actors", "1", "--seeds", "0", "--steps", "400"]

@@ -91,7 +91,7 @@ def test_another_experiments_runs_are_not_read(tmp_path, monkeypatch, capsys):
     assert "holds a run with other seed" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_runs_are_compiled_ones(tmp_path):
     arguments = [*ARGUMENTS, "--steps", "600", "--seeds", "1", "--reanalyze", "--runs", str(tmp_path / "runs")]
     assert simulations.main([*arguments, "--out", str(tmp_path)]) == 0

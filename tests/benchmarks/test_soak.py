@@ -27,7 +27,7 @@ def test_what_tells_nothing_is_refused(few):
         soak.growth(few)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_run_is_watched_and_held_to_the_bound(tmp_path, capfd):
     small = ["--set", "replay.min_size=50", "--set", "replay.max_size=100", "--set", "hidden_sizes=8"]
     arguments = ["dqn", "bsuite:catch/0", "--minutes", "0.1", "--every", "0.1", "--run-dir", str(tmp_path / "run")]

@@ -23,7 +23,7 @@ from benchmarks import cartpole, speed
 from benchmarks.report import Figure
 from benchmarks.tables import FixedVariables
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.release
 
 
 def check(figures: list[Figure], count: int) -> None:
@@ -147,7 +147,7 @@ def test_onpolicy(which, monkeypatch):
     assert setting.environment in found.name
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
 def test_compiled(name):
     from benchmarks.sections import compiled

@@ -6,7 +6,7 @@ from benchmarks import standstill
 from benchmarks.standstill import Standstill
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("kind", standstill.kinds()[:3], ids=lambda kind: kind.name)
 def test_a_replay_in_another_process_is_filled_learned_from_and_saved(kind, monkeypatch):
     monkeypatch.setattr(standstill, "_WARM_S", 0.1)

@@ -36,7 +36,7 @@ def test_the_page_has_what_the_last_copy_won_of_each_opponent():
     assert rows[5] == "| 200 moves | 20 | 0 to 0 | 5 | 2 | 1 |"
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_run_is_copied_goes_on_and_plays(tmp_path, capsys):
     arguments = ["--game", "tic_tac_toe", "--parts", "2", "--num-envs", "4", "--opponents", "random", "minimax"]
     arguments += ["--games", "4", "--opening-moves", "0", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]

@@ -44,7 +44,7 @@ def test_the_table_marks_what_stays_below_half_of_the_way(tmp_path):
     assert validation.table(path)[-1] == "| `gym:X` | 20,000 | 0 | 10 (9) | 5 (4) | **4.5 (4)** | 7 |"
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_runs_are_added_to_what_was_found(tmp_path, capsys):
     arguments = ["discrete", "--environments", "bsuite:catch_scale/16", "--seeds", "100", "--steps", "300"]
     arguments += ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]

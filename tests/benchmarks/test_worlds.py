@@ -30,7 +30,7 @@ def test_the_table_holds_both_worlds_and_leaves_out_what_was_not_measured(tmp_pa
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_seeds_are_run_in_one_program_and_written(tmp_path, capsys):
     arguments = ["--only", "ppo-cartpole", "--seeds", "2", "--steps", "2000"]
     arguments += ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]

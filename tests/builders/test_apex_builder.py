@@ -200,7 +200,7 @@ def test_parameters_are_renewed_as_often_as_the_config_says(monkeypatch, tmp_pat
     assert periods == [7]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.usefixtures("no_figures")
 def test_it_learns_catch(tmp_path):
     experiment = launch.Experiment(

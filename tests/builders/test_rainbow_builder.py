@@ -123,7 +123,7 @@ def test_every_field_of_the_config_is_read(monkeypatch):
 REPLAY = TransitionConfig(n_step=3, prioritized=True, priority_exponent=0.5, samples_per_insert=8.0)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.usefixtures("no_figures")
 def test_it_learns_catch(tmp_path):
     config = RainbowConfig(num_atoms=21, v_min=-2.0, v_max=2.0, batch_size=32, replay=REPLAY)

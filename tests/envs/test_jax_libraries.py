@@ -300,7 +300,7 @@ def small_ppo():
     return builders.PPO(config)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize(
     "name",
@@ -316,7 +316,7 @@ def test_ppo_trains_compiled(tmp_path, name):
     assert np.isfinite(result.score.returns).all()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.usefixtures("no_figures")
 def test_sac_trains_compiled_on_brax(tmp_path):
     library("brax")

@@ -62,7 +62,7 @@ def test_the_maze_is_a_sound_environment():
     assert timestep.discount == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_recurrent_dqn_remembers(tmp_path):
     builder = recurrent_dqn.RecurrentDQN()
     result = launch.run(experiment(builder, "bsuite:memory_len/2", 20_000, tmp_path), quiet=True)
@@ -92,7 +92,7 @@ def test_rnd_gives_less_bonus_for_what_it_has_seen(tmp_path):
     assert bonuses[-1] < 0.5 * max(bonuses[:10])
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_torso_a_core_and_a_network_of_ones_own(tmp_path):
     torso, core = my_networks.make_torso, my_networks.make_core
     dqn = dataclasses.replace(

@@ -63,7 +63,7 @@ def test_nothing_is_looked_ahead_to_after_the_end_and_the_way_to_a_new_episode_i
     np.testing.assert_array_equal(updated(builder, TABLE, step_of([1, 4], 2, 0.0, 0.0, mask=0.0)), TABLE)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_q_learning_falls_more_often_and_finds_the_shortest_path(tmp_path):
     builders = (tabular.Sarsa(), tabular.QLearning())
     results = {each.name: [tabular.train(each, 0, tmp_path, steps=10_000)] for each in builders}

@@ -48,11 +48,14 @@ REPLAYS = {
 QUICK = ("dqn", "ppo")  # one with a table, one with a queue
 OFFLINE = {"bc", "td3_bc", "iql", "cql", "crr", "discrete_cql", "bcq"}  # see tests/launch/test_offline.py
 TAUGHT = {"r2d3", "dqfd", "sqil", "discrete_sqil"}  # see tests/launch/test_demos.py
-AGENTS = [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-    for name in builders.AGENTS
-    if name not in OFFLINE | TAUGHT
-]
+LONG = {"ngu", "agent57", "muzero", "alphazero"}  # which take longest to compile
+
+
+def agents(long=pytest.mark.slow):
+    """The agents that learn from what they do, with the marks of their tests."""
+    names = [name for name in builders.AGENTS if name not in OFFLINE | TAUGHT]
+    marks = {name: () if name in QUICK else long if name in LONG else pytest.mark.slow for name in names}
+    return [pytest.param(name, marks=marks[name]) for name in names]
 
 
 def spec_of(environment: str, **options):
@@ -92,7 +95,7 @@ def small(builder):
     )
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", agents(long=pytest.mark.release))
 def test_learns_saves_and_goes_on_in_one_process(name, tmp_path):
     first = local.run(experiment(name, tmp_path, 300), quiet=True)
     assert first.learner_steps > 0
@@ -102,7 +105,7 @@ def test_learns_saves_and_goes_on_in_one_process(name, tmp_path):
     assert np.isfinite(second.score.returns).all()
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", agents())
 def test_runs_as_a_program(name, tmp_path):
     result = distributed.run_program(experiment(name, tmp_path, 400), Topology(actors=2), on="threads", quiet=True)
     assert result.environment_steps >= 400

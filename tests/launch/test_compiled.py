@@ -163,7 +163,7 @@ def test_a_run_of_sequences_that_was_stopped_goes_on_to_what_it_would_have_been(
     assert load(tmp_path / "whole").evaluate().returns.tolist() == result.score.returns.tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_what_a_policy_carries_is_saved_and_given_to_the_evaluation(tmp_path):
     small = r2d2(builders.Agent57(), num_arms=3, memory_rows=16, embedding_size=4)
     results = runner.run(experiment(tmp_path / "run", small, 200), seeds=2, quiet=True)
@@ -210,7 +210,7 @@ def test_a_seed_of_several_is_that_seed_alone(tmp_path):
     assert BestParams(RunDirectory.open(results[0].run_dir)).mean == pytest.approx(max(scores))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("kind", ["ppo", "r2d2", "dqn"])
 def test_four_devices_learn_what_one_learns(tmp_path, kind):
     out, _ = started("spread_runs.py", kind, tmp_path, devices=4).communicate()

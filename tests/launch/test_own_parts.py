@@ -352,7 +352,7 @@ def test_an_own_agent_is_evaluated_and_resumed_by_fresh_processes(tmp_path):
     assert "1,500" in acme_ext(*train, *options, "--steps", "2500", cwd=EXAMPLES)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("agent", "environment", "steps", "least"),
     [

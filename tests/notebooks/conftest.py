@@ -19,7 +19,7 @@ COLAB = ["ipykernel==6.17.1", "ipython==7.34.0", "jupyter_client==7.4.9"]
 Execute = Callable[..., nbformat.NotebookNode]
 
 
-@pytest.fixture(scope="module", params=["3.10", "3.12"])
+@pytest.fixture(scope="module", params=["3.10", pytest.param("3.12", marks=pytest.mark.release)])
 def python(request, tmp_path_factory) -> pathlib.Path:
     """The Python of the kernel that notebooks are opened in: this one, or a 3.12 that has what Colab's kernel has."""
     if request.param == "3.10":

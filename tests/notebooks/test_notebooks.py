@@ -37,7 +37,7 @@ def test_all_set_up_by_the_same_cell():
     assert len(source.splitlines()) <= 10
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("python", ["3.12"], indirect=True)
 def test_distributed(execute):
@@ -70,7 +70,7 @@ def test_new_agent(execute):
     assert text(nb, "act").split(" -> ")[-1].strip() == "9"
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("python", ["3.12"], indirect=True)
 def test_compiled(execute):

@@ -222,7 +222,7 @@ def test_continuous_actions_are_refused():
         BootstrappedDQN().make_agent(spec_of.continuous(2))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.usefixtures("no_figures")
 def test_it_finds_what_ten_right_actions_in_a_row_lead_to(tmp_path):
     experiment = launch.Experiment(
