@@ -6,7 +6,7 @@ from collections.abc import Callable
 from acme_ext import specs
 from acme_ext.acting import stochastic
 from acme_ext.agents.ppo import learning, networks
-from acme_ext.agents.ppo.config import ATARI, CONTROL, AdvantageConfig, PPOConfig
+from acme_ext.agents.ppo.config import ATARI, CONTROL, MINATAR, AdvantageConfig, PPOConfig
 from acme_ext.builders.base import Preset
 from acme_ext.builders.recurrent import RecurrentBuilder
 from acme_ext.networks.recurrent import RecurrentNetwork
@@ -22,6 +22,7 @@ class PPO(RecurrentBuilder):
     name = "ppo"
     presets = {
         "atari": Preset({"config": ATARI, "average_rate": None}),
+        "minatar": Preset({"config": MINATAR}),
         "dmc": Preset({"config": CONTROL, "average_rate": None}),
     }
     policy_of = staticmethod(stochastic.network_policy)

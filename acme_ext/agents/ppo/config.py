@@ -51,7 +51,7 @@ class AdvantageConfig(Checked):
 class PPOConfig(AdvantageConfig):
     """PPO (Schulman et al. 2017).
 
-    The defaults are for small problems on a CPU; `ATARI` and `CONTROL` are for others. Where a field names no source,
+    The defaults are for small problems on a CPU; `ATARI`, `MINATAR` and `CONTROL` are for others. Where a field names no source,
     it is ours.
     """
 
@@ -102,3 +102,12 @@ ATARI = PPOConfig(
     value_coef=1.0,  # Schulman et al. 2017, table 5
 )
 """The paper's numbers for Atari."""
+
+MINATAR = PPOConfig(
+    image_features=128,  # Young and Tian 2019
+    learning_rate=1e-3,
+    replay=UnrollConfig(max_size=8, length=32),
+    num_epochs=4,
+    num_minibatches=4,  # of 64 steps
+)
+"""For MinAtar's games on a CPU, with the network of Young and Tian 2019, chosen on Breakout and Freeway."""
