@@ -127,8 +127,8 @@ def test_the_ladder_spreads_over_the_environments_of_one_process():
     zeros = np.zeros(8, np.float32)
     actor.observe_first(dm_env.TimeStep(np.full(8, dm_env.StepType.FIRST), zeros, zeros + 1, q))
     explored = np.mean([actor.select_action(q) != 2 for _ in range(2_000)], axis=0)
-    np.testing.assert_allclose(explored, 0.4 ** np.arange(1, 9) * 2 / 3, atol=0.05)
-    assert explored[-1] < 0.01
+    np.testing.assert_allclose(explored, 0.4 ** np.linspace(1, 4, 8) * 2 / 3, atol=0.05)
+    assert explored[-1] < 0.03
 
 
 def test_evaluation_is_greedy_and_says_nothing_to_replay():
@@ -161,7 +161,7 @@ def test_the_learner_gives_the_errors_after_the_first():
     observation = np.random.default_rng(0).normal(size=(2, 6, ACTIONS)).astype(np.float32)
     data = Transition(observation[0], np.zeros(6, np.int32), np.ones(6), np.full(6, 0.9), observation[1])
     state, metrics, errors = jax.jit(core.step)(core.init(jax.random.key(0)), Sample(data, np.ones(6)))
-    assert int(state.core.steps) == 1
+    assert int(state.core.core.steps) == 1
     assert np.isfinite(metrics["loss"])
     assert errors.shape == (6,)
     assert np.all(errors >= 0)

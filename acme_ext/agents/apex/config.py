@@ -23,7 +23,9 @@ class ApexConfig(QLearningConfig):
 
     # Exploration
     epsilon_base: Share = 0.4  # epsilon of the environment that explores most; Horgan et al. 2018, section 4.1
-    epsilon_steepness: NonNegative = 7.0  # least epsilon: base**(1 + this); alpha in Horgan et al. 2018, section 4.1
+    # Least epsilon: base**(1 + this); alpha in Horgan et al. 2018, section 4.1, where it is 7. With few environments so
+    # many of them hardly explored.
+    epsilon_steepness: NonNegative = 3.0
     variable_period: PositiveInt = 1  # steps that an actor takes with the same parameters
 
 
@@ -48,6 +50,7 @@ ATARI = ApexConfig(
         max_size=2_000_000,
         write_burst=50,
     ),
+    epsilon_steepness=7.0,
     variable_period=100,  # 400 frames
 )
 """The published agent, whose 360 actors make far more experience than its learner draws."""

@@ -20,14 +20,13 @@ def act(q, rank, steps=0, **fields):
 
 
 def test_each_rank_has_its_epsilon_whatever_the_step():
-    rank = np.repeat(np.float32([0.0, 1 / 7, 1.0]), N)
+    rank = np.repeat(np.float32([0.0, 1 / 3, 1.0]), N)
     q = np.tile(np.arange(4.0, dtype=np.float32), (3 * N, 1))
     for steps in (0, 10**6):
         action, _, _ = act(q, rank, steps)
         explored = np.mean(np.asarray(action).reshape(3, N) != 3, axis=1)
-        # A random action is another than the best three times out of four: 0.75 * 0.4, 0.75 * 0.16, 0.75 * 0.4**8.
-        np.testing.assert_allclose(explored, [0.3, 0.12, 0.0005], atol=0.02)
-        assert explored[2] < 0.003
+        # A random action is another than the best three times out of four: 0.75 * 0.4, 0.75 * 0.16, 0.75 * 0.4**4.
+        np.testing.assert_allclose(explored, [0.3, 0.12, 0.0192], atol=0.01)
 
 
 def test_base_and_steepness_are_the_configs():
