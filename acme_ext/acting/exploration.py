@@ -66,10 +66,21 @@ def ladder_epsilon(rank: Array, base: float = 0.4, steepness: float = 7.0) -> Ar
 def ladder(config: Any, *, evaluation: bool) -> Callable[[Context], Array]:
     """Returns `context -> epsilon [B]`, the ladder of a config's `epsilon_base` and `epsilon_steepness`; in evaluation
     0.
+
+    Every epsilon falls to its own linearly from 1, in `epsilon_decay_steps` of the run's environment steps from the
+    first that is learned from.
     """
     if evaluation:
         return lambda context: jnp.float32(0)
-    return lambda context: ladder_epsilon(context.rank, config.epsilon_base, config.epsilon_steepness)
+    begin, steps = config.replay.steps_before_learning, config.epsilon_decay_steps
+
+    def epsilon(context: Context) -> Array:
+        least = ladder_epsilon(context.rank, config.epsilon_base, config.epsilon_steepness)
+        if not steps:
+            return least
+        return least + (1 - least) * (1 - jnp.clip((context.steps - begin) / steps, 0, 1))
+
+    return epsilon
 
 
 def normal_noise(keys: Array, size: int) -> Array:

@@ -28,6 +28,7 @@ class NGU(R2D2):
 
     config: NGUConfig = NGUConfig()
     network: Callable[..., Any] = networks.make_networks
+    average_rate: float | None = dataclasses.field(default=None, kw_only=True)
 
     def make_networks(self, spec: EnvironmentSpec) -> Any:
         distillation = Distillation(self.config.distillation, specs.zeros(spec.observations, 1))

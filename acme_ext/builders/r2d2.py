@@ -26,7 +26,7 @@ class R2D2(RecurrentBuilder):
     presets = {
         # A lost life ends no episode (Kapturowski et al. 2019, section 2.3).
         "atari": Preset(
-            {"config": ATARI},
+            {"config": ATARI, "average_rate": None},
             {"atari": {"life_loss": False}, "envpool": {"zero_discount_on_life_loss": False, "episodic_life": False}},
         )
     }
@@ -36,6 +36,7 @@ class R2D2(RecurrentBuilder):
     config: R2D2Config = R2D2Config()
     core: str | MakeCore | None = "lstm"
     network: Callable[..., RecurrentNetwork] = networks.make_network
+    average_rate: float | None = dataclasses.field(default=0.005, kw_only=True)  # about the last 200 learner steps
 
     @property
     def extras(self) -> Tree:

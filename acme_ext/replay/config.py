@@ -26,6 +26,11 @@ class ReplayConfig(Checked):
     importance_anneal_steps: PositiveInt = 10_000  # learner steps over which beta goes from the first to the last value
     demo_ratio: Share = 0.25  # probability that an item of a batch is a demonstration, in a run that has some
 
+    @property
+    def steps_before_learning(self) -> int:
+        """Environment steps that the first `min_size` items take, about."""
+        return self.min_size * self.arguments().get("period", 1)
+
     def arguments(self) -> dict[str, Any]:
         """Returns the fields of a replay that this config sets, see `Replay.of`."""
         return {

@@ -66,9 +66,9 @@ def test_the_parts_fit_together():
     assert jax.tree.map(lambda x: (x.shape, x.dtype), remembered) == jax.tree.map(lambda x: (x.shape, x.dtype), before)
 
 
-@pytest.mark.parametrize(("rank", "epsilon"), [(0.0, 0.4), (1.0, 0.4**8)])
+@pytest.mark.parametrize(("rank", "epsilon"), [(0.0, 0.4), (1.0, 0.4**4)])
 def test_every_environment_explores_by_its_own_epsilon(rank, epsilon):
-    builder, batch = R2D2(CONFIG), 4_000
+    builder, batch = R2D2(CONFIG, average_rate=None), 4_000
     params = builder.make_agent(spec_of()).core.init(jax.random.key(0)).params
     ranks = jnp.full(batch, rank)
     context = Context(jax.random.split(jax.random.key(1), batch), jnp.int32(0), ranks, jnp.zeros(batch))

@@ -4,7 +4,7 @@ import dataclasses
 
 from acme_ext.agents.dqn.config import QLearningConfig
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import NonNegative, PositiveInt, Share
+from acme_ext.utils.checks import NonNegative, NonNegativeInt, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +26,9 @@ class ApexConfig(QLearningConfig):
     # Least epsilon: base**(1 + this); alpha in Horgan et al. 2018, section 4.1, where it is 7. With few environments so
     # many of them hardly explored.
     epsilon_steepness: NonNegative = 3.0
+    # Environment steps, from the start of learning on, in which every epsilon falls to its own from 1. 0, as in the
+    # paper: it is its own from the first step on, with which few environments learned late.
+    epsilon_decay_steps: NonNegativeInt = 10_000
     variable_period: PositiveInt = 1  # steps that an actor takes with the same parameters
 
 
@@ -51,6 +54,7 @@ ATARI = ApexConfig(
         write_burst=50,
     ),
     epsilon_steepness=7.0,
+    epsilon_decay_steps=0,
     variable_period=100,  # 400 frames
 )
 """The published agent, whose 360 actors make far more experience than its learner draws."""

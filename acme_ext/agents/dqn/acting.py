@@ -17,13 +17,14 @@ from acme_ext.types import Array, Params, Tree
 def epsilon_schedule(config: DQNConfig, *, evaluation: bool = False) -> Callable[[Context], Array]:
     """Returns `context -> epsilon`; in evaluation a constant.
 
-    It falls linearly in the run's environment steps from the first that is learned from, `replay.min_size`, as in the
-    code of Mnih et al. 2015.
+    It falls linearly in the run's environment steps from the first that is learned from, as in the code of Mnih et al.
+    2015.
     """
     if evaluation:
         return lambda context: jnp.float32(config.evaluation_epsilon)
+    begin = config.replay.steps_before_learning
     schedule = optax.linear_schedule(
-        config.epsilon_start, config.epsilon_end, config.epsilon_decay_steps, transition_begin=config.replay.min_size
+        config.epsilon_start, config.epsilon_end, config.epsilon_decay_steps, transition_begin=begin
     )
     return lambda context: jnp.asarray(schedule(context.steps))
 

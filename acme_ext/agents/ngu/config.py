@@ -9,7 +9,7 @@ from acme_ext.agents.r2d2 import config as r2d2
 from acme_ext.agents.r2d2.config import R2D2Config
 from acme_ext.errors import UsageError
 from acme_ext.learning.intrinsic import DistillationConfig
-from acme_ext.utils.checks import AT_LEAST_ONE, NonNegative, Positive, PositiveInt, Share
+from acme_ext.utils.checks import AT_LEAST_ONE, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +22,8 @@ class NGUConfig(R2D2Config):
 
     retrace_lambda: float | None = 0.95  # Badia et al. 2020a, table 7
     target_period: PositiveInt = 50  # learner steps between target updates
+    epsilon_steepness: NonNegative = 7.0  # Horgan et al. 2018, section 4.1
+    epsilon_decay_steps: NonNegativeInt = 0
 
     # The family of policies: number j maximises reward + beta_j bonus with discount gamma_j. `discount` is gamma_0
     num_arms: PositiveInt = 8  # N

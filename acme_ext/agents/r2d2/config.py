@@ -3,7 +3,16 @@
 import dataclasses
 
 from acme_ext.replay.config import SequenceConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, PositiveInt, PositiveShare, Share
+from acme_ext.utils.checks import (
+    Checked,
+    LayerSizes,
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    PositiveShare,
+    Share,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +58,12 @@ class R2D2Config(Checked):
 
     # Exploration
     epsilon_base: Share = 0.4  # epsilon of the environment that explores most; Horgan et al. 2018, section 4.1
-    epsilon_steepness: NonNegative = 7.0  # least epsilon: base**(1 + this); alpha in Horgan et al. 2018, section 4.1
+    # Least epsilon: base**(1 + this); alpha in Horgan et al. 2018, section 4.1, where it is 7. With few environments so
+    # many of them hardly explored.
+    epsilon_steepness: NonNegative = 3.0
+    # Environment steps, from the start of learning on, in which every epsilon falls to its own from 1. 0, as in the
+    # paper: it is its own from the first step on, with which few environments learned late.
+    epsilon_decay_steps: NonNegativeInt = 10_000
     variable_period: PositiveInt = 1  # steps that an actor takes with the same parameters
 
 
@@ -74,6 +88,8 @@ ATARI = R2D2Config(
         importance_exponent=0.6,
         importance_exponent_end=0.6,
     ),
+    epsilon_steepness=7.0,  # Horgan et al. 2018, section 4.1
+    epsilon_decay_steps=0,
     variable_period=100,  # 400 frames
 )
 """The published agent, on whichever hardware."""

@@ -30,7 +30,7 @@ NETWORK = networks.make_network(SPEC, CONFIG)
 
 @functools.cache
 def core():
-    return R2D2(CONFIG).make_agent(SPEC).core
+    return R2D2(CONFIG, average_rate=None).make_agent(SPEC).core
 
 
 @functools.cache
