@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -6,10 +8,15 @@ import pytest
 from acme_ext.acting.exploration import (
     epsilon_greedy,
     epsilon_greedy_probabilities,
+    ladder,
     ladder_epsilon,
     normal_noise,
     uniform_noise,
 )
+from acme_ext.acting.policy import Context
+from acme_ext.agents.apex.config import ApexConfig
+from acme_ext.agents.r2d2.config import R2D2Config
+from acme_ext.replay.config import SequenceConfig, TransitionConfig
 
 N = 10_000
 choose = jax.jit(epsilon_greedy)
@@ -72,6 +79,25 @@ def test_a_lone_environment_stands_on_the_ladders_first_rung():
 
 def test_a_ladder_may_be_of_another_base_and_steepness():
     np.testing.assert_allclose(ladder_epsilon(jnp.array([0.0, 1.0]), 0.5, 2.0), [0.5, 0.125], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        ApexConfig(epsilon_decay_steps=100, replay=TransitionConfig(min_size=50)),
+        R2D2Config(epsilon_decay_steps=100, replay=SequenceConfig(min_size=5, period=10)),
+    ],
+)
+def test_every_epsilon_falls_to_its_own_from_the_start_of_learning_on(config):
+    def of(config, steps, *, evaluation=False):
+        context = Context(None, jnp.int32(steps), jnp.array([0.0, 1.0]), jnp.zeros(2))
+        return ladder(config, evaluation=evaluation)(context)
+
+    least = np.array([0.4, 0.4**4])
+    for steps, left in ((0, 1.0), (50, 1.0), (75, 0.75), (150, 0.0), (10**6, 0.0)):
+        np.testing.assert_allclose(of(config, steps), least + (1 - least) * left, rtol=1e-5)
+    assert of(config, 0, evaluation=True) == 0
+    np.testing.assert_allclose(of(dataclasses.replace(config, epsilon_decay_steps=0), 0), least, rtol=1e-5)
 
 
 def test_normal_noise_is_standard_and_each_rows_own():

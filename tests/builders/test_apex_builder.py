@@ -121,7 +121,7 @@ def test_first_priorities_in_the_table_are_the_errors_of_the_actors_own_values(b
 
 
 def test_the_ladder_spreads_over_the_environments_of_one_process():
-    builder = ApexDQN(ApexConfig(), network=as_observed)
+    builder = ApexDQN(ApexConfig(epsilon_decay_steps=0), network=as_observed)
     actor = builder.make_agent(SPEC).make_actor(VariableClient(Learner(builder)), jax.random.key(1), num_envs=8)
     q = np.tile(np.float32([0, 1, 2]), (8, 1))
     zeros = np.zeros(8, np.float32)

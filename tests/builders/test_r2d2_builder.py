@@ -71,7 +71,7 @@ def test_every_environment_explores_by_its_own_epsilon(rank, epsilon):
     builder, batch = R2D2(CONFIG, average_rate=None), 4_000
     params = builder.make_agent(spec_of()).core.init(jax.random.key(0)).params
     ranks = jnp.full(batch, rank)
-    context = Context(jax.random.split(jax.random.key(1), batch), jnp.int32(0), ranks, jnp.zeros(batch))
+    context = Context(jax.random.split(jax.random.key(1), batch), jnp.int32(10**6), ranks, jnp.zeros(batch))
 
     def share_of_others(policy) -> float:
         _, _, extras = jax.jit(policy.apply)(params, context, jnp.ones((batch, 3)), policy.init_state(batch))
