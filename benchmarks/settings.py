@@ -134,6 +134,7 @@ def _doorkey(agent: str, mean: float | None = None, least: float | None = None, 
     )
 
 
+_LADDER_ALONE = {"epsilon_steepness": "7", "epsilon_decay_steps": "0", "average_rate": "none"}
 _FEW_SEQUENCES = {
     "batch_size": "2",
     "replay.max_size": "200",
@@ -419,7 +420,8 @@ SETTINGS: dict[str, Setting] = {
             8,
             *((None, None) if agent == "r2d2" or shuffled else (0.9, 0.9)),
             eval_every=5_000,
-            config={"shuffled": "true"} if shuffled else {},
+            # R2D2 explores as NGU does.
+            config=_LADDER_ALONE if agent == "r2d2" else {"shuffled": "true"} if shuffled else {},
         )
         for task, steps in (("chain", 100_000), ("key_door", 150_000))
         for agent, shuffled in (("r2d2", False), ("ngu", False), ("ngu", True), ("agent57", False))

@@ -15,3 +15,4 @@ class R2D3(R2D2):
     presets = {}
 
     config: R2D3Config = R2D3Config()
+    average_rate: float | None = dataclasses.field(default=None, kw_only=True)

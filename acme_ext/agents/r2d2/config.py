@@ -101,3 +101,6 @@ class R2D3Config(R2D2Config):
 
     # Small ratios are best, about 1/256 (Paine et al. 2019), where runs take thousands of times as many steps as here.
     replay: SequenceConfig = dataclasses.replace(R2D2Config.replay, demo_ratio=1 / 16)
+    # What there is to find, demonstrations show.
+    epsilon_steepness: NonNegative = 7.0  # Horgan et al. 2018, section 4.1
+    epsilon_decay_steps: NonNegativeInt = 0
