@@ -51,7 +51,7 @@ def epsilon_greedy_probabilities(q: Array, epsilon: Array | float, legal: Array 
 
 
 def ladder_epsilon(rank: Array, base: float = 0.4, steepness: float = 7.0) -> Array:
-    """Returns each environment's fixed epsilon, in the shape of `rank`.
+    """Returns each environment's own epsilon, in the shape of `rank`.
 
     epsilon_i = base**(1 + steepness * i / (N - 1))   (Horgan et al. 2018, section 4.1)
 
