@@ -69,10 +69,11 @@ def test_dqfd_adds_the_losses_up_and_its_errors_are_those_of_one_step():
     np.testing.assert_allclose(sum(halves), metrics_of(np.ones(4, np.uint8))["margin_loss"], rtol=1e-5)
 
 
-def test_r2d3_without_demonstrations_is_r2d2():
+def test_r2d3_without_demonstrations_is_r2d2_but_for_exploration():
     mine, parents = R2D3(), R2D2()
     replay = dataclasses.replace(mine.config.replay, demo_ratio=parents.config.replay.demo_ratio)
-    assert vars(mine.config) | {"replay": replay} == vars(parents.config)
+    exploration = {"epsilon_steepness": 7.0, "epsilon_decay_steps": 0}
+    assert vars(mine.config) | {"replay": replay} == vars(parents.config) | exploration
     for name in ("make_agent", "make_replay", "make_networks", "policy_of", "core_of", "network"):
         assert getattr(R2D3, name, None) is getattr(R2D2, name, None)
 
