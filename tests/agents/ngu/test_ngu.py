@@ -127,7 +127,7 @@ def test_a_family_of_one_without_bonus_is_r2d2_with_retrace():
     c = NGUConfig(num_arms=1, beta=0.0, **SMALL)
     kept = {field.name: getattr(c, field.name) for field in dataclasses.fields(R2D2().config)}
     ngu = NGU(c).make_agent(SPEC)
-    r2d2 = R2D2(dataclasses.replace(R2D2().config, **kept)).make_agent(SPEC)
+    r2d2 = R2D2(dataclasses.replace(R2D2().config, **kept), average_rate=None).make_agent(SPEC)
     state = ngu.core.init(jax.random.key(0))
     other = state.values
     zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), r2d2.replay.example(BATCH))
