@@ -426,11 +426,6 @@ SETTINGS: dict[str, Setting] = {
         for task, steps in (("chain", 100_000), ("key_door", 150_000))
         for agent, shuffled in (("r2d2", False), ("ngu", False), ("ngu", True), ("agent57", False))
     },
-    "rnd-key_door-program": Setting("rnd", "explore:key_door", 200_000, 2, 0.9, 0.9, eval_every=20_000, actors=4),
-    "ngu-chain-program": Setting("ngu", "explore:chain", 100_000, 2, 0.9, 0.9, actors=4),
-    "agent57-chain-server": Setting(
-        "agent57", "explore:chain", 100_000, 2, 0.9, 0.9, actors=4, inference="server", experience="server"
-    ),
     # MiniGrid's key and door in JAX, with one map and so short episodes that random actions don't reach the goal.
     "ppo-doorkey": _doorkey("ppo"),
     "rnd-doorkey": _doorkey("rnd", 0.8, 0.8),
