@@ -176,7 +176,7 @@ def test_what_a_policy_carries_is_saved_and_given_to_the_evaluation(tmp_path):
     assert results[0].learner_steps > 20
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_alphazero_plays_searches_and_learns_in_one_program(tmp_path):
     config = dataclasses.replace(
         builders.AlphaZero().config,

@@ -275,7 +275,7 @@ def test_one_named_device():
     assert_close(learner.save(), default.save())
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_four_devices_learn_what_one_does():
     folder = pathlib.Path(__file__).parent
     flags = "--xla_force_host_platform_device_count=4"

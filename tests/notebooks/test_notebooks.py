@@ -56,7 +56,7 @@ def test_distributed(execute):
         os.kill(json.loads(text(nb, "after")), 0)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("python", ["3.10"], indirect=True)
 def test_new_agent(execute):

@@ -12,7 +12,7 @@ import ray_search
 
 from acme_ext.commands.tuning.study import State, Study
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
 
 def test_trials_are_lost_neither_with_the_search_nor_with_their_host(tmp_path, launch, cluster):
