@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from acme_ext.acting.policy import Context
 from acme_ext.ops import masking
@@ -72,15 +73,14 @@ def ladder(config: Any, *, evaluation: bool) -> Callable[[Context], Array]:
     """
     if evaluation:
         return lambda context: jnp.float32(0)
-    begin, steps = config.replay.steps_before_learning, config.epsilon_decay_steps
 
-    def epsilon(context: Context) -> Array:
-        least = ladder_epsilon(context.rank, config.epsilon_base, config.epsilon_steepness)
-        if not steps:
-            return least
-        return least + (1 - least) * (1 - jnp.clip((context.steps - begin) / steps, 0, 1))
+    def own(context: Context) -> Array:
+        return ladder_epsilon(context.rank, config.epsilon_base, config.epsilon_steepness)
 
-    return epsilon
+    if not config.epsilon_decay_steps:
+        return own
+    left = optax.linear_schedule(1.0, 0.0, config.epsilon_decay_steps, config.replay.steps_before_learning)
+    return lambda context: own(context) + (1 - own(context)) * left(context.steps)
 
 
 def normal_noise(keys: Array, size: int) -> Array:
