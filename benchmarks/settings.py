@@ -413,18 +413,14 @@ SETTINGS: dict[str, Setting] = {
     ),
     # Agents with a memory, by their defaults: without a bonus, with one, and with its bonuses dealt out at random.
     **{
-        f"{agent}-{task}{'-shuffled' * shuffled}": Setting(
-            agent,
-            f"explore:{task}",
-            steps,
-            8,
-            *((None, None) if agent == "r2d2" or shuffled else (0.9, 0.9)),
-            eval_every=5_000,
-            # R2D2 explores as NGU does.
-            config=_LADDER_ALONE if agent == "r2d2" else {"shuffled": "true"} if shuffled else {},
-        )
+        f"{agent}-{task}{arm}": Setting(agent, f"explore:{task}", steps, 8, *bars, eval_every=5_000, config=config)
         for task, steps in (("chain", 100_000), ("key_door", 150_000))
-        for agent, shuffled in (("r2d2", False), ("ngu", False), ("ngu", True), ("agent57", False))
+        for agent, arm, bars, config in (
+            ("r2d2", "", (), _LADDER_ALONE),  # it explores as NGU does
+            ("ngu", "", (0.9, 0.9), {}),
+            ("ngu", "-shuffled", (), {"shuffled": "true"}),
+            ("agent57", "", (0.9, 0.9), {}),
+        )
     },
     # MiniGrid's key and door in JAX, with one map and so short episodes that random actions don't reach the goal.
     "ppo-doorkey": _doorkey("ppo"),
