@@ -58,7 +58,7 @@ OFF = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("off", OFF, ids=str)
 def test_the_parts_fit_together_whichever_is_off(off):
     config = RainbowConfig(**{**_SMALL, **off})

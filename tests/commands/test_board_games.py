@@ -113,7 +113,7 @@ def test_it_is_evaluated_against_the_agent_of_a_run(run, capsys, monkeypatch):
     assert {player for player, _ in asked} == {player_of(run)}
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_checkpoint_of_a_run_plays(run, capsys):
     saved = [path for path in (pathlib.Path(run) / "checkpoints").iterdir() if path.name.isdigit()]
     old, new = (RunPlayer(path) for path in sorted(saved))
@@ -206,7 +206,7 @@ def test_lost_games_are_told_by_their_moves():
     assert "lost as second: a2 a1 b2 b1 c2" in said  # the first column of the second row, and so on
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_person_plays_against_it_and_hears_of_illegal_moves(run, tmp_path):
     typed, shown = iter(["z9", "a1", "a1", *(f"{c}{r}" for c in "abc" for r in "123"), *["q"] * 9]), []
     outcome = play.play(RunPlayer(run), ask=lambda _: next(typed), say=shown.append)
@@ -233,7 +233,7 @@ def test_a_chart_that_can_not_be_drawn_is_refused_first(tmp_path, capsys):
     assert "chart.foo names no format of a figure by its ending" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_tournament_has_a_table_and_a_chart(run, tmp_path, capsys):
     chart = tmp_path / "charts" / "chart.png"
     arguments = ["tournament", run, "random", "--games", "6", "--opening-moves", "0", "-o", str(chart)]

@@ -323,7 +323,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(tmp_path, monkeypatch,
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_search_from_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     command = ["tune", "dqn", "bsuite:catch/0", "--steps", "600", "--trials", "2", "--num-envs", "4", "--jobs", "2"]

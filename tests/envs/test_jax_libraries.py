@@ -35,7 +35,7 @@ def library(name: str) -> Any:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("jax:brax/inverted_pendulum", {"max_steps": 12}),
+        pytest.param("jax:brax/inverted_pendulum", {"max_steps": 12}, marks=pytest.mark.release),
         ("jax:jumanji/Minesweeper-v0", {}),
         ("jax:jumanji/RubiksCube-partly-scrambled-v0", {}),
         ("jax:navix/Empty-Random-5x5", {"max_steps": 12}),

@@ -48,13 +48,14 @@ REPLAYS = {
 QUICK = ("dqn", "ppo")  # one with a table, one with a queue
 OFFLINE = {"bc", "td3_bc", "iql", "cql", "crr", "discrete_cql", "bcq"}  # see tests/launch/test_offline.py
 TAUGHT = {"r2d3", "dqfd", "sqil", "discrete_sqil"}  # see tests/launch/test_demos.py
-LONG = {"ngu", "agent57", "muzero", "alphazero"}  # which take longest to compile
+LONG = {"ngu", "agent57"}  # which take longest to compile
+KINDS = {"rainbow", "r2d2", "impala", "sac", "mpo"}  # in one process one of each kind is enough before a release
 
 
-def agents(long=pytest.mark.slow):
-    """The agents that learn from what they do, with the marks of their tests."""
+def agents(slow):
+    """The agents that learn from what they do: but for the quick ones marked slow, or release where not in `slow`."""
     names = [name for name in builders.AGENTS if name not in OFFLINE | TAUGHT]
-    marks = {name: () if name in QUICK else long if name in LONG else pytest.mark.slow for name in names}
+    marks = {name: () if name in QUICK else pytest.mark.slow if name in slow else pytest.mark.release for name in names}
     return [pytest.param(name, marks=marks[name]) for name in names]
 
 
@@ -95,7 +96,7 @@ def small(builder):
     )
 
 
-@pytest.mark.parametrize("name", agents(long=pytest.mark.release))
+@pytest.mark.parametrize("name", agents(slow=KINDS))
 def test_learns_saves_and_goes_on_in_one_process(name, tmp_path):
     first = local.run(experiment(name, tmp_path, 300), quiet=True)
     assert first.learner_steps > 0
@@ -105,7 +106,7 @@ def test_learns_saves_and_goes_on_in_one_process(name, tmp_path):
     assert np.isfinite(second.score.returns).all()
 
 
-@pytest.mark.parametrize("name", agents())
+@pytest.mark.parametrize("name", agents(slow=builders.AGENTS.keys() - LONG))
 def test_runs_as_a_program(name, tmp_path):
     result = distributed.run_program(experiment(name, tmp_path, 400), Topology(actors=2), on="threads", quiet=True)
     assert result.environment_steps >= 400

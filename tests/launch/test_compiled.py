@@ -152,7 +152,7 @@ def r2d2(builder: Any, **fields: Any) -> Any:
     return builder.replace(config=dataclasses.replace(builder.config, **fields))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_run_of_sequences_that_was_stopped_goes_on_to_what_it_would_have_been(tmp_path):
     whole, parts = (experiment(tmp_path / name, r2d2(builders.R2D2()), 160) for name in ("whole", "parts"))
     (result,) = runner.run(whole, quiet=True)

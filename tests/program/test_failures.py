@@ -8,6 +8,7 @@ import pytest
 from programs import check_a_last_save_that_fails, check_finished, rows, saved, state
 
 _FOR_EVER = 10**7
+_SERVERS = ["replay", *(pytest.param(name, marks=pytest.mark.release) for name in ("learner", "coordinator"))]
 
 
 @pytest.mark.slow
@@ -116,7 +117,7 @@ def test_an_actor_that_is_killed_ends_the_program_after_a_last_save(number, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["replay", "learner", "coordinator"])
+@pytest.mark.parametrize("name", _SERVERS)
 def test_the_program_is_started_again_after_the_death_of_a_server(name, tmp_path, train):
     run = tmp_path / "run"
     program = train(run, 2_000, "--restart", "1", "--checkpoint-every", "0.5", LAB_WALK_SERVER="")
@@ -138,7 +139,7 @@ def test_the_program_is_started_again_after_the_death_of_a_server(name, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["replay", "learner", "coordinator"])
+@pytest.mark.parametrize("name", _SERVERS)
 def test_a_server_that_is_killed_is_named_and_the_last_checkpoint_stands(name, tmp_path, train):
     run = tmp_path / "run"
     program = train(run, _FOR_EVER, "--checkpoint-every", "0.5")

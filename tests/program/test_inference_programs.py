@@ -19,7 +19,10 @@ pytestmark = pytest.mark.usefixtures("no_figures")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("experience", "actors", "servers"), [("actor", 2, 1), ("server", 2, 1), ("server", 4, 2)])
+@pytest.mark.parametrize(
+    ("experience", "actors", "servers"),
+    [("actor", 2, 1), pytest.param("server", 2, 1, marks=pytest.mark.release), ("server", 4, 2)],
+)
 def test_learns_and_goes_on(tmp_path, experience, actors, servers):
     def run(steps):
         texts = {name: str(value) for name, value in {**programs.FIELDS, "replay.prioritized": "true"}.items()}
@@ -79,7 +82,9 @@ def test_recurrent_state_stays_on_the_server(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [["inference"], ["inference-0", "inference-1"]])
+@pytest.mark.parametrize(
+    "names", [["inference"], pytest.param(["inference-0", "inference-1"], marks=pytest.mark.release)]
+)
 def test_an_inference_server_that_dies_comes_back_and_the_actors_go_on(tmp_path, train, names):
     run, last = tmp_path / "run", len(names) - 1
     options = ["--actors", str(2 * len(names)), "--inference-servers", str(len(names)), "--restart", "1"]

@@ -70,7 +70,7 @@ _NO_RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ne
         ("threads", _stop_by_stopper),
         pytest.param("threads", _stop_by_lp, marks=pytest.mark.slow),
         pytest.param("processes", _stop_by_stopper, marks=pytest.mark.slow),
-        pytest.param("ray", _stop_by_lp, marks=[pytest.mark.slow, pytest.mark.timeout(900), _NO_RAY]),
+        pytest.param("ray", _stop_by_lp, marks=[pytest.mark.release, pytest.mark.timeout(900), _NO_RAY]),
     ],
 )
 def test_a_node_of_ones_own_uses_the_parts_and_ends_the_program_after_a_last_save(on, stop, tmp_path):

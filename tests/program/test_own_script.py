@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from programs import FIELDS, rows, saved, state
 
-_LAUNCHERS = ["local_mp", "local_mt"]
+_LAUNCHERS = ["local_mp", pytest.param("local_mt", marks=pytest.mark.release)]
 
 
 def _line(folder, launch_type, steps):

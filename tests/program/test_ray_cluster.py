@@ -57,6 +57,7 @@ def test_deaths_and_a_lost_host_cost_restarts_and_the_run_ends_at_its_budget(tmp
     assert all(program.node_of_host(name) is None for name in ("actor-0", "actor-1", "learner", "replay"))
 
 
+@pytest.mark.release
 def test_a_job_of_ray_s_runs_in_its_own_environment_and_its_actors_have_names(tmp_path, train, cluster):
     """The variables are those that `ray job submit` gives its command."""
     (tmp_path / "code").mkdir()
@@ -86,6 +87,7 @@ def test_a_program_that_does_not_fit_says_what_is_missing(tmp_path, train, clust
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.release
 def test_a_killed_command_leaves_nothing_on_any_host(tmp_path, train, cluster):
     cluster.do("add one")
     run = tmp_path / "run"

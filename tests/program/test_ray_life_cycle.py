@@ -23,6 +23,7 @@ def _temporary() -> set[Path]:
     return {*Path("/tmp").glob("acme-ext-ray-*"), *Path("/tmp").glob("acme-ext-[0-9]*/*")}
 
 
+@pytest.mark.release
 def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tmp_path, train):
     run = tmp_path / "run"
     program = train(run, _FOR_EVER, *_RAY, "--checkpoint-every", "0.5", LAB_WALK_SERVER="")
@@ -88,12 +89,14 @@ def test_a_node_that_raises_ends_the_program_with_its_traceback(tmp_path, train)
     assert learned > 0
 
 
+@pytest.mark.release
 def test_a_second_interrupt_ends_everything_at_once(tmp_path, train):
     program = train(tmp_path / "run", _FOR_EVER, *_RAY, LAB_WALK_SERVER="", LAB_WALK_HANGS_AT="100")
     program.wait_for(lambda: program.hanging() == 2)
     check_second_interrupt(program)
 
 
+@pytest.mark.release
 def test_a_last_save_that_fails_is_told(tmp_path, train):
     program = train(tmp_path / "run", _FOR_EVER, *_RAY, "--checkpoint-every", "0.5")
     program.wait_for(lambda: bool(saved(tmp_path / "run")))

@@ -143,7 +143,10 @@ def dqn_network():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("distribution", ["none", "categorical", "quantile", "implicit"])
+@pytest.mark.parametrize(
+    "distribution",
+    ["categorical", *(pytest.param(name, marks=pytest.mark.release) for name in ("none", "quantile", "implicit"))],
+)
 @pytest.mark.parametrize("noisy", [False, True])
 def test_learns_the_values_of_a_chain(distribution, noisy):
     # Two states: in the first, action 1 earns 1 and leads to the second; there action 2 earns 2 and ends. All else ends
