@@ -1,4 +1,4 @@
-"""How Rainbow acts: greedily by a noisy network, or epsilon-greedily as DQN does."""
+"""How Rainbow acts: epsilon-greedily, as DQN does, by a noisy network."""
 
 from typing import NamedTuple
 
@@ -22,9 +22,9 @@ class Noise(NamedTuple):
 
 
 def make_policy(network: hk.Transformed, config: RainbowConfig, *, evaluation: bool) -> Policy:
-    """Returns the policy. Without noisy layers it is DQN's. With them it is greedy but for a share of
-    `config.noisy_epsilon`, by a noise of each environment's own, which is drawn anew after `config.noise_period` steps
-    and in each episode. In evaluation there is no noise, and fractions are midpoints.
+    """Returns the policy, epsilon-greedy as DQN's is. With noisy layers its values are by a noise of each environment's
+    own, which is drawn anew after `config.noise_period` steps and in each episode. In evaluation there is no noise, and
+    fractions are midpoints.
 
     The network is as of `networks.make_network`.
     """
@@ -36,18 +36,16 @@ def make_policy(network: hk.Transformed, config: RainbowConfig, *, evaluation: b
         # Apart from what the keys are used for in choosing an action.
         return own_noise.apply(params, jax.vmap(jax.random.fold_in, (0, None))(keys, 0), observation)
 
+    epsilon = dqn.epsilon_schedule(config)
     if not config.noisy:
-        return dqn.policy_of(q_values, dqn.epsilon_schedule(config))
+        return dqn.policy_of(q_values, epsilon)
 
     def apply(params: Params, context: Context, observation: Tree, state: Noise):
         fresh = state.age % config.noise_period == 0
         held: Array = jnp.where(fresh[:, None], jax.random.key_data(context.key), state.key)
         keys = jax.random.wrap_key_data(held, impl=jax.random.key_impl(context.key))
-        greedy = dqn.policy_of(
-            lambda params, _, observation: q_values(params, keys, observation),
-            lambda context: jnp.float32(config.noisy_epsilon),
-        )
-        action, _, extras = greedy.apply(params, context, observation, ())
+        by_noise = dqn.policy_of(lambda params, _, observation: q_values(params, keys, observation), epsilon)
+        action, _, extras = by_noise.apply(params, context, observation, ())
         return action, Noise(held, state.age + 1), extras
 
     def init_state(batch: int) -> Noise:

@@ -8,7 +8,7 @@ from acme_ext.errors import UsageError
 from acme_ext.ops import critics
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import checks
-from acme_ext.utils.checks import NonNegative, Positive, PositiveInt, Share
+from acme_ext.utils.checks import NonNegative, Positive, PositiveInt
 
 Distribution = Literal["none", "categorical", "quantile", "implicit"]
 
@@ -38,12 +38,11 @@ class RainbowConfig(DQNConfig):
     num_quantiles: PositiveInt = 32  # or drawn fractions; 200 and 64 in the papers
     quantile_kappa: NonNegative = 1.0  # where the quantiles' Huber loss turns linear; Dabney et al. 2018a, section 5
 
-    # Exploration
-    noisy: bool = True  # noisy layers in place of epsilon; Fortunato et al. 2018
+    # Exploration, beside DQN's random actions: with noise alone, as in Hessel et al. 2018, all episodes become the same
+    # where it has died out.
+    noisy: bool = True  # noisy layers; Fortunato et al. 2018
     noisy_sigma: Positive = 0.5  # sigma_0; Hessel et al. 2018, table 1
     noise_period: PositiveInt = 1  # steps that an environment keeps its noise; Fortunato et al. 2018, section 3.1
-    # Random actions beside the noise: where it has died out, all episodes are the same. None in Hessel et al. 2018.
-    noisy_epsilon: Share = 0.05
 
     def __post_init__(self):
         super().__post_init__()
@@ -51,6 +50,11 @@ class RainbowConfig(DQNConfig):
         critics.check_support(self.v_min, self.v_max, self.num_atoms)
         if not self.hidden_sizes:
             raise UsageError("hidden_sizes is empty: it must have at least 1 layer, which becomes the head's.")
+        if not (self.noisy or self.epsilon_start or self.epsilon_end):
+            raise UsageError(
+                "noisy is false, and epsilon_start and epsilon_end are 0: nothing explores. Hessel et al. 2018 take "
+                "epsilon_start=1 and epsilon_end=0.01 in its place."
+            )
 
 
 ATARI = RainbowConfig(
@@ -74,9 +78,9 @@ ATARI = RainbowConfig(
     num_atoms=51,
     v_min=-10.0,
     v_max=10.0,
-    epsilon_end=0.01,  # without noise: Hessel et al. 2018, 'Hyper-parameter tuning'
-    epsilon_decay_steps=62_500,  # 250,000 frames; Hessel et al. 2018, likewise
-    noisy_epsilon=0.0,  # Hessel et al. 2018
+    epsilon_start=0.0,  # noise alone; without it 1, Hessel et al. 2018, 'Hyper-parameter tuning'
+    epsilon_end=0.0,  # likewise; without noise 0.01
+    epsilon_decay_steps=62_500,  # without noise, 250,000 frames; Hessel et al. 2018, likewise
 )
 """The published agent."""
 
@@ -104,6 +108,5 @@ MINATAR = RainbowConfig(
     epsilon_end=0.1,  # the DQN of Young and Tian 2019
     epsilon_decay_steps=100_000,  # the DQN of Young and Tian 2019
     noisy_sigma=0.1,
-    noisy_epsilon=0.1,  # as without noise: in games this small the noise dies out, and all episodes become the same
 )
 """For MinAtar on a CPU, with a fourth of the updates of Young and Tian 2019."""

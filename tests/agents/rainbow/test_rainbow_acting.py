@@ -13,7 +13,7 @@ OBSERVATION = np.zeros((COUNT, 4), np.float32)
 
 
 def build(evaluation=False, **fields):
-    small = {"hidden_sizes": (16,), "num_atoms": 5, "num_quantiles": 4, "noisy_epsilon": 0.0}
+    small = {"hidden_sizes": (16,), "num_atoms": 5, "num_quantiles": 4, "epsilon_start": 0.0, "epsilon_end": 0.0}
     config = RainbowConfig(**{**small, **fields})
     network = networks.make_network(discrete(4, (4,)), config)
     params = network.init(jax.random.key(0), OBSERVATION[:1])
@@ -69,17 +69,11 @@ def test_an_action_does_not_depend_on_who_else_is_in_the_batch():
     np.testing.assert_array_equal(few, action[:7])  # no two values are so near that rounding could swap them
 
 
-def test_with_noise_there_is_no_epsilon():
-    # A deviation of nothing: greedy, whatever epsilon is, at the run's beginning too.
-    policy, params, network = build(epsilon_start=1.0, epsilon_end=1.0)
-    params = {k: jax.tree.map(jnp.zeros_like, v) if "deviation" in k else v for k, v in params.items()}
-    best = jnp.argmax(network.apply(params, None, OBSERVATION[:1]).q)
-    assert (act(policy, params, context())[0] == best).all()
-
-
-def test_without_noise_exploration_is_dqns_epsilon():
-    fields = {"noisy": False, "epsilon_start": 0.8, "epsilon_end": 0.2, "epsilon_decay_steps": 100}
+@pytest.mark.parametrize("noisy", [True, False])
+def test_some_actions_are_random_by_dqns_epsilon_beside_the_noise_too(noisy):
+    fields = {"noisy": noisy, "epsilon_start": 0.8, "epsilon_end": 0.2, "epsilon_decay_steps": 100}
     policy, params, network = build(**fields)
+    params = {k: jax.tree.map(jnp.zeros_like, v) if "deviation" in k else v for k, v in params.items()}
     best = int(jnp.argmax(network.apply(params, None, OBSERVATION[:1]).q))
     for steps, epsilon in ((0, 0.8), (1_000, 0.8), (1_100, 0.2)):  # learning starts at 1,000
         share = np.mean(act(policy, params, context(steps))[0] == best)
@@ -99,11 +93,3 @@ def test_an_evaluation_has_no_noise_and_no_drawn_fractions(distribution):
 def test_an_evaluations_epsilon_is_its_own():
     policy, params, _ = build(evaluation=True, evaluation_epsilon=1.0)
     np.testing.assert_allclose(np.bincount(act(policy, params, context())[0]) / COUNT, 0.25, atol=0.08)
-
-
-def test_some_actions_may_be_random_beside_the_noise():
-    policy, params, network = build(noisy_epsilon=0.4, epsilon_start=0.0, epsilon_end=0.0)
-    params = {k: jax.tree.map(jnp.zeros_like, v) if "deviation" in k else v for k, v in params.items()}
-    best = jnp.argmax(network.apply(params, None, OBSERVATION[:1]).q)
-    other = np.mean(act(policy, params, context())[0] != best)
-    assert other == pytest.approx(0.4 * 3 / 4, abs=0.07)  # a random action of the 4 is the best one now and then

@@ -17,7 +17,7 @@ from acme_ext.errors import UsageError
         ({"quantile_kappa": -1.0}, "^quantile_kappa is -1.0: it must not be negative"),
         ({"noisy_sigma": 0.0}, "^noisy_sigma is 0.0: it must be greater than 0"),
         ({"noise_period": 0}, "^noise_period is 0: it must be at least 1"),
-        ({"noisy_epsilon": 1.5}, r"^noisy_epsilon is 1.5: it must lie in \[0, 1\]"),
+        ({"noisy": False, "epsilon_start": 0.0, "epsilon_end": 0.0}, "^noisy is false, and .* are 0: nothing explores"),
         ({"hidden_sizes": ()}, "^hidden_sizes is empty: it must have"),
         ({"target_period": 0}, "^target_period is 0: it must be at least 1"),  # DQN's own
         ({"epsilon_end": 1.5}, "^epsilon_end is 1.5: it must lie in"),
