@@ -71,19 +71,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--episodes", type=int, default=900, help="of each environment (%(default)s)")
     parser.add_argument("--envs", type=int, default=8, help="environments, each with a bandit (%(default)s)")
     parser.add_argument("--seeds", type=int, default=100, help="(%(default)s)")
-    parser.add_argument("--output", type=pathlib.Path, default=RESULTS, help="folder of the page")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="of the page")
     options = parser.parse_args(arguments)
     return command.run("benchmarks.arms", lambda: _main(options))
 
 
 def _main(options: argparse.Namespace) -> int:
-    files.make_writable_folder(options.output)  # before what takes minutes
+    files.make_writable_folder(options.out)  # before what takes minutes
     config, best = Agent57Config(), parts(options.episodes)
     one = jax.jit(functools.partial(play, config, best, options.envs))
     found = [jax.device_get(one(seed)) for seed in range(options.seeds)]
-    _draw(found, best, config, options.output / "arms.png")
+    _draw(found, best, config, options.out / "arms.png")
     text = page(found, best, config)
-    files.write_text(options.output / "arms.md", text)
+    files.write_text(options.out / "arms.md", text)
     print(text)
     return 0
 

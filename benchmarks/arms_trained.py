@@ -143,22 +143,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--episodes", type=int, default=450, help="of each environment (%(default)s)")
     parser.add_argument("--envs", type=int, default=8, help="environments, each with a bandit (%(default)s)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="(0 1 2)")
-    parser.add_argument("--output", type=pathlib.Path, default=RESULTS, help="folder of the page")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="of the page")
     options = parser.parse_args(arguments)
     command.check_seeds(options.seeds)
     return command.run("benchmarks.arms_trained", lambda: _main(options))
 
 
 def _main(options: argparse.Namespace) -> int:
-    files.make_writable_folder(options.output)  # before what takes minutes
+    files.make_writable_folder(options.out)  # before what takes minutes
     environment = Fashion(-(-options.episodes // PARTS) * LIMIT)
     found = {}
     for seed in options.seeds:
         found[seed] = train(environment, options.episodes, options.envs, seed)
         print(f"seed {seed}: {'; '.join(' '.join(map(str, row)) for row in _rows(found[seed]))}", flush=True)
-    _draw(list(found.values()), options.output / "arms-trained.png")
+    _draw(list(found.values()), options.out / "arms-trained.png")
     text = page(found, options)
-    files.write_text(options.output / "arms-trained.md", text)
+    files.write_text(options.out / "arms-trained.md", text)
     print(text)
     return 0
 

@@ -75,22 +75,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bandits", description=__doc__)
     parser.add_argument("--steps", type=int, default=5_000, help="plays (%(default)s)")
     parser.add_argument("--seeds", type=int, default=100, help="(%(default)s)")
-    parser.add_argument("--output", type=pathlib.Path, default=RESULTS, help="folder of the page")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="of the page")
     options = parser.parse_args(arguments)
     return command.run("benchmarks.bandits", lambda: _main(options))
 
 
 def _main(options: argparse.Namespace) -> int:
-    files.make_writable_folder(options.output)  # before what takes minutes
+    files.make_writable_folder(options.out)  # before what takes minutes
     steps, seeds = options.steps, options.seeds
     problems = {"fixed": np.tile(MEANS, (steps, 1)), "drifting": drifting(steps)}
     found = {
         problem: {name: regret(bandit, means, seeds) for name, bandit in contestants(steps).items()}
         for problem, means in problems.items()
     }
-    _draw(found, bounds(steps), options.output / "bandits.png")
+    _draw(found, bounds(steps), options.out / "bandits.png")
     text = page(found, steps, seeds)
-    files.write_text(options.output / "bandits.md", text)
+    files.write_text(options.out / "bandits.md", text)
     print(text)
     return 0
 

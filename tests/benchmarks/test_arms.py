@@ -20,7 +20,7 @@ def test_the_delay_is_until_enough_in_a_row(right, expected):
 
 
 def test_the_page_has_a_row_for_each_part(tmp_path):
-    assert arms.main(["--episodes", "90", "--envs", "2", "--seeds", "2", "--output", str(tmp_path)]) == 0
+    assert arms.main(["--episodes", "90", "--envs", "2", "--seeds", "2", "--out", str(tmp_path)]) == 0
     rows = [line for line in (tmp_path / "arms.md").read_text().splitlines() if line.startswith("| ")]
     assert len(rows) == 1 + len(arms.BEST)
     assert (tmp_path / "arms.png").read_bytes().startswith(b"\x89PNG")

@@ -40,7 +40,7 @@ def test_a_row_says_who_is_best_and_who_plays():
 @pytest.mark.release
 def test_a_training_is_run_and_written(tmp_path):
     pages = tmp_path / "pages"
-    arguments = ["--episodes", "6", "--envs", "2", "--seeds", "3", "--output", str(pages)]
+    arguments = ["--episodes", "6", "--envs", "2", "--seeds", "3", "--out", str(pages)]
     assert arms_trained.main(arguments) == 0
     rows = [line for line in (pages / "arms-trained.md").read_text().splitlines() if line.startswith("| 3 |")]
     assert len(rows) == arms_trained.PARTS
