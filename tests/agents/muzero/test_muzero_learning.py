@@ -59,7 +59,7 @@ def batch_of(agent, rng):
     "fields",
     [
         pytest.param({}, id="plain"),
-        pytest.param({"value_prefix": True}, id="prefix"),
+        pytest.param({"value_prefix": True}, id="prefix", marks=pytest.mark.release),
         pytest.param(
             {"reanalyze": 0.5, "consistency_coef": 2.0, "value_prefix": True}, id="more", marks=pytest.mark.slow
         ),
@@ -108,6 +108,7 @@ def test_a_reward_is_what_a_value_prefix_has_more_than_the_one_before():
     assert recalled == [1, 2, 1, 2]
 
 
+@pytest.mark.release
 def test_value_prefixes_are_searched_with_whatever_the_observation_is():
     for shape in ((3,), (10, 10, 4)):
         agent = MuZero(dataclasses.replace(SMALL, value_prefix=True)).make_agent(

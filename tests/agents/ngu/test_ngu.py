@@ -94,6 +94,7 @@ def test_the_policy_without_a_bonus_may_learn_from_what_the_others_do():
     np.testing.assert_array_equal(task.batch.extras.probability, batch.extras.probability)
 
 
+@pytest.mark.release
 def test_shuffled_bonuses_are_the_same_ones_at_other_steps():
     batch, c = sequences(), NGUConfig(num_arms=3, **SMALL)
     other = learning.shuffled(jax.random.key(0), batch)
