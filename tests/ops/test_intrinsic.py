@@ -81,6 +81,22 @@ def test_the_ring_overwrites_the_oldest_and_is_emptied():
     np.testing.assert_array_equal(squares, [[0, 1], [0, 0]])
 
 
+@pytest.mark.parametrize("written", [[0, 3, 9], [5, 130, 256], [300, 301, 7]])
+def test_the_nearest_of_a_ring_are_those_that_were_written(written):
+    rng, written = np.random.default_rng(0), np.array(written, np.int32)
+    memory = intrinsic.EpisodicMemory(rng.normal(size=(3, 4, 300)).astype(np.float32), written)
+    embedding = rng.normal(size=(3, 4)).astype(np.float32)
+    squares, known = intrinsic.nearest_distances(memory, embedding, 5)
+    np.testing.assert_array_equal(known, written >= 5)
+    for row in np.flatnonzero(known):
+        rows = memory.embeddings[row, :, : written[row]].T
+        np.testing.assert_allclose(squares[row], np.sort(np.sum((rows - embedding[row]) ** 2, axis=1))[:5], rtol=1e-5)
+    # The memories of several runs at once.
+    two = jax.tree.map(lambda x: np.stack([x, np.roll(x, 1, axis=0)]), memory)
+    both, _ = jax.vmap(intrinsic.nearest_distances, (0, 0, None))(two, np.stack([embedding] * 2), 5)
+    np.testing.assert_allclose(both[0], squares, rtol=1e-5)
+
+
 def test_what_is_old_is_worth_less():
     embeddings = np.tile(np.eye(6, dtype=np.float32), (4, 1))
     found = episode(embeddings, 3)
