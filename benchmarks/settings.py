@@ -110,7 +110,6 @@ def _montezuma(agent: str, **config: str) -> Setting:
     pictures without a fault, and resumes. Batches, replay and episodes are small.
     """
     environment, options = "envpool:MontezumaRevenge-v5", {"max_episode_steps": 500}
-    config |= {"distillation.quiet_steps": "2"}
     return Setting(
         agent, environment, 5_000, 4, eval_every=0, eval_episodes=2, config=config, parts=2, environment_options=options
     )
@@ -427,7 +426,14 @@ SETTINGS: dict[str, Setting] = {
     "rnd-doorkey": _doorkey("rnd", 0.8, 0.8),
     "rnd-doorkey-shuffled": _doorkey("rnd", shuffled="true"),
     "rnd-montezuma": _montezuma(
-        "rnd", **{"batch_size": "4", "replay.max_size": "4", "num_epochs": "1", "distillation_updates": "4"}
+        "rnd",
+        **{
+            "batch_size": "4",
+            "replay.max_size": "4",
+            "num_epochs": "1",
+            "distillation_updates": "4",
+            "quiet_steps": "2",
+        },
     ),
     "ngu-montezuma": _montezuma("ngu", **_FEW_SEQUENCES),
     "agent57-montezuma": _montezuma("agent57", **_FEW_SEQUENCES),

@@ -21,6 +21,7 @@ from acme_ext.types import Array, Params, Sample, Sequence, Transition, Tree
 
 _MOST = 5.0  # the largest bonus; L of Badia et al. 2020a, table 7
 _HORIZON = 100_000.0  # errors over which their moments forget
+_QUIET_STEPS = 2  # learner steps at the start in which the bonus is 0, while the observations' moments settle
 _PART = 256  # observations that the predictor learns from at a time, at least
 
 
@@ -53,8 +54,7 @@ def distilled(
         shuffled: gives each item of a batch the bonus of another one: a control that has the scale of the bonus, and
             nothing of what it says.
     """
-    config = DistillationConfig()
-    part = Distillation(config, observation)
+    part = Distillation(DistillationConfig(), observation)
 
     def init(key: Array) -> BonusState:
         core_key, part_key = jax.random.split(key)
@@ -65,7 +65,7 @@ def distilled(
         seen = part.seen(state.distillation, following, mask)
         error = part.errors(seen.params, following)
         # Until the observations' moments are known, errors say how unusual their scale is.
-        quiet = seen.steps <= config.quiet_steps
+        quiet = seen.steps <= _QUIET_STEPS
         errors = normalize.update(state.errors, error, mask * ~quiet, _HORIZON)
         bonus = mask * (lifelong_factor(error, errors.mean, normalize.stddev(errors), 1 + _MOST) - 1)
         bonus: Array = jnp.where(quiet, 0.0, bonus)

@@ -20,7 +20,7 @@ from acme_ext.networks.convolution import Conv2D
 from acme_ext.ops import intrinsic
 from acme_ext.specs import PICTURE_SIDE
 from acme_ext.types import Array, Params, Tree
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegativeInt, Positive, PositiveInt, PositiveShare
+from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,6 @@ class DistillationConfig(Checked):
     max_abs_observation: Positive = 5.0  # normalised observations are clipped to it; Burda et al. 2018, section 2.4
     newest_frame: bool = False  # of stacked frames, the network is given the last channel alone
     share: PositiveShare = 1.0  # of a batch, which the predictor learns from; Burda et al. 2018, section 2.5
-    quiet_steps: NonNegativeInt = 2  # learner steps in which observations are only counted, and the bonus is 0
 
 
 class DistillationParams(NamedTuple):

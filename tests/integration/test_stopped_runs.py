@@ -166,7 +166,6 @@ _EXPLORING = {
     "neighbours": "3",
     "embedding_size": "4",
     "bandit_window": "5000",
-    "distillation.quiet_steps": "2",
     "replay.length": "6",
     "replay.burn_in": "2",
     "replay.period": "3",

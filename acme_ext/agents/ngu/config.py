@@ -44,7 +44,7 @@ class NGUConfig(R2D2Config):
     embedding_steps: PositiveInt = 5  # of each sequence, the last, that embedding and predictor learn from; ib.
 
     # The bonus over the agent's life
-    distillation: DistillationConfig = DistillationConfig(learning_rate=5e-4, quiet_steps=20)
+    distillation: DistillationConfig = DistillationConfig(learning_rate=5e-4)
     max_lifelong: Annotated[float, AT_LEAST_ONE] = 5.0  # L; Badia et al. 2020a, table 7
     error_horizon: Positive = 100_000.0  # observations over which the errors' mean and deviation forget
 
@@ -116,8 +116,6 @@ ATARI = NGUConfig(
     memory_rows=30_000,
     kernel_epsilon=1e-4,
     distance_horizon=1e8,
-    distillation=DistillationConfig(
-        features=128, predictor_sizes=(128,), learning_rate=5e-4, newest_frame=False, quiet_steps=100
-    ),
+    distillation=DistillationConfig(features=128, predictor_sizes=(128,), learning_rate=5e-4),
 )
 """The published agent, on whichever hardware."""

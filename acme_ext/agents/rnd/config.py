@@ -5,7 +5,7 @@ import dataclasses
 from acme_ext.agents.ppo.config import PPOConfig
 from acme_ext.learning.intrinsic import DistillationConfig
 from acme_ext.replay.config import UnrollConfig
-from acme_ext.utils.checks import NonNegative, PositiveInt, Share
+from acme_ext.utils.checks import NonNegative, NonNegativeInt, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,6 +18,7 @@ class RNDConfig(PPOConfig):
 
     # The bonus
     distillation: DistillationConfig = DistillationConfig()
+    quiet_steps: NonNegativeInt = 2  # learner steps at first in which it is 0, while the observations' moments settle
     distillation_updates: PositiveInt = 4  # of the predictor, on as many parts of a batch
     intrinsic_discount: Share = 0.99  # gamma_I of one step; Burda et al. 2018, table 5
     extrinsic_coef: NonNegative = 2.0  # weight of the reward's advantage; Burda et al. 2018, table 5
@@ -47,8 +48,8 @@ ATARI = RNDConfig(
         learning_rate=1e-4,
         newest_frame=True,
         share=0.25,
-        quiet_steps=50,
     ),
+    quiet_steps=50,
     distillation_updates=16,
     max_abs_reward=1.0,
 )

@@ -68,7 +68,7 @@ def make_core(network: RecurrentNetwork, config: RNDConfig, observation: Tree) -
         errors = part.errors(seen.params, following)
         bonus, scale = intrinsic.scaled(state.scale, errors, mask, config.intrinsic_discount)
         # Until the observations' moments are known, errors say how unusual their scale is.
-        quiet = seen.steps <= config.distillation.quiet_steps
+        quiet = seen.steps <= config.quiet_steps
         scale = jax.tree.map(lambda old, new: jnp.where(quiet, old, new), state.scale, scale)
         bonus: Array = jnp.where(quiet, 0.0, bonus)
         key = jax.random.fold_in(state.distillation.key, 0)

@@ -64,7 +64,7 @@ def test_without_a_bonus_it_is_ppo():
 
 
 def test_the_bonus_is_quiet_first_then_for_what_is_new():
-    agent = RND(RNDConfig(distillation=DistillationConfig(quiet_steps=2, learning_rate=1e-2), **SMALL)).make_agent(SPEC)
+    agent = RND(RNDConfig(distillation=DistillationConfig(learning_rate=1e-2), **SMALL)).make_agent(SPEC)
     step, state, bonuses = jax.jit(agent.core.step), agent.core.init(jax.random.key(0)), []
     for _ in range(60):
         state, metrics, _ = step(state, unrolls(agent))
@@ -86,10 +86,9 @@ def test_shuffled_bonuses_are_the_same_ones_at_other_steps():
 
 
 def test_learning_from_shuffled_bonuses_differs_in_nothing_else():
-    quiet = DistillationConfig(quiet_steps=0)
     found = []
     for shuffled in (False, True):
-        agent = RND(RNDConfig(distillation=quiet, shuffled=shuffled, **SMALL), average_rate=None).make_agent(SPEC)
+        agent = RND(RNDConfig(quiet_steps=0, shuffled=shuffled, **SMALL), average_rate=None).make_agent(SPEC)
         found.append(agent.core.step(agent.core.init(jax.random.key(0)), unrolls(agent)))
     (plain, metrics, _), (other, others, _) = found
     assert float(metrics["bonus"]) == float(others["bonus"]) > 0
