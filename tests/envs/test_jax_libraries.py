@@ -98,7 +98,7 @@ def beside(environment, start, act, episodes, choose=None, **close):
     return lengths, discounts
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_every_step_is_braxs_and_its_limit_truncates():
     library("brax")
     brax = importlib.import_module("brax.envs")

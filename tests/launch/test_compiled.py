@@ -131,7 +131,7 @@ def test_unrolls_of_fewer_or_more_environments_than_a_batch_has(tmp_path, capsys
     assert_close(learned(compiled), learned(single), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_replay_run_that_was_stopped_goes_on_to_what_it_would_have_been(tmp_path):
     whole, parts = (experiment(tmp_path / name, dqn(prioritized=True), 160) for name in ("whole", "parts"))
     (result,) = runner.run(whole, quiet=True)

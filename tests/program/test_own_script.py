@@ -27,7 +27,7 @@ def test_a_program_with_a_node_of_ones_own_runs_by_lp_launch(launch_type, tmp_pa
     assert (tmp_path / "watched").read_text() == "2 layers;\nit ended\n"
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("launch_type", _LAUNCHERS)
 def test_an_interrupt_of_a_program_by_lp_launch_ends_it_after_a_last_save(launch_type, tmp_path, launch):
     run = tmp_path / "run"

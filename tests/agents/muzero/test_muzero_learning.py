@@ -61,7 +61,7 @@ def batch_of(agent, rng):
         pytest.param({}, id="plain"),
         pytest.param({"value_prefix": True}, id="prefix", marks=pytest.mark.release),
         pytest.param(
-            {"reanalyze": 0.5, "consistency_coef": 2.0, "value_prefix": True}, id="more", marks=pytest.mark.slow
+            {"reanalyze": 0.5, "consistency_coef": 2.0, "value_prefix": True}, id="more", marks=pytest.mark.release
         ),
     ],
 )
