@@ -38,10 +38,10 @@ class Agent:
     core: LearnerCore
     policy: Policy
     evaluation_policy: Policy
-    sgd_steps_per_call: int = 1  # SGD steps that the learner makes in one compiled call
-    variable_period: int = 1  # steps that an actor takes before it renews its parameters
-    pretrain_steps: int = 0  # SGD steps on demonstrations alone, before anything else
-    demo_offset: float = 0.0  # added to a demonstration's |TD error| in its priority
+    sgd_steps_per_call: int = 1  # SGD steps in one compiled call of the learner
+    variable_period: int = 1  # steps of an actor between fetches of new parameters
+    pretrain_steps: int = 0  # SGD steps on demonstrations only, before acting begins
+    demo_offset: float = 0.0  # added to a demonstration's |TD error| when its priority is computed
 
     def make_learner(
         self,
@@ -140,9 +140,7 @@ class Builder(HasPresets, abc.ABC):
 
     @property
     def first_error(self) -> Callable[..., Array] | None:
-        """The function that computes the errors for new items' initial priorities; see `Replay`. None for no such
-        function.
-        """
+        """The function that computes the errors for new items' initial priorities, or None; see `Replay`."""
         return None
 
     @property

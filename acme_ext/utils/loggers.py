@@ -234,7 +234,7 @@ class _TensorBoard(Logger):
         folder.mkdir(parents=True, exist_ok=True)
         # tensorboardX names files by the second, and would overwrite the one of a logger closed in the same second.
         self._writer = EventsWriter(str(folder / "events"), filename_suffix=f".{time.time_ns()}")
-        if last_step is not None:  # what a killed run wrote past the rows that were kept is to be forgotten
+        if last_step is not None:  # makes TensorBoard forget later events of a killed run
             start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
             self._writer.write_event(self._event(wall_time=time.time(), step=int(last_step) + 1, session_log=start))
         self._writer.flush()

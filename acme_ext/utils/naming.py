@@ -92,7 +92,7 @@ def describe(value: Any, what: str) -> Any:
         }
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
-        if callable(value):  # a function's part, made of its class and fields
+        if callable(value):  # a callable object, described by its class and fields
             made_of = {field.name: describe(getattr(value, field.name), what) for field in fields}
             return {"object": describe(type(value), what), "keywords": made_of}
         return {field.name: describe(getattr(value, field.name), f"{what}.{field.name}") for field in fields}

@@ -14,7 +14,7 @@ class _Leaf(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: Any
-    offset: int | None  # of its first byte in the words; None where it is not among them
+    offset: int | None  # offset of its first byte in the packed words; None if it is not packed
 
 
 class Packing:

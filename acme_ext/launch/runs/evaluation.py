@@ -172,7 +172,7 @@ def load_run(
     Args:
         path: the run directory, or one of its checkpoints, `RUN/checkpoints/STEPS`.
         builder: the run's agent. Needed if the run's config can't name it, because it was defined in a script.
-        environment: the run's environment, likewise.
+        environment: the run's environment. Needed if the run's config can't name it.
         environment_options: options that replace the run's own, by name.
         best: load the parameters of the run's best evaluation, not the newest ones. Evaluations of the result then use
             other seeds than the evaluations that selected these parameters.
