@@ -1,4 +1,4 @@
-"""The one acting class."""
+"""The actor, which all agents share."""
 
 from typing import Any, Protocol
 
@@ -12,10 +12,10 @@ from acme_ext.types import Tree
 
 
 class Writer(Protocol):
-    """What an actor tells of its timesteps and actions; a replay's writer is one.
+    """An object that receives an actor's timesteps and actions, such as a replay's writer.
 
-    A writer with an attribute `keeps_state` that is true is also given, as `state`, the recurrent state that the policy
-    had before the action: the initial one at an episode's first timestep.
+    If a writer's attribute `keeps_state` is true, `add` also receives the policy's recurrent state from before the
+    action, as `state`. At an episode's first timestep this is the initial state.
     """
 
     def add_first(self, timestep: dm_env.TimeStep) -> None: ...
@@ -23,27 +23,27 @@ class Writer(Protocol):
 
 
 class Actor(interfaces.Actor):
-    """Acts in B environments at once by one compiled call for a step of all of them, and writes what happens to replay.
+    """Acts in B environments in parallel, with one compiled call per step, and passes the experience to a writer.
 
-    With `num_envs=None` it acts in one environment and takes unbatched timesteps: then it is an `acme.core.Actor` like
-    any other and `acme.EnvironmentLoop` can drive it. With a number, every argument has a leading axis of that many
-    environments and follows the rule of `envs.BatchedEnvironment`: a row that was LAST comes back FIRST.
+    With `num_envs=None`, it acts in one environment and takes unbatched timesteps. It is then an ordinary
+    `acme.core.Actor`, which `acme.EnvironmentLoop` can use. With a number, all arguments have a leading axis of that
+    size, and follow the rule of `envs.BatchedEnvironment`: after LAST, a row's next timestep is FIRST.
 
     Args:
-        inference: gives the actions: `LocalInference`, or a server's.
+        inference: computes the actions: a `LocalInference`, or the client of an inference server.
         num_envs: B, or None for one unbatched environment.
-        writer: takes the experience, or None to keep none.
+        writer: receives the experience; None to store none.
     """
 
     def __init__(self, inference: Inference, *, num_envs: int | None = None, writer: Writer | None = None):
         self._inference, self._writer = inference, writer
         self._batched = num_envs is not None
-        self._timestep: dm_env.TimeStep | None = None  # the newest, batched
+        self._timestep: dm_env.TimeStep | None = None  # the newest timestep, batched
         self._extras: Tree = ()
         self._state_before: Tree = ()
         self._keeps_state = getattr(writer, "keeps_state", False)
         self.environment_steps = 0
-        """Steps that the run has taken: this actor's own, unless whoever knows of all actors sets it now and then."""
+        """Steps that the run has taken: this actor's own steps, unless a caller sets the total of all actors."""
 
     def select_action(self, observation: Tree) -> Any:
         if self._timestep is None:
@@ -55,7 +55,7 @@ class Actor(interfaces.Actor):
         return action if self._batched else action[0]
 
     def begin(self) -> None:
-        """Has the next actions made, where that can be done elsewhere, while this thread does something else."""
+        """Requests the next actions in advance, if an inference server computes them; otherwise does nothing."""
         if self._timestep is None:
             raise RuntimeError("an actor has to observe the first timestep before it acts")
         self._inference.begin(self.environment_steps, self._timestep)
@@ -78,18 +78,18 @@ class Actor(interfaces.Actor):
 
     @property
     def core(self) -> InferenceCore | None:
-        """What applies the policy, where that is done here; it keeps the policy's carry."""
+        """The object that applies the policy and holds its carry; None if an inference server does that."""
         return getattr(self._inference, "core", None)
 
     def save(self) -> dict[str, Any]:
-        """Returns what a resumed actor needs to go on with fresh randomness, the schedule where it was, and what its
-        policy has learned as it acted.
+        """Returns the state that a resumed actor needs: the position in its random stream, the run's steps for
+        schedules, and the policy's carry, if it has one.
         """
         carry = self.core.save_carry() if self.core else None
         return {"ticks": self._inference.save(), "steps": self.environment_steps, **({"carry": carry} if carry else {})}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes up what `save` returned."""
+        """Restores the state that `save` returned."""
         self._inference.restore(state["ticks"])
         self.environment_steps = state["steps"]
         if self.core:
@@ -98,7 +98,7 @@ class Actor(interfaces.Actor):
     def _batch(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
         if self._batched:
             return timestep
-        # dm_env leaves reward and discount of a FIRST timestep out.
+        # In dm_env, a FIRST timestep has no reward and no discount.
         return dm_env.TimeStep(
             step_type=np.full(1, int(timestep.step_type), np.uint8),
             reward=np.full(1, timestep.reward or 0.0, np.float32),

@@ -1,4 +1,4 @@
-"""Gathering the requests of many callers into batches for one device."""
+"""Collects the requests of many callers into batches for one device."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 Request = TypeVar("Request")
 
-_ALIVE_S = 5.0  # without a request before a caller no longer counts as one that another request is awaited from
+_ALIVE_S = 5.0  # time since its last request after which a batch no longer waits for a caller
 
 
 class _Entry(NamedTuple):
@@ -16,17 +16,17 @@ class _Entry(NamedTuple):
 
 
 class Batcher(Generic[Request]):
-    """The requests that wait, and when they are a batch.
+    """Holds waiting requests, and decides when they form a batch.
 
-    A batch is due when either enough has come (a share of what all callers that are alive have between them) or the
-    oldest request has waited long enough. So a caller that dies stalls nobody, and one that is alone waits for nobody.
+    A batch is due when the waiting requests reach a share of the total size of all live callers, or when the oldest
+    request has waited for `wait_s`. So a dead caller doesn't block the others, and a single caller never waits.
     Requests are not split.
 
     Args:
-        most: largest sum of sizes in a batch.
-        share: of the sizes of all callers that are alive, what is enough, in (0, 1].
-        wait_s: longest wait for enough; with 0 whatever is there is a batch.
-        clock: seconds that only grow.
+        most: largest total size of a batch.
+        share: fraction of the live callers' total size that makes a batch due, in (0, 1].
+        wait_s: longest wait of a request; with 0, any waiting requests form a batch at once.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class Batcher(Generic[Request]):
         self._seen: dict[Any, tuple[float, int]] = {}  # caller -> (latest request, its size)
 
     def add(self, caller: Any, size: int, request: Request) -> None:
-        """Takes the request of a caller that has none here; it takes `size` of a batch."""
+        """Adds a caller's request of this size; the caller must not have another request waiting."""
         now = self._clock()
         self._seen[caller] = (now, size)
         self._waiting.append(_Entry(now, size, request))
 
     def due_s(self) -> float | None:
-        """Returns in how many seconds a batch is due if nothing comes meanwhile; None if nothing waits."""
+        """Returns the seconds until a batch is due if no further request arrives; None if no request waits."""
         if not self._waiting:
             return None
         if self._wait_s == 0:
@@ -55,7 +55,7 @@ class Batcher(Generic[Request]):
         return max(0.0, self._waiting[0].arrived + self._wait_s - now)
 
     def take(self) -> list[Request]:
-        """Returns the oldest requests, as many as a batch holds; none if none wait."""
+        """Removes and returns the oldest requests, up to the size of a batch; an empty list if none wait."""
         batch, size = [], 0
         for entry in self._waiting:
             if batch and size + entry.size > self._most:

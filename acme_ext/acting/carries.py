@@ -1,4 +1,4 @@
-"""What policies carry from step to step: who holds it, and how it is saved; see `acting.policy.Carry`."""
+"""Holds, saves and restores the carries of policies; see `acting.policy.Carry`."""
 
 import base64
 import io
@@ -13,52 +13,53 @@ from acme_ext.types import Tree
 
 
 class CarryHolder:
-    """Holds what a policy carries for environments that have a slot each.
+    """Holds a policy's carry for environments, each of which has a slot.
 
     Args:
-        policy: how to act.
-        slots: of environments.
-        rows: that are held: the slots, and any after them that nobody has.
+        policy: the policy.
+        slots: number of environments' slots.
+        rows: number of rows in the carry: the slots, plus spare rows after them.
     """
 
     def __init__(self, policy: Policy, slots: int, rows: int):
         self._slots, self._standing = slots, policy.standing
         self._carry: Carry | tuple[()] = jax.tree.map(jnp.array, policy.init_carry(rows))  # copies: they are donated
         self.has_carry = bool(jax.tree.leaves(self._carry))
-        """Whether the policy keeps something for each environment that is no recurrent state."""
+        """Whether the policy has a carry."""
 
     def save_carry(self) -> str | None:
-        """Returns what of the policy's carry outlives an episode, as text; None for a policy without any."""
+        """Returns the `run` part of the carry, which outlives episodes, as text; None for a policy without a carry."""
         return pack(self._carry.run) if isinstance(self._carry, Carry) and self.has_carry else None
 
     def restore_carry(self, text: str | None) -> None:
-        """Takes up what `save_carry` returned; slots that it knows nothing of stay as they are."""
+        """Restores what `save_carry` returned; slots that are not in it stay unchanged."""
         if text is not None and isinstance(self._carry, Carry):
             self._carry = self._carry._replace(run=unpack(text, self._carry.run))
 
     def standing(self) -> list[list] | None:
-        """Returns the policy's standing in JSON's types; None for a policy without any."""
+        """Returns the policy's standing as JSON types, see `Policy.standing`; None for a policy without one."""
         if self._standing is None or not isinstance(self._carry, Carry):
             return None
         held = jax.tree.map(lambda leaf: leaf[: self._slots], jax.device_get(self._carry.run))
         return to_json(self._standing(held))
 
     def brief(self, standing: list[list] | None) -> None:
-        """Gives all environments a standing as their policy's `carry.run`; zeros if there is none."""
+        """Sets the `carry.run` of every environment to a standing; to zeros if it is None."""
         if isinstance(self._carry, Carry):
             self._carry = self._carry._replace(run=of_each(standing, self._carry.run))
 
 
 def pack(carry: Tree) -> str:
-    """Returns arrays `[B, ...]` as text."""
+    """Encodes arrays `[B, ...]` as text."""
     file = io.BytesIO()
     np.savez_compressed(file, *map(np.asarray, jax.tree.leaves(carry)))
     return base64.b64encode(file.getvalue()).decode()
 
 
 def unpack(text: str, like: Tree) -> Tree:
-    """Returns arrays `[B, ...]` of a text that `pack` made. Where it has fewer or more rows than `like`, those
-    that both have are taken, and the others are those of `like`.
+    """Decodes arrays `[B, ...]` from a text that `pack` made.
+
+    If the text has fewer rows than `like`, the other rows are taken from `like`; if it has more, they are dropped.
     """
     file = np.load(io.BytesIO(base64.b64decode(text)))
     leaves, structure = jax.tree.flatten(like)
@@ -76,14 +77,14 @@ def to_json(standing: Tree) -> list[list]:
 
 
 def added(standings: list[list[list]]) -> list[list] | None:
-    """Returns the sum of several actors' standings; None if there is none."""
+    """Returns the sum of several actors' standings; None for an empty list."""
     if not standings:
         return None
     return [np.sum([np.asarray(leaf) for leaf in leaves], axis=0).tolist() for leaves in zip(*standings, strict=True)]
 
 
 def of_each(standing: list[list] | None, like: Tree) -> Tree:
-    """Returns a standing for each of B environments `[B, ...]`, in the shapes of `like`; zeros if there is none."""
+    """Returns a standing repeated for B environments, `[B, ...]`, in the shapes of `like`; zeros if it is None."""
     if standing is None:
         return jax.tree.map(jnp.zeros_like, like)
     leaves, structure = jax.tree.flatten(like)

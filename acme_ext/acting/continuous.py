@@ -1,4 +1,4 @@
-"""Policies of agents that act by vectors in [-1, 1]."""
+"""Policies for continuous actions in [-1, 1]."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -19,8 +19,8 @@ def make_policy(choose: Choose, *, random_steps: int = 0) -> Policy:
     """Returns the policy that takes the actions of `choose`.
 
     Args:
-        choose: the agent's choice; what it gives beyond [-1, 1] is clipped.
-        random_steps: environment steps of the run that are taken by uniformly random actions first.
+        choose: the agent's function that chooses actions; they are clipped to [-1, 1].
+        random_steps: environment steps at the start of the run with uniformly random actions.
     """
 
     def apply(params: Params, context: Context, observation: Tree, state: Tree):
@@ -35,7 +35,7 @@ def make_policy(choose: Choose, *, random_steps: int = 0) -> Policy:
 
 
 class HasPolicy(Protocol):
-    """Networks of which one is the policy."""
+    """Networks that include a policy."""
 
     @property
     def policy(self) -> hk.Transformed:
@@ -44,12 +44,12 @@ class HasPolicy(Protocol):
 
 
 def gaussian_policy(networks: HasPolicy, config: Any, *, evaluation: bool) -> Policy:
-    """Returns the policy that samples the network's Gaussian; in evaluation it takes the mode.
+    """Returns the policy that samples from the network's Gaussian; in evaluation, it takes the mode.
 
     Args:
-        networks: the agent's.
-        config: the agent's, of which `random_steps` is read where it has that, see `make_policy`.
-        evaluation: whether it is the evaluation's, which has no random steps.
+        networks: the agent's networks.
+        config: the agent's config; its field `random_steps` is used if there is one, see `make_policy`.
+        evaluation: whether to return the evaluation policy, which has no random steps.
     """
 
     def choose(params: Params, keys: Array, observation: Tree) -> Array:

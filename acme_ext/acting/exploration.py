@@ -1,4 +1,4 @@
-"""Choosing actions that are not always the best."""
+"""Exploration: epsilon-greedy actions, the Ape-X ladder of epsilons, and noise."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,12 +19,12 @@ def epsilon_greedy(keys: Array, q: Array, epsilon: Array, legal: Array | None = 
         keys: `[B]` random keys.
         q: `[B, A]` action values.
         epsilon: `[B]` or `[]`.
-        legal: `[B, A]` which actions may be taken; None for all.
+        legal: `[B, A]` which actions are legal; None for all.
     """
 
     def choose(key, q, epsilon, legal):
         explore_key, action_key = jax.random.split(key)
-        # The second: XLA may compute q once more to compare it, rounded in another way than its maximum.
+        # The argmax is needed because XLA may compute q a second time for the comparison, with another rounding.
         best = (q == jnp.max(q)) | (jnp.arange(len(q)) == jnp.argmax(q))
         allowed = best | (jax.random.uniform(explore_key) < epsilon)
         return jax.random.categorical(action_key, jnp.where(masking.masked(allowed, legal) > 0, 0.0, -jnp.inf))
@@ -34,16 +34,17 @@ def epsilon_greedy(keys: Array, q: Array, epsilon: Array, legal: Array | None = 
 
 
 def epsilon_greedy_probabilities(q: Array, epsilon: Array | float, legal: Array | None = None) -> Array:
-    """Returns the probabilities `[..., A]` that epsilon-greedy gives to each action, ties shared equally.
+    """Returns the epsilon-greedy probabilities `[..., A]` of all actions; ties are shared equally.
 
     Args:
         q: `[..., A]` action values.
         epsilon: `[...]` or `[]`.
-        legal: `[..., A]` which actions may be taken; None for all.
+        legal: `[..., A]` which actions are legal; None for all.
     """
     there = jnp.ones_like(q) if legal is None else legal.astype(q.dtype)
     q = masking.masked(q, legal)
-    # XLA may compute q once more where it is compared, rounded in another way: it then is nowhere equal to its maximum.
+    # The argmax is needed because XLA may compute q a second time for the comparison, with another rounding. Then no
+    # value equals the maximum.
     best = (q == jnp.max(q, axis=-1, keepdims=True)) | jax.nn.one_hot(jnp.argmax(q, axis=-1), q.shape[-1], dtype=bool)
     best = best * there
     uniform = there / jnp.maximum(jnp.sum(there, axis=-1, keepdims=True), 1)
@@ -52,24 +53,23 @@ def epsilon_greedy_probabilities(q: Array, epsilon: Array | float, legal: Array 
 
 
 def ladder_epsilon(rank: Array, base: float = 0.4, steepness: float = 7.0) -> Array:
-    """Returns each environment's own epsilon, in the shape of `rank`.
+    """Returns the epsilon of each environment, in the shape of `rank`.
 
     epsilon_i = base**(1 + steepness * i / (N - 1))   (Horgan et al. 2018, section 4.1)
 
     Args:
-        rank: `i / (N - 1)` in [0, 1], see `Context`; a lone environment's is 0 and its epsilon `base`.
-        base: epsilon of the one that explores most.
-        steepness: how much smaller, in powers of `base`, the smallest is; alpha of the paper.
+        rank: `i / (N - 1)` in [0, 1], see `Context`; a single environment has rank 0, and its epsilon is `base`.
+        base: the largest epsilon.
+        steepness: the smallest epsilon is `base**(1 + steepness)`; this is alpha in the paper.
     """
     return base ** (1.0 + steepness * jnp.asarray(rank))
 
 
 def ladder(config: Any, *, evaluation: bool) -> Callable[[Context], Array]:
-    """Returns `context -> epsilon [B]`, the ladder of a config's `epsilon_base` and `epsilon_steepness`; in evaluation
-    0.
+    """Returns a function `context -> epsilon [B]`: the ladder with a config's `epsilon_base` and `epsilon_steepness`.
 
-    Every epsilon falls to its own linearly from 1, in `epsilon_decay_steps` of the run's environment steps from the
-    first that is learned from.
+    Each epsilon falls linearly from 1 to its final value. The decay begins when learning begins, and takes
+    `epsilon_decay_steps` environment steps of the run. In evaluation, epsilon is 0.
     """
     if evaluation:
         return lambda context: jnp.float32(0)
@@ -84,10 +84,10 @@ def ladder(config: Any, *, evaluation: bool) -> Callable[[Context], Array]:
 
 
 def normal_noise(keys: Array, size: int) -> Array:
-    """Returns standard normal noise `[B, size]`, each row of a random key of its own `[B]`."""
+    """Returns standard normal noise `[B, size]`; each row has its own random key of `keys` `[B]`."""
     return jax.vmap(lambda key: jax.random.normal(key, (size,)))(keys)
 
 
 def uniform_noise(keys: Array, size: int) -> Array:
-    """Returns uniform noise in [-1, 1], `[B, size]`, each row of a random key of its own `[B]`."""
+    """Returns uniform noise in [-1, 1], `[B, size]`; each row has its own random key of `keys` `[B]`."""
     return jax.vmap(lambda key: jax.random.uniform(key, (size,), minval=-1.0, maxval=1.0))(keys)

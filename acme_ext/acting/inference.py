@@ -1,4 +1,4 @@
-"""Applying a policy: one compiled call for many environments, wherever they are stepped."""
+"""Applies a policy to many environments with one compiled call."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -19,52 +19,52 @@ FIRST = int(dm_env.StepType.FIRST)
 
 
 class Acted(NamedTuple):
-    """What a policy gave for K environments."""
+    """A policy's output for K environments."""
 
     action: np.ndarray  # [K, ...]
     extras: Tree  # [K, ...] NumPy
-    state: Tree  # [K, ...] the recurrent state that the policy had before, NumPy or still on the device
+    state: Tree  # [K, ...] the policy's recurrent state from before the step; NumPy, or still on the device
 
 
 class Inference(Protocol):
-    """What an actor has its actions from: a policy in its own process, or a server's."""
+    """Computes an actor's actions, with a policy in its own process or through an inference server."""
 
     def step(self, steps: int, timestep: dm_env.TimeStep) -> Acted:
-        """Returns the actions of the actor's B environments at their newest timesteps `[B, ...]`, when the run has
-        taken so many environment steps.
+        """Returns the actions of the actor's B environments at their newest timesteps `[B, ...]`.
+
+        `steps` is the number of environment steps that the run has taken.
         """
         ...
 
     def begin(self, steps: int, timestep: dm_env.TimeStep) -> None:
-        """Begins what `step` will be called for next, if that can be done elsewhere meanwhile."""
+        """Requests the result of the next call of `step` in advance, if a server computes it."""
 
     def update(self, wait: bool = False) -> None:
-        """Renews the parameters, if they are held here and it is time to."""
+        """Updates the parameters, if this object holds them and an update is due."""
 
     def save(self) -> int:
-        """Returns how far the randomness has come."""
+        """Returns the number of steps so far, which is the position in the random stream."""
         ...
 
     def restore(self, ticks: int) -> None:
-        """Takes up what `save` returned."""
+        """Restores what `save` returned."""
 
 
 def reset_and_apply(
     policy: Policy, initial: Tree, params: Params, context: Context, observation: Tree, state: Tree
 ) -> tuple[Array, Tree, Tree, Tree, Tree]:
-    """Applies a policy with its recurrent state begun anew where `context.first`.
+    """Applies a policy, after resetting its recurrent state where `context.first` is true.
 
     Args:
-        policy: how to act.
+        policy: the policy.
         initial: its recurrent state at an episode's start, `[1, ...]`.
-        params: of the policy.
-        context: with the policy's carry.
+        params: the policy's parameters.
+        context: the context, with the policy's carry.
         observation: `[B, ...]`.
-        state: `[B, ...]` recurrent, from the step before.
+        state: `[B, ...]` the recurrent state from the step before.
 
     Returns:
-        The actions `[B, ...]`, the extras, the recurrent state that they were chosen with, that after them, and the
-        carry.
+        The actions `[B, ...]`, the extras, the recurrent states before and after the step, and the carry.
     """
     before = jax.tree.map(lambda new, old: jnp.where(_columns(context.first, old), new, old), initial, state)
     action, after, extras = policy.apply(params, context, observation, before)
@@ -73,15 +73,15 @@ def reset_and_apply(
 
 
 class InferenceCore(carries.CarryHolder):
-    """A policy applied to environments that have a slot each, whose recurrent state stays on the device.
+    """Applies a policy to environments, each of which has a slot, and keeps their recurrent states on the device.
 
-    An environment's actions depend on its slot's key and tick, its own state and what it sees. The others that share a
-    call change their rounding alone. Not for several threads at a time.
+    An environment's actions depend on its slot's key and tick, its recurrent state and its observation. The other
+    environments of a call change the actions only by rounding. This class is not thread-safe.
 
     Args:
-        policy: how to act.
-        slots: S, how many environments there are.
-        spare: slots beside these that nobody has.
+        policy: the policy.
+        slots: S, the number of environments.
+        spare: number of additional slots without an environment.
     """
 
     def __init__(self, policy: Policy, slots: int, *, spare: int = 0):
@@ -90,9 +90,9 @@ class InferenceCore(carries.CarryHolder):
         self._policy = policy
         self._initial = jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
         self.needs_first = bool(jax.tree.leaves(self._initial)) or self.has_carry
-        """Whether the policy has to be told where episodes begin."""
+        """Whether the policy needs to know where episodes begin."""
         self._table = jax.tree.map(jnp.array, policy.init_state(rows))  # copies: SlotCore donates them
-        # As numbers, since keys take a call longer to be given.
+        # Raw key data, because typed keys make each call slower.
         key = jax.random.key(0)
         self._keys, self._key_type = jax.random.key_data(jax.random.split(key, rows)), jax.random.key_impl(key)
         self._ranks = jnp.zeros(rows, jnp.float32)
@@ -100,26 +100,26 @@ class InferenceCore(carries.CarryHolder):
         self._compiled: Any = None
 
     def seat(self, slots: np.ndarray, keys: Array, ranks: np.ndarray) -> None:
-        """Gives slots `[K]` to environments with random keys `[K]` and ranks `[K]` (see `Context`)."""
+        """Assigns slots `[K]` to environments with random keys `[K]` and ranks `[K]` (see `Context`)."""
         self._keys = self._keys.at[slots].set(jax.random.key_data(keys))
         self._ranks = self._ranks.at[slots].set(ranks)
 
     def step_all(
         self, params: Params, ticks: int, steps: int, first: np.ndarray | Array, reward: np.ndarray, observation: Tree
     ) -> Acted:
-        """Steps all slots in their order.
+        """Computes the actions of all slots, in order.
 
         Args:
-            params: of the policy.
-            ticks: how often they have acted; with a slot's key it makes the randomness.
+            params: the policy's parameters.
+            ticks: number of steps so far; it is folded into each slot's key.
             steps: environment steps that the run has taken.
-            first: `[S]` bool, whether recurrent state begins anew.
-            reward: `[S]` float32, came with the observations.
+            first: `[S]` bool, whether an episode begins, so that the recurrent state is reset.
+            reward: `[S]` float32, the rewards that came with the observations.
             observation: `[S, ...]`.
         """
         if self._compiled is None:
             self._compiled = self._compile(self._apply_all, params, donate_argnums=4 if self.has_carry else ())
-        clock = np.array([ticks, steps], np.int32)  # one argument takes a call less long to be given than two
+        clock = np.array([ticks, steps], np.int32)  # passing one argument is faster than passing two
         packed, before, self._table, self._carry = self._compiled(
             params, self._keys, self._ranks, self._table, self._carry, clock, first, reward, observation
         )
@@ -137,7 +137,7 @@ class InferenceCore(carries.CarryHolder):
         return self._packing.pack((action, extras)), *states
 
     def compilations(self) -> int:
-        """Returns how many programs have been compiled."""
+        """Returns the number of compiled programs."""
         return 0 if self._compiled is None else self._compiled._cache_size()
 
     def _compile(self, function: Callable, params: Params, **options: Any) -> Callable:
@@ -146,14 +146,15 @@ class InferenceCore(carries.CarryHolder):
 
 
 class LocalInference:
-    """A policy applied in the actor's own process: no thread, no queue, no waiting.
+    """Applies a policy in the actor's own process, without threads or queues.
 
     Args:
-        policy: how to act.
-        variables: gives the policy's parameters.
-        key: the base of all randomness; each environment and each step folds its own number into it.
+        policy: the policy.
+        variables: provides the policy's parameters.
+        key: random key; the numbers of the environment and of the step are folded into it.
         num_envs: B.
-        rank: `[B]` which of the run's exploring environments these are, see `Context`; None spreads [0, 1] over them.
+        rank: `[B]` the ranks of these environments among the run's exploring ones, see `Context`. None: evenly spaced
+            in [0, 1].
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class LocalInference:
         self._core = InferenceCore(policy, num_envs)
         rank = np.linspace(0, 1, num_envs, dtype=np.float32) if rank is None else rank
         self._core.seat(np.arange(num_envs), slot_keys(key, num_envs), rank)
-        self._none = jnp.zeros(num_envs, jnp.bool_)  # on the device, which takes a call less long to be given
+        self._none = jnp.zeros(num_envs, jnp.bool_)  # on the device already, which makes calls faster
 
     def step(self, steps: int, timestep: dm_env.TimeStep) -> Acted:
         first = timestep.step_type == FIRST if self._core.needs_first else self._none
@@ -173,7 +174,7 @@ class LocalInference:
         return acted
 
     def begin(self, steps: int, timestep: dm_env.TimeStep) -> None:
-        """Does nothing: there is no elsewhere."""
+        """Does nothing, because no server computes the actions."""
 
     def update(self, wait: bool = False) -> None:
         self._variables.update(wait)
@@ -186,7 +187,7 @@ class LocalInference:
 
     @property
     def core(self) -> InferenceCore:
-        """What applies the policy, and keeps its carry."""
+        """The object that applies the policy and holds its carry."""
         return self._core
 
 

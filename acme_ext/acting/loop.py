@@ -1,4 +1,4 @@
-"""Stepping environments with an actor."""
+"""The loop that steps environments with an actor."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,22 +20,22 @@ _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 class Episode(NamedTuple):
     """A finished episode."""
 
-    env: int  # which of the batch
-    episode_return: float  # sum of rewards as the environment gave them
+    env: int  # the environment's index in the batch
+    episode_return: float  # undiscounted sum of the environment's rewards
     length: int  # steps
     metrics: dict[str, float]  # from observers
 
 
 class EnvironmentLoop:
-    """Steps a batch of environments with an actor, one step of all of them a call.
+    """Steps a batch of environments with an actor; each call of `step` steps all environments once.
 
     Args:
         environment: the environments.
-        actor: `acting.Actor` with as many environments, or any `acme.core.Actor` in a `SingleActor`.
-        counter: counts `steps` (those the environments took, resets not counted) and `episodes`.
+        actor: an `acting.Actor` with the same number of environments, or any `acme.core.Actor` in a `SingleActor`.
+        counter: counts `steps`, without resets, and `episodes`.
         on_episode: called with every finished episode.
-        observers: Acme's, one list for each environment, whose timesteps alone they see; see `Observers`.
-        should_update: whether the actor renews its parameters as it goes.
+        observers: Acme observers, one list for each environment; they only see its timesteps. See `Observers`.
+        should_update: whether to call the actor's `update` after every step.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class EnvironmentLoop:
         self._returns = np.zeros(environment.num_envs)
         self._lengths = np.zeros(environment.num_envs, np.int64)
         self.steps = self.episodes = 0
-        """Environment steps taken, and episodes that ended."""
+        """Environment steps taken, and episodes finished."""
 
     def step(self) -> int:
-        """Steps all environments once (and resets them before the first time); returns the environment steps taken."""
+        """Steps all environments once, after a reset in the first call; returns the number of environment steps."""
         if self._timestep is None:
             self._timestep = self._environment.reset()
             self._actor.observe_first(self._timestep)

@@ -1,4 +1,4 @@
-"""The contract of acting: a pure function, batched over environments."""
+"""The interface of policies: pure functions, batched over environments."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,29 +7,30 @@ from acme_ext.types import Array, Params, Tree
 
 
 class Context(NamedTuple):
-    """What a policy may know of an environment's place in the run, apart from its observation."""
+    """A policy's inputs besides the observation and the recurrent state."""
 
-    key: Array  # [B] a random key for each environment, fresh for this step
-    steps: Array  # [] int32: environment steps the run has taken so far, of all its actors
-    rank: Array  # [B] float32: which of the run's exploring environments this is, i / (N - 1) in [0, 1]; 0 if alone
-    reward: Array  # [B] float32: came with the observation, as the environment gave it; 0 at an episode's first
-    first: Tree = ()  # [B] bool: begins an episode; there for a policy with recurrent state or a carry only
-    carry: Tree = ()  # [B, ...] the policy's, see `Carry`; nothing for a policy without one
+    key: Array  # [B] a new random key for each environment in each step
+    steps: Array  # [] int32: environment steps that the run has taken so far, summed over all actors
+    rank: Array  # [B] float32: i / (N - 1) in [0, 1] for number i of the run's N exploring environments; 0 if N is 1
+    reward: Array  # [B] float32: the environment's reward that came with the observation; 0 at an episode's start
+    first: Tree = ()  # [B] bool: begins an episode; only for policies with a recurrent state or a carry
+    carry: Tree = ()  # [B, ...] the policy's carry, see `Carry`; empty for a policy without one
 
 
 class Carry(NamedTuple):
-    """What a policy keeps for each environment that is no recurrent state: nobody else resets it, it is never stored in
-    replay, and its buffers are written in place.
+    """State that a policy keeps for each environment besides the recurrent state, such as a bandit's counts.
+
+    Only the policy resets it. It is never stored in replay, and its buffers are updated in place.
     """
 
-    run: Tree = ()  # [B, ...] outlives episodes and is saved with the actor: a bandit, moving averages
-    episode: Tree = ()  # [B, ...] is worth nothing after the episode, and not saved; the policy empties it at `first`
+    run: Tree = ()  # [B, ...] outlives episodes and is saved with the actor: a bandit's counts, moving averages
+    episode: Tree = ()  # [B, ...] is used within an episode and not saved; the policy resets it at `first`
 
 
 class Kept(NamedTuple):
-    """What a policy with a carry returns in the place of its recurrent state."""
+    """The value that a policy with a carry returns instead of its recurrent state."""
 
-    state: Tree  # [B, ...] recurrent
+    state: Tree  # [B, ...] the recurrent state
     carry: Carry  # [B, ...]
 
 
@@ -39,29 +40,29 @@ def _no_state(batch: int) -> Tree:
 
 
 class Policy(NamedTuple):
-    """How an agent acts, always for a batch of environments `[B, ...]`; one environment is B = 1.
+    """An agent's policy for a batch of environments `[B, ...]`; a single environment is a batch with B = 1.
 
-    The same two functions serve one process, an actor with many environments and an inference server. They are pure and
-    are compiled by whoever calls them. All randomness comes from `context.key`, a key for each environment, so that an
-    environment's actions depend on who else is in the batch by rounding alone: a matrix product rounds a row by the
-    size of the batch, the row's place in it and the processor.
+    The functions are pure, and the caller compiles them. Runs in one process, actors of programs and inference servers
+    use the same ones. All randomness comes from `context.key`, one key for each environment. The other environments of
+    a batch therefore change an environment's actions only by rounding: a matrix product rounds a row differently
+    depending on the batch size, the row's position and the processor.
     """
 
     apply: Callable[[Params, Context, Tree, Tree], tuple[Array, Tree, Tree]]
     """`(params, context, observation [B, ...], state [B, ...]) -> (action [B, ...], state, extras [B, ...])`; the
-    extras go into replay with the action."""
+    extras are stored in replay with the action."""
 
     init_state: Callable[[int], Tree] = _no_state
     """`batch -> state [B, ...]`: the recurrent state at the start of an episode."""
 
     init_carry: Callable[[int], Tree] = _no_state
-    """`batch -> Carry [B, ...]` at the start of a run, or nothing. A policy with one finds it in `context.carry`, and
-    returns `Kept` in the place of the state."""
+    """`batch -> Carry [B, ...]`: the carry at the start of a run; `()` for a policy without one. A policy with a carry
+    reads it from `context.carry`, and returns a `Kept` instead of the state."""
 
     standing: Callable[[Tree], Tree] | None = None
-    """`carry.run [B, ...] -> [...]`: what all environments together know of how to act best, as NumPy arrays whose sums
-    over actors have the same meaning. The evaluation's policy is given it as its own `carry.run`, one for each
-    environment."""
+    """`carry.run [B, ...] -> [...]`: statistics over all environments, such as a bandit's, with which the evaluation
+    policy chooses how to act. They are NumPy arrays that can be summed over actors. The evaluation policy receives the
+    sum as its own `carry.run`, repeated for each environment."""
 
     threaded: bool = False
-    """Whether it is compiled with the `threaded` of `compiling.jit`, as one with convolutions is in any case."""
+    """Whether to compile with the option `threaded` of `compiling.jit`; policies with convolutions always use it."""

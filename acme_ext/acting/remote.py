@@ -1,4 +1,4 @@
-"""What an actor has from other processes: the learner's parameters, or an inference server's actions."""
+"""An actor's access to other processes: to the learner's parameters, or to an inference server's actions."""
 
 import collections
 import pickle
@@ -20,38 +20,40 @@ from acme_ext.types import Params, Tree
 from acme_ext.utils.calls import Call, CallServer
 
 _LOOK_S = 0.2
-_TICK_S = 0.02  # between looks at whether there are newer parameters
-_HELD_S = 0.5  # that a caller waits for newer ones, before it is told that there are none
-_BURST_S = 0.2  # of its CPU time that a server of parameters may be ahead of its share
-_AT_ONCE = 64  # callers to whom parameters are under way
-_LONGEST_PAUSE_S = 1.0  # until an actor's newer ones are asked for
+_TICK_S = 0.02  # between checks for newer parameters
+_HELD_S = 0.5  # how long a request waits for newer parameters before the answer is that there are none
+_BURST_S = 0.2  # CPU time by which a server of parameters may exceed its share for a short time
+_AT_ONCE = 64  # callers to which parameters are sent at the same time
+_LONGEST_PAUSE_S = 1.0  # longest delay between the use of parameters and the request for newer ones
 
 Fetch = Callable[[int], tuple[int, Any]]
-"""`version held -> (newest version, its pickled parameters as bytes or uint8, or None if there is none newer)`. It may
-wait for a newer one for some time.
+"""`held version -> (newest version, its pickled parameters as bytes or uint8, or None if it is not newer)`. The call
+may wait some time for a newer version.
 """
 
 
 def renewal_s(replay: Replay) -> float:
-    """Returns the least seconds between an actor's questions for newer parameters. What is learned from once, off a
-    queue, should be of the newest: a learner of short unrolls makes ten steps and more in a tenth of a second.
+    """Returns the minimum seconds between an actor's requests for newer parameters.
+
+    It is 0 for on-policy agents, whose replay is a queue: their data should come from the newest policy, and a learner
+    of short unrolls can make ten or more steps in 0.1 s.
     """
     return 0.0 if replay.fifo else 0.1
 
 
 class RemoteVariables(interfaces.VariableSource):
-    """Keeps the policy's parameters fresh by a thread that asks for newer ones, and never goes back to older ones.
+    """Holds the policy's parameters, and fetches newer ones in a thread; it never goes back to older ones.
 
-    It asks when those that it holds have been taken, so that nothing is sent that nobody uses: at once where they are
-    taken often, and halfway to the next time where an actor renews its parameters seldom.
+    The thread asks for newer parameters only after the current ones have been used, so that none are sent in vain. If
+    an actor updates its parameters often, it asks at once; if rarely, about halfway to the next update.
 
-    What goes wrong in the thread is raised by the next `get_variables`: nobody acts for ever on parameters that no
-    longer come.
+    An error in the thread is raised by the next `get_variables`, so that no actor keeps using old parameters without
+    notice.
 
     Args:
         fetch: asks the learner.
-        period_s: least seconds between questions.
-        on_wait: called a few times a second while `wait_for` waits; may raise to end the wait.
+        period_s: minimum seconds between requests.
+        on_wait: called a few times a second while `wait_for` waits; it may raise to end the wait.
     """
 
     def __init__(self, fetch: Fetch, *, period_s: float = 0.1, on_wait: Callable[[], None] = lambda: None):
@@ -61,15 +63,15 @@ class RemoteVariables(interfaces.VariableSource):
         self._changed = threading.Condition()
         self._wanted = threading.Event()
         self._wanted.set()
-        self._taken = time.monotonic()  # when they were last taken,
-        self._interval_s = 0.0  # and how long after the time before
+        self._taken = time.monotonic()  # when the parameters were last read
+        self._interval_s = 0.0  # time between the last two reads
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="variables", daemon=True)
         self._thread.start()
 
     @property
     def version(self) -> int:
-        """The learner step of the parameters held; -1 before the first."""
+        """The learner step of the current parameters; -1 before the first."""
         return self._held[0]
 
     def get_variables(self, names: Sequence[str]) -> list[Params]:
@@ -78,7 +80,7 @@ class RemoteVariables(interfaces.VariableSource):
         return [self.held()[1]]
 
     def held(self) -> tuple[int, Params]:
-        """Returns the learner step of the parameters held, and them; waits for the first."""
+        """Returns the current parameters with their learner step; waits for the first ones."""
         self.wait_for(0)
         now = time.monotonic()
         self._interval_s, self._taken = now - self._taken, now
@@ -86,7 +88,7 @@ class RemoteVariables(interfaces.VariableSource):
         return self._held
 
     def wait_for(self, version: int) -> int:
-        """Waits for parameters of learner step `version` or later; returns whose they are."""
+        """Waits for parameters of learner step `version` or later; returns their learner step."""
         while True:
             if self._error is not None:
                 raise RuntimeError("the learner's parameters can't be fetched any more") from self._error
@@ -99,8 +101,9 @@ class RemoteVariables(interfaces.VariableSource):
             self._on_wait()
 
     def close(self) -> None:
-        """Ends the thread, and waits a second for an answer that is under way: an interpreter that ends while a thread
-        of it is inside of a call aborts the process.
+        """Ends the thread, and waits up to a second for a pending answer.
+
+        The wait avoids that the interpreter exits while the thread is inside a call, which would abort the process.
         """
         self._closed.set()
         self._wanted.set()
@@ -133,18 +136,18 @@ class RemoteVariables(interfaces.VariableSource):
 
 
 class VariableServer:
-    """The other side: gives a learner's parameters to many callers of `fetch`, by a thread of its own.
+    """Serves a learner's parameters to many callers of `fetch`, in its own thread.
 
-    A version is copied from the device and pickled once for all, and not by the learner's thread. A caller that holds
-    the newest waits for a newer one, for half a second at most. All callers together cost a share of a core: where
-    they would cost more, each has its answers as often as that allows, and those that have waited longest come first.
+    Each version is copied from the device and pickled only once, outside the learner's thread. A caller that has the
+    newest version waits for a newer one, for at most half a second. The CPU time for all callers is limited to a share
+    of a core. If that is not enough, answers are delayed, and the callers that have waited longest come first.
 
     Args:
         source: the learner.
-        version: its step now.
-        token: that callers show, see `utils.calls.CallServer`.
-        host: the address at which it listens.
-        share: of a core that it may use.
+        version: a function that returns the learner's current step.
+        token: the secret that callers must send, see `utils.calls.CallServer`.
+        host: the address to listen on.
+        share: the fraction of a CPU core that it may use.
     """
 
     def __init__(
@@ -160,18 +163,18 @@ class VariableServer:
         self._pickled: tuple[int, Any] = (-1, None)
         self._calls = CallServer(token, host, awake_s=0.0)
         self._waiting: collections.deque[tuple[float, Call]] = collections.deque()
-        self._credit_s, self._at, self._used = _BURST_S, 0.0, 0.0  # what may be used, as of when, and what was then
+        self._credit_s, self._at, self._used = _BURST_S, 0.0, 0.0  # CPU time left, as of when, and used by then
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="variables", daemon=True)
         self._thread.start()
 
     @property
     def port(self) -> int:
-        """Where it listens; a call's one argument is the version that is held, and its answer that of a `Fetch`."""
+        """The port that it listens on; a call takes the caller's version, and the answer is the result of a `Fetch`."""
         return self._calls.port
 
     def close(self) -> None:
-        """Answers no more."""
+        """Stops answering."""
         if not self._closed.is_set():
             self._closed.set()
             self._calls.wake()
@@ -197,17 +200,17 @@ class VariableServer:
         now, used = time.monotonic(), time.thread_time()
         self._credit_s = min(_BURST_S, self._credit_s + self._share * (now - self._at)) - (used - self._used)
         self._at, self._used = now, used
-        # Parameters that are under way to many at once would come late to all of them.
+        # Sending parameters to too many callers at the same time would delay them for all.
         return self._credit_s > 0 and self._calls.unsent < _AT_ONCE
 
     def _answer(self, since: float, call: Call) -> bool:
-        """Answers a call if it is time to; returns whether it was."""
+        """Answers a call if there are newer parameters, or if it has waited long enough; returns whether it did."""
         (held,) = call.arguments
         version = self._version()
         if version > held:
             if version != self._pickled[0]:
                 (params,) = self._source.get_variables([POLICY])
-                # As an array it is sent from where it lies, to each of them.
+                # An array can be sent to every caller without copying.
                 self._pickled = version, np.frombuffer(pickle.dumps(jax.device_get(params), protocol=5), np.uint8)
             call.answer(self._pickled)
             return True
@@ -221,28 +224,28 @@ class Reply(NamedTuple):
     """An inference server's answer."""
 
     action: np.ndarray  # [K, ...]
-    extras: Tree  # [K, ...], or nothing where the server keeps the experience
-    state: Tree  # [K, ...] the recurrent state from before, if it was asked for
+    extras: Tree  # [K, ...], or empty if the server writes the experience
+    state: Tree  # [K, ...] the recurrent state from before the step, if requested
     version: int  # the learner step of the parameters
 
 
 class PendingCall(Protocol):
-    """A call in two halves; see `utils.calls.RemoteCall`."""
+    """A call that is sent with `begin` and answered with `end`; see `utils.calls.RemoteCall`."""
 
     def begin(self, *arguments: Any) -> None: ...
     def end(self) -> Any: ...
 
 
 class RemoteInference:
-    """An `Inference` whose policy is a server's.
+    """An `Inference` that gets its actions from an inference server.
 
-    Every request has a number, so that one which is delivered twice is answered twice and acted on once.
+    Every request has a number, so a request that is delivered twice has an effect only once.
 
     Args:
-        call: of the server: `("act", tick, steps, timestep, with_state) -> Reply`, and `("leave", timestep)`, see
-            `leave`. A server that ends answers None.
-        with_state: whether the recurrent state from before each action is wanted.
-        on_wait: called a few times a second while a server that ends gives no answer; may raise to end the wait.
+        call: calls the server: `("act", tick, steps, timestep, with_state) -> Reply` and `("leave", timestep)`, see
+            `leave`. A server that is shutting down answers None.
+        with_state: whether replies must have the recurrent state from before each action.
+        on_wait: called a few times a second while a server is shutting down; it may raise to end the wait.
     """
 
     def __init__(self, call: PendingCall, *, with_state: bool, on_wait: Callable[[], None] = lambda: None):
@@ -250,10 +253,10 @@ class RemoteInference:
         self._ticks = 0
         self._begun = False
         self.version = -1
-        """The learner step of the parameters that gave the newest actions; -1 before the first."""
+        """The learner step of the parameters behind the newest actions; -1 before the first."""
 
     def begin(self, steps: int, timestep: dm_env.TimeStep) -> None:
-        """Asks the server; `step` then waits for the answer. The timestep must stay as it is until then."""
+        """Sends the request; `step` then waits for the answer. The timestep must not be changed until then."""
         self._begun = True
         self._call.begin("act", self._ticks, steps, tuple(timestep), self._with_state)
 
@@ -261,7 +264,7 @@ class RemoteInference:
         if not self._begun:
             self.begin(steps, timestep)
         while (answer := self._call.end()) is None:
-            time.sleep(_LOOK_S)  # the server has been told of the end first
+            time.sleep(_LOOK_S)  # the server was told to stop before this node
             self._on_wait()
             self.begin(steps, timestep)
         self._begun = False
@@ -271,18 +274,19 @@ class RemoteInference:
         return Acted(reply.action, reply.extras, reply.state)
 
     def leave(self, timestep: dm_env.TimeStep) -> None:
-        """Tells the server that there will be no more after the newest timestep; returns when all that it keeps of the
-        experience is in the replay.
+        """Tells the server that the newest timestep is the last one.
+
+        Returns when all experience that the server writes for this actor is in the replay.
         """
         heard = self._begun
-        if heard:  # nobody wants the answer any more
+        if heard:  # the answer is not needed any more
             self._call.end()
             self._begun, self._ticks = False, self._ticks + 1
         self._call.begin("leave", None if heard else tuple(timestep))
         self._call.end()
 
     def update(self, wait: bool = False) -> None:
-        """Does nothing: the parameters are the server's to renew."""
+        """Does nothing, because the server updates the parameters."""
 
     def save(self) -> int:
         return self._ticks
@@ -292,10 +296,12 @@ class RemoteInference:
 
 
 class RemoteExperience:
-    """The writer of an actor whose experience an inference server keeps: that hears of it by being asked for actions.
+    """The writer of an actor whose experience an inference server writes.
+
+    The server receives the experience with the requests for actions, so this writer only has to end it.
 
     Args:
-        inference: asks it.
+        inference: the connection to the server.
     """
 
     def __init__(self, inference: RemoteInference):
@@ -309,12 +315,12 @@ class RemoteExperience:
         self._newest = next_timestep
 
     def flush(self) -> None:
-        """Has what is unfinished written."""
+        """Makes the server write the unfinished experience."""
         if self._newest is not None:
             self._inference.leave(self._newest)
 
     def wait(self) -> None:
-        """Does nothing: what was flushed is there."""
+        """Does nothing, because `flush` already waits for the replay."""
 
     def close(self) -> None:
-        """Does nothing: the server's writer is the server's to close."""
+        """Does nothing, because the server closes its own writer."""

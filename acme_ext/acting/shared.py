@@ -1,4 +1,4 @@
-"""One fetch of a learner's parameters for all processes of a host."""
+"""Fetches a learner's parameters once for all processes of a host."""
 
 import contextlib
 import fcntl
@@ -16,25 +16,25 @@ from typing import Any, BinaryIO
 import numpy as np
 
 _PREFIX = "acme-ext-params-"
-_TICK_S = 0.1  # between looks at whether there is an answer
-_HELD_S = 0.5  # for which one waits for it
-_PATIENCE_S = 5.0  # without an answer of who asks, after which others ask too
+_TICK_S = 0.1  # between checks for an answer
+_HELD_S = 0.5  # longest wait for an answer
+_PATIENCE_S = 5.0  # time without an answer after which the other processes ask the learner too
 _VERSION = struct.Struct("<q")
 
 
 class SharedFetch:
-    """A `Fetch` that the processes of a host share: one of them asks at a time, and the others read the answer.
+    """A `Fetch` that the processes of a host share: one process asks at a time, and the others read its answer.
 
-    The first call of each goes to the learner, so that the connection stands when it is needed. Later the answer is a
-    file in a folder in shared memory (`/dev/shm`, otherwise where temporary files are). Locks, which go with the
-    process that holds them, say who asks and who else is there. The last to leave removes the folder. One that was left
-    by processes that were killed is removed by the next that makes a folder there. Where there is no room or no such
-    folder, each asks for itself; who is alone writes nothing.
+    Each process's first call goes to the learner, so that its connection is open if it is needed later. After that, the
+    answer is a file in a folder in shared memory (`/dev/shm`, or else the folder for temporary files). File locks,
+    which end with their process, show which process asks and whether others use the folder. The last process removes
+    the folder. If killed processes left a folder behind, the next process that makes such a folder removes it. Without
+    space or a folder, each process asks for itself. A process that is alone writes nothing.
 
     Args:
         fetch: asks the learner.
-        name: the same for all that ask this learner; nobody else can guess it.
-        root: where the folder is made.
+        name: a secret name that all processes with this learner share.
+        root: the parent of the folder; None for the default.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class SharedFetch:
         self._fetch, self._connected = fetch, False
         self._folder = (root or _root()) / f"{_PREFIX}{hashlib.sha256(name).hexdigest()[:32]}"
         self._locks = _enter(self._folder)
-        self._answered = time.monotonic()  # when this one last had an answer, or asked
+        self._answered = time.monotonic()  # time of this process's last answer
         self.close = weakref.finalize(self, _leave, self._folder, self._locks)
-        """Leaves, as also the end of this object or of the process does; the last one removes the folder."""
+        """Releases the locks; the last process removes the folder. Also runs when this object or the process ends."""
 
     def __call__(self, held: int) -> tuple[int, Any]:
-        """Returns the newest version and its pickled parameters, or None if there are none newer than those held."""
+        """Returns the newest version and its pickled parameters, with None for them if it is not newer than `held`."""
         if self._locks is None or not self._connected:
             answer = self._fetch(held)
             self._connected, self._answered = True, time.monotonic()
@@ -75,11 +75,11 @@ class SharedFetch:
         return answer
 
     def _read(self, held: int) -> tuple[int, Any] | None:
-        """Returns what another one was answered, if it is newer."""
+        """Returns the answer that another process received, if it is newer."""
         with contextlib.suppress(OSError), open(self._folder / "params", "rb") as file:
             (version,) = _VERSION.unpack(file.read(_VERSION.size))
             if version > held:
-                return version, np.memmap(file, np.uint8, "r", _VERSION.size)  # not copied, and there while it is used
+                return version, np.memmap(file, np.uint8, "r", _VERSION.size)  # no copy; stays valid while it is used
         return None
 
     def _ask(self, held: int, users: BinaryIO) -> tuple[int, Any]:
@@ -91,7 +91,7 @@ class SharedFetch:
                     file.write(_VERSION.pack(version))
                     file.write(payload)
                 written.replace(self._folder / "params")
-            except OSError:  # no room: each asks for itself
+            except OSError:  # no space: each process asks for itself
                 with contextlib.suppress(OSError):
                     written.unlink()
         return version, payload
@@ -103,7 +103,10 @@ def _root() -> pathlib.Path:
 
 
 def _enter(folder: pathlib.Path) -> tuple[BinaryIO, BinaryIO] | None:
-    """Returns two files of a folder that are locked: by all that use it, and by the one that asks. None: no folder."""
+    """Returns a folder's two lock files: one for all users of the folder, one for the process that asks the learner.
+
+    Returns None if there is no folder.
+    """
     with contextlib.suppress(OSError):
         for other in folder.parent.glob(f"{_PREFIX}*"):
             if other != folder:
@@ -111,7 +114,7 @@ def _enter(folder: pathlib.Path) -> tuple[BinaryIO, BinaryIO] | None:
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.stat().st_uid == os.getuid():
             users, asks = (open(folder / name, "ab") for name in ("users", "asks"))  # noqa: SIM115  kept open
-            if _lock(users):  # nobody is there: what lies there was left by an earlier start
+            if _lock(users):  # no other user: the file was left by an earlier run
                 (folder / "params").unlink(missing_ok=True)
             fcntl.flock(users, fcntl.LOCK_SH)
             return users, asks
@@ -129,12 +132,12 @@ def _leave(folder: pathlib.Path, locks: tuple[BinaryIO, BinaryIO] | None) -> Non
 
 def _is_alone(users: BinaryIO) -> bool:
     alone = _lock(users)
-    fcntl.flock(users, fcntl.LOCK_SH)  # one that could not be changed may be lost
+    fcntl.flock(users, fcntl.LOCK_SH)  # a failed attempt may have released the shared lock
     return alone
 
 
 def _lock(file: BinaryIO) -> bool:
-    """Takes a lock for this process alone if nobody else has it; returns whether it did."""
+    """Tries to take an exclusive lock without waiting; returns whether it succeeded."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -143,7 +146,7 @@ def _lock(file: BinaryIO) -> bool:
 
 
 def _remove_if_left(folder: pathlib.Path) -> None:
-    """Removes a folder of this user's that no process uses."""
+    """Removes a folder of this user that no process uses."""
     with contextlib.suppress(OSError):
         if folder.stat().st_uid == os.getuid():
             with open(folder / "users", "rb") as users:

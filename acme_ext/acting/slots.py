@@ -1,4 +1,4 @@
-"""A policy applied to some of many environments at a time, as an inference server does for its actors."""
+"""Applies a policy to some of many environments at a time, as an inference server does for its actors."""
 
 from collections.abc import Sequence
 
@@ -13,21 +13,22 @@ from acme_ext.utils.packing import Packing
 
 
 class SlotCore(InferenceCore):
-    """An `InferenceCore` whose environments are stepped in any order and any batch. How a call is padded changes an
-    environment's actions by rounding alone.
+    """An `InferenceCore` whose environments can be stepped in any order and in any batch.
+
+    Padding changes an environment's actions only by rounding.
 
     Args:
-        policy: how to act.
-        slots: S, how many environments there may be.
-        buckets: sizes to which the environments of a `step` are padded, so that as many programs are compiled and no
-            more; the largest is the most that a call may have.
+        policy: the policy.
+        slots: S, the maximum number of environments.
+        buckets: batch sizes that a `step` is padded to; one program is compiled for each. The largest is the maximum
+            number of environments in a call.
     """
 
     def __init__(self, policy: Policy, slots: int, buckets: Sequence[int]):
-        super().__init__(policy, slots, spare=1)  # for the rows that fill a batch
+        super().__init__(policy, slots, spare=1)  # for padding rows
         self._scratch, self._buckets, self._state_packing = slots, sorted(buckets), Packing()
         self.rows = self.padded_rows = 0
-        """Environments stepped by `step`, and those with the padding."""
+        """Environments stepped by `step`, without and with padding."""
 
     def step(
         self,
@@ -41,17 +42,17 @@ class SlotCore(InferenceCore):
         *,
         with_state: bool = True,
     ) -> Acted:
-        """Steps some slots.
+        """Computes the actions of some slots.
 
         Args:
-            params: of the policy.
-            slots: `[K]` int32 which, each once.
-            ticks: `[K]` int32, how often each has acted; with the slot's key it makes the randomness.
+            params: the policy's parameters.
+            slots: `[K]` int32, the slots, without duplicates.
+            ticks: `[K]` int32, each slot's number of steps so far; it is folded into the slot's key.
             steps: environment steps that the run has taken.
-            first: `[K]` bool, whether recurrent state begins anew.
-            reward: `[K]` float32, came with the observations.
+            first: `[K]` bool, whether an episode begins, so that the recurrent state is reset.
+            reward: `[K]` float32, the rewards that came with the observations.
             observation: `[K, ...]`.
-            with_state: whether the recurrent state from before is wanted; `()` is given if not.
+            with_state: whether to return the recurrent state from before the step; if not, it is `()`.
         """
         if self._compiled is None:
             self._compiled = self._compile(self._apply_some, params, donate_argnums=3)
@@ -90,8 +91,9 @@ class SlotCore(InferenceCore):
         return packed, self._state_packing.pack(state), table
 
     def warm_up(self, params: Params, observation: Tree) -> None:
-        """Compiles every bucket, for observations `[1, ...]` like this one; no slot's state is changed. What was
-        counted of `step` is forgotten.
+        """Compiles the program of every bucket, for observations `[1, ...]` like this one.
+
+        No slot's state changes. The counts of `step` are reset.
         """
         for size in self._buckets:
             slots = np.full(size, self._scratch, np.int32)
@@ -102,7 +104,8 @@ class SlotCore(InferenceCore):
 
 
 def bucket_sizes(most: int) -> list[int]:
-    """Returns batch sizes up to `most` environments: the powers of two, and `most` itself, so that at least half of a
-    batch is never padding.
+    """Returns batch sizes for up to `most` environments: the powers of two below it, and `most` itself.
+
+    With these sizes, less than half of a batch is padding.
     """
     return [*(2**i for i in range((most - 1).bit_length())), most]

@@ -1,4 +1,4 @@
-"""Policies of agents that learn a distribution over actions, and need to know what it was when they acted."""
+"""Stochastic policies, which store each action's log-probability for on-policy learning."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,14 +23,14 @@ Decide = Callable[[Any, Context, Tree, Tree], tuple[Distribution, Tree]]
 
 
 class Behaviour(NamedTuple):
-    """The extras of such a policy, stored with every action."""
+    """The extras of a stochastic policy, stored with every action."""
 
-    log_prob: Array  # [B] float32, of the action, by the policy that took it
-    learner_steps: Array  # [B] int32, the version of that policy
+    log_prob: Array  # [B] float32, the action's log-probability under the policy that took it
+    learner_steps: Array  # [B] int32, that policy's version
 
 
 EXTRAS = Behaviour(np.zeros((), np.float32), np.zeros((), np.int32))
-"""Stands for the extras of one environment's step, where a replay is described."""
+"""Example extras of one step of one environment, from which a replay gets their shapes."""
 
 
 def make_policy(
@@ -42,13 +42,13 @@ def make_policy(
 ) -> Policy:
     """Returns the policy that samples from a distribution; its extras are a `Behaviour`.
 
-    Continuous actions are given and stored as they were sampled; the environment clips them to its bounds.
+    Continuous actions are returned and stored unclipped; the environment clips them to its bounds.
 
     Args:
-        decide: the agent's, which is given `VersionedParams.params`.
+        decide: the agent's function that returns the distribution; it receives `VersionedParams.params`.
         init_state: see `Policy`; None for a policy without a recurrent state.
-        remember: `(state, action [B, ...]) -> state`, for states that hold the action taken.
-        evaluation: takes the likeliest action instead, and gives no extras.
+        remember: `(state, action [B, ...]) -> state`, for states that include the action taken.
+        evaluation: whether to take the most likely action instead, without extras.
     """
 
     def apply(versioned: VersionedParams, context: Context, observation: Tree, state: Tree):
@@ -65,8 +65,9 @@ def make_policy(
 
 
 def network_policy(network: RecurrentNetwork, config: Any, *, evaluation: bool) -> Policy:
-    """Returns the policy of a network whose output has a distribution `policy`, such as PPO's and IMPALA's; it samples,
-    and in evaluation takes the likeliest action. Of the config nothing is read.
+    """Returns the policy of a network whose output has a field `policy`, a distribution, as in PPO and IMPALA.
+
+    It samples actions; in evaluation, it takes the most likely one. The config is not used.
     """
     del config
 
@@ -78,14 +79,14 @@ def network_policy(network: RecurrentNetwork, config: Any, *, evaluation: bool) 
 
 
 def among_legal(distribution: Distribution, observation: Tree) -> Distribution:
-    """Returns a distribution over the actions that are legal by an observation `[..., *shape]`."""
+    """Returns a distribution limited to the actions that are legal according to an observation `[..., *shape]`."""
     if isinstance(distribution, Categorical):
         return Categorical(masking.masked(distribution.logits, masking.legal_actions(observation)))
     return distribution
 
 
 def noise_of(distribution: Distribution, keys: Array) -> Array:
-    """Returns the noise `[B, A]` that a distribution is sampled with, each row from a key of its own `[B]`."""
+    """Returns the noise `[B, A]` for sampling from a distribution; each row has its own key of `keys` `[B]`."""
     if isinstance(distribution, Categorical):
         size = distribution.logits.shape[-1]
         return jax.vmap(lambda key: jax.random.gumbel(key, (size,)))(keys)

@@ -1,4 +1,4 @@
-"""Acme's actors and observers, which know one environment each, in a loop over a batch of them."""
+"""Adapters for Acme's actors and observers, which handle one environment, to a loop over a batch of environments."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ _FIRST = int(dm_env.StepType.FIRST)
 
 
 class SingleActor(interfaces.Actor):
-    """Lets any `acme.core.Actor` of one environment act in a batch of one."""
+    """Lets any `acme.core.Actor` act in a batch of one environment."""
 
     def __init__(self, actor: interfaces.Actor):
         self._actor = actor
@@ -42,11 +42,12 @@ class SingleActor(interfaces.Actor):
 
 
 class Observers:
-    """Shows each environment's timesteps to observers of its own.
+    """Passes each environment's timesteps to its own observers.
 
     Args:
-        environment: the batch; `environment.environments[i]` is what an observer is given as the environment.
-        observers: a list for each environment.
+        environment: the batch. Observers of environment i receive `environment.environments[i]`, or the batch itself if
+            it has no such attribute.
+        observers: a list of observers for each environment.
     """
 
     def __init__(self, environment: BatchedEnvironment, observers: "Sequence[Sequence[EnvLoopObserver]]"):
@@ -54,7 +55,7 @@ class Observers:
         self._environments = getattr(environment, "environments", [environment] * len(observers))
 
     def observe(self, action, timestep: dm_env.TimeStep) -> None:
-        """Shows a batch of timesteps, and the actions that led to them."""
+        """Passes a batch of timesteps, and the actions that led to them, to the observers."""
         for env, observers in enumerate(self._observers):
             row = _row(timestep, env)
             for observer in observers:
@@ -64,14 +65,15 @@ class Observers:
                     observer.observe(self._environments[env], row, action[env])
 
     def metrics(self, env: int) -> dict[str, float]:
-        """Returns what an environment's observers say of the episode that has ended there."""
+        """Returns the metrics of an environment's observers for its finished episode."""
         found = (observer.get_metrics() for observer in self._observers[env])
         return {name: float(value) for metrics in found for name, value in metrics.items()}
 
 
 def _row(timestep: dm_env.TimeStep, env: int) -> dm_env.TimeStep:
-    """Takes a copy of one environment's timestep out of a batch, whose arrays the next step overwrites; dm_env's own
-    FIRST has neither reward nor discount.
+    """Copies one environment's timestep out of a batch, because the next step overwrites the batch's arrays.
+
+    As usual in dm_env, a FIRST timestep has no reward and no discount.
     """
     first = timestep.step_type[env] == _FIRST
     return dm_env.TimeStep(

@@ -1,4 +1,4 @@
-"""Where an actor's parameters come from."""
+"""An actor's access to the learner's parameters."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ from acme_ext import interfaces
 from acme_ext.types import Params
 
 POLICY = "policy"
-"""The name under which every learner offers what its policy is applied with."""
+"""The name under which every learner publishes its policy's parameters."""
 
 
 class VariableClient:
-    """Holds an actor's parameters and renews them from a variable source in the same process.
+    """Holds an actor's parameters, and updates them from a variable source.
 
     Args:
-        source: usually the learner.
-        period: calls of `update` between renewals.
+        source: the learner, or a `RemoteVariables`.
+        period: calls of `update` between fetches of new parameters.
     """
 
     def __init__(self, source: interfaces.VariableSource, period: int = 1):
@@ -24,13 +24,13 @@ class VariableClient:
 
     @property
     def params(self) -> Params:
-        """The parameters in force; fetched when first asked for."""
+        """The current parameters; fetched on first use."""
         if self._params is None:
             self.update(wait=True)
         return self._params
 
     def update(self, wait: bool = False) -> None:
-        """Renews the parameters if it is time, or in any case if `wait`."""
+        """Fetches new parameters if that is due; always if `wait` is true."""
         self._calls += 1
         if wait or self._calls >= self._period:
             self._calls = 0

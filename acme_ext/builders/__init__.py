@@ -1,4 +1,4 @@
-"""The agents, composed. `acme_ext.builders.DQN` and its siblings are imported when first asked for."""
+"""The builders of all agents: `acme_ext.builders.DQN` and the others are imported on first use."""
 
 import dataclasses
 import importlib
@@ -80,19 +80,21 @@ AGENTS: dict[str, tuple[str, str]] = {
     "sqil": ("SQIL", "SAC that is rewarded for doing as demonstrations do; continuous actions"),
     "discrete_sqil": ("DiscreteSQIL", "DQN that is rewarded for doing as demonstrations do; discrete actions"),
 }
-"""Name on the command line -> (class in `acme_ext.builders.NAME`, one line)."""
+"""Name on the command line -> (class in `acme_ext.builders.NAME`, one-line description)."""
 
 
 def installed() -> dict[str, str]:
-    """Returns the agents of installed packages, `module:class` by name: entry points of the group `acme_ext.agents`. A
-    name of this package's agents stays theirs.
+    """Returns the agents that other installed packages provide: a dictionary from name to `module:class`.
+
+    A package declares its agents as entry points of the group `acme_ext.agents`. The names in `AGENTS` can't be
+    replaced.
     """
     points = importlib.metadata.entry_points(group="acme_ext.agents")
     return {point.name: point.value for point in points if point.name not in AGENTS}
 
 
 def check(name: str) -> None:
-    """Raises UsageError if there is no agent of that name."""
+    """Raises UsageError if there is no agent with this name."""
     if ":" in name:
         load(name)
     elif name not in AGENTS and name not in (others := installed()):
@@ -102,8 +104,10 @@ def check(name: str) -> None:
 
 
 def load(name: str) -> Any:
-    """Returns the builder class of an agent, by its name on the command line or as `module:class`; raises UsageError if
-    there is none.
+    """Returns an agent's builder class, given its name on the command line or `module:class`.
+
+    Raises:
+        UsageError: there is no such agent.
     """
     if name in AGENTS:
         return getattr(importlib.import_module(f"acme_ext.builders.{name}"), AGENTS[name][0])
@@ -116,7 +120,11 @@ def load(name: str) -> Any:
 
 
 def make(name: str) -> Any:
-    """Returns an agent's builder with its defaults, by what `load` takes; raises UsageError if it has no defaults."""
+    """Returns an agent's builder with default fields, given a name that `load` accepts.
+
+    Raises:
+        UsageError: there is no such agent, or its class has an abstract method or a field without a default.
+    """
     builder_class = load(name)
     missing = [
         *sorted(builder_class.__abstractmethods__),
@@ -131,13 +139,15 @@ def make(name: str) -> Any:
 
 
 def load_base() -> Any:
-    """Returns the class `Builder`, of which every agent is a subclass."""
+    """Returns the class `Builder`, the base class of every agent."""
     return importlib.import_module("acme_ext.builders.base").Builder
 
 
 def name_of(builder: type) -> str:
-    """Returns the name by which `load` gives a builder class. A class that has none, as in a script or notebook, is
-    known by its own `name`, and then by its script alone.
+    """Returns the name from which `load` finds a builder class.
+
+    A class that can't be imported, such as one defined in a script or notebook, is described as `NAME of a script`,
+    with its own `name`. Only that script can load it.
     """
     for name, (cls, _) in AGENTS.items():
         if (builder.__module__, builder.__qualname__) == (f"{__name__}.{name}", cls):

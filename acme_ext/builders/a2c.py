@@ -1,4 +1,4 @@
-"""A2C, composed."""
+"""The builder of the A2C agent."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from acme_ext.builders.ppo import PPO
 
 @dataclasses.dataclass(frozen=True)
 class A2C(PPO):
-    """A2C for discrete actions, and for continuous ones that are bounded. The fields are PPO's."""
+    """A2C for discrete and for bounded, continuous actions. The fields are PPO's."""
 
     name = "a2c"
     presets = {"atari": Preset({"config": ATARI})}

@@ -1,4 +1,4 @@
-"""What the builders of actor-critics share that learn from a replay of transitions."""
+"""The base class of actor-critic builders whose agents learn from a replay of transitions."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from acme_ext.types import EnvironmentSpec
 
 @dataclasses.dataclass(frozen=True)
 class ActorCritic(FunctionalBuilder):
-    """A policy network and critics, for a continuous, bounded action unless a subclass says otherwise.
+    """Builds agents with a policy network and critics; the action is continuous and bounded unless a subclass differs.
 
     Attributes:
         config: hyperparameters.
-        torso: makes features of observations, see `networks.torsos.features`.
-        networks: `(spec, config, torso) -> Networks`, of the agent's own kind.
+        torso: computes features from observations; see `networks.torsos.features`.
+        networks: a function `(spec, config, torso) -> Networks` that returns the networks of this agent.
     """
 
     actions = "continuous"

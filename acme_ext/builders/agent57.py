@@ -1,4 +1,4 @@
-"""Agent57, composed."""
+"""The builder of the Agent57 agent."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from acme_ext.builders.ngu import NGU
 
 @dataclasses.dataclass(frozen=True)
 class Agent57(NGU):
-    """Agent57 for discrete actions; attributes as NGU's."""
+    """Agent57 for discrete actions. The fields are NGU's."""
 
     name = "agent57"
     presets = {kind: Preset({"config": ATARI}, preset.environment) for kind, preset in NGU.presets.items()}

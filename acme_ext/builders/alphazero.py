@@ -1,4 +1,4 @@
-"""AlphaZero, composed."""
+"""The builder of the AlphaZero agent."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,8 +13,9 @@ from acme_ext.types import EnvironmentSpec
 
 @dataclasses.dataclass(frozen=True)
 class AlphaZero(Planning):
-    """AlphaZero for the board games whose rules can be searched. The fields are MuZero's; the network's dynamics is not
-    used.
+    """AlphaZero for board games whose rules a tree search can use as its model.
+
+    The fields are MuZero's. The network's dynamics function is not used.
     """
 
     name = "alphazero"

@@ -1,4 +1,4 @@
-"""Ape-X DQN, composed."""
+"""The builder of the Ape-X DQN agent."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,8 +13,10 @@ from acme_ext.types import Array
 
 @dataclasses.dataclass(frozen=True)
 class ApexDQN(DQN):
-    """Ape-X DQN for discrete actions: DQN's learning, with actors that explore each in its own way and give first
-    priorities. The fields are DQN's.
+    """Ape-X DQN for discrete actions.
+
+    It learns as DQN does. Each environment has its own epsilon, and each actor computes the initial priorities of its
+    transitions. The fields are DQN's.
     """
 
     name = "apex"

@@ -1,4 +1,4 @@
-"""Ape-X DPG, composed."""
+"""The builder of the Ape-X DPG agent."""
 
 import dataclasses
 
@@ -8,8 +8,10 @@ from acme_ext.builders.d4pg import D4PG
 
 @dataclasses.dataclass(frozen=True)
 class ApexDPG(D4PG):
-    """Ape-X DPG for a continuous, bounded action: D4PG with a critic of expected values and prioritized replay, made
-    for many actors. The fields are D4PG's.
+    """Ape-X DPG for a continuous, bounded action, designed for many actors.
+
+    It is D4PG with prioritized replay and a critic that predicts expected returns, not distributions. The fields are
+    D4PG's.
     """
 
     name = "apex_dpg"

@@ -1,4 +1,4 @@
-"""What an agent is made of."""
+"""The parts of an agent, and the base classes of the builders that make them."""
 
 import abc
 import dataclasses
@@ -32,16 +32,16 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 @dataclasses.dataclass(frozen=True)
 class Agent:
-    """The parts of an agent for one environment, which agree with each other; `Builder.make_agent` makes it."""
+    """The parts of an agent for one environment; `Builder.make_agent` makes them to fit each other."""
 
     replay: Replay
     core: LearnerCore
     policy: Policy
     evaluation_policy: Policy
-    sgd_steps_per_call: int = 1  # SGD steps that the learner makes in one compiled call
-    variable_period: int = 1  # steps that an actor takes before it renews its parameters
-    pretrain_steps: int = 0  # SGD steps on demonstrations alone, before anything else
-    demo_offset: float = 0.0  # added to a demonstration's |TD error| in its priority
+    sgd_steps_per_call: int = 1  # SGD steps in one compiled call of the learner
+    variable_period: int = 1  # steps of an actor between fetches of new parameters
+    pretrain_steps: int = 0  # SGD steps on demonstrations only, before acting begins
+    demo_offset: float = 0.0  # added to a demonstration's |TD error| when its priority is computed
 
     def make_learner(
         self,
@@ -54,9 +54,9 @@ class Agent:
         """Returns the learner.
 
         Args:
-            dataset: gives `sgd_steps_per_call` batches at a time.
-            clients: Reverb's, one for each shard of the replay, for the priorities.
-            key: starts the core.
+            dataset: an iterator; each item holds `sgd_steps_per_call` batches.
+            clients: Reverb clients that update the priorities, one for each shard of the replay.
+            key: random key that initializes the core.
             devices: see `Learner`.
         """
         replay, updater = self.replay, None
@@ -85,7 +85,7 @@ class Agent:
         writer: Writer | None = None,
         rank: np.ndarray | None = None,
     ) -> Actor:
-        """Returns an actor that applies the policy itself; see `acting.Actor` and `acting.LocalInference`."""
+        """Returns an actor that applies the policy in its own process; see `acting.Actor`, `acting.LocalInference`."""
         policy = self.evaluation_policy if evaluation else self.policy
         inference = LocalInference(policy, variables, key, num_envs or 1, rank)
         return Actor(inference, num_envs=num_envs, writer=writer)
@@ -93,32 +93,32 @@ class Agent:
 
 @dataclasses.dataclass(frozen=True)
 class Builder(HasPresets, abc.ABC):
-    """An agent: its config, and how its networks, replay, policy and learner core are made.
+    """An agent: its config, and the methods that make its networks, replay, policy and learner core.
 
-    A new agent writes `make_networks`, `make_policy` and `make_core`. Of the config, this class reads `replay`,
-    `batch_size`, `discount` and, where there are such fields, `max_abs_reward`, `normalize_observations`,
-    `max_abs_observation`, `random_shift`, `sgd_steps_per_call`, `variable_period`, `pretrain_steps` and
-    `demo_priority_offset`.
-    Builders are frozen, and picklable where their fields are, so that the parts can be made in any process.
+    A new agent implements `make_networks`, `make_policy` and `make_core`. This class reads the config's fields
+    `replay`, `batch_size` and `discount`. It also reads these fields if the config has them: `max_abs_reward`,
+    `normalize_observations`, `max_abs_observation`, `random_shift`, `sgd_steps_per_call`, `variable_period`,
+    `pretrain_steps` and `demo_priority_offset`.
+    Builders are frozen, and picklable if their fields are, so that any process can make the parts.
     """
 
     name: ClassVar[str]
     actions: ClassVar[Literal["discrete", "continuous", "any"]] = "any"
-    """Which actions the agent can take; `any` leaves it to the networks to say."""
+    """The actions that the agent supports; with `any`, its networks check the environment's actions."""
     wants_demos: ClassVar[bool] = False
-    """Whether it can't learn without demonstrations."""
+    """Whether the agent needs demonstrations to learn."""
     learns_rewards: ClassVar[bool] = True
-    """Whether it learns from the environment's rewards."""
+    """Whether the agent learns from the environment's rewards."""
 
     config: Any
     average_rate: float | None = dataclasses.field(default=None, kw_only=True)
-    """Evaluations act by a moving average of the policy's parameters, of which the newest have this share, see
-    `learning.averaged`; None: by the newest alone."""
+    """The weight of the newest parameters in a moving average of the policy's parameters, which evaluations use; see
+    `learning.averaged`. With None, evaluations use the newest parameters."""
     intrinsic: str | Bonus | None = dataclasses.field(default=None, kw_only=True)
-    """Adds a bonus for what is new to the reward that is learned from, see `learning.bonus`; a name is one of its
-    `BONUSES`."""
+    """An exploration bonus that is added to the reward during learning: a function, or a name in `BONUSES`; see
+    `learning.bonus`."""
     intrinsic_weight: float | None = dataclasses.field(default=None, kw_only=True)
-    """What that bonus is multiplied by; None: by its own default."""
+    """The factor that the bonus is multiplied by; None uses the bonus's own default."""
 
     def __post_init__(self):
         options.check_fields(self)
@@ -126,10 +126,10 @@ class Builder(HasPresets, abc.ABC):
 
     @abc.abstractmethod
     def make_networks(self, spec: EnvironmentSpec) -> Any:
-        """Returns the networks, which replay, policy and core are then given."""
+        """Returns the networks, which are passed to the methods that make the replay, the policy and the core."""
 
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> Replay:
-        """Returns the replay that actors write and the learner reads: by default that of `config.replay`."""
+        """Returns the replay that actors write to and the learner samples from; `config.replay` gives its settings."""
         c = self.config
         fields: dict[str, Any] = {"batch_size": c.batch_size, "discount": c.discount, "priority": self.first_error}
         if isinstance(c.replay, TransitionConfig):
@@ -140,33 +140,34 @@ class Builder(HasPresets, abc.ABC):
 
     @property
     def first_error(self) -> Callable[..., Array] | None:
-        """What gives the errors by which new items of a prioritized replay get their first priorities; see `Replay`."""
+        """The function that computes the errors for new items' initial priorities, or None; see `Replay`."""
         return None
 
     @property
     def extras(self) -> Tree:
-        """Arrays that stand for the policy's extras of one environment's step, to have them stored in a replay of
-        transitions or overlapping sequences; nothing to store none.
+        """Example arrays of the policy's extras for one step of one environment, without a batch axis.
+
+        A replay of transitions or overlapping sequences stores such extras. By default there are none.
         """
         return ()
 
     @abc.abstractmethod
     def make_policy(self, spec: EnvironmentSpec, networks: Any, *, evaluation: bool = False) -> Policy:
-        """Returns how to act, in training or in evaluation."""
+        """Returns the policy for training, or the one for evaluation."""
 
     @abc.abstractmethod
     def make_core(self, spec: EnvironmentSpec, networks: Any) -> LearnerCore:
-        """Returns the algorithm's learning."""
+        """Returns the learner core, which holds the algorithm's update."""
 
     def warning(self, log: str, row: Mapping[str, Any]) -> str | None:
-        """Returns what the user is told, once, of a row of the log `learner` or `actor`; None for nothing."""
+        """Returns a warning about a row of the log `learner` or `actor`, or None; the user sees one warning per log."""
         return None
 
     def make_agent(self, spec: EnvironmentSpec) -> Agent:
-        """Returns all parts for an environment; computes nothing, and starts no device.
+        """Returns all parts for an environment, without computing anything on a device.
 
         Raises:
-            UsageError: the agent can't act in the environment, or its replay could never work.
+            UsageError: the agent can't act in the environment, or its replay's settings can't work.
         """
         options.check_actions(self, spec)
         networks = self.make_networks(spec)
@@ -187,9 +188,9 @@ class Builder(HasPresets, abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class FunctionalBuilder(Builder):
-    """A builder whose policy and core are made by functions of the networks and the config.
+    """A builder that makes the policy and the core with two functions of the networks and the config.
 
-    A subclass gives both as static methods, and writes `make_networks`.
+    A subclass sets both functions as static methods, and implements `make_networks`.
     """
 
     policy_of: ClassVar[Callable[..., Policy]]
@@ -206,13 +207,13 @@ class FunctionalBuilder(Builder):
 
 @dataclasses.dataclass(frozen=True)
 class NetworkBuilder(FunctionalBuilder):
-    """A functional builder with a network of a torso.
+    """A functional builder with one network, which has a torso.
 
     Attributes:
         config: hyperparameters.
-        torso: makes features of observations, see `networks.torsos.features`.
-        network: `(spec, config, torso) -> network`, as the agent's policy and core take it: of the environment's spec,
-            and of the two other fields.
+        torso: computes features from observations; see `networks.torsos.features`.
+        network: a function `(spec, config, torso) -> network`. It receives the environment's spec and the two other
+            fields, and returns the network that the agent's policy and core use.
     """
 
     torso: str | Torso | None = None

@@ -1,4 +1,4 @@
-"""Behavioural cloning, composed."""
+"""The builder of the behavioural-cloning agent."""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,9 +11,7 @@ from acme_ext.builders.base import NetworkBuilder, Preset
 
 @dataclasses.dataclass(frozen=True)
 class BC(NetworkBuilder):
-    """Behavioural cloning, for discrete actions and for continuous ones that are bounded. The fields are
-    `NetworkBuilder`'s.
-    """
+    """Behavioural cloning for discrete and for bounded, continuous actions. The fields are `NetworkBuilder`'s."""
 
     name = "bc"
     learns_rewards = False

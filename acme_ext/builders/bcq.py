@@ -1,4 +1,4 @@
-"""Discrete BCQ, composed."""
+"""The builder of the Discrete BCQ agent."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,8 +13,9 @@ from acme_ext.builders.dqn import DQN
 
 @dataclasses.dataclass(frozen=True)
 class BCQ(DQN):
-    """Discrete BCQ, from recorded data. The fields are DQN's; the network maps observations `[B, ...]` to an
-    `agents.bcq.networks.Output`.
+    """Discrete BCQ, which learns from recorded data.
+
+    The fields are DQN's. The network maps observations `[B, ...]` to an `agents.bcq.networks.Output`.
     """
 
     name = "bcq"

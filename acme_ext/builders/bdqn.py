@@ -1,4 +1,4 @@
-"""Bootstrapped DQN, composed."""
+"""The builder of the Bootstrapped DQN agent."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,8 +14,10 @@ from acme_ext.types import Tree
 
 @dataclasses.dataclass(frozen=True)
 class BootstrappedDQN(DQN):
-    """Bootstrapped DQN with randomized priors, for discrete actions. The fields are DQN's; all heads share a torso that
-    is given, and the network maps observations `[B, ...]` to the action values of K heads, `[B, K, A]`.
+    """Bootstrapped DQN with randomized priors, for discrete actions.
+
+    The fields are DQN's. If a torso is given, all heads share it. The network maps observations `[B, ...]` to the
+    action values of K heads, `[B, K, A]`.
     """
 
     name = "bdqn"

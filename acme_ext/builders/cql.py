@@ -1,4 +1,4 @@
-"""CQL, composed."""
+"""The builder of the CQL agent."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""CRR, composed."""
+"""The builder of the CRR agent."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""D4PG, composed."""
+"""The builder of the D4PG agent."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Discrete CQL, composed."""
+"""The builder of the Discrete CQL agent."""
 
 import dataclasses
 

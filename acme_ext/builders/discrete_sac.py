@@ -1,4 +1,4 @@
-"""Discrete SAC, composed."""
+"""The builder of the Discrete SAC agent."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Discrete SQIL, composed."""
+"""The builder of the Discrete SQIL agent."""
 
 import dataclasses
 from typing import Any

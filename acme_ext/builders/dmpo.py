@@ -1,4 +1,4 @@
-"""DMPO, composed."""
+"""The builder of the DMPO agent."""
 
 import dataclasses
 

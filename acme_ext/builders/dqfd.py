@@ -1,4 +1,4 @@
-"""DQfD, composed."""
+"""The builder of the DQfD agent."""
 
 import dataclasses
 from typing import Any

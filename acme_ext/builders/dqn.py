@@ -1,4 +1,4 @@
-"""DQN, composed."""
+"""The builder of the DQN agent."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,8 +12,9 @@ from acme_ext.builders.base import NetworkBuilder, Preset
 
 @dataclasses.dataclass(frozen=True)
 class DQN(NetworkBuilder):
-    """DQN for discrete actions. The fields are `NetworkBuilder`'s; the network maps observations `[B, ...]` to action
-    values `[B, A]`.
+    """DQN for discrete actions.
+
+    The fields are `NetworkBuilder`'s. The network maps observations `[B, ...]` to action values `[B, A]`.
     """
 
     name = "dqn"

@@ -1,4 +1,4 @@
-"""IMPALA, composed."""
+"""The builder of the IMPALA agent."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,8 +13,9 @@ from acme_ext.networks.recurrent import RecurrentNetwork
 
 @dataclasses.dataclass(frozen=True)
 class IMPALA(RecurrentBuilder):
-    """IMPALA for discrete actions. The fields are `RecurrentBuilder`'s; the network's output is that of
-    `agents.impala.networks`.
+    """IMPALA for discrete actions.
+
+    The fields are `RecurrentBuilder`'s. The network's output is described in `agents.impala.networks`.
     """
 
     name = "impala"

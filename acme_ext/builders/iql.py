@@ -1,4 +1,4 @@
-"""IQL, composed."""
+"""The builder of the IQL agent."""
 
 import dataclasses
 from collections.abc import Callable

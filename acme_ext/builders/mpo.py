@@ -1,4 +1,4 @@
-"""MPO, composed."""
+"""The builder of the MPO agent."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""MuZero, composed."""
+"""The builder of the MuZero agent."""
 
 import dataclasses
 import functools
@@ -16,11 +16,11 @@ from acme_ext.types import EnvironmentSpec
 
 @dataclasses.dataclass(frozen=True)
 class Planning(NetworkBuilder):
-    """What the builders of agents that plan share: the replay of their sequences."""
+    """The base class of builders of planning agents, with their replay of sequences."""
 
     actions = "discrete"
     lookahead: ClassVar[Callable[[Any], int]]
-    """`config -> steps` after its own that a sequence holds for the targets of its last roots."""
+    """A function `config -> steps`: the extra steps of a sequence that the targets of its last roots need."""
 
     def warning(self, log: str, row: Mapping[str, Any]) -> str | None:
         c: PlanningConfig = self.config
@@ -46,7 +46,10 @@ class Planning(NetworkBuilder):
 
 @dataclasses.dataclass(frozen=True)
 class MuZero(Planning):
-    """MuZero for discrete actions. The fields are `NetworkBuilder`'s; with a torso the representation is an MLP."""
+    """MuZero for discrete actions.
+
+    The fields are `NetworkBuilder`'s. With a torso, the representation is an MLP.
+    """
 
     name = "muzero"
     presets = {

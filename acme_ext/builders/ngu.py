@@ -1,4 +1,4 @@
-"""NGU, composed."""
+"""The builder of the NGU agent."""
 
 import dataclasses
 import functools
@@ -17,8 +17,10 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 @dataclasses.dataclass(frozen=True)
 class NGU(R2D2):
-    """NGU for discrete actions. The fields are R2D2's; the torso is of the action values and of the embedding, and the
-    network an `NGUNetworks`.
+    """NGU for discrete actions.
+
+    The fields are R2D2's. The action-value network and the embedding network each have the torso. `network` returns an
+    `NGUNetworks`.
     """
 
     name = "ngu"
@@ -36,7 +38,7 @@ class NGU(R2D2):
 
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> Replay:
         replay: Any = super().make_replay(spec, networks)
-        return dataclasses.replace(replay, discount=1.0)  # gamma is each policy's own, and the learner's to apply
+        return dataclasses.replace(replay, discount=1.0)  # each policy has its own gamma, which the learner applies
 
     def warning(self, log: str, row: Mapping[str, Any]) -> str | None:
         if log != "actor" or row["episode_length"] <= self.config.memory_rows:

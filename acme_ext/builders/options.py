@@ -1,4 +1,4 @@
-"""What any agent can be given beside its own parts: how each setting is checked, and what it changes."""
+"""Settings that every agent has, such as normalized observations and exploration bonuses: their checks and effects."""
 
 import dataclasses
 import functools
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def check_fields(builder: "Builder") -> None:
-    """Raises UsageError for a field that no builder can have."""
+    """Raises UsageError if a field of the builder, or of its config, has an invalid value."""
     config, name = builder.config, type(builder).__name__
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
         shown = f"the class {config.__name__}" if isinstance(config, type) else repr(config)
@@ -59,7 +59,7 @@ def check_fields(builder: "Builder") -> None:
 
 
 def make_networks(builder: "Builder", spec: EnvironmentSpec, field: str = "network") -> Any:
-    """Returns what the function in a field of the builder makes of spec, config, torso, and core where there is one."""
+    """Calls the function in a builder's field with the spec, config, torso and, if the builder has one, core."""
     parts = {name: getattr(builder, name) for name in ("torso", "core") if hasattr(builder, name)}
     *_, kind = typing.get_args(checks.hints_of(type(builder)).get(field)) or (Any,)
     return checks.make(field, getattr(builder, field), kind, spec=spec, config=builder.config, **parts)
@@ -76,7 +76,7 @@ def check_actions(builder: "Builder", spec: EnvironmentSpec) -> None:
 def apply(
     builder: "Builder", spec: EnvironmentSpec, replay: Replay, core: LearnerCore, policies: Sequence[Policy]
 ) -> tuple[LearnerCore, Sequence[Policy]]:
-    """Returns the core, and the policies of training and evaluation, with all that is set around them."""
+    """Returns the core, and the policies for training and evaluation, wrapped as the builder's settings require."""
     config, example = builder.config, specs.zeros(spec.observations, 1)
     if (most := getattr(config, "random_shift", None)) is not None:
         core = shifted_core(core, example, most)
@@ -95,7 +95,7 @@ def apply(
 
 
 def _with_bonus(builder: "Builder", core: LearnerCore, policy: Policy, observation: Tree) -> LearnerCore:
-    """Returns the core that also learns from the bonus; raises UsageError where the agent can't."""
+    """Returns a core that also learns from the bonus; raises UsageError if the agent doesn't support it."""
     intrinsic: Any = builder.intrinsic
     name = type(builder).__name__
     if hasattr(builder.config, "distillation"):

@@ -1,4 +1,4 @@
-"""PPO, composed."""
+"""The builder of the PPO agent."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,8 +15,9 @@ from acme_ext.types import EnvironmentSpec
 
 @dataclasses.dataclass(frozen=True)
 class PPO(RecurrentBuilder):
-    """PPO for discrete actions, and for continuous ones that are bounded. The fields are `RecurrentBuilder`'s; the
-    network's output is that of `agents.ppo.networks`.
+    """PPO for discrete and for bounded, continuous actions.
+
+    The fields are `RecurrentBuilder`'s. The network's output is described in `agents.ppo.networks`.
     """
 
     name = "ppo"

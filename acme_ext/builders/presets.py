@@ -1,4 +1,4 @@
-"""Settings that an agent takes from the kind of its environment, where the user leaves them alone."""
+"""Presets: an agent's settings for a kind of environment, which replace the defaults of fields the user hasn't set."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -11,11 +11,11 @@ Self = TypeVar("Self", bound="HasPresets")
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-    """Settings for a kind of environment, where the defaults don't serve.
+    """Settings for a kind of environment, for which the defaults don't work well.
 
     Attributes:
-        fields: of the builder.
-        environment: options of the environment, by its family, as options of one meaning have other names in each.
+        fields: values of the builder's fields, by name.
+        environment: options of the environment, by family, because families name the same option differently.
     """
 
     fields: Mapping[str, Any]
@@ -24,25 +24,26 @@ class Preset:
 
 @dataclasses.dataclass(frozen=True)
 class HasPresets:
-    """A dataclass that knows which of its fields the user has set, and fills in the others by the environment."""
+    """A dataclass that records which of its fields the user has set, and can take the others from a preset."""
 
     presets: ClassVar[Mapping[str, Preset]] = {}
-    """By the kind of an environment, see `envs.kind`."""
+    """The presets, by the environment's kind; see `envs.kind`."""
 
     def __post_init__(self):
         unset = frozenset(f.name for f in dataclasses.fields(self) if getattr(self, f.name) is f.default)
         object.__setattr__(self, "_unset", unset)
 
     def for_environment(self: Self, environment: str | Callable[..., Any]) -> Self:
-        """Returns the builder with the preset for an environment's kind, in all fields that the user has not set."""
+        """Returns the builder with every field that the user has not set taken from the environment's preset."""
         unset: frozenset[str] = self._unset  # type: ignore[attr-defined]
         preset = self.preset_for(environment).fields
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
         return self._with({name: preset.get(name, defaults[name]) for name in unset}, unset)
 
     def replace(self: Self, **fields: Any) -> Self:
-        """Returns the builder with fields that the user sets: no preset changes them, not even those that are set to
-        their defaults.
+        """Returns the builder with these fields set by the user.
+
+        No preset changes them afterwards, even if they are set to their default values.
         """
         unset: frozenset[str] = self._unset  # type: ignore[attr-defined]
         return self._with(fields, unset - fields.keys())
@@ -54,5 +55,5 @@ class HasPresets:
 
     @classmethod
     def preset_for(cls, environment: str | Callable[..., Any]) -> Preset:
-        """Returns the preset for an environment, which is empty where there is none."""
+        """Returns the preset for an environment, or an empty one."""
         return cls.presets.get(envs.kind(environment) or "", Preset({}))

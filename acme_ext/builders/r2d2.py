@@ -1,4 +1,4 @@
-"""R2D2, composed."""
+"""The builder of the R2D2 agent."""
 
 import dataclasses
 import functools
@@ -17,14 +17,15 @@ from acme_ext.types import Array, Tree
 
 @dataclasses.dataclass(frozen=True)
 class R2D2(RecurrentBuilder):
-    """R2D2 for discrete actions. The fields are `RecurrentBuilder`'s; the network's output is action values
-    `[T, B, A]`.
+    """R2D2 for discrete actions.
+
+    The fields are `RecurrentBuilder`'s. The network's output is action values `[T, B, A]`.
     """
 
     name = "r2d2"
     actions = "discrete"
     presets = {
-        # A lost life ends no episode (Kapturowski et al. 2019, section 2.3).
+        # Losing a life does not end the episode (Kapturowski et al. 2019, section 2.3).
         "atari": Preset(
             {"config": ATARI, "average_rate": None},
             {"atari": {"life_loss": False}, "envpool": {"zero_discount_on_life_loss": False, "episodic_life": False}},

@@ -1,4 +1,4 @@
-"""R2D3, composed."""
+"""The builder of the R2D3 agent."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Rainbow, composed."""
+"""The builder of the Rainbow agent."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,8 +13,9 @@ from acme_ext.builders.dqn import DQN
 
 @dataclasses.dataclass(frozen=True)
 class Rainbow(DQN):
-    """Rainbow for discrete actions. The fields are DQN's; the network maps observations `[B, ...]` to an
-    `agents.rainbow.networks.Prediction`.
+    """Rainbow for discrete actions.
+
+    The fields are DQN's. The network maps observations `[B, ...]` to an `agents.rainbow.networks.Prediction`.
     """
 
     name = "rainbow"

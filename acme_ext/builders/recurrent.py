@@ -1,4 +1,4 @@
-"""What the builders of agents whose network may have a memory share."""
+"""The base class of builders whose agents may have a recurrent network."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from acme_ext.types import EnvironmentSpec
 
 @dataclasses.dataclass(frozen=True)
 class RecurrentBuilder(FunctionalBuilder):
-    """A functional builder with a network of a torso and a recurrent core.
+    """A functional builder with one network, which has a torso and optionally a recurrent core.
 
     Attributes:
         config: hyperparameters.
-        torso: makes features of observations, see `networks.torsos.features`.
-        core: what remembers, see `networks.recurrent.make_core`; None for nothing.
-        network: `(spec, config, torso, core) -> network`, as the agent's policy and core take it: of the environment's
-            spec, and of the three other fields.
+        torso: computes features from observations; see `networks.torsos.features`.
+        core: the recurrent part of the network, see `networks.recurrent.make_core`; None for a network without memory.
+        network: a function `(spec, config, torso, core) -> network`. It receives the environment's spec and the three
+            other fields, and returns the network that the agent's policy and learner core use.
     """
 
     torso: str | Torso | None = None

@@ -1,4 +1,4 @@
-"""RND, composed."""
+"""The builder of the RND agent."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,9 +12,7 @@ from acme_ext.networks.recurrent import RecurrentNetwork
 
 @dataclasses.dataclass(frozen=True)
 class RND(PPO):
-    """PPO with random network distillation, for discrete actions, and for continuous ones that are bounded; attributes
-    as PPO's.
-    """
+    """PPO with random network distillation, for discrete and for bounded, continuous actions. The fields are PPO's."""
 
     name = "rnd"
     presets = {"atari": Preset({"config": ATARI, "average_rate": None})}

@@ -1,4 +1,4 @@
-"""SAC, composed."""
+"""The builder of the SAC agent."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""SQIL, composed."""
+"""The builder of the SQIL agent."""
 
 import dataclasses
 from typing import Any

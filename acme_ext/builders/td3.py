@@ -1,4 +1,4 @@
-"""TD3, composed."""
+"""The builder of the TD3 agent."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,8 +12,9 @@ from acme_ext.networks.continuous import Networks
 
 @dataclasses.dataclass(frozen=True)
 class TD3(ActorCritic):
-    """Twin delayed deep deterministic policy gradients, for a continuous, bounded action. The fields are
-    `ActorCritic`'s.
+    """Twin delayed deep deterministic policy gradient for a continuous, bounded action.
+
+    The fields are `ActorCritic`'s.
     """
 
     name = "td3"

@@ -1,4 +1,4 @@
-"""TD3+BC, composed."""
+"""The builder of the TD3+BC agent."""
 
 import dataclasses
 

@@ -1,20 +1,20 @@
-"""The command line, `acme-ext`: what is typed and what is printed. No other part of the package imports it.
+"""The command line, `acme-ext`: its commands, their options and their output. No other package imports this one.
 
-- `cli`: the table of commands, and what is done before and after each of them.
-- `train`, `evaluate`, `export`, `board_games`, `data`, `runs`, `tune`, `listing`: one command or a few related ones,
-  with their options, and a short function that calls what does the work. `train_on` is the part of `train` for
-  programs and compiled runs; `common` is what several commands share.
-- `doctor`: checks the machine and the environment, and says how to mend what is wrong.
+- `cli`: the list of commands, and the code that runs before and after each command.
+- `train`, `evaluate`, `export`, `board_games`, `data`, `runs`, `tune`, `listing`: one or a few related commands each,
+  with their options and a short function that calls the implementation. `train_on` has the options of `train` for
+  programs and compiled runs. `common` has functions that several commands use.
+- `doctor`: checks the machine and the installation, and tells how to fix problems.
 
-What does the work is in `acme_ext.launch` and `acme_ext.utils.plots`, and beside the commands:
+The implementations are in `acme_ext.launch`, in `acme_ext.utils.plots` and in these modules:
 
-- `watch`, `report`: a run's progress on the screen, from its files; a page about runs, one HTML file.
-- `record`: what a trained agent does, recorded as data; and what recorded data holds.
-- `exchange`: recorded data from and to the formats of others, Minari's and D4RL's.
-- `players`, `play`, `tournament`: agents of runs in board games, against all replies, a person, and each other.
-- `tuning`: a search over an agent's settings.
+- `watch`, `report`: show a run's progress in the terminal, from its files; write an HTML page about runs.
+- `record`: records the experience of a trained agent, and describes recorded data.
+- `exchange`: converts recorded data from and to the formats of Minari and D4RL.
+- `players`, `play`, `tournament`: run agents in board games: against all possible replies, a person or each other.
+- `tuning`: searches for an agent's best settings.
 
-`cli` and the commands import JAX and TensorFlow only when they run, so that `--help` answers at once, and `doctor`
-works where JAX can't be imported. A request that can't be met is a `UsageError`: one sentence, exit code 2. A failed
-run is a `RunError`: exit code 1.
+`cli` and the commands import JAX and TensorFlow only when they run. So `--help` is fast, and `doctor` works even if JAX
+can't be imported. An invalid request raises a `UsageError`: one sentence, exit code 2. A failed run raises a
+`RunError`: exit code 1.
 """

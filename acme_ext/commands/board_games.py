@@ -1,4 +1,4 @@
-"""`acme-ext play` and `acme-ext tournament`: the agents of runs in board games."""
+"""The commands `acme-ext play` and `acme-ext tournament`, for the agents of runs in board games."""
 
 import argparse
 import pathlib
@@ -13,27 +13,30 @@ def add(commands: Any) -> None:
         "play", help="play a board game against the agent of a run", description="Play against a run's agent."
     )
     play.add_argument("run", metavar="RUN", help="a run directory")
-    play.add_argument("--second", action="store_true", help="let the agent begin")
-    play.add_argument("--trees", metavar="DIR", help="draw the tree of each search of the agent's there, as SVG")
+    play.add_argument("--second", action="store_true", help="let the agent make the first move")
+    play.add_argument("--trees", metavar="DIR", help="a folder for drawings of the agent's search trees, as SVG files")
     play.set_defaults(command=_play)
 
     tournament = commands.add_parser(
         "tournament",
         help="let the agents of runs play a board game against each other",
-        description="A round robin, both sides in turn: results, Elo ratings with 95%% intervals, and a chart.",
+        description="Play a round-robin tournament, in which players change sides after each game. Prints the results "
+        "and Elo ratings with 95%% confidence intervals, and draws a chart.",
     )
     tournament.add_argument(
         "players",
         nargs="+",
         metavar="PLAYER",
-        help="directories of runs or of checkpoints, random, mcts:N, minimax or py:MODULE:FUNCTION",
+        help="run directories or checkpoints, or the opponents random, mcts:N, minimax or py:MODULE:FUNCTION",
     )
-    tournament.add_argument("--games", type=common.count, default=40, metavar="N", help="of each pair (%(default)s)")
     tournament.add_argument(
-        "--opening-moves", type=int, default=2, metavar="N", help="drawn at random, so that games differ (%(default)s)"
+        "--games", type=common.count, default=40, metavar="N", help="games of each pair (%(default)s)"
     )
-    tournament.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
-    tournament.add_argument("-o", "--output", default="tournament.png", metavar="FILE", help="(%(default)s)")
+    tournament.add_argument(
+        "--opening-moves", type=int, default=2, metavar="N", help="random moves at the start of a game (%(default)s)"
+    )
+    tournament.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (%(default)s)")
+    tournament.add_argument("-o", "--output", default="tournament.png", metavar="FILE", help="the chart (%(default)s)")
     tournament.set_defaults(command=_tournament)
 
 

@@ -1,4 +1,4 @@
-"""The command line, `acme-ext`: its commands, and what is common to them. What is heavy a command imports when run."""
+"""The command line, `acme-ext`: parses the arguments and runs a command, which then imports the modules it needs."""
 
 import argparse
 import os
@@ -17,13 +17,13 @@ _COMMANDS = (train, evaluate, export, board_games, data, runs, tune, listing, do
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns its exit code.
 
-    0: done; 1: it failed; 2: it was asked for something that can't be; 128 + n: signal n stopped it, after a last save.
+    0: success; 1: the command failed; 2: the request was invalid; 128 + n: signal n stopped it, after a last save.
     """
     options = parse(sys.argv[1:] if arguments is None else list(arguments))
-    # TensorFlow is only Reverb's means of transport here: its notes on CPU features and CUDA would bury ours.
+    # TensorFlow is used only by Reverb here; its messages about CPU features and CUDA would hide ours.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if arguments is None and (here := os.getcwd()) not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` has it, so that modules of the user's are found
+        sys.path.insert(0, here)  # as `python -m` does, so that the user's modules can be imported
     try:
         with interrupt.at_once(f"acme-ext: stopped{options.if_stopped}."):
             return options.command(options)
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Returns a command's options; those of `train` have what comes after `--` as its `flags`."""
+    """Returns a command's options; for `train`, the arguments after `--` become the option `flags`."""
     if arguments[:1] == ["train"] and "--" in arguments:
         end = arguments.index("--")
         options = _parser().parse_args(arguments[:end])

@@ -1,11 +1,11 @@
-"""What several commands share."""
+"""Functions that several commands use."""
 
 import argparse
 from typing import Any
 
 
 def count(text: str) -> int:
-    """Returns the whole number above 0 that an option's text is."""
+    """Parses an option's text as a whole number above 0; raises ArgumentTypeError if it is none."""
     try:
         value = int(text.replace("_", ""))
     except ValueError:
@@ -16,7 +16,7 @@ def count(text: str) -> int:
 
 
 def environment_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Returns what --env-set gives, by name; raises UsageError for a text that is no setting."""
+    """Returns the options from --env-set by name; raises UsageError for a text that is not OPTION=VALUE."""
     from acme_ext.launch.runs import settings
 
     return {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}

@@ -1,4 +1,4 @@
-"""`acme-ext record` and `acme-ext data`: recorded data."""
+"""The commands `acme-ext record` and `acme-ext data`, for recorded data."""
 
 import argparse
 from typing import Any
@@ -11,42 +11,53 @@ def add(commands: Any) -> None:
     """Adds the commands."""
     record = commands.add_parser(
         "record",
-        help="record what the agent of a run does",
-        description="Record what a run's agent does, in whole episodes; an existing folder is added to.",
+        help="record the experience of a run's agent",
+        description="Record the experience of a run's agent, in complete episodes. If the folder exists, the episodes "
+        "are added to it.",
     )
     record.add_argument("run", metavar="RUN", help="a run directory")
     record.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder of the data")
-    record.add_argument("--steps", type=common.count, default=50_000, metavar="N", help="at least (%(default)s)")
+    record.add_argument(
+        "--steps", type=common.count, default=50_000, metavar="N", help="minimum number of steps (%(default)s)"
+    )
     record.add_argument(
         "--policy",
         choices=("evaluation", "training", "random"),
         default="evaluation",
-        help="how it acts: as in evaluation, with its exploration, or at random (%(default)s)",
+        help="act as in evaluation, as in training with exploration, or at random (%(default)s)",
     )
     record.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        help="a setting of how the agent acts that isn't the run's, as noise_stddev=0.5",
+        help="replace a setting of the run that changes how the agent acts, such as noise_stddev=0.5",
     )
-    record.add_argument("--best", action="store_true", help="the parameters of the run's best evaluation")
-    record.add_argument("--num-envs", type=common.count, default=8, metavar="N", help="stepped together (%(default)s)")
-    record.add_argument("--seed", type=int, default=0, metavar="N", help="another gives other data (%(default)s)")
+    record.add_argument("--best", action="store_true", help="use the parameters of the run's best evaluation")
+    record.add_argument(
+        "--num-envs", type=common.count, default=8, metavar="N", help="environments stepped in parallel (%(default)s)"
+    )
+    record.add_argument("--seed", type=int, default=0, metavar="N", help="random seed of the data (%(default)s)")
     record.set_defaults(command=_record)
 
     data = commands.add_parser(
         "data",
-        help="check recorded data and say what it holds",
-        description="Check recorded data and describe it, or with --to write it in another format.",
+        help="check and describe recorded data",
+        description="Check and describe recorded data. With --to, convert it to another format.",
     )
     data.add_argument(
-        "source", metavar="DATA", help="a folder that --record or `record` has made; with --to minari:NAME or d4rl:FILE"
+        "source",
+        metavar="DATA",
+        help="a folder that --record or `record` has made; with --to, it can also be minari:NAME or d4rl:FILE",
     )
-    data.add_argument("--to", metavar="DATA", help="minari:NAME or d4rl:FILE.hdf5, or from these a folder")
-    data.add_argument("--environment", metavar="ENVIRONMENT", help="that data of minari: or d4rl: is of")
+    data.add_argument(
+        "--to", metavar="DATA", help="convert a folder to minari:NAME or d4rl:FILE.hdf5, or these to a folder"
+    )
+    data.add_argument(
+        "--environment", metavar="ENVIRONMENT", help="the environment of minari: or d4rl: data that doesn't name it"
+    )
     data.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
-    data.add_argument("--skip-damaged", action="store_true", help="leave out damaged parts of a folder")
+    data.add_argument("--skip-damaged", action="store_true", help="skip damaged parts of a folder")
     data.set_defaults(command=_data)
 
 

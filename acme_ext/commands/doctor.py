@@ -1,7 +1,7 @@
-"""`acme-ext doctor`: says what is wrong with this machine and this environment, and how to mend it.
+"""The command `acme-ext doctor`: checks this machine and this installation, and tells how to fix problems.
 
-It imports only the standard library, so it runs where half of the stack is missing or broken; what has to be
-imported to be judged is imported in a process of its own.
+It imports only the standard library, so it works even if other packages are missing or broken. Imports that it checks
+run in separate processes.
 """
 
 import dataclasses
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 DISTRIBUTION = "acme-ext"
 IMPORT_SECONDS = 120.0
-"""How long one import may take; Reverb's takes 10 s on a slow disk."""
+"""Time limit for one import; Reverb's takes 10 s on a slow disk."""
 
 GIB = 2**30
 MIB = 2**20
 
 VersionOf = Callable[[str], str | None]
-"""Tells the installed version of a distribution, or None; `installed_version` is the real one."""
+"""A function that returns the installed version of a distribution, or None, such as `installed_version`."""
 
 _WHY = {
     "tensorflow-cpu": "Courier and Reverb are compiled against TensorFlow 2.8",
@@ -45,30 +45,30 @@ _WHY = {
     "setuptools": "TensorBoard 2.8 imports pkg_resources, which setuptools dropped in 82",
 }
 
-# Distributions that install into the same folder: with two of one row, the files are a mixture.
+# Distributions that install into the same folder. If two of a row are installed, they overwrite each other's files.
 _RIVALS = {
     "tensorflow-cpu": ("tensorflow", "tensorflow-gpu", "tf-nightly"),
     "dm-reverb": ("dm-reverb-nightly",),
     "dm-launchpad": ("dm-launchpad-nightly",),
 }
 
-# What has to be of one build.
+# Distributions that must come from the same build.
 _ABI = ("tensorflow-cpu", "dm-reverb", "dm-launchpad")
 
 _ANEW = f"install it anew with the tested versions: {install.command()}"
 
-_LISTED = 5  # of the versions that differ
+_LISTED = 5  # number of differing versions that are listed
 
-# Extras that are tools rather than abilities, or sums of the others.
+# Extras that are not reported: development tools, and extras that combine others.
 _UNREPORTED_EXTRAS = {"all", "test", "newer", "dev"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
-    `what` and `mend` are one line each; `mend` is empty where nothing needs mending. A `problem` stops the toolkit or a
-    part of it from working, a `warning` may.
+    `what` and `mend` are one line each; `mend` tells how to fix a problem, and is empty if there is none. A `problem`
+    prevents the toolkit or a part of it from working; a `warning` may do so.
     """
 
     level: Literal["ok", "warning", "problem"]
@@ -78,7 +78,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """How a line of Python ended in a process of its own: `code` is None where it was stopped at the time limit."""
+    """The result of a line of Python in a separate process; `code` is None if it was stopped at the time limit."""
 
     code: int | None
     output: str
@@ -87,12 +87,12 @@ class Probe:
 
 def add(commands: Any) -> None:
     """Adds the command."""
-    doctor = commands.add_parser("doctor", help="check this installation, and say how to mend it")
+    doctor = commands.add_parser("doctor", help="check this installation, and tell how to fix problems")
     doctor.set_defaults(command=lambda options: run_doctor(print))
 
 
 def diagnose() -> list[Finding]:
-    """Looks at everything; takes about as long as importing Reverb."""
+    """Runs all checks; takes about as long as importing Reverb."""
     unread: list[Finding] = []
     try:
         requirements = own_requirements()
@@ -111,7 +111,7 @@ def diagnose() -> list[Finding]:
             check_cores(len(os.sched_getaffinity(0))),
         ]
     modules = ("reverb", "courier", "acme")
-    with futures.ThreadPoolExecutor(2) as pool:  # each only waits for a process
+    with futures.ThreadPoolExecutor(2) as pool:  # each thread only waits for a process
         imports = pool.map(run_line, [f"import acme_ext, {module}" for module in modules])
         jax = pool.submit(run_line, _JAX_LINE)
         return [
@@ -131,7 +131,7 @@ def diagnose() -> list[Finding]:
 
 
 def run_doctor(write: Callable[[str], object] = print) -> int:
-    """Writes every finding, line by line, and returns the exit code: 1 if there is a problem."""
+    """Writes all findings, line by line, and returns the exit code: 1 if there is a problem, else 0."""
     findings = diagnose()
     for finding in findings:
         write(f"{finding.level:<8} {finding.what}")
@@ -143,7 +143,7 @@ def run_doctor(write: Callable[[str], object] = print) -> int:
 
 
 def check_platform(version: tuple[int, ...], system: str, machine: str) -> Iterator[Finding]:
-    """Which ways of running the interpreter and the machine allow, by the wheels that there are."""
+    """Checks which ways of running have wheels for this interpreter and machine."""
     python = ".".join(map(str, version))
     if tuple(version[:2]) != install.REVERB_PYTHON:
         yield Finding(
@@ -162,7 +162,7 @@ def check_platform(version: tuple[int, ...], system: str, machine: str) -> Itera
 
 
 def installed_version(distribution: str) -> str | None:
-    """The version that is installed here, or None."""
+    """Returns the installed version of a distribution, or None."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -170,10 +170,10 @@ def installed_version(distribution: str) -> str | None:
 
 
 def own_requirements() -> list["Requirement"]:
-    """The requirements of setup.cfg as they were installed, those of extras included.
+    """Returns the requirements from setup.cfg, including those of extras, from the installed metadata.
 
     Raises:
-        ImportError: acme_ext is not installed, or packaging, which reads them, isn't.
+        ImportError: acme_ext or packaging is not installed.
     """
     from packaging.requirements import Requirement
 
@@ -181,7 +181,7 @@ def own_requirements() -> list["Requirement"]:
 
 
 def check_versions(requirements: Iterable["Requirement"], version_of: VersionOf) -> Iterator[Finding]:
-    """Each required distribution against its range."""
+    """Checks each required distribution's version."""
     for requirement in requirements:
         if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
             continue
@@ -195,7 +195,7 @@ def check_versions(requirements: Iterable["Requirement"], version_of: VersionOf)
 
 
 def check_rivals(version_of: VersionOf) -> Iterator[Finding]:
-    """Two distributions that own the same files."""
+    """Checks for distributions that overwrite each other's files."""
     for ours, others in _RIVALS.items():
         for other in others:
             if version_of(other) is not None:
@@ -207,7 +207,7 @@ def check_rivals(version_of: VersionOf) -> Iterator[Finding]:
 
 
 def check_tested(constraints: pathlib.Path, version_of: VersionOf) -> Iterator[Finding]:
-    """What is installed beside the versions that the tests run with, which the package brings along."""
+    """Compares the installed versions with those that the tests use, from a file of this package."""
     tested = dict(re.findall(r"^([\w.-]+)==(\S+)", constraints.read_text(encoding="utf-8"), re.MULTILINE))
     installed = {name: version for name in tested if (version := version_of(name)) is not None}
     others = [f"{name} {version} ({tested[name]})" for name, version in installed.items() if version != tested[name]]
@@ -222,7 +222,7 @@ def check_tested(constraints: pathlib.Path, version_of: VersionOf) -> Iterator[F
 
 
 def check_extras(requirements: Iterable["Requirement"], version_of: VersionOf) -> Iterator[Finding]:
-    """What of the optional parts is there; a part that isn't is no fault."""
+    """Checks the optional extras; a missing extra is not a problem."""
     extras: dict[str, list[Requirement]] = {}
     for requirement in requirements:
         for extra in re.findall(r"""extra == ["']([\w-]+)""", str(requirement.marker)):
@@ -241,7 +241,7 @@ def check_extras(requirements: Iterable["Requirement"], version_of: VersionOf) -
 
 
 def run_line(line: str) -> Probe:
-    """Runs a line of Python in a process of its own, for at most `IMPORT_SECONDS`."""
+    """Runs a line of Python in a separate process, for at most `IMPORT_SECONDS`."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", line],
@@ -260,11 +260,11 @@ _LIBPYTHON_LINE = f"import runpy; runpy.run_path({libpython.__file__!r}, run_nam
 
 
 def check_libpython(found: Probe, bare: Probe) -> Finding:
-    """Whether the library is found that Reverb and Courier are linked against.
+    """Checks whether libpython, which Reverb and Courier are linked against, can be found.
 
     Args:
-      found: of a process that printed where it is, or failed.
-      bare: an import of one of the two that nothing went before.
+      found: a process that printed the library's path, or failed.
+      bare: an import of Courier without other imports before it.
     """
     if found.code != 0:
         mend = (
@@ -283,7 +283,7 @@ def check_libpython(found: Probe, bare: Probe) -> Finding:
 
 
 def check_import(module: str, probe: Probe, requirements: Iterable["Requirement"]) -> Finding:
-    """Whether a compiled module loads; versions that fit on paper may still not fit in their symbols."""
+    """Checks whether a compiled module can be imported; even permitted versions may have incompatible symbols."""
     if probe.code == 0:
         return Finding("ok", f"import {module}")
     if "undefined symbol" in probe.error:
@@ -297,7 +297,7 @@ def check_import(module: str, probe: Probe, requirements: Iterable["Requirement"
 
 
 def _reason(probe: Probe) -> str:
-    """Why a probe failed: the line of the exception, where there is one."""
+    """Returns why a probe failed: the exception's line, if there is one."""
     if probe.code is None:
         return f"it had not ended after {IMPORT_SECONDS:.0f} s"
     if probe.code < 0:
@@ -313,7 +313,7 @@ _JAX_LINE = (
 
 
 def check_jax(probe: Probe, *, nvidia: bool) -> Finding:
-    """The devices JAX sees, beside whether the machine has an NVIDIA card."""
+    """Checks the devices that JAX sees, and whether an NVIDIA GPU is unused."""
     if probe.code != 0:
         platforms = os.environ.get("JAX_PLATFORMS")
         mend = f"unset JAX_PLATFORMS, which is {platforms!r}" if platforms else f"mend what is named above, or {_ANEW}"
@@ -325,8 +325,9 @@ def check_jax(probe: Probe, *, nvidia: bool) -> Finding:
 
 
 def check_proxies(environ: Mapping[str, str]) -> Finding:
-    """The variables by which gRPC, inside Courier and Reverb, would send calls to a proxy (it reads them in lower case
-    only). A program has it ask none for its own nodes, see `utils.proxies`.
+    """Checks the variables that make gRPC, inside Courier and Reverb, use a proxy; it reads lower-case names only.
+
+    Programs disable the proxy for their own nodes, see `utils.proxies`.
     """
     set_here = [name for name in ("grpc_proxy", "https_proxy", "http_proxy") if environ.get(name)]
     if not set_here:
@@ -335,7 +336,7 @@ def check_proxies(environ: Mapping[str, str]) -> Finding:
 
 
 def check_folders() -> Iterator[Finding]:
-    """Room for run directories and temporary files, and the shared memory that locks between processes need."""
+    """Checks the space for run directories and temporary files, and the shared memory for locks between processes."""
     for role, path in (("current folder", os.getcwd()), ("temporary folder", tempfile.gettempdir())):
         yield check_room(role, path, shutil.disk_usage(path).free, os.access(path, os.W_OK))
     shared = "/dev/shm"
@@ -347,7 +348,7 @@ def check_folders() -> Iterator[Finding]:
 
 
 def check_room(role: str, path: str, free: int, writable: bool) -> Finding:
-    """One folder, with its free bytes."""
+    """Checks a folder's free space, and that it is writable."""
     what = f"{role} {path}: {free / GIB:.1f} GiB free"
     mend = (
         "make room, or choose another folder by --run-dir" if role == "current folder" else "make room, or set TMPDIR"
@@ -362,7 +363,7 @@ def check_room(role: str, path: str, free: int, writable: bool) -> Finding:
 
 
 def check_cores(cores: int) -> Finding:
-    """How many cores this process may use."""
+    """Checks how many cores this process may use."""
     if cores < 2:
         return Finding("warning", "1 core: acting, learning and Reverb share it", "allow the process 2 cores or more")
     return Finding("ok", f"{cores} cores")

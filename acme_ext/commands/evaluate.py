@@ -1,4 +1,4 @@
-"""`acme-ext evaluate`."""
+"""The command `acme-ext evaluate`."""
 
 import argparse
 import pathlib
@@ -14,27 +14,27 @@ def add(commands: Any) -> None:
         "evaluate", help="evaluate the agent of a run", description="Evaluate a run's agent."
     )
     evaluate.add_argument("run", metavar="RUN", help="a run directory, or one of its checkpoints")
-    evaluate.add_argument("--episodes", type=common.count, metavar="N", help="(those of the run's own last evaluation)")
+    evaluate.add_argument("--episodes", type=common.count, metavar="N", help="(as in the run's final evaluation)")
     evaluate.add_argument(
         "--env-set",
         action="append",
         default=[],
         metavar="OPTION=VALUE",
-        help="an environment's option in place of the run's, as opponent=mcts:100 or opponent=RUN",
+        help="replace an option of the run's environment, such as opponent=mcts:100 or opponent=RUN",
     )
     evaluate.add_argument(
         "--every-reply",
         action="store_true",
-        help="of a board game: play against all that can be replied, on both sides, and count the outcomes",
+        help="for board games: play against all possible moves of the opponent, on both sides, and count the outcomes",
     )
     evaluate.add_argument(
         "--best",
         action="store_true",
-        help="the parameters of the run's best evaluation, on other seeds than those that chose them",
+        help="evaluate the parameters of the run's best evaluation, with other seeds than that evaluation",
     )
-    evaluate.add_argument("--video", metavar="FILE", help="write a film of some more episodes, .mp4 or .gif")
+    evaluate.add_argument("--video", metavar="FILE", help="also record a video of additional episodes, .mp4 or .gif")
     evaluate.add_argument(
-        "--video-episodes", type=common.count, default=3, metavar="N", help="of the film (%(default)s)"
+        "--video-episodes", type=common.count, default=3, metavar="N", help="episodes in the video (%(default)s)"
     )
     evaluate.set_defaults(command=_evaluate)
 

@@ -1,6 +1,6 @@
-"""Recorded data from and to the formats of others: Minari's data sets, and D4RL's HDF5 files.
+"""Converts recorded data from and to the formats of Minari (data sets) and D4RL (HDF5 files).
 
-Their steps have a reward beside the action that it is for; actions are in the environment's own units there.
+In these formats, a step has an action and the reward for it, and actions are in the environment's units.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ from acme_ext.types import Tree
 from acme_ext.utils import files, install
 
 _MINARI, _D4RL = "minari:", "d4rl:"
-_JPEG_SIZE = 32  # from which on Minari compresses pictures with losses
-_NAMES = ("observations", "actions", "rewards", "terminals")  # that a file of D4RL has, most have `timeouts` too
+_JPEG_SIZE = 32  # from this size on, Minari compresses images with losses
+_NAMES = ("observations", "actions", "rewards", "terminals")  # every D4RL file has these; most also have `timeouts`
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a name is of another format: `minari:NAME` or `d4rl:FILE`."""
+    """Whether a name refers to data in another format: `minari:NAME` or `d4rl:FILE`."""
     return name.startswith((_MINARI, _D4RL))
 
 
@@ -42,17 +42,18 @@ def convert(
     *,
     skip_damaged: bool = False,
 ) -> str:
-    """Writes data in another format, and returns what was written in words.
+    """Converts data to another format, and returns a description of the result.
 
     Args:
         source: a folder of recorded data, `minari:NAME` or `d4rl:FILE`.
-        target: likewise; of the two, one is a folder.
-        environment: that foreign data is of, where it doesn't say.
-        environment_options: of it.
-        skip_damaged: leaves out damaged shards of a folder, in place of refusing them.
+        target: the same kinds; either `source` or `target` must be a folder.
+        environment: the environment of Minari or D4RL data, if the data doesn't name it.
+        environment_options: the environment's options.
+        skip_damaged: skips damaged shards of a folder instead of raising an error.
 
     Raises:
-        UsageError: one is not there, or can't be written; the data is not the environment's; the format can't hold it.
+        UsageError: the source doesn't exist, the target can't be written, the data doesn't match the environment, or
+            the format doesn't support it.
     """
     if is_foreign(source) == is_foreign(target):
         raise UsageError("of the data and --to, one is a folder, and the other minari:NAME or d4rl:FILE.")
@@ -72,7 +73,7 @@ def convert(
 
 
 class _Units:
-    """An environment's specs, and its actions in its own units."""
+    """An environment's specs, and conversions of actions to and from its units."""
 
     def __init__(self, environment: Any):
         self.spec = envs.make_spec(environment)
@@ -85,7 +86,7 @@ class _Units:
         return actions if self._scale is None else self._scale(actions)
 
     def back(self, actions: np.ndarray) -> np.ndarray:
-        """Returns actions of the environment's units as the agent sees them: continuous ones `[T, A]` in [-1, 1]."""
+        """Converts actions in the environment's units to the agent's: continuous ones become `[T, A]` in [-1, 1]."""
         if self._scale is None:
             return actions.astype(self.spec.actions.dtype).reshape(-1, *self.spec.actions.shape)
         scaled = (actions.reshape(-1, *self._scale.middle.shape) - self._scale.middle) / self._scale.half
@@ -129,7 +130,7 @@ def _write_minari(folder: Folder, units: _Units, name: str) -> str:
     manifest = folder.manifest
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of an author, and of an environment to evaluate in
+            warnings.simplefilter("ignore", UserWarning)  # about a missing author and a missing evaluation environment
             made = minari.create_dataset_from_buffers(
                 name,
                 buffers,
@@ -178,7 +179,7 @@ def _opened(name: str) -> Any:
 
 
 def _environment_of(dataset: Any) -> tuple[str | None, dict[str, Any]]:
-    """Returns the environment that a data set of Minari names, and its options."""
+    """Returns the environment that a Minari data set names, and its options."""
     written = dataset.storage.metadata.get("acme_ext")
     if written is not None:
         about = json.loads(written)
@@ -226,16 +227,16 @@ def _read_d4rl(path: Path, units: _Units) -> Iterator[Episode]:
     timeouts = columns.get("timeouts", np.zeros(len(terminals), bool)).astype(bool)
     ends = np.flatnonzero(terminals | timeouts) + 1
     if not len(ends) or ends[-1] < len(terminals):
-        ends = np.append(ends, len(terminals))  # what is recorded last may be unfinished
+        ends = np.append(ends, len(terminals))  # the last episode may be unfinished
     after = columns.get("next_observations")
     for begin, end in zip([0, *ends[:-1]], ends, strict=True):
         observations, steps = columns["observations"][begin:end], int(end - begin)
         if after is not None:
             observations = np.concatenate([observations, after[end - 1 : end]])
         elif terminals[end - 1]:
-            observations = np.concatenate([observations, observations[-1:]])  # nothing reads it: no value goes on
+            observations = np.concatenate([observations, observations[-1:]])  # never used, because the discount is 0
         else:
-            steps -= 1  # the last step's next observation isn't there
+            steps -= 1  # the last step has no next observation
         if steps:
             part = slice(begin, begin + steps)
             discount = 0.0 if terminals[begin + steps - 1] else 1.0
@@ -243,7 +244,7 @@ def _read_d4rl(path: Path, units: _Units) -> Iterator[Episode]:
             yield _episode(units, observations, columns["actions"][part], rewards, discount, str(path))
 
 
-# Either ------------------------------------------------------------------------------------------------------------
+# Both --------------------------------------------------------------------------------------------------------------
 
 
 def _take_in(source: str, target: str, environment: str | None, options: dict[str, Any]) -> str:
@@ -269,7 +270,7 @@ def _take_in(source: str, target: str, environment: str | None, options: dict[st
 def _episode(
     units: _Units, observations: Any, actions: np.ndarray, rewards: Any, last_discount: float, source: str
 ) -> Episode:
-    """Returns an episode of T steps, given observations `[T + 1, ...]`, actions and rewards `[T, ...]`."""
+    """Returns an episode of T steps, from observations `[T + 1, ...]`, actions and rewards `[T, ...]`."""
     steps = len(rewards)
     fields = units.spec.observations
     try:

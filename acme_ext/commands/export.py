@@ -1,4 +1,4 @@
-"""`acme-ext export`."""
+"""The command `acme-ext export`."""
 
 import argparse
 from typing import Any
@@ -8,12 +8,13 @@ def add(commands: Any) -> None:
     """Adds the command."""
     export = commands.add_parser(
         "export",
-        help="write the policy of a run for use elsewhere",
-        description="Write a run's evaluation policy to a folder: for NumPy alone, as jax.export, and for ONNX.",
+        help="export the policy of a run for use without this package",
+        description="Export a run's evaluation policy to a folder, for use with only NumPy, with JAX (jax.export) or "
+        "with ONNX.",
     )
     export.add_argument("run", metavar="RUN", help="a run directory")
-    export.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder")
-    export.add_argument("--onnx", action="store_true", help="write policy.onnx too")
+    export.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write")
+    export.add_argument("--onnx", action="store_true", help="also write policy.onnx")
     export.set_defaults(command=_export)
 
 

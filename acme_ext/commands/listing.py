@@ -1,4 +1,4 @@
-"""`acme-ext list`."""
+"""The command `acme-ext list`."""
 
 import argparse
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 def add(commands: Any) -> None:
     """Adds the command."""
-    commands.add_parser("list", help="agents, and environments by family").set_defaults(command=_list)
+    commands.add_parser("list", help="list the agents, and the families of environments").set_defaults(command=_list)
 
 
 def _list(options: argparse.Namespace) -> int:

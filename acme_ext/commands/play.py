@@ -1,4 +1,4 @@
-"""A person against the agent of a run, in the terminal."""
+"""Lets a person play against the agent of a run in the terminal."""
 
 import pathlib
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.runs.players import RunPlayer, Thought
 from acme_ext.utils import compiling, files
 
-_NOT_DRAWN = ("chess", "hex")  # whose planes are more than the two players' stones, or turned for one of them
+_NOT_DRAWN = ("chess", "hex")  # their planes have more than the players' stones, or are rotated for one player
 
 
 def play(
@@ -25,14 +25,17 @@ def play(
     say: Callable[[str], None] = print,
     trees: pathlib.Path | None = None,
 ) -> int | None:
-    """Plays one game; returns its outcome for the person, 1, 0 or -1, or None if it was given up.
+    """Plays one game; returns its outcome for the person, 1, 0 or -1, or None if the person gave up.
 
     Args:
         player: the agent.
-        person_begins: otherwise the agent does.
-        ask: asks for a move.
-        say: shows a line.
-        trees: a folder; the tree of each search of the agent's is drawn there, as `move-N.svg`.
+        person_begins: whether the person makes the first move.
+        ask: a function that asks for a move.
+        say: a function that prints a line.
+        trees: a folder for drawings of the agent's search trees, `move-N.svg`; None for no drawings.
+
+    Raises:
+        UsageError: the game can't be shown in the terminal, or `trees` is given and the agent doesn't search.
     """
     if player.game in _NOT_DRAWN:
         raise UsageError(f"{player.game} can't be played in the terminal.")
@@ -83,8 +86,8 @@ def text(state: Any, marks: str) -> str:
     """Returns a board as text.
 
     Args:
-        state: of pgx.
-        marks: of the player who moves, and of the other one.
+        state: a pgx state.
+        marks: the marks of the player to move and of the other player.
     """
     planes = np.asarray(state.observation)
     height, width = planes.shape[:2]
@@ -96,7 +99,7 @@ def text(state: Any, marks: str) -> str:
 
 
 def move_of(typed: str, game: str, state: Any) -> int | None:
-    """Returns the move that was typed; None if it is none."""
+    """Returns the move with this name; None if there is none."""
     names = {name_of(action, game): action for action in range(len(state.legal_action_mask))}
     return names.get(typed)
 

@@ -1,4 +1,4 @@
-"""Agents of runs as players of board games: against all replies, against each other, against a person."""
+"""Plays the agents of runs against all possible replies in a board game, and names moves."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,29 +14,29 @@ from acme_ext.types import Array
 from acme_ext.utils import compiling
 
 COLUMNS = "abcdefghijklmnopqrs"
-"""Of a board, as they are typed."""
+"""The names of a board's columns."""
 
 
 class Replies(NamedTuple):
-    """How a player fared against all that can be replied to it, in one place at the table."""
+    """A player's results against all possible replies, as the first or as the second player."""
 
     won: int  # final positions
     drawn: int
     lost: int
-    lines: tuple[tuple[int, ...], ...] = ()  # to each position that is lost, the moves of both players on one way there
+    lines: tuple[tuple[int, ...], ...] = ()  # for each lost position, all moves of one game that leads there
 
 
 def against_every_reply(player: RunPlayer, most: int = 200_000) -> tuple[Replies, Replies]:
-    """Plays a game against every reply of the opponent at every move, the player first and then second.
+    """Plays against every possible move of the opponent; returns the results as first and as second player.
 
-    Positions that are reached in several ways are counted once, since the player does the same in them.
+    A position that is reached in several ways counts once, because the player makes the same move in it.
 
     Args:
         player: the player.
-        most: positions of one ply.
+        most: maximum number of positions in one ply.
 
     Raises:
-        UsageError: there are more positions than that.
+        UsageError: there are more positions.
     """
     rules = rules_of(player.game)
     step = compiling.jit(jax.vmap(rules.step))
@@ -80,7 +80,7 @@ def _filled(x: Array, size: int) -> Array:
 
 
 def _distinct(states: Any) -> np.ndarray:
-    """Returns the rows of states `[N, ...]` without those that look the same to the same player."""
+    """Returns the indices of states `[N, ...]` without duplicates, as the player to move sees them."""
     looks = [
         (player, over, board.tobytes(), rewards.tobytes())
         for player, over, board, rewards in zip(
@@ -92,7 +92,7 @@ def _distinct(states: Any) -> np.ndarray:
 
 
 def describe(replies: Sequence[Replies], game: str) -> str:
-    """Returns the results of `against_every_reply` in words, with the moves of each game that was lost."""
+    """Returns the results of `against_every_reply` in words, with the moves of each lost game."""
     places = list(zip(("first", "second"), replies, strict=True))
     said = ["; ".join(f"{place}: {r.won} won, {r.drawn} drawn, {r.lost} lost" for place, r in places)]
     for place, r in places:
@@ -101,7 +101,7 @@ def describe(replies: Sequence[Replies], game: str) -> str:
 
 
 def name_of(action: int, game: str) -> str:
-    """Returns how a move is typed."""
+    """Returns a move's name, as a person types it."""
     height, width = rules_of(game).planes.shape[:2]
     if game == "connect_four":
         return COLUMNS[action]

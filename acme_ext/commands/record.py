@@ -1,4 +1,4 @@
-"""Recording what a trained agent does, and saying what recorded data holds."""
+"""Records the experience of a trained agent, and describes recorded data."""
 
 import dataclasses
 import os
@@ -38,23 +38,23 @@ def record_run(
     best: bool = False,
     on_steps: Callable[[int], None] = lambda steps: None,
 ) -> Folder:
-    """Records what the agent of a run does in its environment, in whole episodes; an existing folder is added to.
+    """Records complete episodes of a run's agent in its environment; if the folder exists, they are added to it.
 
     Args:
-        path: the run directory; its latest good checkpoint acts.
-        out: the folder.
-        steps: environment steps, at least; episodes are finished.
-        policy: how it acts: as in evaluation, as in training with its exploration, or uniformly at random.
-        config: settings of the agent that aren't the run's, as text, such as another `noise_stddev`: only those that
-            say how it acts.
-        num_envs: environments stepped together.
-        seed: of environments and policy; with the run's, so that other seeds give other data.
-        best: the parameters of the run's best evaluation act, in place of the last ones.
-        on_steps: told of the steps recorded so far, now and then.
+        path: the run directory; its latest undamaged checkpoint is used.
+        out: the folder of the data.
+        steps: minimum number of environment steps; recording stops after the episode that reaches it.
+        policy: act as in evaluation, as in training with exploration, or uniformly at random.
+        config: settings that replace the run's, as text, such as another `noise_stddev`. Only settings that change how
+            the agent acts are allowed.
+        num_envs: environments stepped in parallel.
+        seed: seed of environments and policy. It is combined with the run's seed; other values give other data.
+        best: use the parameters of the run's best evaluation instead of the newest ones.
+        on_steps: called after each step with the number of steps recorded so far.
 
     Raises:
-        UsageError: see `launch.load` and `FolderWriter`; or a setting changes what was learned, or what acts
-            at random.
+        UsageError: see `launch.load` and `FolderWriter`; or a setting doesn't fit the learned parameters, or settings
+            are given for the random policy.
     """
     if config and policy == "random":
         raise UsageError(f"random actions have no settings: leave out {', '.join(config)}.")
@@ -76,7 +76,7 @@ def record_run(
     recorder = Recorder(writer)
     actor = Actor(inference, num_envs=num_envs, writer=recorder)
     actor.update(wait=True)
-    actor.environment_steps = run.steps  # where the schedules of exploration were
+    actor.environment_steps = run.steps  # for exploration schedules
     loop = EnvironmentLoop(environment, actor, should_update=False)
     try:
         while writer.steps < steps:
@@ -89,12 +89,12 @@ def record_run(
 
 
 def _shapes(agent: Any) -> Tree:
-    """Returns shape and type of all that the agent's learner keeps."""
+    """Returns the shapes and dtypes of the learner's state."""
     return jax.tree.map(lambda x: (x.shape, x.dtype), agent.core.abstract_state())
 
 
 def random_policy(spec: EnvironmentSpec) -> Policy:
-    """Returns the policy that takes each action with the same probability, or density."""
+    """Returns a policy that samples actions uniformly."""
 
     def apply(params: Params, context: Context, observation: Tree, state: Tree):
         del params, observation
@@ -107,10 +107,10 @@ def random_policy(spec: EnvironmentSpec) -> Policy:
 
 
 def describe(folder: Folder) -> list[str]:
-    """Returns what a folder of recorded data holds, in lines; every shard is read and checked.
+    """Returns a description of a folder of recorded data, as lines; reads and checks every shard.
 
     Raises:
-        UsageError: a shard is damaged and not left out, or there is none.
+        UsageError: a shard is damaged and the folder doesn't skip damaged ones, or there is no complete episode.
     """
     folder.leave_out_damaged()
     damaged = list(folder.damaged)

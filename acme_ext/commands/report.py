@@ -1,4 +1,4 @@
-"""A page about runs: one HTML file that needs nothing else, `acme-ext report`."""
+"""Writes a page about runs, one self-contained HTML file, for `acme-ext report`."""
 
 import base64
 import datetime
@@ -19,7 +19,7 @@ from acme_ext.utils.rundir import ABSENT, RunDirectory, flatten
 
 _PACKAGES = ("jax", "dm-acme", "dm-reverb", "dm-launchpad", "dm-haiku", "optax", "numpy", "gymnasium")
 _FILMS = {".mp4": "video/mp4", ".gif": "image/gif"}
-_FILM_BYTES = 32 * 2**20  # a larger one is named alone
+_FILM_BYTES = 32 * 2**20  # larger ones are only named
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 720, 300, 64, 34  # of a chart, in its own units
 _BARS = 20
 
@@ -57,12 +57,13 @@ video, img { max-width: 100%; height: auto; }
 def write_report(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[str]) -> Path:
     """Writes a page about runs, and returns its path.
 
-    It has the returns of the last evaluation, curves by steps and by time, a histogram of the last evaluation's
-    episodes, the fields in which the runs differ, their configs, versions, and the films in the run directories.
+    The page has the returns of the final evaluation, learning curves by steps and by time, a histogram of the final
+    evaluation's episodes, the fields in which the runs differ, their configs and versions, and the videos in the run
+    directories.
 
     Args:
-        paths: run directories, or folders with such in them.
-        out: ends in `.html`.
+        paths: run directories, or folders that contain run directories.
+        out: the file to write, which ends in `.html`.
 
     Raises:
         UsageError: a path is no run directory, or `out` is another kind of file.
@@ -113,7 +114,7 @@ def _common(runs: Sequence[RunDirectory]) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table; cells after the first of a row that are numbers stand to the right."""
+    """Returns an HTML table; columns that contain only numbers are right-aligned."""
 
     def cell(text: str, tag: str, *, number: bool) -> str:
         return f"<{tag}{' class=n' if number else ''}>{html.escape(text)}</{tag}>"
@@ -131,7 +132,7 @@ def _is_number(text: str) -> bool:
 
 
 def _returns(run: RunDirectory) -> np.ndarray:
-    """The returns of the episodes of a run's last evaluation, `[episodes]`; none of a run that has not ended."""
+    """Returns the episode returns of a run's final evaluation, `[episodes]`; empty if the run has not finished."""
     return np.asarray(run.read_evaluation()["returns"], float) if run.evaluation.is_file() else np.zeros(0)
 
 
@@ -145,7 +146,7 @@ def _scores(groups: Mapping[str, Sequence[RunDirectory]], x: str) -> Iterable[Se
 
 
 def _end(run: RunDirectory, x: str) -> tuple[float, float]:
-    """The steps and seconds of a run's last row, whichever log has it."""
+    """Returns the steps and seconds of a run's last row in the logs of evaluator and learner."""
     ends = [(0.0, 0.0)]
     for label in ("evaluator", "learner"):
         path = loggers.csv_path(run, label)
@@ -165,7 +166,7 @@ def _charts(groups: Mapping[str, Sequence[RunDirectory]], x: str) -> list[str]:
             try:
                 if (line := plots.line_of(members, label, axis, bootstrap=bootstrap)) is not None:
                     lines[label] = (number, line)
-            except UsageError as error:  # runs of very different speed may have no time in common
+            except UsageError as error:  # runs of very different speed may have no common range of times
                 failures.append(f"<p>{html.escape(str(error))}</p>")
         name = plots.X_NAMES[axis]
         heading = f"<h2>Evaluations, by {html.escape(name)}</h2>"
@@ -224,13 +225,13 @@ def _histogram(bars: Mapping[str, tuple[int, np.ndarray]]) -> str:
 
 
 class _Frame:
-    """The axes of a chart around all its values."""
+    """The axes of a chart, which cover all its values."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray):
         self.x, self.y = _span(x), _span(y)
 
     def place(self, x: float, y: float) -> tuple[float, float]:
-        """Returns where a point lies."""
+        """Returns a point's position in the chart."""
         across = (x - self.x[0]) / (self.x[1] - self.x[0])
         up = (y - self.y[0]) / (self.y[1] - self.y[0])
         return _LEFT + across * (_WIDTH - _LEFT - 12), (_HEIGHT - _BOTTOM) - up * (_HEIGHT - _BOTTOM - 10)
@@ -239,7 +240,7 @@ class _Frame:
         return " ".join("{:.1f},{:.1f}".format(*self.place(x, y)) for x, y in corners)
 
     def figure(self, shapes: Sequence[str], name: str) -> str:
-        """Returns the chart with its axes; `name` is what is across."""
+        """Returns the chart with its axes; `name` is its caption, which describes the x axis."""
         parts = []
         for value in _ticks(*self.y):
             _, top = self.place(self.x[0], value)
@@ -263,7 +264,7 @@ def _span(values: np.ndarray) -> tuple[float, float]:
 
 def _ticks(low: float, high: float) -> np.ndarray:
     """Returns round values from `low` to `high`."""
-    from matplotlib.ticker import MaxNLocator  # a page without a chart does without it
+    from matplotlib.ticker import MaxNLocator  # imported here, because a page without a chart doesn't need it
 
     values = np.asarray(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
     return values[(values >= low) & (values <= high)]

@@ -1,4 +1,4 @@
-"""Round robins of board games, and what they say of their players' strength."""
+"""Round-robin tournaments in board games, and Elo ratings of the players."""
 
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -17,16 +17,16 @@ _RESAMPLES = 200
 
 
 class Held(NamedTuple):
-    """A tournament that was held."""
+    """The results of a tournament."""
 
     game: str
     names: list[str]
-    outcomes: dict[tuple[int, int], np.ndarray]  # of each pair, by game: 1, 0 or -1 for the first
+    outcomes: dict[tuple[int, int], np.ndarray]  # of each pair's games: 1, 0 or -1 for the first player
     ratings: np.ndarray  # [N] Elo
-    intervals: np.ndarray  # [N, 2] of 95%
+    intervals: np.ndarray  # [N, 2] 95% confidence intervals
 
     def table(self) -> list[str]:
-        """Returns the results, the strongest first, as lines of a table."""
+        """Returns the results as lines of a table, with the strongest player first."""
         lines = ["| player | Elo | 95% | won | drawn | lost |", "|---|--:|--:|--:|--:|--:|"]
         for i in np.argsort(-self.ratings):
             own = np.concatenate(
@@ -41,16 +41,17 @@ class Held(NamedTuple):
 
 
 def hold(names: Sequence[str], games: int, opening_moves: int, seed: int = 0) -> Held:
-    """Holds a round robin.
+    """Runs a round-robin tournament.
 
     Args:
-        names: of opponents, see `envs.opponents.make_opponents`; there must be a run among them.
-        games: of each pair; two neighbouring ones have the same opening, and the sides changed.
-        opening_moves: at the start of a game that are drawn at random.
-        seed: of openings and opponents.
+        names: names of the players, see `envs.opponents.make_opponents`; at least one must be a run.
+        games: games of each pair. Two consecutive games have the same opening, with sides changed.
+        opening_moves: number of random moves at the start of a game.
+        seed: seed of openings and opponents.
 
     Raises:
-        UsageError: there are fewer than two players, the same twice, no run, or runs of different games.
+        UsageError: there are fewer than two players, a player is named twice, there is no run, or the runs are of
+            different games.
     """
     if len(names) < 2 or len(set(names)) < len(names):
         raise UsageError("a tournament needs two players or more, each named once.")
@@ -83,12 +84,12 @@ def _resampled(outcomes: dict, rng: np.random.Generator) -> Iterator[dict]:
 
 
 def match(game: str, first: Opponents, second: Opponents, games: int, opening_moves: int, seed: int = 0) -> np.ndarray:
-    """Returns the outcomes `[games]` for the first player, 1, 0 or -1; the sides change from game to game."""
+    """Plays games; returns their outcomes `[games]` for the first player, 1, 0 or -1. Sides change after each game."""
     rules = rules_of(game)
     step = compiling.jit(jax.vmap(rules.step))
     keys = jax.vmap(jax.random.PRNGKey)(np.arange(games) // 2 + 1_000 * seed)
     states = jax.tree.map(np.asarray, compiling.jit(jax.vmap(rules.init))(keys))
-    players = np.stack([states.current_player, 1 - states.current_player])  # who begins, and who doesn't
+    players = np.stack([states.current_player, 1 - states.current_player])  # the player who begins, and the other one
     mine = players[np.arange(games) % 2, np.arange(games)]
     draws = [np.random.default_rng((seed, n // 2)) for n in range(games)]
     histories: list[list[int]] = [[] for _ in range(games)]
@@ -113,15 +114,15 @@ def match(game: str, first: Opponents, second: Opponents, games: int, opening_mo
 
 
 def elo(outcomes: dict[tuple[int, int], np.ndarray], count: int, anchor: int) -> np.ndarray:
-    """Returns the Elo ratings `[count]` that make outcomes likeliest (Bradley and Terry 1952), that of one being 0.
+    """Returns the maximum-likelihood Elo ratings `[count]` (Bradley and Terry 1952), relative to one player.
 
     P(i beats j) = 1 / (1 + 10**((r_j - r_i) / 400)); a draw is half a win for each. One drawn game of each pair is
-    added, so that who won all has a rating.
+    added, so that a player who won all games has a finite rating.
 
     Args:
-        outcomes: of each pair, by game: 1, 0 or -1 for the first.
-        count: players.
-        anchor: whose rating is 0.
+        outcomes: outcomes of each pair's games: 1, 0 or -1 for the first player.
+        count: number of players.
+        anchor: the player whose rating is 0.
     """
     wins = np.zeros((count, count))
     for (i, j), results in outcomes.items():
@@ -136,7 +137,7 @@ def elo(outcomes: dict[tuple[int, int], np.ndarray], count: int, anchor: int) ->
 
 
 def draw(held: Held, path: str | pathlib.Path) -> pathlib.Path:
-    """Draws the ratings with their intervals; returns where."""
+    """Draws the ratings with their intervals; returns the figure's path."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

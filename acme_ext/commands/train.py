@@ -1,4 +1,4 @@
-"""`acme-ext train`."""
+"""The command `acme-ext train`."""
 
 import argparse
 import sys
@@ -12,94 +12,100 @@ def add(commands: Any) -> None:
     """Adds the command."""
     train = commands.add_parser(
         "train",
-        help="train an agent, or go on with a run that was stopped",
-        description="Train an agent. The same command on the same run directory goes on where it was.",
+        help="train an agent, or resume a run that was stopped",
+        description="Train an agent. The same command with the same run directory resumes the run.",
         epilog="After -- come Launchpad's own flags of a program, as -- --lp_termination_notice_secs=60.",
     )
-    train.add_argument("agent", metavar="AGENT", help="see `acme-ext list`; your own as MODULE:CLASS")
+    train.add_argument("agent", metavar="AGENT", help="a name from `acme-ext list`, or your own agent as MODULE:CLASS")
     train.add_argument(
         "environment",
         metavar="ENVIRONMENT",
-        help="FAMILY:NAME, as gym:CartPole-v1, or py:MODULE:FUNCTION; data:FOLDER learns from recorded data alone",
+        help="FAMILY:NAME, such as gym:CartPole-v1, or py:MODULE:FUNCTION; data:FOLDER learns only from recorded data",
     )
     train.add_argument(
         "--steps",
         type=common.count,
         default=50_000,
         metavar="N",
-        help="environment steps, or with recorded data those of the learner (%(default)s)",
+        help="environment steps; learner steps for data:FOLDER (%(default)s)",
     )
-    train.add_argument("--seed", type=int, default=0, metavar="N", help="of all that can be seeded (%(default)s)")
-    train.add_argument("--num-envs", type=common.count, default=1, metavar="N", help="stepped together (%(default)s)")
+    train.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (%(default)s)")
+    train.add_argument(
+        "--num-envs", type=common.count, default=1, metavar="N", help="environments per actor (%(default)s)"
+    )
     train.add_argument(
         "--devices",
         type=common.count,
         default=1,
         metavar="N",
-        help="that the learner's batch, and a compiled run's environments, are split over (%(default)s)",
+        help="devices to split the learner's batch over; a compiled run also splits its environments (%(default)s)",
     )
     train.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        help="a setting of the agent, as learning_rate=1e-3, replay.n_step=5 or torso=MODULE:NAME",
+        help="a setting of the agent, such as learning_rate=1e-3, replay.n_step=5 or torso=MODULE:NAME",
     )
     train.add_argument(
         "--intrinsic",
         metavar="BONUS",
-        help="a bonus for what is new around any agent without memory, as rnd: short for --set intrinsic=BONUS",
+        help="an exploration bonus, such as rnd, for agents without memory; short for --set intrinsic=BONUS",
     )
-    train.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
     train.add_argument(
-        "--eval-every", type=int, metavar="N", help="environment steps between evaluations; 0: at the end"
+        "--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the environment"
     )
-    train.add_argument("--eval-episodes", type=common.count, metavar="N", help="of the evaluation at the end")
-    train.add_argument("--checkpoint-every", type=float, metavar="S", help="seconds between checkpoints; 0: at the end")
+    train.add_argument(
+        "--eval-every", type=int, metavar="N", help="steps between evaluations; 0: evaluate only at the end"
+    )
+    train.add_argument("--eval-episodes", type=common.count, metavar="N", help="episodes of the final evaluation")
+    train.add_argument(
+        "--checkpoint-every", type=float, metavar="S", help="seconds between checkpoints; 0: save only at the end"
+    )
     train.add_argument(
         "--replay-every",
         type=float,
         metavar="S",
-        help="least seconds between times that a checkpoint has the replay written anew",
+        help="minimum seconds between checkpoints that write the replay's contents again; others reuse the last ones",
     )
-    train.add_argument("--run-dir", metavar="DIR", help="(runs/AGENT-ENVIRONMENT-sSEED, with what is set)")
     train.add_argument(
-        "--fresh", action="store_true", help="start anew: delete what an earlier run left in the directory"
+        "--run-dir", metavar="DIR", help="the run directory (runs/AGENT-ENVIRONMENT-sSEED, with changed settings)"
+    )
+    train.add_argument(
+        "--fresh", action="store_true", help="start from the beginning: delete the files of an earlier run"
     )
     train_on.add_options(train)
     train.add_argument(
         "--profile",
         action="store_true",
-        help="say where the time of a run in one process goes; writes profile.txt and trace.json to its directory",
+        help="measure how a run in one process spends its time; writes profile.txt and trace.json to the run directory",
     )
     train.add_argument(
         "--record",
         metavar="DIR",
-        help="record all whole episodes to a folder, beside the training; of a program on several hosts to one that "
-        "they share",
+        help="record all complete training episodes to a folder; a program on several hosts needs a folder that they "
+        "share",
     )
     train.add_argument(
         "--demos",
         metavar="DIR",
-        help="learn from recorded data too, which is DIR's, or of DIR?best=SHARE the best of it",
+        help="also learn from the recorded data in DIR; with DIR?best=SHARE, only from its best episodes",
     )
     train.add_argument(
         "--snapshot-every",
         type=common.count,
         metavar="N",
-        help="export the policy every N steps of the budget, to the run directory's snapshots/STEP",
+        help="export the policy every N steps to snapshots/STEP in the run directory",
     )
-    train.add_argument("--skip-damaged", action="store_true", help="leave out damaged parts of recorded data")
-    train.add_argument("--quiet", action="store_true", help="no progress line")
+    train.add_argument("--skip-damaged", action="store_true", help="skip damaged parts of recorded data")
+    train.add_argument("--quiet", action="store_true", help="show no progress line")
     train.set_defaults(
         command=_train, flags=(), grace_s=None, if_stopped="; nothing is lost, and the same command starts again"
     )
 
 
 def experiment_from(options: argparse.Namespace) -> Any:
-    """Returns the `Experiment` that the options of `train` describe; raises UsageError before anything heavy is
-    imported.
-    """
+    """Returns the `Experiment` that the options of `train` describe; raises UsageError for invalid options."""
     from acme_ext import builders, envs
     from acme_ext.launch.runs import settings
 
@@ -147,7 +153,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
 
 
 def parse(*arguments: str) -> argparse.Namespace:
-    """Returns the options of a command `acme-ext train` with these arguments."""
+    """Returns the options of the command `acme-ext train` with these arguments."""
     parser = argparse.ArgumentParser(prog="acme-ext")
     add(parser.add_subparsers())
     return parser.parse_args(["train", *arguments])

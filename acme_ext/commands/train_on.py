@@ -1,4 +1,4 @@
-"""What `acme-ext train` runs elsewhere than in this process alone: programs, and compiled runs."""
+"""The parts of `acme-ext train` for programs and compiled runs."""
 
 import argparse
 import contextlib
@@ -15,7 +15,7 @@ _NOT_COMPILED = (
     *("ray_address", "ray_wait", "resources", "record", "profile", "skip_damaged", "demos", "snapshot_every"),
     *("inference_servers", "runtime_env_json"),
 )
-"""Options that mean nothing in a compiled run."""
+"""Options that have no meaning in a compiled run."""
 
 _OF_PROGRAMS = (
     "replay_shards",
@@ -27,78 +27,85 @@ _OF_PROGRAMS = (
     "open_ports",
     "inference_servers",
 )
-"""Options that mean nothing in one process."""
+"""Options that have no meaning in a run in one process."""
 
 
 def add_options(train: argparse.ArgumentParser) -> None:
     """Adds the options of programs and compiled runs."""
-    train.add_argument("--actors", type=common.count, metavar="N", help="run as a program with so many actors")
+    train.add_argument("--actors", type=common.count, metavar="N", help="run as a program with N actors")
     train.add_argument(
         "--on",
         choices=("processes", "threads", "ray", "compiled"),
-        help="where the nodes of a program run (processes), implies --actors 1, or none on recorded data; or compiled: "
-        "environments written in JAX, acting, replay and learning as one compiled program",
+        help="run as a program, with its nodes in processes, in threads or on a Ray cluster (processes); implies "
+        "--actors 1, or no actors for recorded data. Or compiled: run environments written in JAX, acting, replay and "
+        "learning as one compiled program",
     )
     train.add_argument(
-        "--seeds", type=common.count, metavar="N", help="of a compiled run: so many seeds at once, from --seed on"
+        "--seeds", type=common.count, metavar="N", help="for a compiled run: run N seeds at once, starting from --seed"
     )
     train.add_argument(
         "--ray-address",
         metavar="ADDRESS",
-        help="of a Ray cluster that this machine is a part of, or auto; local starts a Ray for the run (the variable "
-        "RAY_ADDRESS, or local)",
+        help="the address of a Ray cluster that this machine belongs to, or auto; local starts Ray for this run (the "
+        "variable RAY_ADDRESS, or local)",
     )
     train.add_argument(
-        "--ray-wait", type=float, metavar="S", help="seconds that the cluster has to make room for all nodes"
+        "--ray-wait", type=float, metavar="S", help="seconds to wait for the cluster to have room for all nodes"
     )
     train.add_argument(
         "--runtime-env-json",
         type=_object,
         metavar="JSON",
-        help="what Ray starts the program's processes with on every host, as `ray job submit` takes it",
+        help="Ray's runtime environment for the program's processes on every host, as for `ray job submit`",
     )
     train.add_argument(
         "--resources",
         action="append",
         default=[],
         metavar="NODES=NAME:N[,...]",
-        help="what each of a program's nodes of a kind asks for, as learner=GPU:1,CPU:4; on Ray any name of a resource",
+        help="the resources of each node of a kind in a program, such as learner=GPU:1,CPU:4; on Ray, also custom ones",
     )
-    train.add_argument("--replay-shards", type=common.count, default=1, metavar="N", help="of a program (%(default)s)")
-    train.add_argument("--evaluators", type=common.count, default=1, metavar="N", help="of a program (%(default)s)")
+    train.add_argument(
+        "--replay-shards", type=common.count, default=1, metavar="N", help="replay servers of a program (%(default)s)"
+    )
+    train.add_argument(
+        "--evaluators", type=common.count, default=1, metavar="N", help="evaluators of a program (%(default)s)"
+    )
     train.add_argument(
         "--accelerated",
         default="learner,inference",
         metavar="NODES",
-        help="which of a program's nodes see accelerators, of learner,inference,evaluator,actor (%(default)s)",
+        help="the nodes of a program that can use GPUs: learner, inference, evaluator, actor (%(default)s)",
     )
     train.add_argument(
         "--inference",
         choices=("actor", "server"),
         default="actor",
-        help="who applies the policy in a program: each actor, or a server for all of them (%(default)s)",
+        help="where a program applies the policy: in each actor, or in inference servers (%(default)s)",
     )
     train.add_argument(
         "--inference-servers",
         type=common.count,
         metavar="N",
-        help="with --inference server: so many of them, among which the actors are split (1)",
+        help="with --inference server: the number of servers, among which the actors are divided (1)",
     )
     train.add_argument(
         "--experience",
         choices=("actor", "server"),
         default="actor",
-        help="who writes the experience in a program with an inference server (%(default)s)",
+        help="which node writes the experience in a program with an inference server (%(default)s)",
     )
     train.add_argument(
         "--restart",
         type=int,
         default=0,
         metavar="N",
-        help="times in an hour that a program's nodes which die are started again, or the program from its checkpoint",
+        help="how often per hour nodes that die, or the whole program, are restarted (%(default)s)",
     )
     train.add_argument(
-        "--open-ports", action="store_true", help="let the network reach a program's ports: whoever does can run code"
+        "--open-ports",
+        action="store_true",
+        help="make a program's ports reachable from the network; anyone who can reach them can run code",
     )
 
 
@@ -111,7 +118,7 @@ def is_program(options: argparse.Namespace) -> bool:
 
 
 def take_flags(options: argparse.Namespace) -> None:
-    """Takes up Launchpad's flags in the options of `train`; raises UsageError for one that would have no effect."""
+    """Applies Launchpad's flags to the options of `train`; raises UsageError for a flag without effect."""
     if not options.flags:
         return
     from acme_ext.launch.runners import launchpad_flags
@@ -128,8 +135,8 @@ def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
     """Raises UsageError if options exclude each other.
 
     Args:
-        options: those of `train`.
-        usual: them where only agent and environment are given.
+        options: the options of `train`.
+        usual: the options if only agent and environment are given.
     """
     if options.on == "compiled":
         for name in _NOT_COMPILED:
@@ -155,7 +162,7 @@ def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
 
 
 def run_compiled(experiment: Any, options: argparse.Namespace) -> int:
-    """Runs an experiment as one compiled program, prints what it came to, and returns the command's exit code."""
+    """Runs an experiment as one compiled program, prints the results, and returns the command's exit code."""
     from acme_ext.launch.compiled import runner
 
     results = runner.run(experiment, seeds=options.seeds or 1, fresh=options.fresh, quiet=options.quiet)
@@ -178,7 +185,7 @@ def run_compiled(experiment: Any, options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def started_ahead(options: argparse.Namespace) -> Iterator[None]:
-    """Has the processes of a program import their libraries while this one imports its own."""
+    """Starts a program's processes early, so that they import their libraries while this process imports its own."""
     worlds.need_reverb("a program")
     from acme_ext.launch.processes import launcher
 

@@ -1,32 +1,34 @@
-"""The tree of a search as a picture."""
+"""Draws a search tree as SVG."""
 
 import html
 from collections.abc import Callable
 
 import numpy as np
 
-_WIDTH, _HEIGHT, _GAP = 84, 36, 12  # of a node, and between two, in pixels
+_WIDTH, _HEIGHT, _GAP = 84, 36, 12  # of a node, and between nodes, in pixels
 _ROW = 2 * _HEIGHT  # from a node to its children
 
 
 def svg(nodes: np.ndarray, name_of: Callable[[int], str], most: int = 200) -> str:
-    """Returns a picture of the tree, SVG: each node has the move that leads to it, its visits, and the value of that
-    move for who made it. What a node is visited most by is to the left.
+    """Returns a drawing of a search tree, as SVG.
+
+    Each node shows the move that leads to it, its visits, and the move's value for the player who made it. Children are
+    ordered by visits, the most visited on the left.
 
     Args:
-        nodes: `[N, 4]` as of `ops.search.nodes_of`.
-        name_of: names an action.
-        most: nodes that are drawn, those visited most.
+        nodes: `[N, 4]`, see `ops.search.nodes_of`.
+        name_of: returns the name of an action.
+        most: maximum number of nodes to draw; the most visited are drawn.
     """
     kept = np.argsort(-nodes[:, 2], kind="stable")[:most]  # a parent has more visits than its children
     children: dict[int, list[int]] = {int(node): [] for node in kept if nodes[node, 2] > 0}
     for node in children:
         if nodes[node, 0] >= 0:
             children[int(nodes[node, 0])].append(node)
-    places: dict[int, tuple[float, int]] = {}  # of each node, its middle and its depth
+    places: dict[int, tuple[float, int]] = {}  # each node's center and depth
 
     def place(node: int, left: float, depth: int) -> float:
-        """Places a node and what is below it; returns where that ends."""
+        """Places a node and its descendants; returns their right end."""
         right = left
         for child in children[node]:
             right = place(child, right, depth + 1)

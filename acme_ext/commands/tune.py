@@ -1,4 +1,4 @@
-"""`acme-ext tune`."""
+"""The command `acme-ext tune`."""
 
 import argparse
 import importlib.util
@@ -14,54 +14,60 @@ def add(commands: Any) -> None:
     tune = commands.add_parser(
         "tune",
         help="search for an agent's best settings",
-        description="Search a space of settings by trials, each a run of its own; trials that do worse than others did "
-        "are ended early. The best are trained again on other seeds. The same command goes on with a study, also when "
-        "another process works on it.",
+        description="Search a space of settings with trials, each of which is a run. Trials that do worse than others "
+        "are stopped early. The best settings are then trained again on other seeds. The same command resumes a study, "
+        "also while another process works on it.",
     )
-    tune.add_argument("agent", metavar="AGENT", help="as of `acme-ext train`")
-    tune.add_argument("environment", metavar="ENVIRONMENT", help="likewise; data:FOLDER too")
-    tune.add_argument("--trials", type=common.count, default=30, metavar="N", help="of the study in all (%(default)s)")
-    tune.add_argument("--jobs", type=common.count, default=1, metavar="N", help="trials at a time (%(default)s)")
-    tune.add_argument("--steps", type=common.count, default=50_000, metavar="N", help="of each run (%(default)s)")
+    tune.add_argument("agent", metavar="AGENT", help="as for `acme-ext train`")
+    tune.add_argument("environment", metavar="ENVIRONMENT", help="as for `acme-ext train`, including data:FOLDER")
+    tune.add_argument("--trials", type=common.count, default=30, metavar="N", help="trials in total (%(default)s)")
+    tune.add_argument("--jobs", type=common.count, default=1, metavar="N", help="trials in parallel (%(default)s)")
+    tune.add_argument("--steps", type=common.count, default=50_000, metavar="N", help="steps of each run (%(default)s)")
     tune.add_argument(
         "--space",
         action="append",
         default=[],
         metavar="NAME=RANGE",
-        help="float:LOW:HIGH, log:LOW:HIGH, int:LOW:HIGH, logint:LOW:HIGH, choice:A:B:..., or fixed to leave the field "
-        "alone; in place of the agent's own range of it, or beside them",
+        help="a field to search, or a new range for one: float:LOW:HIGH, log:LOW:HIGH, int:LOW:HIGH, logint:LOW:HIGH, "
+        "choice:A:B:..., or fixed to exclude it from the search",
     )
     tune.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a setting of all trials")
-    tune.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
-    tune.add_argument("--num-envs", type=common.count, default=1, metavar="N", help="stepped together (%(default)s)")
-    tune.add_argument("--eval-every", type=int, metavar="N", help="steps between evaluations (a tenth of the steps)")
-    tune.add_argument("--eval-episodes", type=common.count, metavar="N", help="of the evaluation at the end")
     tune.add_argument(
-        "--seed", type=int, default=100, metavar="N", help="of the first trial; the others' follow (%(default)s)"
+        "--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the environment"
     )
-    tune.add_argument("--best", type=common.count, default=3, metavar="N", help="settings trained again (%(default)s)")
     tune.add_argument(
-        "--seeds", type=common.count, default=5, metavar="N", help="that they are trained on (%(default)s)"
+        "--num-envs", type=common.count, default=1, metavar="N", help="environments of each run (%(default)s)"
+    )
+    tune.add_argument("--eval-every", type=int, metavar="N", help="steps between evaluations (a tenth of the steps)")
+    tune.add_argument("--eval-episodes", type=common.count, metavar="N", help="episodes of the final evaluation")
+    tune.add_argument(
+        "--seed", type=int, default=100, metavar="N", help="seed of the first trial; then counted up (%(default)s)"
+    )
+    tune.add_argument(
+        "--best", type=common.count, default=3, metavar="N", help="number of settings to train again (%(default)s)"
+    )
+    tune.add_argument(
+        "--seeds", type=common.count, default=5, metavar="N", help="seeds for training them again (%(default)s)"
     )
     tune.add_argument(
         "--beside",
         nargs="*",
         choices=("defaults", "middle"),
         default=["defaults"],
-        help="trained beside the best: the agent's defaults, the middle of the space (defaults)",
+        help="settings to train for comparison: the agent's defaults, the middle of the space (defaults)",
     )
     tune.add_argument(
         "--on",
         choices=("processes", "ray"),
         default="processes",
-        help="where trials run: on this machine, or on any host of a Ray cluster that it is a part of (%(default)s)",
+        help="where trials run: on this machine, or on the hosts of a Ray cluster that it belongs to (%(default)s)",
     )
-    tune.add_argument("--ray-address", metavar="ADDRESS", help="of the cluster (RAY_ADDRESS, or auto)")
+    tune.add_argument("--ray-address", metavar="ADDRESS", help="the cluster's address (RAY_ADDRESS, or auto)")
     tune.add_argument(
-        "--resources", metavar="NAME:N[,...]", default="CPU:1", help="what each run asks of Ray (%(default)s)"
+        "--resources", metavar="NAME:N[,...]", default="CPU:1", help="resources of each run on Ray (%(default)s)"
     )
-    tune.add_argument("--study", metavar="DIR", help="(runs/tune-AGENT-ENVIRONMENT)")
-    tune.add_argument("--quiet", action="store_true", help="print the results alone")
+    tune.add_argument("--study", metavar="DIR", help="the study's directory (runs/tune-AGENT-ENVIRONMENT)")
+    tune.add_argument("--quiet", action="store_true", help="print only the results")
     tune.set_defaults(command=_tune, if_stopped="; nothing is lost, and the same command goes on")
 
 

@@ -1,4 +1,4 @@
-"""The screen of a run, from the files that it leaves: `acme-ext watch`."""
+"""Shows the progress of a run from its files, for `acme-ext watch`."""
 
 import io
 import os
@@ -16,23 +16,23 @@ from acme_ext.utils import charts, loggers, naming, progress
 from acme_ext.utils.rundir import RunDirectory
 
 _REFRESH_S = 1.0
-_FRESH_S = 20.0  # after which a run that nobody here holds is taken to have ended
-_RATE_S = 10.0  # that rates are of
-_TAIL_BYTES = 1 << 16  # of a log, which are enough for what is recent
-_EPISODES = 20  # how many of the latest returns are averaged
+_FRESH_S = 20.0  # without news for this time, a run that no process of this host locks is considered ended
+_RATE_S = 10.0  # interval over which rates are computed
+_TAIL_BYTES = 1 << 16  # end of a log that is read for recent values
+_EPISODES = 20  # number of recent returns that are averaged
 _CURVE_LINES = 8
 _NOT_SHOWN = ("environment_steps", "learner_steps", "wall_time_s")
 
 
 def watch(path: str | os.PathLike[str], *, once: bool = False) -> None:
-    """Prints a run's screen, and on a terminal prints it anew every second until the run ends.
+    """Prints a run's progress; on a terminal, updates it every second until the run ends.
 
     Args:
-        path: the run directory, which may be of a run on another host that shares the disk.
-        once: prints one screen also on a terminal.
+        path: the run directory; the run may be on another host that shares the disk.
+        once: prints it only once, even on a terminal.
 
     Raises:
-        UsageError: it is no run directory.
+        UsageError: the path is no run directory.
     """
     rundir = RunDirectory.open(path)
     live = not once and sys.stdout.isatty()
@@ -51,13 +51,13 @@ def watch(path: str | os.PathLike[str], *, once: bool = False) -> None:
 
 
 def is_live(rundir: RunDirectory) -> bool:
-    """Whether a run goes on: somebody holds its directory, or has written to it a moment ago."""
+    """Whether a run is running: a process locks its directory, or has written its status recently."""
     status = rundir.read_status()
     return rundir.holder is not None or (status is not None and time.time() - status["time"] < _FRESH_S)
 
 
 def screen(rundir: RunDirectory, width: int = 80, *, braille: bool = True) -> list[str]:
-    """Returns what is known of a run, in lines."""
+    """Returns a run's progress as lines of text."""
     config, status = rundir.read_config(), rundir.read_status()
     step_key = "learner_steps" if "data" in config else "environment_steps"
     learner, actor = (_tail(loggers.csv_path(rundir, label)) for label in ("learner", "actor"))
@@ -124,7 +124,7 @@ def _curve(
 
 
 def _tail(path: Path) -> dict[str, np.ndarray]:
-    """Returns the last rows of a log by column; nothing where there is none."""
+    """Returns the last rows of a log by column; empty if there is no log."""
     if not path.is_file():
         return {}
     with open(path, "rb") as file:
@@ -133,12 +133,12 @@ def _tail(path: Path) -> dict[str, np.ndarray]:
         file.seek(max(len(header), size - _TAIL_BYTES))
         lines = file.read().splitlines(keepends=True)
     if size - _TAIL_BYTES > len(header):
-        lines = lines[1:]  # it may begin in its middle
+        lines = lines[1:]  # the first line may be incomplete
     return loggers.parse_csv([header, *lines])
 
 
 def _rate(log: Mapping[str, np.ndarray], column: str) -> float | None:
-    """Returns the steps per second of the last ten seconds of a log; None where they can't be told."""
+    """Returns the steps per second over the last ten seconds of a log; None if they can't be computed."""
     if len(log.get(column, ())) < 2:
         return None
     seconds, steps = log["wall_time_s"], log[column]
@@ -153,7 +153,7 @@ def _last(values: np.ndarray) -> str:
 
 
 def _wrapped(head: str, parts: list[str], width: int) -> list[str]:
-    """Returns a line that begins with `head`, resumed below where it is full."""
+    """Returns parts joined by commas after `head`, wrapped to the width with indentation."""
     lines = [head + parts[0]]
     for part in parts[1:]:
         if len(lines[-1]) + 2 + len(part) < width:

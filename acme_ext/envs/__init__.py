@@ -1,4 +1,4 @@
-"""Environments by name, as dm_env: `make` gives a batch of them, `make_single` one. Backends are imported when used."""
+"""Makes environments by name, as dm_env: `make` a batch, `make_single` a single one. Backends load on first use."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "canonical_actions":  # which imports dm_env
+    if name == "canonical_actions":  # imported on first use, because it imports dm_env
         return importlib.import_module("acme_ext.envs.canonical").canonical_actions
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,10 @@
-"""Atari 2600 games with the preprocessing of the Nature DQN, on the Arcade Learning Environment itself.
+"""Atari 2600 games with the preprocessing of the Nature DQN, directly on the Arcade Learning Environment.
 
-Mnih et al. (2015), Methods and extended data table 1: every action is repeated for 4 frames, the last two frames are
-max-pooled against flicker, made grey and 84x84, and the last 4 such pictures are stacked; an episode begins with up
-to 30 no-ops. Where it differs: grey comes from ALE's own palette before the pooling and the resizing is by area, as in
-Dopamine, and the pictures before an episode's first are blank, as in Acme. Rewards are the game's own, never clipped,
-which is an agent's business.
+As in Mnih et al. (2015), Methods and extended data table 1, every action is repeated for 4 frames. The maximum of the
+last two frames is taken to remove flicker, converted to grey and resized to 84x84, and the last 4 such images are
+stacked. An episode begins with up to 30 no-ops. There are three differences: as in Dopamine, grey values come from
+ALE's palette before the maximum, and images are resized by area; as in Acme, the images before an episode's first are
+blank. Rewards are not clipped; agents can do that.
 """
 
 from collections.abc import Collection, Mapping
@@ -60,10 +60,10 @@ class Atari(Backend):
 
 
 class AtariEnvironment(SingleEnvironment):
-    """One game; observations are uint8 [84, 84, 4] with the newest picture last.
+    """An Atari game; observations are uint8 [84, 84, 4] with the newest image last.
 
-    With `life_loss` a step that loses a life gets discount 0 and the episode goes on: a termination for the targets, as
-    in the code of the Nature paper, but no reset.
+    With `life_loss`, a step that loses a life gets discount 0, but the episode continues. As in the code of the Nature
+    paper, the loss of a life is a termination for the targets, but the game is not reset.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class AtariEnvironment(SingleEnvironment):
 
         Args:
           game: ALE's id, in snake case.
-          seed: of the emulator and of the no-ops, in [0, 2**31).
+          seed: seed of the emulator and of the no-ops, in [0, 2**31).
           life_loss: whether losing a life gives discount 0.
-          sticky_actions: probability with which a frame repeats the last action instead; 0.25 in Machado et al. (2018).
-          full_action_set: all 18 actions, instead of those that differ in this game.
-          noop_max: frames; an episode begins with a uniform number of no-ops from 1 to this, 0 for none.
-          max_frames: frames of the emulator after which an episode is truncated; 108,000 are half an hour.
+          sticky_actions: probability of repeating the previous action in a frame; 0.25 in Machado et al. (2018).
+          full_action_set: use all 18 actions, and not only those that have an effect in this game.
+          noop_max: an episode begins with a uniformly random number of no-op frames from 1 to this; 0 for none.
+          max_frames: emulator frames after which an episode is truncated; 108,000 are half an hour.
         """
         if not 0.0 <= sticky_actions <= 1.0:
             raise UsageError(f"sticky_actions is a probability, so {sticky_actions} must be in [0, 1].")
@@ -110,7 +110,7 @@ class AtariEnvironment(SingleEnvironment):
         self._max_frames = max_frames
         self._screens = np.zeros((2, *ale.getScreenDims()), np.uint8)
         self._picture = np.zeros((_SIZE, _SIZE), np.uint8)
-        # A pixel's stack is four bytes, one little-endian word: shifting it by a byte drops the oldest picture.
+        # A pixel's stack is four bytes, one little-endian word. Shifting it by a byte drops the oldest image.
         self._words = np.zeros((_SIZE, _SIZE), "<u4")
         self._stack = self._words.view(np.uint8).reshape(_SIZE, _SIZE, _STACK)
         self._lives = 0
@@ -134,7 +134,7 @@ class AtariEnvironment(SingleEnvironment):
             return self.reset()
         ale, act, screens = self.ale, self.ale.act, self._screens
         button = self._actions[int(action)]
-        # Once a game is over ALE neither acts nor rewards, so an end within the four frames needs no care.
+        # After the end of a game, ALE ignores actions and gives no rewards, so it may end within the four frames.
         reward = act(button) + act(button) + act(button)
         ale.getScreenGrayscale(screens[0])
         reward += act(button)
@@ -150,14 +150,14 @@ class AtariEnvironment(SingleEnvironment):
         return dm_env.TimeStep(kind, np.float32(reward), discount, observation)
 
     render_fps = 60 / _FRAME_SKIP
-    """Pictures per second, at the speed of the console."""
+    """Steps per second at the console's speed."""
 
     def render(self) -> np.ndarray:
         """Returns the screen in colour, uint8 [210, 160, 3] in most games."""
         return self.ale.getScreenRGB()
 
     def _observe(self, screen: np.ndarray) -> np.ndarray:
-        """Pushes a grey screen on the stack; returns the observation, a copy."""
+        """Adds a grey screen to the stack; returns a copy of the stack as the observation."""
         cv2.resize(screen, (_SIZE, _SIZE), dst=self._picture, interpolation=cv2.INTER_AREA)
         np.right_shift(self._words, 8, out=self._words)
         self._stack[..., _NEWEST] = self._picture

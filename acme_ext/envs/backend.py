@@ -1,4 +1,4 @@
-"""What a family of environments gives the registry, and the seeds of its environments."""
+"""The interface of a family of environments for the registry, and the seeds of environments."""
 
 import abc
 from collections.abc import Collection, Mapping
@@ -16,44 +16,44 @@ _ROOM = 2**20
 
 
 class Backend(abc.ABC):
-    """One family's environments; `acme_ext.envs.registry` calls these after it has checked name and options."""
+    """The environments of one family; `acme_ext.envs.registry` checks name and options before it calls `load`."""
 
     @abc.abstractmethod
     def names(self) -> Collection[str]:
-        """The names of all its environments, without the family."""
+        """Returns the names of all environments, without the family's prefix."""
 
     def canonical(self, name: str) -> str:
-        """The one of `names` that is meant by `name`; itself where the family knows no other spelling."""
+        """Returns the name in `names` that a `name` stands for; by default `name` itself."""
         return name
 
     def alternatives(self, name: str) -> Collection[str]:
-        """What could be written in place of a `name` that is none."""
+        """Returns names to suggest instead of an unknown `name`."""
         del name
         return self.names()
 
     @abc.abstractmethod
     def options(self, name: str) -> Mapping[str, Any]:
-        """The options an environment takes, with their defaults; a default of None leaves an option's type open."""
+        """Returns an environment's options with their defaults; a default of None allows values of any type."""
 
     @abc.abstractmethod
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
-        """One environment, of any precision."""
+        """Makes one environment, of any precision."""
 
     def load_batch(
         self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any
     ) -> BatchedEnvironment | None:
-        """A natively batched environment, where there is one that is better than a list."""
+        """Makes a natively batched environment; None if there is none, or if a list of environments is better."""
         del name, num_envs, seed, evaluation, options
         return None
 
     def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment | None:
-        """The environment as pure functions, for compiled runs, where it is written in JAX."""
+        """Makes the environment as pure functions, for compiled runs; None if it is not written in JAX."""
         del name, evaluation, options
         return None
 
 
 class FunctionalBackend(Backend):
-    """A family whose environments are written in JAX: all ways of having one come from `functional`."""
+    """A family whose environments are written in JAX; `load` and `load_batch` use `functional`."""
 
     @abc.abstractmethod
     def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment: ...
@@ -69,11 +69,11 @@ class FunctionalBackend(Backend):
 
 
 def environment_seed(seed: int, evaluation: bool, index: int = 0) -> int:
-    """The seed in [0, 2**31) of the environment at `index` of a run's training or evaluation batch.
+    """Returns the seed in [0, 2**31) of the environment at `index` of a run's training or evaluation batch.
 
-    Training and evaluation never meet, not even in different runs: their seeds lie in different halves. Below each
-    half's end there is room for backends that count up from a batch's seed. Two of n environments of one half have the
-    same seed with a chance of about n**2 / 2**31.
+    Training and evaluation seeds lie in different halves of the range, so they never coincide, even in different runs.
+    The end of each half is left free for backends that count up from a batch's seed. Among n environments of one half,
+    the probability that two have the same seed is about n**2 / 2**31.
     """
     word = np.random.SeedSequence(seed, spawn_key=(int(evaluation), index)).generate_state(1)[0]
     return int(word) % (_HALF - _ROOM) + (_HALF if evaluation else 0)

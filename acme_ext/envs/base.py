@@ -1,4 +1,4 @@
-"""A batch of environments behind one interface: dm_env with a leading axis."""
+"""The interface of batched environments: dm_env with a leading axis."""
 
 import abc
 from math import isfinite
@@ -16,9 +16,7 @@ FIRST, MID, LAST = (int(kind) for kind in (dm_env.StepType.FIRST, dm_env.StepTyp
 
 
 class SingleEnvironment(dm_env.Environment):
-    """One environment: dm_env's own interface, with types for what it leaves without, and this package's specs of
-    rewards and discounts.
-    """
+    """One environment: the interface of dm_env, with type annotations and this package's reward and discount specs."""
 
     @abc.abstractmethod
     def observation_spec(self) -> Any: ...
@@ -34,21 +32,21 @@ class SingleEnvironment(dm_env.Environment):
 
 
 class BatchedEnvironment(abc.ABC):
-    """B environments stepped together. `reset` and `step` return one `dm_env.TimeStep` of arrays:
+    """B environments that are stepped in parallel. `reset` and `step` return one `dm_env.TimeStep` of arrays:
 
     - `step_type` uint8 [B], values of `dm_env.StepType`;
     - `reward` float32 [B], 0 at FIRST;
-    - `discount` float32 [B]: 1 at FIRST and as long as the environment goes on, 0 at a termination, 1 at a truncation
-      (a row that is LAST with discount 1 was cut short, so its value is still bootstrapped);
+    - `discount` float32 [B]: 0 at a termination, else 1. A row that is LAST with discount 1 was truncated, so its value
+      is bootstrapped;
     - `observation`, the nest of `observation_spec` with [B, ...] arrays.
 
-    Floats and integers are single precision (float32, int32); smaller types stay as they are. The arrays may be buffers
-    that the next `reset` or `step` overwrites: copy what has to last longer.
+    Floats and integers are in single precision (float32, int32) or smaller. The next `reset` or `step` may overwrite
+    the arrays; copy them to keep them longer.
     """
 
     num_envs: int
     name: str = "the environment"
-    """What it is called in messages."""
+    """The environment's name in messages."""
 
     @abc.abstractmethod
     def reset(self) -> dm_env.TimeStep:
@@ -56,9 +54,9 @@ class BatchedEnvironment(abc.ABC):
 
     @abc.abstractmethod
     def step(self, actions: Any) -> dm_env.TimeStep:
-        """Steps every row by its action [B, ...], and resets instead the rows that were LAST.
+        """Steps every row with its action [B, ...]; rows that were LAST are reset instead.
 
-        A row that is reset ignores its action and comes back FIRST: dm_env's own rule.
+        As in dm_env, a row that is reset ignores its action and returns FIRST.
         """
 
     @abc.abstractmethod
@@ -78,9 +76,9 @@ class BatchedEnvironment(abc.ABC):
         return DISCOUNT
 
     def checked(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
-        """Returns a time step as it is; raises RunError, naming environment and field, if a number is not finite."""
+        """Returns a time step unchanged; raises RunError, naming environment and field, if a number is not finite."""
         _, reward, _, observation = timestep
-        squares = reward.dot(reward)  # their sum is finite if all numbers are
+        squares = reward.dot(reward)  # a sum of squares is finite if all numbers are
         for leaf in (observation,) if isinstance(observation, np.ndarray) else tree.flatten(observation):
             if leaf.dtype.kind == "f":
                 numbers = leaf.ravel("K")
@@ -91,7 +89,7 @@ class BatchedEnvironment(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Frees what the environments hold; the batch can't be used after it, but be closed again."""
+        """Closes the environments; the batch can't be used afterwards, but `close` may be called again."""
 
     def __enter__(self) -> "BatchedEnvironment":
         return self

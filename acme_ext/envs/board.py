@@ -1,8 +1,8 @@
-"""Board games of two players, by pgx: all games of a batch are stepped by one compiled call.
+"""Two-player board games from pgx; one compiled call steps all games of a batch.
 
-A game is played against an opponent, who moves inside `step`, so that any agent can learn it; or, with `self_play`, by
-one player on both sides, for agents whose values are those of the player who moves. An evaluation is always against the
-opponent, and the side changes from game to game.
+By default, an opponent moves inside `step`, so that any agent can learn the game. With `self_play`, the agent moves for
+both sides; this is for agents whose values are from the perspective of the player to move. Evaluations are always
+against the opponent, and the agent's side changes after each game.
 """
 
 import functools
@@ -22,7 +22,7 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.specs import ACTION_MASK, PLAYER, STATE
 from acme_ext.types import Array, Tree
 
-RANDOM = "random"  # the opponent that every game has
+RANDOM = "random"  # the opponent that is available in every game
 GAMES = ("tic_tac_toe", "connect_four", "othello", "hex", "go_9x9", "chess")
 
 
@@ -50,7 +50,7 @@ class Board(Backend):
 
 
 class Rules:
-    """The rules of a game, as pure functions of states for one game; `jax.vmap` makes them those of many."""
+    """The rules of a game, as pure functions of the state of one game; use `jax.vmap` for many games."""
 
     def __init__(self, game: str):
         import pgx
@@ -64,11 +64,11 @@ class Rules:
         self.nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in self._leaves)
 
     def init(self, key: Array) -> Any:
-        """Returns the state at a game's start; which player begins is drawn."""
+        """Returns the state at a game's start; the player who begins is random."""
         return self._env.init(key)
 
     def step(self, state: Any, action: Array) -> Any:
-        """Returns the state after a legal action; a game that is over stays as it is."""
+        """Returns the state after a legal action; a finished game stays unchanged."""
         return self._env.step(state, action)
 
     def pack(self, state: Any) -> Array:
@@ -106,7 +106,7 @@ def rules_of(game: str) -> Rules:
     """Returns the rules of a game; imports pgx, which starts JAX."""
     import jax
 
-    # The first who asks may be a function that is traced, and pgx makes arrays as it is imported.
+    # pgx creates arrays when it is imported, and the first call of this function may be inside a traced function.
     with jax.ensure_compile_time_eval():
         return Rules(game)
 
@@ -126,7 +126,7 @@ def specs_of(game: str, self_play: bool, game_state: bool) -> tuple[dict[str, sp
 
 
 class _Fetched(NamedTuple):
-    """What the environment looks at after a step, in NumPy `[B, ...]`."""
+    """The parts of the state that the environment needs after a step, as NumPy arrays `[B, ...]`."""
 
     board: np.ndarray
     legal: np.ndarray
@@ -138,7 +138,7 @@ class _Fetched(NamedTuple):
 
 @functools.cache
 def _compiled(game: str, packs: bool) -> tuple[Callable, Callable]:
-    """Returns the compiled functions that begin and step a batch of games."""
+    """Returns the compiled functions that start and step a batch of games."""
     import jax
     import jax.numpy as jnp
 
@@ -167,20 +167,21 @@ def _compiled(game: str, packs: bool) -> tuple[Callable, Callable]:
 class BoardEnvironment(BatchedEnvironment):
     """A batch of games.
 
-    Observations: `board` [H, W, C], the planes of pgx, as the player who moves sees them; `action_mask`; with
-    `self_play` the number of that `player`, 0 or 1; with `game_state` the whole state in bytes. The reward is 1, 0 or
-    -1 at the end: with self-play that of the player who moved, otherwise that of the agent.
+    Observations have the fields `board` [H, W, C], the planes of pgx from the perspective of the player to move, and
+    `action_mask`; with `self_play` also `player`, the number of the player to move, 0 or 1; and with `game_state` also
+    the whole state as bytes. The reward at the end is 1, 0 or -1: with self-play for the player who moved, otherwise
+    for the agent.
 
     Args:
-        game: pgx's name of it.
-        num_envs: games.
-        seed: of who begins, of the opponent and of the openings.
-        evaluation: whether the opponent plays, also with `self_play`.
+        game: the game's name in pgx.
+        num_envs: number of games.
+        seed: seed of the starting player, the opponent and the openings.
+        evaluation: whether the environment is for evaluation, where the opponent plays even with `self_play`.
         opponent: see `opponents.make_opponents`.
         self_play: whether the agent moves for both sides.
-        game_state: whether the observation has it, for searches by the rules.
-        opening_moves: at the start of a game that are drawn at random. Neighbouring rows, of which the agent plays
-            both sides, have the same ones.
+        game_state: whether observations include the state, for searches with the game's rules.
+        opening_moves: number of random moves at the start of a game. Rows 2i and 2i + 1, in which the agent has
+            different sides, have the same openings.
     """
 
     def __init__(
@@ -214,7 +215,7 @@ class BoardEnvironment(BatchedEnvironment):
                 self._opponents = make_opponents(opponent, game, seed)
         self._states: Any = None
         self._episode = np.zeros(num_envs, np.int64)
-        self._agent = np.zeros(num_envs, np.int32)  # which player the agent is, where there is an opponent
+        self._agent = np.zeros(num_envs, np.int32)  # the agent's player number, if there is an opponent
         self._last = np.ones(num_envs, np.bool_)
         self._seen: Any = None
         self.histories: list[list[int]] = [[] for _ in range(num_envs)]
@@ -256,7 +257,7 @@ class BoardEnvironment(BatchedEnvironment):
         return dm_env.TimeStep(step_type, reward, np.where(self._last, 0.0, 1.0).astype(np.float32), observation)
 
     def _start(self, rows: np.ndarray) -> None:
-        """Begins new games in some rows, up to the agent's first move."""
+        """Starts new games in some rows, and plays them up to the agent's first move."""
         import jax
 
         self._episode += rows
@@ -268,7 +269,7 @@ class BoardEnvironment(BatchedEnvironment):
             self.histories[row] = []
             if self._opponents is not None:
                 self._opponents.begin(int(row))
-        # Of two neighbours one begins, and the other one in the next game.
+        # The agent begins in one of two neighbouring rows, and in the other one in the next game.
         second = (np.arange(self.num_envs) + self._episode) % 2
         self._agent = np.where(rows, self._seen.player ^ second, self._agent).astype(np.int32)
         for _ in range(self._opening_moves):
@@ -282,13 +283,13 @@ class BoardEnvironment(BatchedEnvironment):
         self._answer(rows)
 
     def _answer(self, rows: np.ndarray) -> np.ndarray:
-        """Has the opponent move in those rows where it is its move; returns the agent's rewards `[B]` of that."""
+        """Plays the opponent's moves in the rows where it is to move; returns the agent's rewards `[B]` from them."""
         import jax
 
         total = np.zeros(self.num_envs, np.float32)
         if self._opponents is None:
             return total
-        while True:  # a player may move twice in a row, where the other one can't
+        while True:  # a player may move twice in a row if the other one has no legal move
             theirs = rows & ~self._seen.over & (self._seen.player != self._agent)
             if not theirs.any():
                 return total

@@ -1,6 +1,6 @@
-"""The experiments of bsuite, without its logging: nothing is written.
+"""The experiments of bsuite, without its logging.
 
-Every end of an episode is a termination, as bsuite has it: also where its time runs out (mountain car, cart-pole).
+As in bsuite, every end of an episode is a termination, even at a time limit (mountain car, cart-pole).
 """
 
 import inspect
@@ -29,7 +29,7 @@ class Bsuite(Backend):
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
         experiment = name.split("/")[0]
         settings = dict(sweep.SETTINGS[name])
-        # A seed that is part of the experiment is its mapping_seed; the other one, where it can be given, is the run's.
+        # The setting `mapping_seed` belongs to the experiment; the run's seed is passed as `seed`, if there is one.
         seeded = "seed" in inspect.signature(EXPERIMENT_NAME_TO_ENVIRONMENT[experiment]).parameters
         if seeded:
             settings["seed"] = seed
@@ -38,5 +38,5 @@ class Bsuite(Backend):
         except OSError as error:  # The MNIST experiments fetch their data.
             raise UsageError(f"bsuite can't load the data of {name!r}: {error}.") from error
         if not seeded and isinstance(rng := getattr(environment, "_rng", None), np.random.RandomState):
-            rng.seed(seed)  # Stochastic deep sea makes its generator unseeded and offers no other way to it.
+            rng.seed(seed)  # Stochastic deep sea doesn't let its generator be seeded in another way.
         return environment

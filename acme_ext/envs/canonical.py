@@ -1,6 +1,7 @@
-"""Continuous actions in one unit: agents act in [-1, 1], and here their actions get the environment's bounds and shape.
+"""Scales continuous actions: agents act in [-1, 1], and their actions are converted to the environment's bounds.
 
-Densities, entropies, noise and clipping then mean the same in every environment, and replay holds what the agent chose.
+So densities, entropies, noise and clipping have the same meaning in all environments. Replay stores the agent's actions
+before the conversion.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ from acme_ext.types import Tree
 
 
 class ActionScale:
-    """Brings actions `[B, A]` in [-1, 1] to bounds and their shape `[B, ...]`; what lies beyond is clipped."""
+    """Converts actions `[B, A]` in [-1, 1] to the given bounds and their shape `[B, ...]`, with clipping."""
 
     def __init__(self, minimum: np.ndarray, maximum: np.ndarray):
         self.minimum, self.maximum = minimum, maximum
@@ -22,15 +23,15 @@ class ActionScale:
         self.half = maximum / 2 - minimum / 2
 
     def __call__(self, actions: Any) -> np.ndarray:
-        # Rounding may step over a bound, so the result is clipped, not what comes in.
+        # Clip the result and not the input, because rounding could exceed a bound.
         scaled = self.middle + self.half * np.reshape(actions, (-1, *self.middle.shape))
         return np.clip(scaled, self.minimum, self.maximum, out=scaled)
 
 
 class CanonicalActions(BatchedEnvironment):
-    """An environment that takes actions `[B, A]` in [-1, 1], -1 for the minimum and 1 for the maximum of each value.
+    """Wraps an environment to take actions `[B, A]` in [-1, 1], -1 for the minimum and 1 for the maximum of each value.
 
-    What lies beyond is clipped.
+    Actions outside this range are clipped.
     """
 
     def __init__(self, environment: BatchedEnvironment):
@@ -65,18 +66,19 @@ class CanonicalActions(BatchedEnvironment):
 
 
 def canonical_actions(environment: BatchedEnvironment) -> BatchedEnvironment:
-    """Returns the environment with continuous actions in [-1, 1]; one with other actions as it is."""
+    """Returns the environment with continuous actions scaled to [-1, 1]; unchanged if actions are not continuous."""
     return environment if bounds_of(environment.action_spec()) is None else CanonicalActions(environment)
 
 
 def own_actions(environment: BatchedEnvironment) -> specs.Array:
-    """Returns the spec of an environment's actions in its own units, also of one that `canonical_actions` has made."""
+    """Returns the spec of an environment's actions in its original units, even after `canonical_actions`."""
     return (environment.environment if isinstance(environment, CanonicalActions) else environment).action_spec()
 
 
 def bounds_of(spec: specs.Array) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns the minimum and the maximum of a continuous action, float32 in its shape; None if the spec is not that of
-    a continuous action with finite bounds, each minimum below its maximum.
+    """Returns the minimum and the maximum of a continuous action, float32 in its shape.
+
+    Returns None if the action is not continuous, or if a bound is not finite, or a minimum not below its maximum.
     """
     if not isinstance(spec, specs.BoundedArray) or not np.issubdtype(spec.dtype, np.floating):
         return None

@@ -1,6 +1,6 @@
 """The DeepMind control suite, with each observation as one flat vector by default.
 
-Episodes end at the suite's time limit with discount 1, which is a truncation; the few tasks that terminate say so by 0.
+At the suite's time limit, episodes end with discount 1, a truncation. The few tasks that terminate end with discount 0.
 """
 
 import warnings
@@ -16,7 +16,7 @@ from acme_ext.envs.base import SingleEnvironment
 from acme_ext.envs.specs import action_spec
 
 with warnings.catch_warnings():
-    # Looking for a way to render, it warns where there is no display; nothing is rendered here.
+    # It looks for a way to render, and warns if there is no display; nothing is rendered here.
     warnings.filterwarnings("ignore", message=".*DISPLAY")
     from dm_control import suite
 
@@ -37,7 +37,7 @@ class Dmc(Backend):
 
 
 class FlatObservation(SingleEnvironment):
-    """Another environment's flat dict of observations as one float32 vector, in the order of its spec."""
+    """Wraps an environment to concatenate its dictionary of observations to one float32 vector, in the spec's order."""
 
     def __init__(self, environment: dm_env.Environment):
         self.environment = environment

@@ -1,8 +1,8 @@
-"""EnvPool's environments: batched natively, in C++ threads.
+"""EnvPool's environments, which are batched natively in C++ threads.
 
-EnvPool resets a row in the step after it ended, as dm_env wants it. It gives discount 0 at a time limit too, but marks
-it, and where it is marked the discount is 1 here. One case can't be told apart: an episode that terminates in the very
-step its time runs out counts as truncated, except in Atari, which says more.
+EnvPool resets a row in the step after its end, as dm_env requires. At a time limit it also gives discount 0, but marks
+the row as truncated; here, the discount of such rows is 1. An episode that terminates in the same step as its time
+limit counts as truncated, except in Atari, where EnvPool reports both.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from acme_ext.types import Tree
 
 
 def _import_envpool() -> ModuleType:
-    """EnvPool, imported without the notice of gym, which it imports, that nobody maintains gym any more."""
+    """Imports EnvPool without the message that gym, which EnvPool imports, is no longer maintained."""
     with contextlib.suppress(ImportError):
         from gym_notices import notices
 
@@ -36,7 +36,7 @@ def _import_envpool() -> ModuleType:
 
 envpool: Any = _import_envpool()
 
-_MANY = 2**12  # values of a number; one that may have more is not made one-hot
+_MANY = 2**12  # integers with this many values or more are not made one-hot
 
 _OURS = {"num_envs", "batch_size", "seed", "max_num_players", "base_path", "gym_reset_return_info", "reward_threshold"}
 
@@ -45,11 +45,11 @@ class EnvPool(Backend):
     """`envpool:NAME`."""
 
     def names(self) -> Collection[str]:
-        # ViZDoom's are left out: their actions are unbounded floats, one for each button.
+        # ViZDoom's environments are excluded: their actions are unbounded floats, one for each button.
         return [name for name, (module, *_) in envpool.registration.registry.specs.items() if "vizdoom" not in module]
 
     def options(self, name: str) -> Mapping[str, Any]:
-        """The fields of EnvPool's own config, and `flatten`; in training on Atari a lost life gives discount 0."""
+        """Returns the fields of EnvPool's config, and `flatten`; in Atari training, losing a life gives discount 0."""
         config = envpool.make_spec(name).config._asdict()
         defaults = {key: value for key, value in config.items() if key not in _OURS}
         if "zero_discount_on_life_loss" in defaults:
@@ -62,7 +62,7 @@ class EnvPool(Backend):
     def load_batch(self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any) -> "EnvPoolEnvironment":
         flatten = options.pop("flatten", True)
         if "zero_discount_on_life_loss" in envpool.make_spec(name).config._fields:
-            if evaluation:  # Whole games and the game's own rewards.
+            if evaluation:  # full games with unclipped rewards
                 options.update(zero_discount_on_life_loss=False, episodic_life=False, reward_clip=False)
             else:
                 options.setdefault("zero_discount_on_life_loss", True)
@@ -73,15 +73,15 @@ class EnvPool(Backend):
 class EnvPoolEnvironment(base.BatchedEnvironment):
     """A synchronous pool made by `envpool.make_dm`.
 
-    Pictures (uint8 of three dimensions) come with their channels last, and whole numbers one-hot, as everywhere else;
-    with `flatten` a dict of floats is one vector, in EnvPool's order. What EnvPool calls `info` is no part of the
+    As in the other families, images (uint8 with three dimensions) have their channels last, and integers are one-hot.
+    With `flatten`, a dictionary of floats becomes one vector, in EnvPool's order. EnvPool's `info` is not part of the
     observation.
     """
 
     def __init__(self, pool: Any, *, flatten: bool = True):
         self._pool: Any = pool
         self.num_envs = len(pool)
-        self._keys = list(pool._state_keys)  # The public `recv` leaves out which rows were truncated.
+        self._keys = list(pool._state_keys)  # the public `recv` doesn't return which rows were truncated
         stated = {key: spec for key, spec in pool.spec.state_array_spec.items() if key.split(":")[0] == "obs"}
         config = pool.spec.config
         depth = config.stack_num if getattr(config, "gray_scale", False) else None
@@ -139,19 +139,19 @@ class EnvPoolEnvironment(base.BatchedEnvironment):
         return self._action_spec
 
     def close(self) -> None:
-        self._pool = None  # Its threads end with it; it has no close of its own.
+        self._pool = None  # it has no close method; its threads end when it is deleted
 
 
 def _observation(name: str, stated: Any, depth: int | None) -> tuple[specs.Array, Callable[[np.ndarray], np.ndarray]]:
-    """Returns the spec of one array of EnvPool's observations, whose grey pictures are stacks of `depth` frames, and
-    what makes a batch of it of EnvPool's.
+    """Returns the spec of one array of EnvPool's observations, and a function that converts EnvPool's batches to it.
 
-    Bounds of floats are left out, because EnvPool states the smallest positive number where it means no lower bound.
+    Grey images are stacks of `depth` frames. Bounds of floats are ignored, because EnvPool states the smallest positive
+    number if there is no lower bound.
     """
     shape = tuple(n for n in stated.shape if n != -1)
     dtype = np.dtype(stated.dtype)
     if dtype == np.int32 and not shape[1:] and np.all(np.equal(stated.minimum, 0)) and stated.maximum < _MANY:
-        # The bounds are those of all numbers together.
+        # EnvPool states the same bounds for all numbers.
         spec, convert = one_hot(name, [int(stated.maximum) + 1] * math.prod(shape))
         return spec, lambda values: convert(values.reshape(len(values), -1))
     if dtype == np.uint8 and channels_first(shape):
@@ -166,9 +166,9 @@ def _observation(name: str, stated: Any, depth: int | None) -> tuple[specs.Array
 
 
 def _picture(values: np.ndarray) -> np.ndarray:
-    """Returns pictures `[B, C, H, W]` with their channels last."""
+    """Returns images `[B, C, H, W]` with their channels last."""
     batch, channels, height, width = values.shape
     pictures = np.empty((batch, height, width, channels), np.uint8)
-    for channel in range(channels):  # Three times as fast as a transposed copy.
+    for channel in range(channels):  # three times as fast as a transposed copy
         pictures[..., channel] = values[:, channel]
     return pictures

@@ -1,4 +1,4 @@
-"""Small environments whose reward has to be looked for: what agents that explore are compared on."""
+"""Small hard-exploration environments, for comparing exploration methods."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
@@ -20,7 +20,7 @@ _MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left
 
 
 class Explore(Backend):
-    """`explore:NAME`; an option beside those of a task's own is `time_limit`, in steps."""
+    """`explore:NAME`; all tasks have the options `size` and `time_limit`, in steps."""
 
     def names(self) -> Collection[str]:
         return list(_TASKS)
@@ -47,7 +47,7 @@ class Explore(Backend):
 
 
 def _checked(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns all options of a task; raises UsageError for a value that can't be."""
+    """Returns all options of a task, with defaults; raises UsageError for an invalid value."""
     options = {**_TASKS[name][1], **options}
     if options["size"] < 5:
         raise UsageError(f"size is {options['size']}: it must be at least 5.")
@@ -57,12 +57,12 @@ def _checked(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Task(SingleEnvironment):
-    """What the tasks share: a time limit that truncates, and their specs.
+    """The base class of tasks, with a time limit that truncates, and their specs.
 
     Args:
-        rng: of what is random.
-        size: cells.
-        time_limit: steps.
+        rng: random generator.
+        size: size of the task in cells.
+        time_limit: steps after which an episode is truncated.
     """
 
     num_actions = len(_MOVES)
@@ -105,10 +105,11 @@ class _Task(SingleEnvironment):
 
 
 class Chain(_Task):
-    """A lock of `size` places: in each one of two actions, the same in all episodes, leads on, and the other back to
-    the first. Beyond the last is a reward of 1, and the episode ends. The observation is the place, one-hot.
+    """A combination lock: a chain of `size` states with two actions.
 
-    A random policy finds the reward once in about 2**(size + 1) steps.
+    In each state, one action, which is the same in all episodes, leads to the next state, and the other back to the
+    first. After the last state there is a reward of 1, and the episode ends. The observation is the state, one-hot. A
+    random policy finds the reward about once in 2**(size + 1) steps.
     """
 
     num_actions = 2
@@ -117,7 +118,7 @@ class Chain(_Task):
         self._place = 0
 
     def _move(self, action: int) -> tuple[np.float32, bool]:
-        right = self._place * 2_654_435_761 >> 7 & 1  # some fixed bits, the same in all environments
+        right = self._place * 2_654_435_761 >> 7 & 1  # fixed pseudo-random bits, the same in all environments
         self._place = self._place + 1 if action == right else 0
         done = self._place == self._size
         return (_ONE if done else _ZERO), done
@@ -127,12 +128,12 @@ class Chain(_Task):
 
 
 class KeyDoor(_Task):
-    """Two rooms in a square, with a wall and a door between them; a key in the first, and in the second a goal worth 1
-    that ends the episode. The map is always the same.
+    """Two rooms with a wall and a door between them; the map is always the same.
 
-    The agent starts in the lower left corner, and the key is in the upper one; the door, which lets through who has the
-    key, is at the wall's lower end, and the goal in the upper right corner. The observation is one vector: the cell,
-    one-hot, twice, of which the second is used where the agent has the key.
+    The agent starts in the lower left corner. The key is in the upper left corner. The door is at the wall's lower end,
+    and lets the agent pass only with the key. The goal in the upper right corner gives a reward of 1 and ends the
+    episode. The observation is a vector of two one-hot grids of the agent's cell: the first is used without the key,
+    and the second with it.
     """
 
     def _begin(self) -> None:
@@ -155,7 +156,7 @@ class KeyDoor(_Task):
 
 
 class _Room(NamedTuple):
-    """Where agent and coin are, and the steps of the episode."""
+    """The positions of agent and coin, and the steps of the episode."""
 
     place: Array  # [2] int32 row and column
     coin: Array  # [2] int32
@@ -164,12 +165,14 @@ class _Room(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RandomCoin(FunctionalEnvironment):
-    """An empty room with a coin (Badia et al. 2020b, section 4.1): agent and coin start anywhere, and the coin is worth
-    1 and ends the episode. The observation is `[size, size, 2]`, where the agent is and where the coin.
+    """An empty room with a coin (Badia et al. 2020b, section 4.1).
+
+    Agent and coin start at random places. The coin gives a reward of 1 and ends the episode. The observation `[size,
+    size, 2]` has one plane for the agent's position and one for the coin's.
 
     Args:
-        size: cells of a side.
-        time_limit: steps.
+        size: cells per side.
+        time_limit: steps after which an episode is truncated.
     """
 
     size: int
@@ -212,7 +215,7 @@ class RandomCoin(FunctionalEnvironment):
 
 
 class _Maze(NamedTuple):
-    """Where the agent of a maze is and has been, and the steps of the episode."""
+    """The maze, the agent's current and visited cells, and the steps of the episode."""
 
     free: Array  # [size, size] bool
     visited: Array  # [size, size] bool
@@ -222,17 +225,17 @@ class _Maze(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class DiscoMaze(FunctionalEnvironment):
-    """A maze without any reward whose walls have other colours at every step (Badia et al. 2020a, section 4.1): what
-    changes there is no news. A wall that is run into ends the episode. Every episode has a maze of its own.
+    """A maze without rewards, whose walls change their colours at every step (Badia et al. 2020a, section 4.1).
 
-    The observation is a picture `[size, size, 3]`: the agent white, its ways black, and each piece of wall one of five
-    colours. In evaluation the reward at the end of an episode is the share of the maze's cells that the agent has been
-    in.
+    The changing colours are noise that an agent should not count as novelty. Running into a wall ends the episode.
+    Every episode has a new maze. The observation is an image `[size, size, 3]`: the agent is white, free cells are
+    black, and each wall cell has one of five random colours. In evaluation, the reward at the end of an episode is the
+    fraction of the free cells that the agent has visited.
 
     Args:
-        size: of a side, with the walls around.
-        time_limit: steps.
-        evaluation: see above.
+        size: cells per side, including the outer walls.
+        time_limit: steps after which an episode is truncated.
+        evaluation: whether the environment is for evaluation.
     """
 
     size: int
@@ -277,7 +280,7 @@ class DiscoMaze(FunctionalEnvironment):
 
 
 def _maze(key: Array, size: int) -> Array:
-    """Returns which cells of a maze without loops are free `[size, size]`: a depth-first walk over the odd ones."""
+    """Returns the free cells `[size, size]` of a random maze without loops, from a depth-first walk over odd cells."""
     import jax
     import jax.numpy as jnp
 
@@ -291,7 +294,7 @@ def _maze(key: Array, size: int) -> Array:
         new &= ~free[tuple(ahead.clip(0, size - 1).T)]
         way = jnp.argmax(jnp.where(new, luck, -1.0))
         on = new.any()
-        # Where all is walked, these two are free already.
+        # If all neighbours are visited, these two cells are already free.
         between, there = (jnp.where(on, here + n * moves[way], here) for n in (1, 2))
         free = free.at[tuple(between)].set(True).at[tuple(there)].set(True)
         depth = jnp.where(on, depth + 1, depth - 1)
@@ -300,7 +303,7 @@ def _maze(key: Array, size: int) -> Array:
     cells = ((size - 1) // 2) ** 2
     free = jnp.zeros((size, size), bool).at[1, 1].set(True)
     walk = free, jnp.ones((cells, 2), jnp.int32), jnp.int32(0)
-    # Each cell but the first is gone to once and back from once.
+    # The walk enters and leaves each cell except the first once.
     (free, _, _), _ = jax.lax.scan(step, walk, jax.random.uniform(key, (2 * cells - 2, len(_MOVES))))
     return free
 

@@ -1,4 +1,4 @@
-"""Environments that are pure functions in JAX: of one environment, of a batch, and behind the batched interface."""
+"""Environments as pure functions in JAX, and a wrapper with the interface of batched environments."""
 
 import abc
 import functools
@@ -15,28 +15,28 @@ from acme_ext.types import Array, Tree
 
 
 class Moved(NamedTuple):
-    """What a step of `FunctionalEnvironment.move` gives."""
+    """The result of `FunctionalEnvironment.move`."""
 
     state: Tree
     observation: Tree
     reward: Array  # []
     terminated: Array  # [] bool
-    truncated: Array  # [] bool: cut short by a time limit; means nothing where `terminated`
+    truncated: Array  # [] bool: ended by a time limit; ignored if `terminated`
 
 
 class Timed(NamedTuple):
-    """The state of an environment whose time limit is counted here."""
+    """An environment's state with a step count, for a time limit."""
 
     inner: Tree
-    time: Array  # [] int32 steps of its episode
+    time: Array  # [] int32 steps of the episode
 
 
 NEVER = 2**30
-"""A time limit, in steps, for environments that take their own for a termination."""
+"""A time limit, in steps, that disables the limit of environments which would treat it as a termination."""
 
 
 def strong(state: Tree) -> Tree:
-    """Returns a state whose arrays have types of their own: some libraries have Python's numbers in it at first."""
+    """Returns a state without weak types; some libraries' initial states contain Python numbers."""
     import jax
     import jax.numpy as jnp
 
@@ -44,19 +44,19 @@ def strong(state: Tree) -> Tree:
 
 
 class FunctionalState(NamedTuple):
-    """Where an environment stands: what `FunctionalEnvironment.reset` and `step` pass on."""
+    """An environment's state between calls of `FunctionalEnvironment.reset` and `step`."""
 
-    inner: Tree  # the environment's own
-    key: Array  # [] of all randomness to come
-    last: Array  # [] bool: the newest timestep was LAST, so that the next step is a reset
+    inner: Tree  # the state of `begin` and `move`
+    key: Array  # [] random key for all future steps
+    last: Array  # [] bool: the newest timestep was LAST, so the next step is a reset
 
 
 class FunctionalEnvironment(abc.ABC):
     """One environment as pure functions, for `jax.vmap` and `jax.jit`.
 
-    A subclass writes `begin`, `move` and the specs. `reset` and `step` follow the rule of
-    `envs.base.BatchedEnvironment`: the step after a LAST timestep ignores its action and is the next episode's FIRST,
-    with reward 0 and discount 1; a termination has discount 0, and a truncation discount 1.
+    A subclass implements `begin`, `move` and the specs. `reset` and `step` follow the rule of
+    `envs.base.BatchedEnvironment`: the step after a LAST timestep ignores its action and returns the next episode's
+    FIRST, with reward 0 and discount 1; a termination has discount 0, and a truncation has discount 1.
     """
 
     @abc.abstractmethod
@@ -65,7 +65,7 @@ class FunctionalEnvironment(abc.ABC):
 
     @abc.abstractmethod
     def move(self, key: Array, state: Tree, action: Array) -> Moved:
-        """Returns what an action comes to, in an episode that has not ended."""
+        """Returns the result of an action, in an episode that has not ended."""
 
     @abc.abstractmethod
     def observation_spec(self) -> Tree:
@@ -76,7 +76,7 @@ class FunctionalEnvironment(abc.ABC):
         """Spec of an action."""
 
     def reset(self, key: Array) -> tuple[FunctionalState, dm_env.TimeStep]:
-        """Returns `(state, timestep)` at the first episode's start; all that is random comes from the key."""
+        """Returns `(state, timestep)` at the first episode's start; all randomness comes from the key."""
         import jax
         import jax.numpy as jnp
 
@@ -86,7 +86,7 @@ class FunctionalEnvironment(abc.ABC):
         return FunctionalState(inner, key, jnp.bool_(False)), timestep
 
     def step(self, state: FunctionalState, action: Array) -> tuple[FunctionalState, dm_env.TimeStep]:
-        """Returns `(state, timestep)` after an action, or of the next episode's start where the last one had ended."""
+        """Returns `(state, timestep)` after an action, or at the next episode's start if the last one had ended."""
         import jax
         import jax.numpy as jnp
 
@@ -116,7 +116,7 @@ class FunctionalEnvironment(abc.ABC):
 
 
 class CanonicalFunctional(FunctionalEnvironment):
-    """An environment that takes actions `[A]` in [-1, 1]: `envs.canonical.CanonicalActions` as a pure function."""
+    """Wraps an environment to take actions `[A]` in [-1, 1], as `envs.canonical.CanonicalActions` does for batches."""
 
     def __init__(self, environment: FunctionalEnvironment):
         bounds = bounds_of(environment.action_spec())
@@ -141,7 +141,7 @@ class CanonicalFunctional(FunctionalEnvironment):
 
 
 def canonical_functional(environment: FunctionalEnvironment) -> FunctionalEnvironment:
-    """Returns the environment with continuous actions in [-1, 1]; one with other actions as it is."""
+    """Returns the environment with continuous actions scaled to [-1, 1]; unchanged if actions are not continuous."""
     return environment if bounds_of(environment.action_spec()) is None else CanonicalFunctional(environment)
 
 
@@ -158,9 +158,9 @@ class FunctionalBatch(BatchedEnvironment):
     """A batch of a functional environment, stepped by one compiled call on the CPU.
 
     Args:
-        environment: what is stepped.
+        environment: the environment.
         num_envs: B.
-        seed: of all randomness, see `row_keys`.
+        seed: random seed, see `row_keys`.
     """
 
     def __init__(self, environment: FunctionalEnvironment, num_envs: int, seed: int):

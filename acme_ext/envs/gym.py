@@ -1,8 +1,8 @@
-"""Gymnasium's environments as dm_env, one by one or natively batched.
+"""Gymnasium's environments as dm_env, single or natively batched.
 
-Box, Discrete, MultiDiscrete and MultiBinary spaces are supported, and for observations Dict and Tuple of these. In
-observations a Discrete or MultiDiscrete number is one-hot, and pictures have their channels last.
-Gymnasium's own checkers and its time-limit wrapper are left out; the limit is kept here, and is a truncation.
+Box, Discrete, MultiDiscrete and MultiBinary spaces are supported, and for observations also Dict and Tuple of these. In
+observations, Discrete and MultiDiscrete numbers are one-hot, and images have their channels last. Gymnasium's checkers
+and its time-limit wrapper are not used; this module applies the time limit, which is a truncation.
 """
 
 import contextlib
@@ -26,20 +26,20 @@ from acme_ext.errors import UsageError
 from acme_ext.specs import PICTURE_SIDE, RULES
 from acme_ext.types import Tree
 
-# Read and tested: they reset a row in the step after it ended, and tell a truncation from a termination. Not all do:
-# those of phys2d set the rows that go on back by a step whenever another row is reset.
+# Vector environments that were checked to reset a row in the step after its end, and to distinguish truncations from
+# terminations. Others may not: phys2d's set the running rows back by a step whenever another row is reset.
 _NATIVE = ("gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv",)
 
-_registered: dict[str, set[str]] = {}  # by module, the ids that came with its import
+_registered: dict[str, set[str]] = {}  # the ids that the import of each module registered
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 class Gym(Backend):
-    """`gym:NAME`, an id gymnasium knows, or `gym:MODULE:NAME`, one that importing the module registers."""
+    """`gym:NAME` for an id of gymnasium, or `gym:MODULE:NAME` for an id that a module registers when imported."""
 
     def names(self) -> Collection[str]:
-        # Atari is a family of its own.
+        # Atari is a separate family.
         return [name for name, spec in gymnasium.registry.items() if not str(spec.entry_point).startswith("ale_py")]
 
     def canonical(self, name: str) -> str:
@@ -58,7 +58,7 @@ class Gym(Backend):
         return [f"{module}:{other}" for other in _registered[module]] if module else self.names()
 
     def options(self, name: str) -> Mapping[str, Any]:
-        """What the environment's constructor takes, and `max_episode_steps`."""
+        """Returns the parameters of the environment's constructor, and `max_episode_steps`."""
         spec = gymnasium.registry[name]
         defaults: dict[str, Any] = {}
         if spec.entry_point is not None:
@@ -74,7 +74,7 @@ class Gym(Backend):
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
         spec = copy.deepcopy(gymnasium.registry[name])
         limit = options.pop("max_episode_steps", spec.max_episode_steps)
-        # Without the wrappers that only check, and the time limit, which is kept here.
+        # Disable the wrappers that only check, and the time limit, which `GymEnvironment` applies.
         spec.max_episode_steps, spec.order_enforce, spec.disable_env_checker = None, False, True
         with _user_errors(name):
             environment = gymnasium.make(spec, **options)
@@ -83,7 +83,7 @@ class Gym(Backend):
     def load_batch(
         self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any
     ) -> base.BatchedEnvironment | None:
-        """Gymnasium's own vectorised implementation where the id has one that is right."""
+        """Makes gymnasium's own vectorised implementation, if it is in `_NATIVE`; otherwise returns None."""
         if num_envs == 1 or gymnasium.registry[name].vector_entry_point not in _NATIVE:
             return None
         with _user_errors(name):
@@ -93,7 +93,7 @@ class Gym(Backend):
 
 @contextlib.contextmanager
 def _user_errors(name: str) -> Iterator[None]:
-    """What gymnasium refuses, and what a backend of its own misses, as a sentence for the user."""
+    """Converts gymnasium's errors, and missing dependencies, to a UsageError."""
     try:
         yield
     except (gymnasium.error.Error, ImportError) as error:
@@ -101,13 +101,13 @@ def _user_errors(name: str) -> Iterator[None]:
 
 
 class GymEnvironment(base.SingleEnvironment):
-    """One gymnasium environment as a dm_env in single precision; a time limit in steps truncates."""
+    """Wraps a gymnasium environment as a dm_env in single precision, with a time limit in steps that truncates."""
 
     def __init__(self, environment: gymnasium.Env, *, seed: int | None = None, max_episode_steps: int | None = None):
         self.environment = environment
         self._observation_spec, self._observe = _observations(environment.observation_space)
         self._action_spec, self._act = _actions(environment.action_space)
-        self._seed = seed  # Given to the first reset only; the episodes after it go on with the same random stream.
+        self._seed = seed  # used for the first reset only; later episodes continue the same random stream
         self._limit = max_episode_steps or 0
         self._length = 0
         self._ended = True
@@ -123,7 +123,7 @@ class GymEnvironment(base.SingleEnvironment):
         if self._ended:
             return self.reset()
         observation, reward, terminated, truncated, _ = self.environment.step(self._act(action))
-        if isinstance(reward, int | float | np.number | np.ndarray):  # anything else is told where it is checked
+        if isinstance(reward, int | float | np.number | np.ndarray):  # a later check reports anything else
             reward = np.float32(reward)
         self._length += 1
         if terminated:
@@ -136,7 +136,7 @@ class GymEnvironment(base.SingleEnvironment):
         return dm_env.TimeStep(kind, reward, discount, self._fitted(observation))
 
     def _fitted(self, observation: Any) -> Tree:
-        """Returns an observation as its spec says, or one that can't be as it is: it is told where it is checked."""
+        """Converts an observation to its spec; returns it unchanged if that fails, and a later check reports it."""
         try:
             return self._observe(observation)
         except (LookupError, TypeError, ValueError):
@@ -150,15 +150,15 @@ class GymEnvironment(base.SingleEnvironment):
 
     @property
     def render_fps(self) -> float | None:
-        """Pictures per second, as the environment states them."""
+        """Frames per second, from the environment's metadata."""
         return self.environment.metadata.get("render_fps")
 
     def render(self) -> np.ndarray:
-        """Returns a picture of what is there, uint8 `[H, W, 3]`; raises UsageError where the environment draws none."""
+        """Renders an image, uint8 `[H, W, 3]`; raises UsageError if the environment can't be rendered."""
         drawn: Any = self.environment.unwrapped
         if "rgb_array" not in drawn.metadata.get("render_modes", ()):
             raise UsageError(f"{type(drawn).__name__} of gymnasium draws no pictures (render mode 'rgb_array').")
-        if drawn.render_mode is None:  # it is made without, since training draws nothing
+        if drawn.render_mode is None:  # environments are made without a render mode, because training doesn't render
             drawn.render_mode = "rgb_array"
         with _user_errors(type(drawn).__name__):
             return np.asarray(drawn.render())
@@ -168,9 +168,9 @@ class GymEnvironment(base.SingleEnvironment):
 
 
 class GymVectorEnvironment(base.BatchedEnvironment):
-    """A gymnasium `VectorEnv` that resets a row in the step after it ended.
+    """Wraps a gymnasium `VectorEnv` that resets a row in the step after its end.
 
-    The rows draw from one random stream: a seed fixes the batch as a whole, and a row's episodes depend on the others'.
+    All rows share one random stream: a seed determines the whole batch, and a row's episodes depend on the other rows.
     """
 
     def __init__(self, environments: gymnasium.vector.VectorEnv, *, seed: int | None = None):
@@ -216,7 +216,7 @@ class GymVectorEnvironment(base.BatchedEnvironment):
 
 
 def _observations(space: spaces.Space, name: str = "observation") -> tuple[Tree, Callable[[Any], Tree]]:
-    """A space's spec in single precision, and the function that makes an observation, or a batch of them, fit it."""
+    """Returns a space's spec in single precision, and a function that converts observations, or batches, to it."""
     if isinstance(space, spaces.Dict):
         parts = {key: _observations(value, key) for key, value in space.items()}
         converters = [(key, convert) for key, (_, convert) in parts.items()]
@@ -239,7 +239,7 @@ def _observations(space: spaces.Space, name: str = "observation") -> tuple[Tree,
     if start is not None:
         return spec, lambda value: np.asarray(value - start, dtype)
     if isinstance(spec, specs.BoundedArray) and dtype == np.uint8:
-        # Of a small grid with many channels the shape doesn't tell.
+        # For a small grid with many channels, the shape doesn't show which axis has the channels.
         if channels_first(spec.shape) and min(spec.shape[1:]) >= PICTURE_SIDE:
             return _moved(spec, lambda value: np.moveaxis(np.asarray(value, dtype), -3, -1))
         if len(spec.shape) == 2 and min(spec.shape) >= PICTURE_SIDE:
@@ -248,13 +248,13 @@ def _observations(space: spaces.Space, name: str = "observation") -> tuple[Tree,
 
 
 def _moved(spec: specs.BoundedArray, convert: Callable[[Any], np.ndarray]) -> tuple[specs.Array, Callable]:
-    """Returns the spec `[H, W, C]` of a picture whose channels come elsewhere, and what moves them."""
+    """Returns the spec `[H, W, C]` of an image whose channels are on another axis, and the function that moves them."""
     low, high = (convert(np.broadcast_to(bound, spec.shape)) for bound in (spec.minimum, spec.maximum))
     return specs.BoundedArray(low.shape, spec.dtype, low, high, spec.name), convert
 
 
 def _actions(space: spaces.Space, batched: bool = False) -> tuple[specs.Array, Callable[[Any], Any]]:
-    """A space's spec in single precision, and the function that makes an action, or a batch of them, fit the space."""
+    """Returns a space's spec in single precision, and a function that converts actions, or batches, to the space."""
     spec, start = _leaf(space, "action")
     if isinstance(space, spaces.Discrete) and not batched:
         offset = int(space.start)
@@ -266,7 +266,7 @@ def _actions(space: spaces.Space, batched: bool = False) -> tuple[specs.Array, C
 
 
 def _leaf(space: spaces.Space, name: str) -> tuple[specs.Array, np.ndarray | None]:
-    """The spec of a space of one array, and what its values start at where that isn't zero."""
+    """Returns the spec of a space of one array, and the lowest values of a discrete space if they are not zero."""
     if isinstance(space, spaces.Box):
         return single_spec(specs.BoundedArray(space.shape, space.dtype, space.low, space.high, name)), None
     if isinstance(space, spaces.Discrete):

@@ -1,4 +1,4 @@
-"""Board games as `FunctionalEnvironment`s, for compiled runs; `envs.board` has them for the other ways of running."""
+"""Board games as `FunctionalEnvironment`s, for compiled runs; `envs.board` is for other runs."""
 
 from typing import Any, NamedTuple
 
@@ -12,28 +12,28 @@ from acme_ext.types import Array, Tree
 
 
 class _Game(NamedTuple):
-    """A game under way."""
+    """The state of a game."""
 
-    state: Any  # pgx's
-    agent: Array  # [] int32 which player the agent is; of no meaning where it moves for both
+    state: Any  # pgx's state
+    agent: Array  # [] int32 the agent's player number; ignored if the agent moves for both sides
 
 
 class BoardGame(FunctionalEnvironment):
     """A game with the observations, actions and rewards of `envs.board.BoardEnvironment`.
 
-    What differs: the opponent is the random one alone; which side the agent has is drawn for every game; and an action
-    that is not legal, which is an error there, loses the game by pgx's rules.
+    There are three differences: the only opponent is the random one; the agent's side is random in every game; and an
+    illegal action, which is an error there, loses the game by pgx's rules.
 
     Args:
-        game: pgx's name of it.
-        evaluation: whether the opponent plays, also with `self_play`.
-        opponent: `random`.
+        game: the game's name in pgx.
+        evaluation: whether the environment is for evaluation, where the opponent plays even with `self_play`.
+        opponent: must be `random`.
         self_play: whether the agent moves for both sides.
-        game_state: whether the observation has the whole state.
-        opening_moves: 0.
+        game_state: whether observations include the whole state.
+        opening_moves: must be 0.
 
     Raises:
-        UsageError: an option that only the other ways of running have.
+        UsageError: an option is not supported in compiled runs.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class BoardGame(FunctionalEnvironment):
         return Moved(game, self._look(game.state), reward + more, _is_over(game.state), jnp.bool_(False))
 
     def _answered(self, key: Array, game: _Game) -> tuple[_Game, Array]:
-        """Returns the game after the opponent's moves, until the agent is to move, and its rewards `[]` of them."""
+        """Plays the opponent's moves until the agent is to move; returns the game, and the agent's reward `[]`."""
         import jax
         import jax.numpy as jnp
 

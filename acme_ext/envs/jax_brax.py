@@ -1,4 +1,4 @@
-"""`jax:brax/NAME`: Brax's robots (Freeman et al. 2021) as `FunctionalEnvironment`s with continuous actions."""
+"""Brax's robots, `jax:brax/NAME` (Freeman et al. 2021), as `FunctionalEnvironment`s with continuous actions."""
 
 import contextlib
 import functools
@@ -40,7 +40,7 @@ class Brax(FunctionalBackend):
         return NAMES
 
     def options(self, name: str) -> Mapping[str, Any]:
-        """`physics` is one of `PHYSICS`; `max_steps` the time limit, which truncates."""
+        """Returns the options: `physics` is one of `PHYSICS`, and `max_steps` the time limit, which truncates."""
         return {"physics": PHYSICS[0], "max_steps": 1_000}
 
     def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment:
@@ -55,7 +55,7 @@ class Brax(FunctionalBackend):
 
 @functools.cache
 def _made(name: str, physics: str, limit: int) -> FunctionalEnvironment:
-    """Returns one object for the same arguments: by it, compiled functions are found again."""
+    """Returns the same object for the same arguments, so that its compiled functions are reused."""
     return BraxEnvironment(name, physics, limit)
 
 
@@ -63,8 +63,8 @@ class BraxEnvironment(FunctionalEnvironment):
     """One of Brax's environments, without its wrappers.
 
     Args:
-        name: Brax's.
-        physics: the pipeline that computes it, one of `PHYSICS`.
+        name: the environment's name in Brax.
+        physics: the physics pipeline, one of `PHYSICS`.
         limit: steps after which an episode is truncated.
     """
 
@@ -72,12 +72,12 @@ class BraxEnvironment(FunctionalEnvironment):
         import jax
 
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)  # that nobody tends to it
+            warnings.filterwarnings("ignore", message="Brax System", category=UserWarning)  # that it is unmaintained
             self._environment: Any = _library().get_environment(name, backend=physics)
         self._limit = limit
         seen = jax.eval_shape(self.begin, jax.random.key(0))[1]
         self._observation_spec = specs.Array(seen.shape, np.float32, "observation")
-        # Whatever an actuator's range, Brax's environments are given actions in [-1, 1].
+        # Brax's environments take actions in [-1, 1], whatever the actuators' ranges.
         self._action_spec = specs.BoundedArray((self._environment.action_size,), np.float32, -1.0, 1.0, "action")
 
     def begin(self, key: Array) -> tuple[Tree, Tree]:
@@ -98,6 +98,6 @@ class BraxEnvironment(FunctionalEnvironment):
 
 
 def _library() -> Any:
-    with contextlib.redirect_stdout(io.StringIO()):  # MuJoCo prints which of its parts it goes without
+    with contextlib.redirect_stdout(io.StringIO()):  # MuJoCo prints which of its optional parts are missing
         from brax import envs
     return envs

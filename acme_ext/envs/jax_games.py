@@ -1,7 +1,6 @@
-"""`jax:NAME`: environments written in JAX, of Gymnax and of Pgx, as `FunctionalEnvironment`s.
+"""Environments written in JAX, `jax:NAME`, from Gymnax and Pgx, as `FunctionalEnvironment`s.
 
-They run inside compiled programs (`launch.compiled`), and by `functional.FunctionalBatch` wherever other environments
-do.
+They run in compiled programs (`launch.compiled`), and with `functional.FunctionalBatch` in all other runs.
 """
 
 import functools
@@ -47,10 +46,10 @@ def functional(name: str) -> FunctionalEnvironment:
 
 
 class GymnaxEnvironment(FunctionalEnvironment):
-    """A Gymnax environment whose time limit truncates: Gymnax itself takes it for a termination.
+    """A Gymnax environment whose time limit truncates; in Gymnax itself, the limit is a termination.
 
     Args:
-        name: Gymnax's.
+        name: the environment's name in Gymnax.
     """
 
     def __init__(self, name: str):
@@ -89,11 +88,12 @@ class GymnaxEnvironment(FunctionalEnvironment):
 
 
 class MinAtarGame(FunctionalEnvironment):
-    """One of Pgx's MinAtar games, with the sticky actions (Young and Tian 2019) and the time limit of `minatar:`, and
-    with those actions alone that mean something in the game (`minimal_action_set` there).
+    """One of Pgx's MinAtar games, with the sticky actions (Young and Tian 2019) and the time limit of `minatar:`.
+
+    It has only the actions that have an effect in the game, as with `minimal_action_set` of `minatar:`.
 
     Args:
-        game: its name.
+        game: the game's name.
     """
 
     limit = 10_000  # steps

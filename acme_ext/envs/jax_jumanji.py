@@ -1,4 +1,4 @@
-"""`jax:jumanji/NAME`: Jumanji's environments of one agent (Bonnet et al. 2024) as `FunctionalEnvironment`s."""
+"""Jumanji's single-agent environments, `jax:jumanji/NAME` (Bonnet et al. 2024), as `FunctionalEnvironment`s."""
 
 import functools
 import inspect
@@ -19,7 +19,7 @@ _DOWNLOADS = "Sokoban-"
 
 
 class Jumanji(FunctionalBackend):
-    """`jax:jumanji/NAME`; a name may leave its version out."""
+    """`jax:jumanji/NAME`; the version in the name is optional."""
 
     def names(self) -> Collection[str]:
         return _library().registered_environments()
@@ -34,23 +34,24 @@ class Jumanji(FunctionalBackend):
 
 @functools.cache
 def _made(name: str) -> FunctionalEnvironment:
-    """Returns one object for the same name: by it, compiled functions are found again."""
+    """Returns the same object for the same name, so that its compiled functions are reused."""
     return JumanjiEnvironment(name)
 
 
 class JumanjiEnvironment(FunctionalEnvironment):
-    """One of Jumanji's environments, with what its agents are given in a flat mapping.
+    """One of Jumanji's environments, with observations as a flat mapping.
 
-    - An observation has a field for each of Jumanji's, a nested one under both names (`agent_position_row`).
-    - Jumanji's mask of actions is the field `action_mask`, which agents of discrete actions heed. An action of several
-      parts is one number, by rows: of Minesweeper's 10 x 10 cells, `10 * row + column`; its mask is flat then.
-    - Jumanji takes its time limits for terminations; here they truncate.
+    - An observation has a field for each of Jumanji's fields; nested fields have joined names (`agent_position_row`).
+    - Jumanji's action mask is the field `action_mask`, which agents with discrete actions use. An action with several
+      parts becomes one number in row-major order, such as `10 * row + column` for Minesweeper's 10x10 cells; its mask
+      is flattened.
+    - In Jumanji, time limits are terminations; here they truncate.
 
     Args:
-        name: Jumanji's.
+        name: the environment's name in Jumanji.
 
     Raises:
-        UsageError: it is of several agents, or its actions are not one choice, or it is made of downloaded data.
+        UsageError: the environment has several agents, its action is not a single choice, or it downloads data.
     """
 
     def __init__(self, name: str):
@@ -105,7 +106,7 @@ class JumanjiEnvironment(FunctionalEnvironment):
 
 
 def _sizes(name: str, environment: Any) -> tuple[int, ...]:
-    """Returns how many choices each part of an action has."""
+    """Returns the number of choices for each part of an action."""
     spec = environment.action_spec
     refused = f"'jax:jumanji/{name}' can't be played by one agent that takes one action of several: its"
     if environment.reward_spec.shape:
@@ -134,7 +135,7 @@ def _spec(name: str, leaf: Any, stated: Any) -> specs.Array:
     """Returns the spec of a field: of the array `leaf`, with the bounds that Jumanji states."""
     shape = (int(np.prod(leaf.shape)),) if name == ACTION_MASK else leaf.shape
     low, high = (getattr(stated, end, None) for end in ("minimum", "maximum"))
-    if low is None or name == _STEPS:  # the steps may go one beyond what is stated
+    if low is None or name == _STEPS:  # the step count may exceed its stated bound by one
         return specs.Array(shape, leaf.dtype, name)
     if name == ACTION_MASK:
         return specs.BoundedArray(shape, leaf.dtype, False, True, name)

@@ -1,4 +1,6 @@
-"""`jax:navix/NAME`: Navix's grid worlds (Pignatelli et al. 2024), MiniGrid's in JAX, as `FunctionalEnvironment`s."""
+"""Navix's grid worlds, `jax:navix/NAME` (Pignatelli et al. 2024), which are MiniGrid's in JAX, as
+`FunctionalEnvironment`s.
+"""
 
 import functools
 from collections.abc import Collection, Mapping
@@ -30,8 +32,8 @@ class Navix(FunctionalBackend):
         return name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
 
     def options(self, name: str) -> Mapping[str, Any]:
-        """`view` is one of `VIEWS`; with `fixed_map` every episode has the map of seed 0; of `max_steps`, None leaves
-        Navix's own time limit, which truncates.
+        """Returns the options: `view` is one of `VIEWS`; with `fixed_map`, every episode has the map of seed 0; and
+        `max_steps` is the time limit, which truncates, with None for Navix's own limit.
         """
         return {"view": "grid", "fixed_map": False, "max_steps": None}
 
@@ -46,7 +48,7 @@ class Navix(FunctionalBackend):
 
 @functools.cache
 def _made(name: str, view: str, fixed: bool, limit: int | None) -> FunctionalEnvironment:
-    """Returns one object for the same arguments: by it, compiled functions are found again."""
+    """Returns the same object for the same arguments, so that its compiled functions are reused."""
     return NavixEnvironment(f"{_PREFIX}{name}{_SUFFIX}", view, fixed, limit)
 
 
@@ -54,10 +56,10 @@ class NavixEnvironment(FunctionalEnvironment):
     """One of Navix's environments.
 
     Args:
-        name: Navix's.
-        view: `grid` is what lies before the agent, one-hot float32 `[7, 7, 21]`; `picture` the same as uint8
-            `[56, 56, 3]`; `whole` the whole map, one-hot float32 `[H, W, 21]`.
-        fixed_map: whether every episode begins as that of seed 0 does.
+        name: the environment's name in Navix.
+        view: `grid`, the agent's view, one-hot float32 `[7, 7, 21]`; `picture`, the same view as an image, uint8 `[56,
+            56, 3]`; or `whole`, the whole map, one-hot float32 `[H, W, 21]`.
+        fixed_map: whether every episode starts in the same way, with seed 0.
         limit: steps after which an episode is truncated; None for Navix's own limit.
     """
 
@@ -66,7 +68,7 @@ class NavixEnvironment(FunctionalEnvironment):
 
         navix = library()
         self._fixed, self._one_hot, self._cache = fixed_map, view != "picture", None
-        if self._one_hot:  # in place of the map's picture, which would be the greater part of a state
+        if self._one_hot:  # instead of the map's image, which would be most of the state
             self._cache = navix.rendering.cache.RenderingCache(patches=np.zeros((0,), np.uint8))
         self._environment = navix.make(
             name,
@@ -90,7 +92,7 @@ class NavixEnvironment(FunctionalEnvironment):
     def move(self, key: Array, state: Tree, action: Array) -> Moved:
         import jax.numpy as jnp
 
-        # Told that nothing has ended, Navix doesn't reset by itself, and XLA leaves its reset out.
+        # With this step type, Navix doesn't reset automatically, and XLA removes the reset.
         going = state.replace(step_type=jnp.int32(0))
         timestep = strong(self._environment.step(going, action))
         return Moved(
@@ -118,7 +120,7 @@ class NavixEnvironment(FunctionalEnvironment):
 
 
 def library() -> Any:
-    """Returns Navix, which imports TensorFlow Probability by way of Distrax."""
+    """Returns the module navix, which imports TensorFlow Probability through Distrax."""
     with hidden_tensorflow():
         import navix
     return navix

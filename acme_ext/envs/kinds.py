@@ -1,4 +1,4 @@
-"""What kind of problem an environment is, whichever family serves it; agents' presets are chosen by it."""
+"""The kind of an environment, independent of its family; it selects the agents' presets."""
 
 import re
 from collections.abc import Callable
@@ -18,9 +18,7 @@ _KINDS = (
 
 
 def kind(environment: str | Callable[..., Any]) -> str | None:
-    """Returns `atari`, `minatar`, `board` or `dmc`; None for every other environment, and for those given as
-    functions.
-    """
+    """Returns `atari`, `minatar`, `board` or `dmc`; None for other environments, and for those given as functions."""
     if not isinstance(environment, str):
         return None
     return next((kind for pattern, kind in _KINDS if re.fullmatch(pattern, environment)), None)

@@ -1,7 +1,7 @@
-"""MinAtar's games: small binary pictures, one channel for each kind of object.
+"""MinAtar's games: small binary images, with one channel for each kind of object.
 
-MinAtar's package imports seaborn and pandas to draw; only its games are loaded here, by file, and what its own wrapper
-adds to them (sticky actions, Young & Tian 2019) is done here.
+MinAtar's package imports seaborn and pandas for drawing. This module loads only the games, from their files, and adds
+the sticky actions of MinAtar's own wrapper (Young & Tian 2019).
 """
 
 import functools
@@ -21,7 +21,7 @@ from acme_ext.envs.base import SingleEnvironment
 from acme_ext.errors import UsageError
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
-# Of the ground and of each channel; Okabe and Ito's, told apart by every kind of colour sight, and some more.
+# Colours of the background and the channels: Okabe and Ito's, which colour-blind people can distinguish, and others.
 _COLOURS = np.array(
     [
         *((0, 0, 0), (86, 180, 233), (230, 159, 0), (0, 158, 115), (240, 228, 66), (213, 94, 0), (204, 121, 167)),
@@ -50,7 +50,7 @@ class MinAtar(Backend):
 
 
 def _folder() -> Path:
-    """The folder of the games' modules, found without importing the package."""
+    """Returns the folder of the games' modules, without importing the package."""
     package = importlib.util.find_spec("minatar")
     if package is None or package.origin is None:
         raise ModuleNotFoundError("minatar is not installed.")
@@ -65,7 +65,7 @@ def _game(name: str) -> ModuleType:
 
 
 class MinAtarEnvironment(SingleEnvironment):
-    """One game; observations are float32 [10, 10, C] of zeros and ones, which a network takes without scaling."""
+    """A MinAtar game; observations are float32 [10, 10, C] with zeros and ones."""
 
     def __init__(
         self,
@@ -80,13 +80,13 @@ class MinAtarEnvironment(SingleEnvironment):
         """Makes a game.
 
         Args:
-          game: MinAtar's name of it.
-          seed: of the game and of the sticky actions.
-          sticky_action_prob: probability with which the last action is repeated instead.
-          difficulty_ramping: whether the game gets faster as it goes on, where it knows that.
-          minimal_action_set: only the actions that differ in this game, instead of all 6.
-          time_limit: steps after which an episode is truncated. The games have none themselves, but for Freeway, which
-            ends after 2,500 steps and, as MinAtar has it, terminates.
+          game: the game's name in MinAtar.
+          seed: seed of the game and of the sticky actions.
+          sticky_action_prob: probability of repeating the previous action.
+          difficulty_ramping: whether the game gets harder over time, for games that support this.
+          minimal_action_set: use only the actions that have an effect in this game, and not all 6.
+          time_limit: steps after which an episode is truncated. MinAtar's games have no limit of their own, except
+            Freeway, which terminates after 2,500 steps.
         """
         if not 0.0 <= sticky_action_prob <= 1.0:
             raise UsageError(f"sticky_action_prob is a probability, so {sticky_action_prob} must be in [0, 1].")
@@ -123,7 +123,7 @@ class MinAtarEnvironment(SingleEnvironment):
         return dm_env.TimeStep(kind, np.float32(reward), _ZERO if terminal else _ONE, self._observe())
 
     def render(self) -> np.ndarray:
-        """Returns the picture with a colour for each channel, uint8 [10, 10, 3]; later channels cover earlier ones."""
+        """Renders an image with a colour for each channel, uint8 [10, 10, 3]; later channels cover earlier ones."""
         state = self._game.state()
         topmost = np.where(state.any(axis=-1), state.shape[-1] - np.argmax(state[..., ::-1], axis=-1), 0)
         return _COLOURS[topmost]

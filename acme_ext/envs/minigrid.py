@@ -1,4 +1,4 @@
-"""MiniGrid's grid worlds, seen as pictures or as one-hot grids. The mission's text is left out."""
+"""MiniGrid's grid worlds, with images or one-hot grids as observations. The mission's text is not included."""
 
 import contextlib
 import os
@@ -14,10 +14,10 @@ from acme_ext.envs.backend import Backend
 from acme_ext.envs.gym import GymEnvironment
 from acme_ext.errors import UsageError
 
-os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # which pygame, that minigrid imports, would print
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame, which minigrid imports, would print it
 
 with contextlib.suppress(ImportError), warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")  # of pygame's, which asks for it
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")  # pygame imports it
     import minigrid  # noqa: F401  (registers the environments)
 
 _PREFIX, _SUFFIX = "MiniGrid-", "-v0"
@@ -40,16 +40,16 @@ class MiniGrid(Backend):
         return name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
 
     def options(self, name: str) -> Mapping[str, Any]:
-        """Beside what the family says in its docstring, `max_steps`: None leaves each task's own limit."""
+        """Returns the options, see `load`; with None for `max_steps`, each task has its own limit."""
         return {"view": "grid", "fixed_map": False, "max_steps": None}
 
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
         """Returns one environment.
 
         Args:
-            name: without MiniGrid's prefix and suffix.
-            seed: of the maps.
-            evaluation: is no different.
+            name: the name without MiniGrid's prefix and suffix.
+            seed: seed of the maps.
+            evaluation: has no effect.
             **options: `view`, `fixed_map` (every episode of every environment has the map of seed 0) and `max_steps`.
         """
         view, fixed, limit = ({**self.options(name), **options}[key] for key in ("view", "fixed_map", "max_steps"))
@@ -68,12 +68,12 @@ def _is_ours(name: str) -> bool:
 
 
 class _Seen(gymnasium.Wrapper):
-    """An environment whose observation is an array.
+    """Wraps a MiniGrid environment to have an array as observation.
 
     Args:
-        environment: MiniGrid's, without wrappers.
-        view: `grid` is what the agent sees, one-hot float32 `[7, 7, 21]`; `picture` the same as uint8 `[56, 56, 3]`;
-            `whole` the whole map with the agent in it, one-hot float32 `[H, W, 21]`.
+        environment: the MiniGrid environment, without wrappers.
+        view: `grid`, the agent's view, one-hot float32 `[7, 7, 21]`; `picture`, the same view as an image, uint8 `[56,
+            56, 3]`; or `whole`, the whole map with the agent, one-hot float32 `[H, W, 21]`.
         fixed_map: whether every episode has the map of seed 0.
     """
 
@@ -112,5 +112,5 @@ _EYES = tuple(np.eye(size, dtype=np.float32) for size in _CHANNELS)
 
 
 def _one_hot(codes: np.ndarray) -> np.ndarray:
-    """Returns `[H, W, 21]` float32 of MiniGrid's codes `[H, W, 3]`: object, colour, state."""
+    """Converts MiniGrid's codes `[H, W, 3]` (object, colour, state) to one-hot `[H, W, 21]` float32."""
     return np.concatenate([eye[codes[..., i]] for i, eye in enumerate(_EYES)], axis=-1)

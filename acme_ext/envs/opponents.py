@@ -1,6 +1,4 @@
-"""Opponents in board games: at random, by open_spiel's tree search, by all that can be played, of one's own, or the
-agent of a run.
-"""
+"""Opponents in board games: random, open_spiel's tree search, perfect play, your own, or the agent of a run."""
 
 import functools
 import pathlib
@@ -17,41 +15,41 @@ SPIEL = {
     "connect_four": "connect_four",
     "othello": "othello",
 }
-"""Open_spiel's games with the rules of pgx's, whose actions have the same numbers (a test plays them side by side)."""
+"""Open_spiel's games that have the same rules and action numbers as pgx's (a test compares them)."""
 
 SMALL = ("tic_tac_toe",)
-"""Games that are small enough to be played out."""
+"""Games that are small enough for an exhaustive search."""
 
 KINDS = ("random", "mcts:N", "minimax", "py:MODULE:FUNCTION")
-"""What there is beside the agents of runs."""
+"""The kinds of opponents, apart from the agents of runs."""
 
-_PLAYER = "acme_ext.launch.runs.players:player_of"  # by its name, since runs stand on a floor above
+_PLAYER = "acme_ext.launch.runs.players:player_of"  # by name, because this package must not import `launch`
 
 
 class Opponent(Protocol):
-    """Plays one game after the other."""
+    """An opponent in one game at a time."""
 
     def begin(self) -> None:
-        """Hears that a new game begins."""
+        """Called when a new game begins."""
 
     def choose(self, history: Sequence[int], legal: np.ndarray) -> int:
-        """Returns an action after the moves so far, of those that are legal `[A]`."""
+        """Returns a legal action, given the moves so far and the mask of legal actions `[A]`."""
         ...
 
 
 class Opponents(Protocol):
-    """Plays many games at once, which it knows by their numbers."""
+    """Opponents in many games in parallel; games are identified by their numbers."""
 
     def begin(self, game: int) -> None:
-        """Hears that one of the games begins anew."""
+        """Called when one of the games starts again."""
 
     def choose(self, games: Sequence[int], histories: Sequence[Sequence[int]], states: Any) -> Sequence[int]:
-        """Returns actions in some games, by the moves so far `[N]` and pgx's states `[N, ...]` of all of them."""
+        """Returns actions in some games, given the moves so far `[N]` and pgx's states `[N, ...]` of all N games."""
         ...
 
 
 class RandomOpponent:
-    """Plays any legal move."""
+    """Plays random legal moves."""
 
     def __init__(self, seed: int):
         self._rng = np.random.default_rng(seed)
@@ -64,8 +62,9 @@ class RandomOpponent:
 
 
 class SearchingOpponent:
-    """Open_spiel's MCTS: UCT with one random game from each leaf, an exploration constant of 2, and no solver, so that
-    what is won for sure is found by the averages alone.
+    """Open_spiel's MCTS: UCT with one random rollout from each leaf and an exploration constant of 2.
+
+    It has no solver, so it finds forced wins only through the averages of rollouts.
     """
 
     def __init__(self, game: str, simulations: int, seed: int):
@@ -83,7 +82,7 @@ class SearchingOpponent:
 
 
 class PerfectOpponent:
-    """Plays a best move by the outcome of all that can be played, any one of them."""
+    """Plays perfectly, by exhaustive search; chooses randomly among the best moves."""
 
     def __init__(self, game: str, seed: int):
         self._game, self._rng = load_spiel(game), np.random.default_rng(seed)
@@ -102,10 +101,10 @@ _OUTCOMES: dict[str, int] = {}
 
 
 def outcome(name: str, state: Any) -> int:
-    """Returns what a state is worth to the player who moves, or would if it weren't over: 1, 0 or -1."""
+    """Returns a state's value, 1, 0 or -1, for the player to move (or who would move if the game were not over)."""
     if name not in _OUTCOMES:
         if state.is_terminal():
-            # The state doesn't say whose move it would be: the one who didn't make the last.
+            # A terminal state doesn't say which player would move; it is the one who didn't make the last move.
             last = 1 - len(state.history()) % 2
             _OUTCOMES[name] = -int(state.returns()[last])
         else:
@@ -137,14 +136,14 @@ def load_spiel(game: str) -> Any:
 
 
 def make_opponents(name: str, game: str, seed: int) -> Opponents:
-    """Returns who plays against the agent in all games of a batch.
+    """Returns the opponents in all games of a batch.
 
     Args:
-        name: `random`; `mcts:N` with N simulations a move; `minimax`, which knows all that can be played;
-            `py:module:function`, called as `function(game, seed)`, which gives an `Opponent`; or the directory of a
-            run or of one of its checkpoints, whose agent plays as in evaluation.
+        name: `random`; `mcts:N` with N simulations per move; `minimax`, which plays perfectly; `py:module:function`, a
+            function that is called as `function(game, seed)` and returns an `Opponent`; or a run directory or one of
+            its checkpoints, whose agent plays as in evaluation.
         game: the game.
-        seed: of all that it draws; each of the games has its own.
+        seed: random seed; each game has a different one.
 
     Raises:
         UsageError: there is no such opponent, or it can't play this game.
@@ -154,7 +153,7 @@ def make_opponents(name: str, game: str, seed: int) -> Opponents:
 
 
 class _EachItsOwn:
-    """An opponent for each game."""
+    """A separate opponent for each game."""
 
     def __init__(self, name: str, game: str, seed: int):
         self._make, self._seed = _maker(name, game), seed
@@ -174,7 +173,7 @@ class _EachItsOwn:
 
 
 def _maker(name: str, game: str) -> Callable[[int], Opponent]:
-    """Returns what makes an opponent of a seed."""
+    """Returns a function that makes an opponent from a seed."""
     kind, _, rest = name.partition(":")
     if kind == "mcts":
         return lambda seed: SearchingOpponent(game, int(rest), seed)
@@ -187,7 +186,7 @@ def _maker(name: str, game: str) -> Callable[[int], Opponent]:
 
 
 class _OfRun:
-    """The agent of a run, who moves in all games by one call."""
+    """The agent of a run, which computes its moves in all games with one call."""
 
     def __init__(self, path: str, game: str):
         self._player = naming.load(_PLAYER)(path)
@@ -195,7 +194,7 @@ class _OfRun:
             raise UsageError(f"{path} is a run of {self._player.game}: it can't play {game}.")
 
     def begin(self, game: int) -> None:
-        """Does nothing: it plays from positions alone."""
+        """Does nothing, because the agent only needs the positions."""
 
     def choose(self, games: Sequence[int], histories: Sequence[Sequence[int]], states: Any) -> Sequence[int]:
         import jax
@@ -205,7 +204,7 @@ class _OfRun:
 
 
 def is_run(name: str) -> bool:
-    """Whether a name means the directory of a run or of a checkpoint. The other opponents' names go first."""
+    """Whether a name is a run directory or a checkpoint. The names of other opponents take precedence."""
     return name.partition(":")[0] not in _NAMES and pathlib.Path(name).expanduser().is_dir()
 
 
@@ -213,8 +212,9 @@ _NAMES = tuple(kind.partition(":")[0] for kind in KINDS)
 
 
 def check_opponent(name: str, game: str | None) -> None:
-    """Raises UsageError unless there is such an opponent and it can play a game, if one is named; what a run can play
-    is not looked at.
+    """Raises UsageError if there is no such opponent, or if it can't play the game, if one is given.
+
+    Doesn't check which game a run plays.
     """
     if is_run(name):
         return

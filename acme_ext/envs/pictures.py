@@ -1,8 +1,8 @@
-"""Pictures of environments: what a film shows.
+"""Images of environments, for videos.
 
-An environment draws itself by a method `render() -> uint8 [H, W, 3]`, and says by an attribute `render_fps` how many
-steps there are in a second. Those of dm_control are drawn by MuJoCo, in software where there is no display. Of all
-others an observation that is a picture is shown.
+An environment can have a method `render() -> uint8 [H, W, 3]`, and an attribute `render_fps`, its number of steps per
+second. MuJoCo renders dm_control's environments, in software if there is no display. For all others, an observation is
+shown if it is an image.
 """
 
 import ctypes.util
@@ -19,17 +19,17 @@ from dm_env import specs
 from acme_ext.errors import UsageError
 from acme_ext.types import Tree
 
-_HEIGHT, _WIDTH = 240, 320  # of what MuJoCo draws
-_LEAST = 4  # cells of a picture's side: arrays of fewer rows are numbers
-_SHORTEST = 160  # pixels of a film's shorter side
-_FPS = 10.0  # where an environment doesn't say
+_HEIGHT, _WIDTH = 240, 320  # size of MuJoCo's images
+_LEAST = 4  # minimum size of an image; smaller arrays are not images
+_SHORTEST = 160  # minimum size of a video's shorter side in pixels
+_FPS = 10.0  # the default
 
 
 def prepare() -> None:
-    """Lets MuJoCo and pygame draw without a display; has to be called before they are imported."""
+    """Lets MuJoCo and pygame render without a display; must be called before they are imported."""
     if os.environ.get("DISPLAY"):
         return
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame would look for one, and say that there is none
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # otherwise pygame complains about the missing display
     if "dm_control" in sys.modules or "MUJOCO_GL" in os.environ:
         return
     for name, library in (("egl", "EGL"), ("osmesa", "OSMesa")):
@@ -39,14 +39,14 @@ def prepare() -> None:
 
 
 def picture(environment: dm_env.Environment, observation: Tree) -> np.ndarray:
-    """Returns a picture of an environment as it is, uint8 `[H, W, 3]`, at least 160 pixels high and wide.
+    """Returns an image of an environment's current state, uint8 `[H, W, 3]`, at least 160 pixels high and wide.
 
     Args:
-        environment: one, unbatched.
-        observation: its newest.
+        environment: a single environment.
+        observation: its newest observation.
 
     Raises:
-        UsageError: it can't be drawn.
+        UsageError: the environment can't be rendered.
     """
     for inner in _layers(environment):
         if callable(render := getattr(inner, "render", None)):
@@ -57,7 +57,7 @@ def picture(environment: dm_env.Environment, observation: Tree) -> np.ndarray:
 
 
 def frames_per_second(environment: dm_env.Environment) -> float:
-    """Returns how many steps of an environment there are in a second, 10 where it doesn't say."""
+    """Returns an environment's number of steps per second; 10 if it doesn't specify one."""
     for inner in _layers(environment):
         if fps := getattr(inner, "render_fps", None):
             return float(fps)
@@ -67,7 +67,7 @@ def frames_per_second(environment: dm_env.Environment) -> float:
 
 
 def _layers(environment: Any) -> Iterator[Any]:
-    """The environment and those that it wraps, as far as they are dm_envs."""
+    """Yields the environment and the dm_envs that it wraps."""
     while isinstance(environment, dm_env.Environment):
         yield environment
         environment = getattr(environment, "environment", None)
@@ -85,7 +85,7 @@ def _by_mujoco(environment: Any) -> np.ndarray:
 
 
 def _seen(environment: dm_env.Environment, observation: Tree) -> np.ndarray:
-    """Returns the first field of an observation that is a picture."""
+    """Returns the first field of an observation that is an image."""
     stated = environment.observation_spec()
     for spec, value in zip(tree.flatten(stated), tree.flatten_up_to(stated, observation), strict=True):
         shape = spec.shape
@@ -116,7 +116,7 @@ def _colour(picture: np.ndarray, what: str) -> np.ndarray:
 
 
 def _enlarged(picture: np.ndarray) -> np.ndarray:
-    """Repeats the pixels of a small picture, and cuts off an odd row or column, as MP4 has none."""
+    """Enlarges a small image by repeating pixels, and crops it to an even size, which MP4 needs."""
     times = -(-_SHORTEST // min(picture.shape[:2]))
     picture = picture.repeat(times, axis=0).repeat(times, axis=1)
     return picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2]

@@ -1,4 +1,4 @@
-"""Environments by name: `family:rest`. A family's backend is imported when one of its environments is asked for."""
+"""The registry of environments by name, `family:rest`; a family's backend is imported on first use."""
 
 import functools
 import importlib
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from acme_ext.interfaces import EnvironmentSpec
 
 Factory = Callable[[int, bool], "dm_env.Environment | FunctionalEnvironment"]
-"""Makes one environment of a seed in [0, 2**31) and of whether it is for evaluation."""
+"""`(seed, evaluation) -> environment`: makes one environment, with a seed in [0, 2**31)."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """A family of environments: what `list` shows, and what has to be installed for it."""
+    """A family of environments: its entry in `acme-ext list`, its backend and its requirements."""
 
     name: str
     pattern: str
     example: str
     summary: str
     backend: str  # the class, in acme_ext.envs.NAME, or as module:class
-    needs: tuple[str, ...]  # top-level modules
-    extra: str | None  # of acme_ext that installs them; None where the package itself does
+    needs: tuple[str, ...]  # top-level modules that must be installed
+    extra: str | None  # acme_ext's extra that installs them; None if they are always installed
 
     @property
     def start(self) -> str:
-        """What its environments' names begin with: `gym:`, or `jax:brax/` of a family named `jax:brax`."""
+        """The prefix of its environments' names: `gym:`, or `jax:brax/` for a family named `jax:brax`."""
         return self.name + ("/" if ":" in self.name else ":")
 
 
@@ -164,12 +164,12 @@ _FAMILIES = (
 
 
 def families() -> tuple[Family, ...]:
-    """The families of environments, those of installed packages too; their backends are not imported."""
+    """Returns all families of environments, including those of other packages, without importing their backends."""
     return (*_FAMILIES, *_installed())
 
 
 def _installed() -> list[Family]:
-    """The families that packages register as entry points of the group `acme_ext.environments`."""
+    """Returns the families that packages register as entry points of the group `acme_ext.environments`."""
     return [
         Family(point.name, f"{point.name}:NAME", f"{point.name}:NAME", f"of {point.module}", point.value, (), None)
         for point in importlib.metadata.entry_points(group="acme_ext.environments")
@@ -177,10 +177,10 @@ def _installed() -> list[Family]:
 
 
 def check(environment: str | Factory, **options: Any) -> None:
-    """Raises UsageError unless `environment` is a name that can be made with these options; makes nothing.
+    """Raises UsageError if `environment` can't be made with these options; makes nothing.
 
-    The message says what is wrong: no such family, a family whose backend is not installed, no such environment, an
-    option it doesn't take, or a value of another type; with the nearest valid names.
+    The message says what is wrong: the family doesn't exist, its backend is not installed, the environment doesn't
+    exist, it has no such option, or a value has the wrong type. It suggests similar names.
     """
     environment = _named_factory(environment) or environment
     if isinstance(environment, str):
@@ -195,12 +195,12 @@ def make(
     """Makes a batch of environments.
 
     Args:
-      environment: a name, `family:rest`, or a function `factory(seed, evaluation, **options)` that makes a dm_env or a
-        `FunctionalEnvironment`, or the name of one, `py:module:name`.
-      num_envs: environments in the batch.
-      seed: fixes all of them, each with a random stream of its own.
-      evaluation: whether they are for evaluation: their seeds are none of training's, and episodes are whole games.
-      **options: the family's, or the factory's.
+      environment: a name, `family:rest`; or a function `factory(seed, evaluation, **options)` that returns a dm_env or
+        a `FunctionalEnvironment`; or the name of such a function, `py:module:name`.
+      num_envs: number of environments in the batch.
+      seed: random seed; each environment has a different random stream.
+      evaluation: whether they are for evaluation. Then their seeds differ from training's, and episodes are full games.
+      **options: options of the family or of the factory.
     """
     from acme_ext.envs.backend import environment_seed
     from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment
@@ -231,8 +231,9 @@ def make(
 def make_functional(
     environment: str | Factory, *, seed: int = 0, evaluation: bool = False, **options: Any
 ) -> "FunctionalEnvironment | None":
-    """Makes an environment as pure functions in JAX; None where it is not written so. The arguments are those of
-    `make`.
+    """Makes an environment as pure functions in JAX; None if it is not written in JAX.
+
+    The arguments are the same as for `make`.
     """
     from acme_ext.envs.backend import environment_seed
     from acme_ext.envs.functional import FunctionalEnvironment
@@ -247,7 +248,7 @@ def make_functional(
 
 
 def name_of(environment: str | Factory) -> str:
-    """Returns an environment's name, or its function's: `py:module:name`, or what the user has named it."""
+    """Returns an environment's name; for a function, `py:module:name` or the name that the user gave it."""
     if isinstance(environment, str):
         return environment
     if isinstance(environment, naming.Named):
@@ -261,7 +262,7 @@ def name_of(environment: str | Factory) -> str:
 def make_single(
     environment: str | Factory, *, seed: int = 0, evaluation: bool = False, **options: Any
 ) -> "dm_env.Environment":
-    """Makes one ordinary dm_env, in single precision; the arguments are those of `make`."""
+    """Makes one ordinary dm_env in single precision; the arguments are the same as for `make`."""
     from acme_ext.envs.backend import environment_seed
     from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment
     from acme_ext.envs.single import Unbatched, single_precision
@@ -279,7 +280,7 @@ def make_single(
 
 
 def make_spec(environment: "dm_env.Environment | BatchedEnvironment") -> "EnvironmentSpec":
-    """The specs of one environment, unbatched: of an ordinary dm_env or of a batch."""
+    """Returns the specs of one environment, without a batch axis, for a dm_env or a batch."""
     from acme_ext.interfaces import EnvironmentSpec
 
     return EnvironmentSpec(
@@ -300,7 +301,7 @@ def _loader(backend: "Backend", name: str, options: Mapping[str, Any]) -> Factor
 
 
 def check_factory(environment: Any) -> None:
-    """Raises UsageError unless an environment is given as a name or as a function; it says what to give instead."""
+    """Raises UsageError if an environment is not a name or a function; the message says what to pass instead."""
     if isinstance(environment, str):
         return
     kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(environment).__mro__}
@@ -337,7 +338,7 @@ def _factory(factory: Factory, options: Mapping[str, Any]) -> Factory:
 
 
 def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, str]":
-    """The backend and the canonical name of a checked environment."""
+    """Checks an environment's name and options; returns its backend and its canonical name."""
     from acme_ext.envs.backend import Backend
 
     environment = re.sub(r"^gym:(minigrid:)?(?=MiniGrid-)", "minigrid:", environment)  # by Gymnasium's ids too
@@ -383,7 +384,7 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
 
 
 def _fits(value: Any, default: Any) -> bool:
-    """Whether an option's value is of its default's type; None leaves that open, and an int is a float too."""
+    """Whether an option's value has its default's type; None allows any type, and an int is accepted as a float."""
     if default is None:
         return True
     if isinstance(default, bool) or isinstance(value, bool):

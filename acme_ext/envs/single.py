@@ -1,4 +1,4 @@
-"""Ordinary, unbatched dm_envs made of others: in single precision, and out of a batch of one."""
+"""Wrappers that give ordinary dm_envs: one converts to single precision, one unwraps a batch of one environment."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from acme_ext.types import Tree
 
 
 def single_precision(environment: dm_env.Environment) -> dm_env.Environment:
-    """The environment in single precision: itself where its specs are so already."""
+    """Returns the environment in single precision; unchanged if its specs already are."""
     stated = [environment.observation_spec(), environment.action_spec(), environment.reward_spec()]
     if any(spec.dtype != single_dtype(spec.dtype) for spec in tree.flatten([*stated, environment.discount_spec()])):
         return SinglePrecision(environment)
@@ -21,7 +21,7 @@ def single_precision(environment: dm_env.Environment) -> dm_env.Environment:
 
 
 class SinglePrecision(SingleEnvironment):
-    """Another environment's time steps in single precision; it is given actions of the dtype its own spec states."""
+    """Wraps an environment to have single precision; it receives actions with the dtype of its own spec."""
 
     def __init__(self, environment: dm_env.Environment):
         self.environment = environment
@@ -59,7 +59,7 @@ class SinglePrecision(SingleEnvironment):
 
 
 class Unbatched(SingleEnvironment):
-    """The only row of a batch of one, as an ordinary dm_env; its arrays are copies."""
+    """Wraps a batch of one environment as an ordinary dm_env; its arrays are copies."""
 
     def __init__(self, batch: BatchedEnvironment):
         if batch.num_envs != 1:

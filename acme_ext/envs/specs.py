@@ -1,4 +1,4 @@
-"""Specs in single precision, and the buffers that hold what they describe."""
+"""Specs in single precision, buffers for the arrays that they describe, and checks against them."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ def single_specs(spec: Tree) -> Tree:
 
 
 def _cast_bound(bound: Any, dtype: np.dtype) -> np.ndarray:
-    """A bound in another dtype: integers stop at its limits instead of wrapping round, floats become infinite."""
+    """Converts a bound to another dtype; integers are clipped to its limits, and large floats become infinite."""
     bound = np.asarray(bound)
     if np.issubdtype(dtype, np.integer):
         limits = np.iinfo(dtype)
@@ -55,19 +55,19 @@ def _cast_bound(bound: Any, dtype: np.dtype) -> np.ndarray:
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:
-    """Whether a shape is a picture's with fewer channels, first, than pixels in a row; CarRacing's have them last."""
+    """Whether a shape is that of an image with its channels first: the first size is less than the last."""
     return len(shape) == 3 and shape[0] < shape[2]
 
 
 def one_hot(
     name: str, counts: Sequence[int], starts: Sequence[int] | None = None
 ) -> tuple[specs.Array, Callable[[np.ndarray], np.ndarray]]:
-    """Returns the spec of several numbers as one vector of zeros and ones, and what makes it of numbers `[..., N]`.
+    """Returns the spec of N integers as one one-hot vector, and a function that converts integers `[..., N]` to it.
 
     Args:
-        name: of the field.
-        counts: values of each number.
-        starts: its least value; 0 where that is left out.
+        name: the field's name.
+        counts: number of values of each integer.
+        starts: lowest value of each integer; None for 0.
     """
     number = np.repeat(np.arange(len(counts)), counts)
     values = np.concatenate(
@@ -78,7 +78,7 @@ def one_hot(
 
 
 def action_spec(environment: dm_env.Environment) -> tuple[specs.Array, np.dtype]:
-    """An environment's action spec in single precision, and the dtype it states itself; UsageError for a nest."""
+    """Returns an environment's action spec in single precision, and its original dtype; UsageError for a nest."""
     spec = environment.action_spec()
     if not isinstance(spec, specs.Array):
         raise UsageError(f"an environment's action must be a single array, not a {type(spec).__name__} of them.")
@@ -86,15 +86,16 @@ def action_spec(environment: dm_env.Environment) -> tuple[specs.Array, np.dtype]
 
 
 def scalar_reward(environment: dm_env.Environment) -> None:
-    """Raises UsageError unless an environment's reward and discount are one number each."""
+    """Raises UsageError if an environment's reward or discount is not a single number."""
     for what, spec in (("reward", environment.reward_spec()), ("discount", environment.discount_spec())):
         if not isinstance(spec, specs.Array) or spec.shape != ():
             raise UsageError(f"an environment's {what} must be one number, its spec says {spec!r}.")
 
 
 def float_buffers(spec: Tree, num_envs: int) -> tuple[np.ndarray, np.ndarray, Tree, list[np.ndarray]]:
-    """Returns buffers [B, ...] for rewards, discounts and observations of single precision, and the same numbers
-    without their shapes: all float32 of them lie side by side, so that one look tells whether they are finite.
+    """Returns buffers [B, ...] for rewards, discounts and observations in single precision, and flat views of them.
+
+    All float32 buffers share one block of memory, so that one check shows whether they are finite.
     """
     leaves = [REWARD, DISCOUNT, *tree.flatten(spec)]
     sizes = [num_envs * math.prod(leaf.shape) if leaf.dtype == np.float32 else 0 for leaf in leaves]
@@ -112,8 +113,8 @@ def float_buffers(spec: Tree, num_envs: int) -> tuple[np.ndarray, np.ndarray, Tr
 def row_writer(buffers: Tree) -> Callable[[int, Tree], None]:
     """Returns `write(row, nest)`, which copies a nest into one row of the nest of `buffers`.
 
-    It raises ValueError where a shape is another. The nest is walked once, here: what a step of a single-array
-    observation pays is one assignment.
+    `write` raises ValueError if a shape differs. The nest is traversed only once, here, so that `write` needs just one
+    assignment for an observation of a single array.
     """
     if isinstance(buffers, np.ndarray):
         shape = buffers.shape[1:]
@@ -124,7 +125,7 @@ def row_writer(buffers: Tree) -> Callable[[int, Tree], None]:
             except AttributeError:  # a Python number, or a list
                 fits = np.shape(value) == shape
             if not fits:
-                raise ValueError("of another shape")  # which an assignment might broadcast
+                raise ValueError("of another shape")  # an assignment might broadcast it
             buffers[row] = value
 
         return write_array
@@ -139,7 +140,7 @@ def row_writer(buffers: Tree) -> Callable[[int, Tree], None]:
 
 
 def check_observation(name: str, spec: Tree, observation: Tree) -> None:
-    """Raises RunError, naming environment and field, if an observation's structure or shapes are not its spec's."""
+    """Raises RunError, naming environment and field, if an observation's structure or shapes don't match its spec."""
     leaves = tree.flatten_with_path(spec)
     try:
         values = tree.flatten_up_to(spec, observation, check_types=False)
@@ -179,7 +180,7 @@ def check_values(name: str, spec: Tree, timestep: dm_env.TimeStep) -> None:
 
 
 def check_reward(name: str, reward: Any, discount: Any) -> None:
-    """Raises RunError, naming the environment, unless a reward and a discount are a finite number each."""
+    """Raises RunError, naming the environment, if a reward or a discount is not a finite number."""
     for what, spec, value in (("reward", REWARD, reward), ("discount", DISCOUNT, discount)):
         try:
             fine = value is not None and math.isfinite(value)
@@ -198,7 +199,7 @@ def _say(spec: specs.Array) -> str:
 
 
 def _outline(nest: Tree) -> str:
-    """Returns the structure of a nest in words: the keys of a mapping, the number of parts of a sequence."""
+    """Returns the structure of a nest in words: the keys of a mapping, or the number of parts of a sequence."""
     if isinstance(nest, Mapping):
         return "a mapping with " + ", ".join(map(repr, nest))
     return f"{len(nest)} parts" if isinstance(nest, tuple | list) else "a single array"

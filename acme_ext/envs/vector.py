@@ -1,4 +1,4 @@
-"""A list of ordinary dm_envs as one batch."""
+"""Batches of ordinary dm_envs."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -25,9 +25,9 @@ from acme_ext.types import Tree
 
 
 class VectorEnvironment(base.BatchedEnvironment):
-    """Steps dm_envs one after the other and writes what they deliver into one set of buffers, reused at each step.
+    """Steps dm_envs one after the other, and writes their timesteps to buffers that are reused in each step.
 
-    The environments must have equal specs, of any precision; their observations are checked against them at `reset`.
+    The environments must have equal specs, of any precision. `reset` checks their observations against the specs.
     """
 
     def __init__(self, environments: Sequence[dm_env.Environment]):
@@ -87,16 +87,16 @@ class VectorEnvironment(base.BatchedEnvironment):
         step_type.fill(base.MID)
         actions = np.asarray(actions, self._action_dtype)
         for row, (step, action) in enumerate(zip(self._steps, actions, strict=True)):
-            if ended[row]:  # Not left to the environment: some don't restart by themselves.
+            if ended[row]:  # reset explicitly, because some environments don't restart by themselves
                 self._begin(row, self.environments[row].reset().observation)
                 continue
             kind, r, d, observation = step(action)
-            if kind == base.FIRST:  # It began another episode by itself.
+            if kind == base.FIRST:  # the environment has started another episode by itself
                 self._begin(row, observation)
                 continue
             try:
                 if r is None:
-                    raise TypeError  # NumPy takes it for nan
+                    raise TypeError  # NumPy would convert it to nan
                 reward[row], discount[row] = r, d
                 write(row, observation)
             except (AttributeError, LookupError, TypeError, ValueError):

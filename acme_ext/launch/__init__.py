@@ -1,19 +1,20 @@
-"""Running an experiment: in one process (`run`), as a program of several (`run_program`), or compiled
+"""Runs experiments: in one process (`run`), as a program of several processes (`run_program`) or compiled
 (`run_compiled`).
 
-| package | what is in it |
+| package | contents |
 |---|---|
-| `runs` | what a run is: the experiment, its settings, its directory, its evaluations, its trained policy |
-| `runners` | the ways to carry one out: `local` in one process, `program` and its `nodes`, `distributed` |
-| `compiled` | the other way: environments, acting, replay and learning as one compiled program |
-| `processes` | a program's processes on one machine: how they are started, watched and stopped |
-| `cluster` | the same on the hosts of a Ray cluster |
-| `exporting` | a run's policy in files for NumPy, JAX and ONNX |
+| `runs` | the experiment, its settings, its run directory, its evaluations and its trained policy |
+| `runners` | runs an experiment: `local` in one process; `program`, its `nodes` and `distributed` in several |
+| `compiled` | runs environments, acting, replay and learning as one compiled JAX program |
+| `processes` | starts, watches and stops a program's processes on one machine |
+| `cluster` | does the same on the hosts of a Ray cluster |
+| `exporting` | exports a run's policy to files for NumPy, JAX and ONNX |
 
-The runners import `runs`, and `runs` imports no runner. `processes` and `cluster` run any Launchpad program; all they
-use of an experiment is what has to be imported before a fork. The commands, in `acme_ext.commands`, use all of these.
+The runners import `runs`, and `runs` imports no runner. `processes` and `cluster` run any Launchpad program; all that
+they use of this package's experiments is the modules to import before a fork. The commands in `acme_ext.commands` use
+all of these packages.
 
-The names that users need are those of this module, and are imported when first asked for.
+This module has the names that users need. Each is imported on first use.
 """
 
 import importlib
@@ -47,7 +48,7 @@ _WHERE = {
     "load": "runs.trained",
     "run_program": "runners.distributed",
     "run_compiled": "compiled.runner:run",
-    "program": "runners.program",  # the module, whose `make` gives the Launchpad program
+    "program": "runners.program",  # the module; its `make` returns the Launchpad program
 }
 
 
@@ -56,7 +57,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if _WHERE[name] in ("runners.distributed", "runners.program"):
         worlds.need_reverb("a program")
-    # JAX and Reverb, half of which would turn a Ctrl-C into an error of their own or lose it.
+    # This imports JAX and Reverb. A Ctrl-C during their import could become another error, or be lost.
     with interrupt.heard_by(None):
         path, _, there = _WHERE[name].partition(":")
         module = importlib.import_module(f"acme_ext.launch.{path}")

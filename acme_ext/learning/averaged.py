@@ -1,7 +1,7 @@
 """Averaged parameters for evaluation, for any agent.
 
-An evaluation acts by a moving average of the policy's parameters over the learner's steps (Polyak and Juditsky 1992),
-which varies less from one step to the next than the parameters do. Acting in training stays as it is.
+Evaluations use a moving average of the policy's parameters over the learner's steps (Polyak and Juditsky 1992), which
+varies less from step to step than the parameters. Acting in training still uses the newest parameters.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from acme_ext.types import Array, Params, Sample, Tree
 
 
 class AveragedState(NamedTuple):
-    """The state of a core, and the average of what its policy was applied with."""
+    """The state of a core, and the average of its policy's parameters."""
 
     core: Any
     average: Params
@@ -23,20 +23,23 @@ class AveragedState(NamedTuple):
 
 
 class AveragedParams(NamedTuple):
-    """What the actors of such an agent are given."""
+    """The parameters that the actors of such an agent receive."""
 
     policy: Params
     average: Params
 
 
 def averaged_core(core: LearnerCore, rate: float) -> LearnerCore[AveragedState]:
-    """Returns the core that also keeps the average, and passes it on with the policy's parameters.
+    """Returns a core that also computes the average, and publishes it with the policy's parameters.
 
-    average <- average + max(rate, 1 / steps) * (params - average): the mean of all steps until there are 1 / rate of
-    them, so that it doesn't remember how the parameters started. Integers are not averaged.
+    average <- average + max(rate, 1 / steps) * (params - average)
+
+    For the first 1 / rate steps, this is the mean over all steps, so the average doesn't depend on the initial
+    parameters. Integers are not averaged.
 
     Args:
-        rate: share of the newest parameters, in (0, 1].
+        core: the agent's core.
+        rate: weight of the newest parameters, in (0, 1].
     """
 
     def init(key: Array) -> AveragedState:
@@ -63,7 +66,7 @@ def averaged_core(core: LearnerCore, rate: float) -> LearnerCore[AveragedState]:
 
 
 def averaged_policy(policy: Policy, *, evaluation: bool) -> Policy:
-    """Returns the policy that is given `AveragedParams`, and applies the average in evaluation."""
+    """Returns a policy that takes `AveragedParams`, and uses the average in evaluation."""
 
     def apply(params: AveragedParams, context: Context, observation: Tree, state: Tree):
         return policy.apply(params.average if evaluation else params.policy, context, observation, state)

@@ -1,7 +1,7 @@
-"""A bonus for what is new, added to the reward that any agent without memory learns from.
+"""Exploration bonuses for new observations, which are added to the reward of any agent without memory.
 
-The bonus is computed from each batch when it is learned from, so that it is of the newest networks. The reward in
-replay, in logs and in evaluations stays the environment's.
+The learner computes the bonus for each batch with the newest networks. The rewards in replay, in logs and in
+evaluations don't include it.
 """
 
 import functools
@@ -20,39 +20,39 @@ from acme_ext.ops.intrinsic import lifelong_factor
 from acme_ext.types import Array, Params, Sample, Sequence, Transition, Tree
 
 _MOST = 5.0  # the largest bonus; L of Badia et al. 2020a, table 7
-_HORIZON = 100_000.0  # errors over which their moments forget
+_HORIZON = 100_000.0  # horizon of the errors' running moments, in errors
 _QUIET_STEPS = 2  # learner steps at the start in which the bonus is 0, while the observations' moments settle
-_PART = 256  # observations that the predictor learns from at a time, at least
+_PART = 256  # minimum number of observations in one update of the predictor
 
 
 class BonusState(NamedTuple):
-    """The state of a core, and that of the bonus."""
+    """The state of a core, and the state of the bonus."""
 
     core: Any
     distillation: DistillationState
-    errors: Moments  # [] of the predictor's errors
+    errors: Moments  # [] moments of the predictor's errors
 
 
 Bonus = Callable[..., LearnerCore]
-"""`(core, observation [1, ...], weight=...) -> core`: the core that learns from reward + weight * bonus."""
+"""`(core, observation [1, ...], weight=...) -> core`: returns a core that learns from reward + weight * bonus."""
 
 
 def distilled(
     core: LearnerCore, observation: Tree, weight: float = 0.02, *, shuffled: bool = False
 ) -> LearnerCore[BonusState]:
-    """Returns the core that learns from the reward and a bonus by random network distillation (Burda et al. 2018).
+    """Returns a core that learns from the reward plus a bonus by random network distillation (Burda et al. 2018).
 
-    The bonus is by how many standard deviations the predictor's error is above its mean, from 0 to 5, which is the
-    lifelong novelty of Badia et al. 2020a, section 2. So what is known gives none, and an episode is not worth
-    prolonging for it. Reward and bonus share one value and one discount. Of an n-step transition only the bonus of the
-    observation that it ends with is known, and added once.
+    The bonus is the number of standard deviations by which the predictor's error exceeds its mean, clipped to [0, 5].
+    This is the lifelong novelty of Badia et al. 2020a, section 2. Familiar observations give no bonus, so there is no
+    incentive to prolong an episode. Reward and bonus share one value function and one discount. For an n-step
+    transition, only the bonus of its last observation is known; it is added once.
 
     Args:
-        core: learns from a `Transition` or a `Sequence`.
+        core: a core that learns from a `Transition` or a `Sequence`.
         observation: an example `[1, ...]`.
-        weight: of the bonus.
-        shuffled: gives each item of a batch the bonus of another one: a control that has the scale of the bonus, and
-            nothing of what it says.
+        weight: factor of the bonus.
+        shuffled: whether to permute the bonuses within each batch. This is a control experiment: the bonuses keep their
+            scale, but no longer say which observations are new.
     """
     part = Distillation(DistillationConfig(), observation)
 
@@ -64,7 +64,7 @@ def distilled(
         following, mask = _reached(sample.data)
         seen = part.seen(state.distillation, following, mask)
         error = part.errors(seen.params, following)
-        # Until the observations' moments are known, errors say how unusual their scale is.
+        # Until the observations' moments are known, the errors depend on the observations' scale.
         quiet = seen.steps <= _QUIET_STEPS
         errors = normalize.update(state.errors, error, mask * ~quiet, _HORIZON)
         bonus = mask * (lifelong_factor(error, errors.mean, normalize.stddev(errors), 1 + _MOST) - 1)
@@ -84,12 +84,13 @@ def distilled(
 
 
 BONUSES: dict[str, Bonus] = {"rnd": distilled, "rnd_shuffled": functools.partial(distilled, shuffled=True)}
-"""By name: random network distillation, and the control that has its bonuses shuffled."""
+"""Bonuses by name: random network distillation, and the control experiment with shuffled bonuses."""
 
 
 def _reached(data: Transition | Sequence) -> tuple[Tree, Array]:
-    """Returns the observations `[T, B, ...]` that steps lead to, and the mask `[T, B]`. Of transitions T is 1, or 2
-    where the replay keeps the first step alone too.
+    """Returns the next observations `[T, B, ...]` of all steps, and the mask `[T, B]`.
+
+    For transitions, T is 1, or 2 if they also contain their first step as a one-step transition.
     """
     if isinstance(data, Sequence):
         return jax.tree.map(lambda x: x[1:], data.observation), data.mask
@@ -98,7 +99,7 @@ def _reached(data: Transition | Sequence) -> tuple[Tree, Array]:
 
 
 def _added(data: Transition | Sequence, bonus: Array) -> Transition | Sequence:
-    """Returns the data with `bonus` `[T, B]` added to the rewards, in the order of `_reached`."""
+    """Returns the data with `bonus` `[T, B]`, in the order of `_reached`, added to the rewards."""
     if isinstance(data, Sequence):
         return data._replace(reward=jnp.asarray(data.reward).at[1:].add(bonus))
     one_step = data.one_step and data.one_step._replace(reward=data.one_step.reward + bonus[-1])

@@ -1,6 +1,7 @@
-"""Checkpoints of a run: a folder each, complete and checked by content, or not there.
+"""Checkpoints of a run: each is a folder, which is written completely or not at all, and whose contents are verified.
 
-They are our own: Orbax's releases either don't install beside jax 0.5.3 and this project's pins, or check no contents.
+This module replaces Orbax, whose releases either can't be installed with jax 0.5.3 and this project's pinned packages,
+or don't verify contents.
 """
 
 import contextlib
@@ -25,37 +26,38 @@ from acme_ext.utils import files
 _FORMAT = 1
 _MANIFEST = "manifest.json"
 _NAME = re.compile(r"[A-Za-z][\w-]*")
-_FOLDER = re.compile(r"\d{12}(\.replaced)?")  # a replaced one is left where a save of the same steps was killed
+_FOLDER = re.compile(r"\d{12}(\.replaced)?")  # `.replaced` remains if a second save at the same steps was killed
 _UNFINISHED = ".unfinished-"
 _log = logging.getLogger(__name__).warning
 
 
 class Restored(NamedTuple):
-    """What a checkpoint held."""
+    """The contents of a checkpoint."""
 
     steps: int
     trees: dict[
         str, Tree
-    ]  # in the templates' structure: NumPy arrays, typed keys, and Python numbers where those had them
+    ]  # with the templates' structure: NumPy arrays, typed keys, and Python numbers where the templates have them
     info: dict[str, Any]
-    path: Path  # the folder, for what `extra` wrote there
+    path: Path  # the folder, which also has the files that `extra` wrote
 
 
 class _DamagedError(Exception):
-    """A checkpoint isn't what was saved; the message says in what."""
+    """A checkpoint differs from what was saved; the message says how."""
 
 
 class CheckpointStore:
     """Saves and restores checkpoints in a folder, and keeps the latest `keep`.
 
-    A checkpoint is a folder named by its steps: `NAME.npz` for each tree, `NAME.json` for each part of the info, what
-    `extra` wrote, and a manifest with the size and SHA-256 of every file. It is written under another name, brought to
-    the disk and renamed, so a killed save leaves nothing that looks like one. One process at a time may save into it.
+    A checkpoint is a folder named after its steps. It contains `NAME.npz` for each tree, `NAME.json` for each part of
+    the info, the files that `extra` wrote, and a manifest with the size and SHA-256 of every file. It is written under
+    a temporary name, synced to the disk and then renamed, so a killed save never leaves a partial checkpoint. Only one
+    process at a time may save.
 
     Args:
-      directory: made at the first save.
-      keep: how many checkpoints stay, damaged ones not counted; an older one is deleted when the new one stands.
-      report: told, in a sentence, of each damaged checkpoint that is passed over.
+      directory: the folder of the checkpoints; created at the first save.
+      keep: number of checkpoints to keep, without damaged ones. Older ones are deleted after the new one is complete.
+      report: called with a message for each damaged checkpoint that is skipped.
     """
 
     def __init__(
@@ -70,8 +72,8 @@ class CheckpointStore:
         self._directory = Path(directory)
         self._keep = keep
         self._report = report
-        self._digests: dict[tuple[int, int, int], str] = {}  # of files of the latest checkpoint saved here
-        self._whole: dict[str, bool] = {}  # by name of a checkpoint's folder, as far as they were looked at
+        self._digests: dict[tuple[int, int, int], str] = {}  # digests of the files of the latest checkpoint saved here
+        self._whole: dict[str, bool] = {}  # whether a checkpoint is undamaged, by folder name, if known
 
     def save(
         self,
@@ -80,17 +82,18 @@ class CheckpointStore:
         info: Mapping[str, Any],
         extra: Callable[[Path], None] | None = None,
     ) -> Path:
-        """Saves a checkpoint and returns its folder; it is on the disk when this returns.
+        """Saves a checkpoint and returns its folder; all files are synced to the disk when this returns.
 
         Args:
-          steps: orders the checkpoints. One of the same steps is replaced; those of more steps are deleted, since the
-            run can only have gone back behind them because they were damaged.
-          trees: by name, nests of arrays of any backend, typed PRNG keys and Python numbers.
-          info: by name, JSON values.
-          extra: writes further files into the folder it is given. Hard links to the latest checkpoint's are neither
-            read nor written again.
+          steps: the step that orders the checkpoints. A checkpoint with the same steps is replaced. Checkpoints with
+            more steps are deleted: the run was resumed from an earlier one, so they must be damaged.
+          trees: nests of arrays of any backend, typed PRNG keys and Python numbers, by name.
+          info: JSON values, by name.
+          extra: a function that writes further files into the given folder. Hard links to files of the latest
+            checkpoint are neither read nor written again.
 
-        Raises RunError when the disk is full; the older checkpoints stay.
+        Raises:
+          RunError: the disk is full; older checkpoints are kept.
         """
         names = [*trees, *info]
         if bad := [name for name in names if not _NAME.fullmatch(name) or name == "manifest" or names.count(name) > 1]:
@@ -116,17 +119,18 @@ class CheckpointStore:
     def restore(
         self, templates: Mapping[str, Tree], *, extra: bool = True, steps: int | None = None
     ) -> Restored | None:
-        """Returns the latest checkpoint that is whole, or None if there is none at all.
+        """Returns the latest undamaged checkpoint, or None if there are no checkpoints.
 
         Args:
-          templates: name the trees to read and give their structure, shapes and dtypes; their leaves may be
+          templates: the trees to read, by name, with their structure, shapes and dtypes; leaves may be
             `jax.ShapeDtypeStruct`.
-          extra: whether what `extra` wrote has to be whole too; otherwise only what is read here.
-          steps: of the one that is wanted; None is the latest that is whole.
+          extra: whether to verify all files, including those that `save`'s `extra` wrote; otherwise, only the files
+            that are read here.
+          steps: the steps of the wanted checkpoint; None for the latest undamaged one.
 
         Raises:
-          UsageError: a tree isn't as its template; the leaf is named.
-          RunError: every checkpoint is damaged.
+          UsageError: a tree doesn't fit its template; the message names the leaf.
+          RunError: every checkpoint, or every one at `steps`, is damaged.
         """
         folders = [folder for folder in self._folders() if steps is None or int(folder.name[:12]) == steps]
         for folder in folders:
@@ -147,7 +151,7 @@ class CheckpointStore:
         return None
 
     def latest(self) -> int | None:
-        """Returns the steps of the latest checkpoint that isn't known to be damaged, or None if there is none."""
+        """Returns the steps of the latest checkpoint that is not known to be damaged; None if there is none."""
         return next((int(f.name[:12]) for f in self._folders() if self._whole.get(f.name, True)), None)
 
     def _folders(self) -> list[Path]:
@@ -160,17 +164,17 @@ class CheckpointStore:
     @contextlib.contextmanager
     def _unfinished(self, name: str) -> Iterator[Path]:
         self._directory.mkdir(parents=True, exist_ok=True)
-        for leftover in self._directory.glob(f"{_UNFINISHED}*"):  # of a killed save
+        for leftover in self._directory.glob(f"{_UNFINISHED}*"):  # left by a killed save
             shutil.rmtree(leftover)
         folder = self._directory / f"{_UNFINISHED}{name}"
         folder.mkdir()
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)  # renamed by then, if all went well
+            shutil.rmtree(folder, ignore_errors=True)  # already renamed if the save succeeded
 
     def _is_whole(self, folder: Path) -> bool:
-        if folder.name not in self._whole:  # each is looked at once: its files may be many gigabytes
+        if folder.name not in self._whole:  # verified only once, because the files may be many gigabytes
             try:
                 _checked_manifest(folder)
                 self._whole[folder.name] = True
@@ -185,13 +189,13 @@ class CheckpointStore:
             if not given_up and kept < self._keep:
                 kept += self._is_whole(folder)
             else:
-                doomed = folder.with_name(f"{_UNFINISHED}{folder.name}")  # half deleted, it would else look damaged
+                doomed = folder.with_name(f"{_UNFINISHED}{folder.name}")  # or else, half deleted, it would look damaged
                 os.rename(folder, doomed)
                 shutil.rmtree(doomed)
 
 
 def _write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Does as np.savez, which on a full disk leaves its archive open, which prints a second error at its end."""
+    """Writes arrays as np.savez does; but on a full disk, np.savez leaves its archive open, causing a second error."""
     with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -205,8 +209,10 @@ def _write_manifest(
     leaves: Mapping[str, Mapping[str, str]],
     known: Mapping[tuple[int, int, int], str],
 ) -> dict[tuple[int, int, int], str]:
-    """Brings all files of a folder to the disk and writes down what they are, but for those that are `known`, by inode,
-    size and time. Returns what is known of these files.
+    """Syncs all files of a folder to the disk, and writes a manifest with their sizes and digests.
+
+    Files whose inode, size and time are in `known` are not read or synced again. Returns the digests of all files, with
+    the same keys as `known`.
     """
     entries, digests = {}, {}
     for parent, folders, names in os.walk(folder):
@@ -226,8 +232,9 @@ def _write_manifest(
 
 
 def _checked_manifest(folder: Path, trees: Sequence[str] | None = None) -> dict[str, Any]:
-    """Returns what a checkpoint's manifest says, once every file, or those of these trees and of the info alone, has
-    been found to be as it says.
+    """Verifies a checkpoint's files and returns its manifest.
+
+    With `trees`, verifies only the files of these trees and of the info. Raises _DamagedError for a damaged file.
     """
     try:
         document = json.loads((folder / _MANIFEST).read_bytes())
@@ -259,7 +266,7 @@ def _digest(manifest: Any) -> str:
 
 
 def _encode(trees: Mapping[str, Tree]) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, dict[str, str]]]:
-    """Returns each tree's leaves by path, as arrays a .npy file can hold, and what each is: a dtype or `key:KIND`."""
+    """Returns each tree's leaves by path, as arrays for .npy files, and the type of each: a dtype or `key:KIND`."""
     raw: dict[str, dict[str, Any]] = {}
     leaves: dict[str, dict[str, str]] = {}
     for name, tree in trees.items():
@@ -267,7 +274,7 @@ def _encode(trees: Mapping[str, Tree]) -> tuple[dict[str, dict[str, np.ndarray]]
         raw[name] = {path: jax.random.key_data(leaf) if _is_key(leaf) else leaf for path, leaf in flat.items()}
         leaves[name] = {path: f"key:{jax.random.key_impl(leaf)}" for path, leaf in flat.items() if _is_key(leaf)}
     arrays: dict[str, dict[str, np.ndarray]] = {}
-    for name, fetched in jax.device_get(raw).items():  # all in one, so that the transfers overlap
+    for name, fetched in jax.device_get(raw).items():  # in one call, so that the transfers overlap
         arrays[name] = {}
         for path, leaf in fetched.items():
             array = np.asarray(leaf)
@@ -279,7 +286,7 @@ def _encode(trees: Mapping[str, Tree]) -> tuple[dict[str, dict[str, np.ndarray]]
 
 
 def _decode(folder: Path, name: str, leaves: Mapping[str, Mapping[str, str]], template: Tree) -> Tree:
-    """Reads a tree that `_encode` encoded; UsageError names a leaf that isn't as in the template."""
+    """Reads a tree that `_encode` encoded; raises UsageError, naming the leaf, if it doesn't fit the template."""
     if name not in leaves:
         raise UsageError(f"{folder} holds no tree {name!r}; it holds {', '.join(leaves)}.")
     flat, structure = jax.tree_util.tree_flatten_with_path(template)
@@ -300,10 +307,10 @@ def _decode_leaf(where: str, stored: np.ndarray, kind: str, template: Any) -> An
     if kind.startswith("key:"):
         leaf = jax.random.wrap_key_data(jax.numpy.asarray(stored), impl=kind.removeprefix("key:"))
     else:
-        # JAX's type of that name: where TensorFlow is loaded too, NumPy's bfloat16 is TensorFlow's.
+        # Use JAX's type of this name: if TensorFlow is loaded, NumPy's bfloat16 is TensorFlow's.
         dtype = np.dtype(getattr(jax.numpy, kind, kind))
         leaf = stored if _has_npy_form(dtype) else stored.view(dtype)
-    if isinstance(template, (bool, int, float, complex)):  # NumPy's float64 is a float too, and may come back as one
+    if isinstance(template, (bool, int, float, complex)):  # includes NumPy's float64, which is a float
         if leaf.shape != () or type(leaf.item()) is not type(np.asarray(template).item()):
             raise _misfit(f"{where} is {kind}{list(leaf.shape)} there, and {type(template).__name__} here")
         return leaf.item()
@@ -325,5 +332,5 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _has_npy_form(dtype: np.dtype) -> bool:
-    """Whether a .npy file gives the dtype back; bfloat16 and its like come back as raw bytes."""
+    """Whether a .npy file preserves the dtype; bfloat16 and similar types are read back as raw bytes."""
     return np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype)) == dtype

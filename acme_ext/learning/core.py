@@ -1,4 +1,4 @@
-"""The contract of learning: pure functions over one state."""
+"""The interface of learning algorithms: pure functions of one state."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -15,30 +15,30 @@ AnyState = TypeVar("AnyState")
 
 @dataclasses.dataclass(frozen=True)
 class LearnerCore(Generic[AnyState]):
-    """An algorithm's learning as three pure functions; the one `Learner` compiles and drives them.
+    """A learning algorithm as three pure functions, which the `Learner` compiles and calls.
 
-    An agent's `make_core(networks, config, observation)` makes it of the agent's networks, its config, and an example
-    observation `[1, ...]`, which gives the parameters their shapes.
+    An agent's `make_core(networks, config, observation)` returns it. The example observation `[1, ...]` determines the
+    shapes of the parameters.
     """
 
     init: Callable[[Array], AnyState]
-    """`key -> state`, a NamedTuple of everything a resume needs."""
+    """`key -> state`: returns the initial state, a NamedTuple of everything that is needed to resume."""
 
     step: Callable[[AnyState, Sample], tuple[AnyState, dict[str, Array], Array | None]]
-    """`(state, sample) -> (state, metrics, errors)`: one SGD step. `metrics["loss"]` is always there. `errors` `[B]`
-    are the items' |TD errors|, from which a prioritized replay gets its priorities; None for an algorithm without any.
+    """`(state, sample) -> (state, metrics, errors)`: one SGD step. The metrics always include "loss". `errors` `[B]`
+    are the items' |TD errors|, which become the priorities of a prioritized replay; None for algorithms without them.
     """
 
     variables: Callable[[AnyState], dict[str, Params]]
-    """`state -> {name: params}`: what actors may ask for; the policy's parameters are named "policy"."""
+    """`state -> {name: params}`: the variables that actors can get; the policy's parameters are named "policy"."""
 
     def abstract_state(self) -> AnyState:
-        """Returns the state's structure with shapes and dtypes for leaves, without computing it."""
+        """Returns the state's structure with shapes and dtypes as leaves, without computing the state."""
         return jax.eval_shape(lambda: self.init(jax.random.key(0)))
 
 
 class LossOutput(NamedTuple):
-    """What a loss gives besides its value."""
+    """The outputs of a loss function besides its value."""
 
     metrics: Mapping[str, Array]  # scalars
     error: Array | None = None  # [B] |TD errors| of the batch's items, for prioritized replay
@@ -49,10 +49,10 @@ Loss = Callable[[Params, Params, Any, Array, Array], tuple[Array, LossOutput]]
 
 
 class TargetUpdate(NamedTuple):
-    """How the target network follows the online one; it starts as its copy."""
+    """How the target network is updated; it starts as a copy of the online network."""
 
     period: int = 1  # learner steps between updates
-    rate: float = 1.0  # 1 copies; below, target <- rate * online + (1 - rate) * target (Polyak averaging)
+    rate: float = 1.0  # 1: copy; below 1: target <- rate * online + (1 - rate) * target (Polyak averaging)
 
     def __call__(self, online: Params, target: Params, steps: Array) -> Params:
         """Returns the target parameters after learner step `steps`."""
@@ -66,7 +66,7 @@ class State(NamedTuple):
     params: Params
     target_params: Params
     optimizer: optax.OptState
-    key: Array  # the random key of all steps to come
+    key: Array  # the random key for all future steps
     steps: Array  # [] int32, SGD steps taken
 
 
@@ -78,17 +78,17 @@ class TrainState(NamedTuple):
 
 
 class UpdateInfo(NamedTuple):
-    """What an optimizer's update was made from."""
+    """The loss and the gradient of an optimizer's update."""
 
     loss: Array  # []
-    aux: Any  # what the loss gave besides
-    gradient_norm: Array  # [] global, before the optimizer
+    aux: Any  # the loss function's auxiliary output
+    gradient_norm: Array  # [] global norm, before the optimizer clips it
 
 
 def sgd_step(
     loss: Callable[..., tuple[Array, Any]], optimizer: optax.GradientTransformation, state: TrainState, *inputs: Any
 ) -> tuple[TrainState, UpdateInfo]:
-    """Returns the parameters after an update by the gradient of `loss(params, *inputs) -> (loss [], aux)`."""
+    """Returns the state after one update with the gradient of `loss(params, *inputs) -> (loss [], aux)`."""
     (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(state.params, *inputs)
     updates, opt_state = optimizer.update(gradient, state.optimizer, state.params)
     params: Params = optax.apply_updates(state.params, updates)
@@ -100,14 +100,14 @@ def _norm(tree: Tree) -> Array:
 
 
 class HasPolicy(Protocol):
-    """A core's state with a policy."""
+    """A core's state that includes a policy."""
 
     @property
     def policy(self) -> TrainState: ...
 
 
 def policy_params(state: HasPolicy) -> dict[str, Params]:
-    """Returns what actors may ask for of a core whose state has a policy: its parameters."""
+    """Returns the `variables` of a core whose state includes a policy: the policy's parameters."""
     return {"policy": state.policy.params}
 
 
@@ -124,9 +124,10 @@ def single_loss_core(
     Args:
         loss: see `Loss`.
         init_params: `key -> params`.
-        optimizer: from Optax.
-        target_update: None keeps no target: the loss is given the online parameters twice.
-        variables: what actors may ask for.
+        optimizer: an Optax optimizer.
+        target_update: when to update the target network. None for no target network: the loss then receives the online
+            parameters twice.
+        variables: see `LearnerCore.variables`.
     """
 
     def init(key: Array) -> State:

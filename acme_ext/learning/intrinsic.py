@@ -1,5 +1,7 @@
-"""Random network distillation (Burda et al. 2018): the bonus for what a predictor has not learned yet, as a part that a
-learner core has beside its own learning.
+"""Random network distillation (Burda et al. 2018), as a component of learner cores.
+
+A predictor network learns to predict the outputs of a random network. Its error is large for new observations, and
+gives the exploration bonus.
 """
 
 import dataclasses
@@ -37,7 +39,7 @@ class DistillationConfig(Checked):
 
 
 class DistillationParams(NamedTuple):
-    """What the error of an observation is computed with."""
+    """The parameters for computing the error of an observation."""
 
     predictor: Params
     target: Params  # of the random network
@@ -45,27 +47,27 @@ class DistillationParams(NamedTuple):
 
 
 class DistillationState(NamedTuple):
-    """Everything a resume needs."""
+    """The complete state, as it is saved in checkpoints."""
 
     predictor: TrainState
     target: Params
     observations: Moments
-    key: Array  # the random key of all steps to come
+    key: Array  # the random key for all future steps
     steps: Array  # [] int32, learner steps
 
     @property
     def params(self) -> DistillationParams:
-        """What errors are computed with."""
+        """The parameters for computing errors."""
         return DistillationParams(self.predictor.params, self.target, self.observations)
 
 
 class Distillation:
-    """The networks and what is done with them; its state is a `DistillationState`.
+    """The predictor and the random network, with pure functions to train and apply them; see `DistillationState`.
 
     Args:
-        config: see there.
+        config: see `DistillationConfig`.
         observation: an example `[1, ...]`.
-        torso: makes features of observations, see `torsos.features`; of the normalised ones.
+        torso: computes features from normalised observations, see `torsos.features`; None for the default.
     """
 
     def __init__(self, config: DistillationConfig, observation: Tree, torso: str | torsos.Torso | None = None):
@@ -88,7 +90,7 @@ class Distillation:
         )
 
     def init(self, key: Array) -> DistillationState:
-        """Returns the state before anything was seen."""
+        """Returns the initial state."""
         key, *keys = jax.random.split(key, 3)
         fields = self._fields(self._example)
         target, predictor = (
@@ -103,13 +105,13 @@ class Distillation:
         )
 
     def seen(self, state: DistillationState, observation: Tree, mask: Array) -> DistillationState:
-        """Returns the state with more observations `[..., *shape]` counted, where `mask` `[...]` is 1."""
+        """Returns the state with moments updated by the observations `[..., *shape]` where `mask` `[...]` is 1."""
         return state._replace(
             observations=normalize.update(state.observations, self._fields(observation), mask), steps=state.steps + 1
         )
 
     def errors(self, params: DistillationParams, observation: Tree) -> Array:
-        """Returns the predictor's errors `[...]` of observations `[..., *shape]`."""
+        """Returns the predictor's errors `[...]` for observations `[..., *shape]`."""
         lead = jnp.ndim(jax.tree.leaves(observation)[0]) - jnp.ndim(jax.tree.leaves(self._example)[0]) + 1
         fields = self._prepared(params.observations, observation)
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[lead:]), fields)
@@ -119,8 +121,13 @@ class Distillation:
     def train(
         self, state: DistillationState, observation: Tree, mask: Array, *, updates: int = 1
     ) -> tuple[DistillationState, Array]:
-        """Returns the state after the predictor has learned from observations `[N, *shape]` where `mask` `[N]` is 1,
-        cut into `updates` parts at random, and its loss `[]`.
+        """Trains the predictor, and returns the new state and the mean loss `[]`.
+
+        Args:
+            state: the state.
+            observation: `[N, *shape]`; each update uses a random N / `updates` of them.
+            mask: `[N]` 1 for observations to learn from, 0 for others.
+            updates: number of updates.
         """
         fields = self._prepared(state.observations, observation)
         key, order_key, keep_key = jax.random.split(state.key, 3)
@@ -148,7 +155,7 @@ class Distillation:
         return normalize.normalize(moments, self._fields(observation), self.config.max_abs_observation)
 
     def _fields(self, observation: Tree) -> Tree:
-        """Returns observations as they are normalised: of all kinds of numbers, as floats."""
+        """Returns observations as floats, and only the last channel if `newest_frame` is set; these are normalised."""
 
         def field(x: Array) -> Array:
             x = x[..., -1:] if self.config.newest_frame else x
@@ -158,30 +165,30 @@ class Distillation:
 
 
 class Scale(NamedTuple):
-    """How large bonuses are."""
+    """Running moments of the bonuses, to scale them."""
 
-    bonus: Moments  # [] of one step's
-    returns: Moments  # [] of their running sums
+    bonus: Moments  # [] of the bonuses of single steps
+    returns: Moments  # [] of their discounted sums
 
 
 def init_scale() -> Scale:
-    """Returns the scale of bonuses of which none was seen."""
+    """Returns the initial scale."""
     return Scale(normalize.init(jnp.zeros(())), normalize.init(jnp.zeros(())))
 
 
 def scaled(scale: Scale, bonus: Array, mask: Array, discount: float, horizon: float = 1e8) -> tuple[Array, Scale]:
-    """Returns bonuses `[T, B]` divided by the running standard deviation of their discounted sums (Burda et al. 2018,
-    section 2.4), and the scale with these in it.
+    """Returns the bonuses `[T, B]` divided by the running standard deviation of their discounted sums, and the new
+    scale (Burda et al. 2018, section 2.4).
 
-    The sums of the paper go on for as long as an environment does. A batch doesn't say which its environments are, so
-    that they begin here with what they come to on average.
+    In the paper, the sums continue for as long as an environment runs. A batch doesn't identify its environments, so
+    here each sum starts from its average value.
 
     Args:
-        scale: of the bonuses before.
+        scale: the scale before this batch.
         bonus: `[T, B]`.
-        mask: `[T, B]` 0 for what is no step.
-        discount: of the sums.
-        horizon: steps in which the scale forgets.
+        mask: `[T, B]` 1 for steps, 0 for padding.
+        discount: discount of the sums.
+        horizon: horizon of the running moments, in steps.
     """
     of_bonus = normalize.update(scale.bonus, bonus, mask, horizon)
     sums = intrinsic.running_returns(
@@ -192,11 +199,12 @@ def scaled(scale: Scale, bonus: Array, mask: Array, discount: float, horizon: fl
 
 
 def shuffle(key: Array, bonus: Array, mask: Array) -> Array:
-    """Returns the bonuses `[T, B]` of steps dealt out anew among the steps, which are where `mask` `[T, B]` is 1. What
-    is no step keeps its own.
+    """Returns the bonuses `[T, B]`, randomly permuted among the steps where `mask` `[T, B]` is 1.
+
+    Bonuses where it is 0 stay in their place.
     """
     flat, there = jnp.asarray(bonus).reshape(-1), jnp.asarray(mask).reshape(-1) > 0
-    # Steps in their order, and steps in any order: which step each of them gets its bonus from.
+    # The steps in order, and in random order: each step gets the bonus of the step at the same index in the second.
     place = jnp.argsort(~there, stable=True)
     source = jnp.argsort(jnp.where(there, jax.random.uniform(key, there.shape), 2.0), stable=True)
     return flat.at[place].set(flat[source]).reshape(bonus.shape)
@@ -207,8 +215,9 @@ def _linear(size: int) -> Callable[[Array], Array]:
 
 
 def _convolutions(pixels: Array) -> Array:
-    """Returns features `[B, F]` of pictures `[B, H, W, C]` (Burda et al. 2018, appendix A.3), or of small grids, for
-    which the kernels are too large, by two layers of 3x3.
+    """Returns features `[B, F]` of images `[B, H, W, C]` (Burda et al. 2018, appendix A.3).
+
+    Small grids, for which the kernels are too large, use two 3x3 layers instead.
     """
     picture = min(pixels.shape[1:3]) >= PICTURE_SIDE
     x = pixels

@@ -1,4 +1,4 @@
-"""The one learner."""
+"""The learner, which all agents share."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,22 +21,26 @@ if TYPE_CHECKING:
 
 
 class Learner(interfaces.Learner):
-    """Drives any `LearnerCore`: several SGD steps per compiled call, on one device or data parallel over several.
+    """Runs any `LearnerCore`: several SGD steps per compiled call, on one device or data-parallel on several.
 
-    A call of `step` takes one raw batch of `steps_per_call * batch_size` items, moves it to the device as bytes, and
-    there unpacks it and makes `steps_per_call` SGD steps. Nothing waits for the device: metrics stay there until
-    `metrics()` asks, priorities leave in a thread, and a loss that is not finite is noted there and raised when next
-    looked at.
+    A call of `step` takes one raw batch of `steps_per_call * batch_size` items and moves it to the device as bytes. The
+    device unpacks it and makes `steps_per_call` SGD steps. The call doesn't wait for the device: metrics stay there
+    until `metrics()` is called, and a thread sends the priorities. A loss that is not finite is recorded on the device;
+    `check` and `metrics` raise an error for it.
 
     Args:
         core: the algorithm.
         batches: raw batches of `steps_per_call * batch_size` items.
-        decode: takes the bytes of `batch_size` items apart, inside the compiled step.
-        key: starts the core.
-        steps_per_call: SGD steps fused in one call.
-        priorities: sends the core's errors back to a prioritized replay; None for any other.
-        importance_exponent: `learner steps -> beta` of a prioritized replay's importance weights.
-        devices: the batch is split over them, parameters are on each; None is JAX's default device alone.
+        decode: unpacks the bytes of `batch_size` items, inside the compiled step.
+        key: random key that initializes the core.
+        batch_size: items per SGD step.
+        steps_per_call: SGD steps in one compiled call.
+        priorities: sends the core's errors to a prioritized replay; None for other replays.
+        importance_exponent: `learner steps -> beta`, the exponent of the importance weights, for a prioritized replay.
+        devices: devices that each batch is split over; each holds all parameters. None: JAX's default device.
+
+    Raises:
+        UsageError: `batch_size` is not a multiple of the number of devices.
     """
 
     def __init__(
@@ -65,19 +69,19 @@ class Learner(interfaces.Learner):
             self._sharded = NamedSharding(mesh, PartitionSpec(None, "data"))
         state = jax.jit(core.init)(key)
         self._state = jax.device_put(state, self._replicated or self._sharded)
-        # XLA for the CPU runs a loop's body on one thread, so that convolutions are unrolled there.
+        # On the CPU, XLA runs a loop's body on one thread, so with convolutions the loop is unrolled there.
         self._scan = not (jax.default_backend() == "cpu" and compiling.is_convolutional(state))
-        # The first SGD step of this learner whose loss or gradient was not finite; -1: none. Kept on the device.
+        # The first SGD step whose loss or gradient was not finite; -1: none. Stored on the device.
         self._bad_step: Array = jax.device_put(jnp.full((), -1, jnp.int32), self._replicated or self._sharded)
         self._metrics: dict[str, Array] = {}
         self._update = compiling.jit(self._make_update(), threaded=compiling.is_wide(state, batch_size))
         self.steps = 0
-        """SGD steps taken, those before a resume included."""
+        """SGD steps taken, including those before a resume."""
         self.calls = 0
-        """Calls of `step` made by this object."""
+        """Calls of `step` on this object."""
 
     def step(self) -> None:
-        """Makes `steps_per_call` SGD steps on the next raw batch, for which it waits."""
+        """Waits for the next raw batch, and starts `steps_per_call` SGD steps on it."""
         raw = next(self._batches)
         lead = (self._steps_per_call, self._batch_size)
         rows = raw.rows.reshape(lead + raw.rows.shape[1:])
@@ -94,10 +98,10 @@ class Learner(interfaces.Learner):
             self._priorities.put(raw.keys, errors, raw.source)
 
     def metrics(self) -> dict[str, float]:
-        """Returns the newest call's metrics, means over its steps, as numbers; waits for the device.
+        """Returns the metrics of the latest call, averaged over its steps; waits for the device.
 
         Raises:
-            NotFiniteError: a loss or gradient was not finite, naming the SGD step.
+            NotFiniteError: a loss or gradient was not finite; the message names the SGD step.
         """
         self.check()
         return {name: float(value) for name, value in jax.device_get(self._metrics).items()}
@@ -116,11 +120,11 @@ class Learner(interfaces.Learner):
         return self._state
 
     def restore(self, state: Any) -> None:
-        """Takes up a state of the same core; `steps` is the caller's to restore."""
+        """Sets the core's state; the caller must restore `steps` itself."""
         self._state = jax.device_put(state, self._replicated or self._sharded)
 
     def close(self) -> None:
-        """Sends the last priorities."""
+        """Sends the remaining priorities."""
         if self._priorities is not None:
             self._priorities.close()
 

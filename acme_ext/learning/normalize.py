@@ -1,5 +1,6 @@
-"""Running means and variances, of observations and of values. They are parts of a learner's state, so that they are
-saved and published with the parameters that they belong to.
+"""Running means and variances of observations and values.
+
+They are part of the learner's state, so they are saved and published together with the parameters.
 """
 
 from typing import NamedTuple
@@ -12,34 +13,34 @@ from acme_ext.types import Array, Params, Tree
 
 
 class Moments(NamedTuple):
-    """The mean and variance of what was seen so far, element by element; before that, as of `init`."""
+    """The elementwise mean and variance of all values so far; before the first values, as set by `init`."""
 
-    count: Array  # type: ignore  # [] float32, how many there were, or the horizon of the average if that is less
+    count: Array  # type: ignore  # [] float32, number of values so far, at most the horizon
     mean: Tree  # float32
     variance: Tree  # float32
 
 
 def init(example: Tree, variance: float = 1.0) -> Moments:
-    """Returns the moments of a nest of arrays `[...]`, of which nothing was seen yet.
+    """Returns the initial moments for a nest of arrays `[...]`, with mean 0.
 
     Args:
         example: the nest.
-        variance: until something is seen. With 0, all that a network says stands for about 0 until then: the first
-            targets of its values are made of rewards alone, however small these are.
+        variance: the variance before the first values. With 0, all denormalised outputs of a value network are about 0
+            at first, so its first targets consist of rewards only, even if these are small.
     """
     mean = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), jnp.float32), example)
     return Moments(jnp.zeros((), jnp.float32), mean, jax.tree.map(lambda x: jnp.full_like(x, variance), mean))
 
 
 def update(moments: Moments, values: Tree, mask: Array, horizon: float = 1e8) -> Moments:
-    """Returns the moments with more values seen (Chan et al. 1983, eq. 2.1).
+    """Returns the moments updated with more values (Chan et al. 1983, eq. 2.1).
 
     Args:
-        moments: of what was seen before.
+        moments: the moments before.
         values: `[..., *shape]`, where the moments' shape is `[*shape]`.
-        mask: `[...]` 1 for each that counts, 0 for what is none.
-        horizon: a number of values; the average is of all that was seen while it was fewer, and beyond, old ones are
-            forgotten exponentially, in about so many.
+        mask: `[...]` 1 for values that count, 0 for others.
+        horizon: a number of values. Up to this number, the moments are those of all values; beyond it, they are an
+            exponential moving average over about this many values.
     """
     added = jnp.sum(mask)
     total = moments.count + added
@@ -54,7 +55,7 @@ def update(moments: Moments, values: Tree, mask: Array, horizon: float = 1e8) ->
         batch_mean = mean_of(x)
         batch_variance = mean_of(jnp.square(x - batch_mean))
         apart = batch_mean - mean
-        # Before anything was seen the share is 1, or 0 if nothing came now either.
+        # For the first values the share is 1; it is 0 if no value counts.
         return (
             mean + share * apart,
             (1 - share) * variance + share * batch_variance + share * (1 - share) * jnp.square(apart),
@@ -69,7 +70,7 @@ def update(moments: Moments, values: Tree, mask: Array, horizon: float = 1e8) ->
 
 
 def normalize(moments: Moments, values: Tree, max_abs: float | None = None) -> Tree:
-    """Returns `(values - mean) / stddev`, `[..., *shape]`, clipped to `[-max_abs, max_abs]` if that is given."""
+    """Returns `(values - mean) / stddev`, `[..., *shape]`, clipped to `[-max_abs, max_abs]` if `max_abs` is given."""
 
     def scale(mean: Array, deviation: Array, x: Array) -> Array:
         x = (x - mean) / deviation
@@ -79,20 +80,21 @@ def normalize(moments: Moments, values: Tree, max_abs: float | None = None) -> T
 
 
 def denormalize(moments: Moments, values: Tree) -> Tree:
-    """Returns `values * stddev + mean`, `[..., *shape]`: the inverse of `normalize` without a bound."""
+    """Returns `values * stddev + mean`, `[..., *shape]`: the inverse of `normalize` without clipping."""
     return jax.tree.map(lambda mean, deviation, x: x * deviation + mean, moments.mean, stddev(moments), values)
 
 
 def corrected(params: Params, before: Moments, after: Moments) -> Params:
-    """Returns a network's parameters with the last layer of its values corrected for moments that have moved, so that
-    the values that its outputs stand for stay (van Hasselt et al. 2016, proposition 1, PopArt).
+    """Returns a network's parameters with its last value layer corrected for new moments (PopArt).
+
+    The denormalised values stay the same (van Hasselt et al. 2016, proposition 1).
 
     weight' = stddev / stddev' * weight,   bias' = (stddev * bias + mean - mean') / stddev'
 
     Args:
-        params: of Haiku, `{module: {"w": [F, N], "b": [N]}}`, in which one layer is named `VALUE_LAYER`.
-        before: `[]` or `[N]`, by which the outputs were denormalised.
-        after: likewise, by which they will be.
+        params: Haiku parameters `{module: {"w": [F, N], "b": [N]}}`, with one layer named `VALUE_LAYER`.
+        before: `[]` or `[N]`, the moments that the outputs were denormalised with.
+        after: `[]` or `[N]`, the moments that they will be denormalised with.
 
     Raises:
         UsageError: there is no such layer, or more than one.
@@ -116,25 +118,25 @@ def stddev(moments: Moments) -> Tree:
 def fields_of(observation: Tree, example: Tree) -> list[Array]:
     """Returns the fields `[..., *shape]` of an observation that can be normalised.
 
-    Integers, such as pixels, are left out, and so are pictures and grids with channels: a convolution treats all their
-    places alike.
+    Integers, such as pixels, are excluded. Images and grids with channels are excluded too, because a convolution
+    treats all their positions alike.
 
     Args:
         observation: `[..., *shape]`.
-        example: one of the same structure `[1, *shape]`, which tells.
+        example: an observation of the same structure `[1, *shape]`; its dtypes and shapes select the fields.
     """
     leaves = zip(jax.tree.leaves(observation), jax.tree.leaves(example), strict=True)
     return [leaf for leaf, one in leaves if _is_normalised(one)]
 
 
 def normalize_fields(moments: Moments, observation: Tree, example: Tree, max_abs: float) -> Tree:
-    """Returns an observation whose `fields_of` are normalised and clipped.
+    """Returns an observation in which the fields of `fields_of` are normalised and clipped.
 
     Args:
-        moments: of `fields_of`.
+        moments: the moments of these fields.
         observation: `[..., *shape]`.
         example: see `fields_of`.
-        max_abs: bound on what is normalised.
+        max_abs: normalised values are clipped to `[-max_abs, max_abs]`.
     """
     leaves, structure = jax.tree.flatten(observation)
     normal = iter(normalize(moments, fields_of(observation, example), max_abs))
@@ -149,4 +151,4 @@ def _is_normalised(example: Array) -> bool:
 _EPSILON = 1e-8
 
 VALUE_LAYER = "popart_value"
-"""What networks name the last layer of their values, where `corrected` is to find it."""
+"""The name of a network's last value layer, by which `corrected` finds it."""

@@ -1,7 +1,7 @@
-"""Observations in units of their running standard deviation, for any agent.
+"""Observations normalised by their running mean and standard deviation, for any agent.
 
-The moments are parts of the learner's state: saved with the parameters, published with them, and so those that the
-actors use. Integers, such as pixels, and pictures of whatever type stay as they are.
+The moments are part of the learner's state: they are saved with the parameters, and published to the actors with them.
+Integers, such as pixels, and images of any type are not normalised.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from acme_ext.learning.normalize import Moments
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
 
 MAX_ABS = 10.0
-"""What normalised observations are clipped to, unless a config says otherwise."""
+"""The default bound that normalised observations are clipped to."""
 
 
 class NormalizedState(NamedTuple):
@@ -27,21 +27,21 @@ class NormalizedState(NamedTuple):
 
 
 class NormalizedParams(NamedTuple):
-    """What the actors of such an agent are given."""
+    """The parameters that the actors of such an agent receive."""
 
     policy: Params
     observations: Moments
 
 
 def normalized_core(core: LearnerCore, observation: Tree, max_abs: float) -> LearnerCore[NormalizedState]:
-    """Returns the core that learns from normalised observations.
+    """Returns a core that learns from normalised observations.
 
-    A batch is normalised by the moments of the batches before it, as the actors' observations are.
+    Each batch is normalised with the moments of the batches before it, which the actors use too.
 
     Args:
-        core: takes a batch with a field `observation` and maybe one `next_observation`.
+        core: a core for batches with a field `observation`, and optionally `next_observation`.
         observation: an example `[1, ...]`.
-        max_abs: normalised observations are clipped to it.
+        max_abs: normalised observations are clipped to `[-max_abs, max_abs]`.
     """
     first = jax.tree.map(lambda x: x[0], normalize.fields_of(observation, observation))
 
@@ -73,8 +73,9 @@ def normalized_core(core: LearnerCore, observation: Tree, max_abs: float) -> Lea
 
 
 def normalized_policy(policy: Policy, example: Tree, max_abs: float) -> Policy:
-    """Returns the policy that is given `NormalizedParams` and normalises what it observes; `example` `[1, ...]` and
-    `max_abs` as for `normalized_core`.
+    """Returns a policy that takes `NormalizedParams` and normalises its observations.
+
+    `example` `[1, ...]` and `max_abs` are the same as for `normalized_core`.
     """
 
     def apply(params: NormalizedParams, context: Context, observation: Tree, state: Tree):

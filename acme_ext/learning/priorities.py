@@ -1,4 +1,4 @@
-"""Writing priorities back, off the learner's path."""
+"""Writes new priorities back to the replay, outside the learner's thread."""
 
 import queue
 import threading
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class PriorityUpdater:
-    """Sends a learner's new priorities, |TD error| + `offset`, to their table from a thread of its own.
+    """Sends a learner's new priorities, |TD error| + `offset`, to their table, in its own thread.
 
-    Shards are told at the same time. A key that comes twice in a batch takes the later priority. When the server can't
-    follow, `put` waits, so that priorities are never older than a few learner calls.
+    All shards are updated in parallel. If a key occurs twice in a batch, the later priority counts. If the server is
+    too slow, `put` waits, so priorities are never older than a few learner calls.
 
     Args:
-        clients: Reverb clients; of several, each is a shard that gave an equal part of every batch, in this order.
+        clients: Reverb clients, one for each shard. Each shard gave an equal part of every batch, in this order.
         table: the table that the items came from.
         offset: added to every error.
-        fixed: recorded sources of a `Mixed`, by number, which take the errors of their own items.
+        fixed: recorded sources of a `Mixed`, by number. They receive the errors of their own items.
     """
 
     def __init__(
@@ -42,14 +42,15 @@ class PriorityUpdater:
         self._thread.start()
 
     def put(self, keys: np.ndarray, errors: Array, source: np.ndarray | None = None) -> None:
-        """Queues the |TD errors| `[N]` (they may still be under computation) of the items `keys` `[N]`; `source` `[N]`
-        is 0 for items of the table, and a recorded source's number for its own.
+        """Queues the |TD errors| `[N]` of the items `keys` `[N]`; the errors may still be being computed.
+
+        `source` `[N]` is 0 for items of the table, and a recorded source's number for its items.
         """
         self._raise()
         self._queue.put((keys, errors, source))
 
     def close(self) -> None:
-        """Sends what is queued and ends the thread."""
+        """Sends all queued priorities and ends the thread."""
         self._queue.put(None)
         self._thread.join()
         self._raise()
@@ -61,7 +62,7 @@ class PriorityUpdater:
     def _run(self) -> None:
         while (job := self._queue.get()) is not None:
             if self._error is not None:
-                continue  # keep the queue moving, so that `put` gets to raise
+                continue  # keep emptying the queue, so that `put` can raise the error
             try:
                 keys, errors, source = job
                 errors = np.asarray(errors)
@@ -69,7 +70,7 @@ class PriorityUpdater:
                 for number, rows in self._fixed.items():
                     chosen = source == number
                     rows.update(keys[chosen].astype(np.int64), errors.ravel()[chosen])
-                # Of the B items of a batch each shard gave B / shards, side by side.
+                # Each shard gave B / shards consecutive items of a batch of B items.
                 parts = (*errors.shape[:-1], len(self._clients), -1)
                 keys, own = keys.reshape(parts), source.reshape(parts) == 0
                 values = errors.reshape(parts) + np.float32(self._offset)

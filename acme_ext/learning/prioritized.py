@@ -1,8 +1,8 @@
-"""Prioritized experience replay (Schaul et al. 2016) for any agent whose core gives TD errors.
+"""Prioritized experience replay (Schaul et al. 2016) for any agent whose core returns TD errors.
 
-The replay draws, the `Learner` weighs the samples and sends priorities back. What is left is here: new items are first
-given the largest error seen so far (algorithm 1, line 6), which is kept with the learner's state and passed on to the
-actors with the policy's parameters.
+The replay samples by priority, and the `Learner` applies importance weights and sends priorities back. This module does
+the rest: new items first get the largest error so far (algorithm 1, line 6). That error is part of the learner's state,
+and is published to the actors with the policy's parameters.
 """
 
 from typing import Any, NamedTuple
@@ -16,14 +16,14 @@ from acme_ext.types import Array, Params, PrioritizedExtras, Sample, Tree
 
 
 class PrioritizedState(NamedTuple):
-    """The state of a core, and the largest error that it has given."""
+    """The state of a core, and the largest error that it has returned."""
 
     core: Any
     largest_error: Array  # [] float32
 
 
 class PrioritizedParams(NamedTuple):
-    """What the actors of a prioritized agent are given."""
+    """The parameters that the actors of a prioritized agent receive."""
 
     policy: Params
     largest_error: Array  # []
@@ -35,7 +35,7 @@ def importance_weights(probability: Array, exponent: Array | float) -> Array:
     w_i = (1 / (N P_i))**beta / max_j w_j; the table's size N cancels.
 
     Args:
-        probability: `[B]` P_i with which each item was drawn.
+        probability: `[B]` P_i, the probability with which each item was sampled.
         exponent: beta in [0, 1].
     """
     log_weight = -exponent * jnp.log(jnp.maximum(probability, 1e-20))
@@ -43,7 +43,7 @@ def importance_weights(probability: Array, exponent: Array | float) -> Array:
 
 
 def gives_errors(core: LearnerCore, data: Tree, batch_size: int) -> bool:
-    """Returns whether a core's step gives errors, for data of these shapes and dtypes, without computing it."""
+    """Returns whether a core's step returns errors for data of these shapes and dtypes, without computing them."""
 
     def errors(data: Tree) -> Array | None:
         weight = jnp.ones(batch_size, jnp.float32)
@@ -53,7 +53,7 @@ def gives_errors(core: LearnerCore, data: Tree, batch_size: int) -> bool:
 
 
 def prioritized_core(core: LearnerCore) -> LearnerCore[PrioritizedState]:
-    """Returns the core that also keeps the largest error, and passes it on with the policy's parameters."""
+    """Returns a core that also records the largest error, and publishes it with the policy's parameters."""
 
     def init(key: Array) -> PrioritizedState:
         return PrioritizedState(core.init(key), jnp.ones((), jnp.float32))
@@ -71,7 +71,7 @@ def prioritized_core(core: LearnerCore) -> LearnerCore[PrioritizedState]:
 
 
 def prioritized_policy(policy: Policy) -> Policy:
-    """Returns the policy that is given `PrioritizedParams` and passes the largest error on with every action."""
+    """Returns a policy that takes `PrioritizedParams` and adds the largest error to the extras of every action."""
 
     def apply(params: PrioritizedParams, context: Context, observation: Tree, state: Tree):
         action, state, extras = policy.apply(params.policy, context, observation, state)

@@ -1,7 +1,7 @@
-"""Pictures that are learned from at randomly shifted places, for any agent with a replay of transitions (Kostrikov et
-al. 2020, DrQ; Yarats et al. 2021, DrQ-v2).
+"""Random shifts of images in batches, for any agent with a replay of transitions (Kostrikov et al. 2020, DrQ; Yarats et
+al. 2021, DrQ-v2).
 
-Acting sees pictures as they are. An observation and the one that follows it are shifted apart from each other.
+Images are not shifted when acting. An observation and its next observation are shifted independently.
 """
 
 from typing import Any, NamedTuple
@@ -15,22 +15,22 @@ from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class ShiftedState(NamedTuple):
-    """The state of a core, and the random key of all shifts to come."""
+    """The state of a core, and the random key for all future shifts."""
 
     core: Any
     key: Array
 
 
 def shifted_core(core: LearnerCore, observation: Tree, most: int) -> LearnerCore[ShiftedState]:
-    """Returns the core that learns from shifted pictures; see `ops.pictures.random_shift`.
+    """Returns a core that learns from randomly shifted images; see `ops.pictures.random_shift`.
 
     Args:
-        core: takes transitions.
-        observation: an example `[1, ...]`; its fields `[1, H, W, C]` are pictures, the others stay as they are.
-        most: pixels that a picture is shifted by at most.
+        core: a core for transitions.
+        observation: an example `[1, ...]`; its fields `[1, H, W, C]` are images, and other fields stay unchanged.
+        most: maximum shift in pixels.
 
     Raises:
-        UsageError: there is no picture, or one is too small for such shifts.
+        UsageError: there is no image, or one is too small for such shifts.
     """
     sides = [min(leaf.shape[1:3]) for leaf in jax.tree.leaves(observation) if _is_picture(leaf)]
     if not sides:

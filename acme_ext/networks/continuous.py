@@ -1,7 +1,7 @@
-"""Networks of agents with continuous actions, which are vectors `[B, A]` in [-1, 1].
+"""Networks for continuous actions, which are vectors `[B, A]` in [-1, 1].
 
-A torso comes first, see `torsos.features`: by default images and grids go through convolutions, and every other
-observation is joined into one vector, a dict's fields in the order of their names.
+Each network starts with a torso, see `torsos.features`. By default, images and grids go through convolutions, and other
+observations are flattened into one vector, with a dictionary's fields in alphabetical order.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from acme_ext.types import Array, Params, Tree
 
 
 class MLP(hk.Module):
-    """Affine layers with a nonlinearity after each, `[B, F] -> [B, sizes[-1]]`.
+    """Affine layers, each followed by a nonlinearity, `[B, F] -> [B, sizes[-1]]`.
 
-    ReLUs as in Lillicrap et al. 2016 and after; or with `layer_norm`, normalisation and tanh after the first layer and
-    ELUs after the others (Abdolmaleki et al. 2018, appendix D, and DeepMind's agents since), which makes up for
-    observations of different scales.
+    The nonlinearity is ReLU, as in Lillicrap et al. 2016. With `layer_norm`, it is layer normalisation and tanh after
+    the first layer, and ELU after the others (Abdolmaleki et al. 2018, appendix D, and DeepMind's later agents); this
+    compensates for observations of different scales.
     """
 
     def __init__(self, sizes: Sequence[int], *, layer_norm: bool = False, name: str | None = None):
@@ -40,8 +40,9 @@ class MLP(hk.Module):
 
 
 class Critic(hk.Module):
-    """What an action is worth: `(observation [B, ...], action [B, A]) -> [B]`; or with `outputs`, `[B, outputs]`, for a
-    distribution's logits.
+    """An action-value network, `(observation [B, ...], action [B, A]) -> [B]`.
+
+    With `outputs`, it returns `[B, outputs]`, for a distribution's logits.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Critic(hk.Module):
 
 
 class DeterministicPolicy(hk.Module):
-    """One action, by a tanh: `observation [B, ...] -> action [B, A]`."""
+    """A deterministic policy with a tanh output, `observation [B, ...] -> action [B, A]`."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class DeterministicPolicy(hk.Module):
 
 
 class SquashedGaussianPolicy(hk.Module):
-    """A normal distribution behind a tanh: `observation [B, ...] -> SquashedGaussian [B, A]`.
+    """A policy with a tanh-squashed normal distribution, `observation [B, ...] -> SquashedGaussian [B, A]`.
 
     The logarithm of the standard deviation is clipped to `log_stddev_range`, [-20, 2] in Haarnoja et al.'s code.
     """
@@ -109,9 +110,9 @@ class SquashedGaussianPolicy(hk.Module):
 
 
 class GaussianPolicy(hk.Module):
-    """A normal distribution whose samples may leave [-1, 1]: `observation [B, ...] -> Gaussian [B, A]`.
+    """A policy with a normal distribution, `observation [B, ...] -> Gaussian [B, A]`; samples may be outside [-1, 1].
 
-    The standard deviation is a softplus of the network's output, scaled to start near `init_stddev`, and at least
+    The standard deviation is the softplus of the network's output, scaled so that it starts near `init_stddev`, plus
     `min_stddev`.
     """
 
@@ -138,11 +139,11 @@ class GaussianPolicy(hk.Module):
 
 
 class Networks(NamedTuple):
-    """A policy and a critic. Actions are in [-1, 1]; neither network is given a random key."""
+    """A policy and a critic, for actions in [-1, 1]; neither network uses a random key."""
 
     action_size: int  # A
-    policy: hk.Transformed  # observation [B, ...] -> action [B, A], or their distribution
-    critic: hk.Transformed  # (observation [B, ...], action [B, A]) -> q [B]; one of the two, where there are two
+    policy: hk.Transformed  # observation [B, ...] -> action [B, A], or a distribution of actions
+    critic: hk.Transformed  # (observation [B, ...], action [B, A]) -> q [B]; agents with two critics use it twice
 
 
 def make_networks(
@@ -151,7 +152,7 @@ def make_networks(
     sizes: Sequence[int],
     torso: str | torsos.Torso | None,
 ) -> Networks:
-    """Returns a policy and a critic with hidden layers of the same sizes, each with a torso of its own."""
+    """Returns a policy and a critic with hidden layers of the same sizes; each has its own torso."""
 
     def policy(observation: Tree) -> Array | SquashedGaussian:
         return policy_class(action_size, sizes, torso=torso)(observation)
@@ -163,21 +164,21 @@ def make_networks(
 
 
 def init_twins(init: Callable[..., Params], key: Array, *examples: Any) -> Params:
-    """Returns the parameters of two networks that differ in their start alone, each array `[2, ...]`.
+    """Returns the parameters of two networks with different random initial values, each array `[2, ...]`.
 
     Args:
-        init: `(key, *examples) -> params` of one network.
-        key: of both.
-        examples: what one is applied to.
+        init: `(key, *examples) -> params` for one network.
+        key: random key for both.
+        examples: example inputs of the network.
     """
     return jax.vmap(lambda key: init(key, *examples))(jax.random.split(key))
 
 
 def apply_twins(apply: Callable[..., Array], params: Params, *inputs: Any) -> Array:
-    """Returns the outputs `[2, B, ...]` of networks made by `init_twins`, both on the same inputs.
+    """Returns the outputs `[2, B, ...]` of two networks from `init_twins` for the same inputs.
 
     Args:
-        apply: `(params, key, *inputs) -> output [B, ...]` of one network, which is given no key.
+        apply: `(params, key, *inputs) -> output [B, ...]` for one network; the key is None.
         params: `[2, ...]`.
         inputs: `[B, ...]`.
     """

@@ -1,4 +1,4 @@
-"""Convolutions whose gradients are as fast inside a loop as outside of it."""
+"""Convolutions whose gradients are fast inside loops too."""
 
 import functools
 from collections.abc import Sequence
@@ -16,22 +16,22 @@ _LAYOUT = ("NHWC", "HWIO", "NHWC")
 class Conv2D(hk.Module):
     """`hk.Conv2D` for `[B, H, W, C]`, with the same parameters and results.
 
-    XLA for the CPU has fast convolutions for one order of dimensions. It brings those of a gradient into that order
-    outside of loops only: in the body of a `jax.lax.scan`, as in PPO's epochs and in a compiled run, they are 10 to 60
-    times as slow. This layer's gradient has that order everywhere (measured with jaxlib 0.5.3 on 2 cores). It has no
-    derivatives of higher order and none in forward mode.
+    On the CPU, XLA's convolutions are fast for one order of dimensions only. XLA converts a gradient's convolutions to
+    that order, but not inside loops: in the body of a `jax.lax.scan`, as in PPO's epochs and in compiled runs, they are
+    10 to 60 times slower (measured with jaxlib 0.5.3 on 2 cores). This layer's gradient always uses the fast order. It
+    doesn't support higher derivatives or forward-mode differentiation.
 
     Args:
-        channels: of the result.
+        channels: number of output channels.
         kernel: height and width of the kernel.
-        stride: in both directions.
+        stride: stride in both directions.
         padding: `"SAME"` or `"VALID"`.
-        with_bias: adds one for each channel.
-        w_init: starts the weights `[kernel, kernel, C, channels]`; None as `hk.Conv2D` does.
-        b_init: starts the biases; None for 0.
+        with_bias: whether to add a bias for each channel.
+        w_init: initializer of the weights `[kernel, kernel, C, channels]`; None for the default of `hk.Conv2D`.
+        b_init: initializer of the biases; None for 0.
 
     Raises:
-        UsageError: it is called with something else than `[B, H, W, C]`.
+        UsageError: the input is not `[B, H, W, C]`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ def _convolve_forward(x: jax.Array, w: jax.Array, stride: int, pads: tuple[tuple
 def _convolve_backward(
     stride: int, pads: tuple[tuple[int, int], ...], inputs: tuple[jax.Array, jax.Array], dy: jax.Array
 ):
-    # The platform is chosen when this is compiled: programs trace their agents before a device may be started.
+    # The platform is selected at compilation, because programs trace their agents before they may start a device.
     def usual(inputs: tuple[jax.Array, jax.Array], dy: jax.Array):
         return jax.vjp(lambda x, w: _forward(x, w, stride, pads), *inputs)[1](dy)
 
@@ -95,10 +95,10 @@ def _in_the_fast_order(
     stride: int, pads: tuple[tuple[int, int], ...], inputs: tuple[jax.Array, jax.Array], dy: jax.Array
 ):
     x, w = inputs
-    # Of each direction, how far the kernel's first place is from its last, in the padded input.
+    # For each direction, the distance between the kernel's first and last position in the padded input.
     reach = [(size - 1) * stride for size in dy.shape[1:3]]
     sides = list(zip(x.shape[1:3], w.shape[:2], pads, reach, strict=True))
-    # dw: the inputs' channels are the batch, and the results' batch is the channels that are summed over.
+    # dw: the input's channels become the batch, and the gradient's batch becomes the channels that are summed over.
     dw = jax.lax.conv_general_dilated(
         x.transpose(3, 1, 2, 0),
         dy.transpose(1, 2, 0, 3),
@@ -107,7 +107,7 @@ def _in_the_fast_order(
         rhs_dilation=(stride, stride),
         dimension_numbers=_LAYOUT,
     )
-    # dx: the results, as far apart as the strides, convolved with the reversed kernel.
+    # dx: the gradient, dilated by the stride, convolved with the reversed kernel.
     dx = jax.lax.conv_general_dilated(
         dy,
         w[::-1, ::-1].transpose(0, 1, 3, 2),

@@ -1,4 +1,4 @@
-"""From features to what an agent predicts."""
+"""Heads: the last layers of networks, from features to predictions."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from acme_ext.types import Array
 
 
 class LinearQHead(hk.Module):
-    """Action values by one linear layer: `[B, F] -> [B, A]`."""
+    """Action values from one linear layer, `[B, F] -> [B, A]`."""
 
     def __init__(self, num_actions: int, name: str | None = None):
         super().__init__(name)
@@ -22,9 +22,7 @@ class LinearQHead(hk.Module):
 
 
 class DuelingQHead(hk.Module):
-    """Action values as value plus centred advantage, Q = V + A - mean_a A (Wang et al. 2016, eq. 9): `[B, F] -> [B,
-    A]`.
-    """
+    """A dueling head, Q = V + A - mean_a A (Wang et al. 2016, eq. 9), `[B, F] -> [B, A]`."""
 
     def __init__(self, num_actions: int, hidden_size: int, name: str | None = None):
         super().__init__(name)
@@ -37,17 +35,17 @@ class DuelingQHead(hk.Module):
 
 
 class ActionHead(hk.Module):
-    """N numbers for each action, such as the logits of a distribution's atoms: `[..., F] -> [..., A, N]`.
+    """N outputs for each action, such as the logits of a distribution's atoms, `[..., F] -> [..., A, N]`.
 
-    Through one hidden layer; or, dueling, through one for the state and one for the actions, which are joined for each
-    of the N as V_i + A_i - mean_a A_i (Hessel et al. 2018, 'The integrated agent').
+    The head has one hidden layer. A dueling head has one for the state value and one for the advantages, which are
+    combined as V_i + A_i - mean_a A_i for each output i (Hessel et al. 2018, 'The integrated agent').
 
     Args:
         num_actions: A.
         num_outputs: N.
         hidden_size: units of each hidden layer.
-        dueling: whether state and actions are apart.
-        linears: makes an affine layer for each pair of inputs and outputs; noisy ones explore.
+        dueling: whether the head is dueling.
+        linears: makes an affine layer for each pair of numbers of inputs and outputs; noisy layers explore.
     """
 
     def __init__(
@@ -79,8 +77,9 @@ class ActionHead(hk.Module):
 
 
 class CosineEmbedding(hk.Module):
-    """Features of fractions, ReLU(sum_i cos(pi i tau) w_i + b) with i from 0 (Dabney et al. 2018b, eq. 4): `[...] ->
-    [..., size]`.
+    """IQN's features of quantile fractions tau, `[...] -> [..., size]` (Dabney et al. 2018b, eq. 4).
+
+    ReLU(sum_i cos(pi i tau) w_i + b), with i from 0.
     """
 
     def __init__(self, size: int, num_cosines: int = 64, name: str | None = None):

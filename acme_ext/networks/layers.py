@@ -1,7 +1,7 @@
-"""Layers whose start matters.
+"""Layers with the initialization of Mnih et al. 2015.
 
-Haiku starts biases at zero, so that every unit's kink lies at the origin, where observations such as CartPole's
-lie: a Q-network then starts almost linear there. These start weights and biases uniformly in
+Haiku initializes biases to zero, so the kink of every ReLU is at the origin, where observations such as CartPole's are.
+A Q-network is then almost linear there at first. These layers initialize weights and biases uniformly in
 +-1/sqrt(inputs), as the agents of Mnih et al. 2015 did (Torch's default).
 """
 
@@ -28,14 +28,14 @@ class Linear(hk.Module):
 
 
 def linears(sizes: Sequence[tuple[int, int]]) -> list[Linear]:
-    """Returns an affine layer for each pair of inputs and outputs."""
+    """Returns an affine layer for each pair of numbers of inputs and outputs."""
     return [Linear(outputs) for _, outputs in sizes]
 
 
 class Conv2D(hk.Module):
     """A convolution without padding, `[B, H, W, C] -> [B, H', W', channels]`.
 
-    With `start` its weights start so, and its biases at 0.
+    If `start` is given, it initializes the weights, and the biases are initialized to 0.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Conv2D(hk.Module):
 
 
 class MLP(hk.Module):
-    """Affine layers with a ReLU after each, `[B, F] -> [B, sizes[-1]]`."""
+    """Affine layers, each followed by a ReLU, `[B, F] -> [B, sizes[-1]]`."""
 
     def __init__(self, sizes: Sequence[int], name: str | None = None):
         super().__init__(name)
@@ -71,6 +71,6 @@ class MLP(hk.Module):
 
 
 def uniform(inputs: int) -> hk.initializers.Initializer:
-    """Returns what starts weights and biases of a layer with so many inputs."""
+    """Returns the initializer of weights and biases for a layer with this number of inputs."""
     bound = 1 / np.sqrt(inputs)
     return hk.initializers.RandomUniform(-bound, bound)

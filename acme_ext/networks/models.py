@@ -1,10 +1,10 @@
-"""Networks of agents that plan with a learned model (Schrittwieser et al. 2020): representation h, dynamics g and
-prediction f.
+"""Networks for planning with a learned model (Schrittwieser et al. 2020): representation h, dynamics g, prediction f.
 
 s_0 = h(o),   (r_k, s_k) = g(s_{k-1}, a_k),   (p_k, v_k) = f(s_k)
 
 States are scaled to [0, 1] after h and g (appendix G). Values and rewards are logits of a `Support`. The last layers of
-all heads start at zero, so that at first every action is as likely and everything is worth 0 (Ye et al. 2021).
+all heads are initialized to zero, so that at first all actions are equally likely and all values and rewards are 0 (Ye
+et al. 2021).
 """
 
 from collections.abc import Callable, Sequence
@@ -25,41 +25,44 @@ Kind = Literal["mlp", "grid", "residual"]
 
 
 class Prediction(NamedTuple):
-    """What f says of a state."""
+    """The prediction f for a state."""
 
-    logits: Array  # [B, A] of the policy
-    value: Array  # [B, N] logits of the support
+    logits: Array  # [B, A] logits of the policy
+    value: Array  # [B, N] logits of the value on the support
 
 
 class Recalling(NamedTuple):
-    """A state of a model that says of a step not its reward, but the sum of the rewards since it began to recall, the
-    value prefix (Ye et al. 2021, section 4.2).
+    """The state of a model that predicts value prefixes instead of rewards (Ye et al. 2021, section 4.2).
+
+    The value prefix is the sum of the rewards since the memory was last reset.
     """
 
     hidden: Array  # [B, ...] s
-    memory: hk.LSTMState  # [B, H] of the steps since; zeros where none is recalled
+    memory: hk.LSTMState  # [B, H] memory of the steps since the reset; zeros after a reset
 
 
 class ModelNetwork(NamedTuple):
-    """The networks of a learned model, of one nest of parameters. A state is `[B, ...]`, or a `Recalling`."""
+    """The networks of a learned model, which share one nest of parameters. A state is `[B, ...]`, or a `Recalling`."""
 
     init: Callable[[Array, Tree], Params]
     """`(key, observation [1, ...]) -> params`."""
     represent: Callable[[Params, Tree], Tree]
     """h: `(params, observation [B, ...]) -> state`."""
     dynamics: Callable[[Params, Tree, Array], tuple[Array, Tree]]
-    """g: `(params, state, action [B]) -> (reward logits [B, N], state)`; the logits are the value prefix's of a state
-    that is a `Recalling`."""
+    """g: `(params, state, action [B]) -> (reward logits [B, N], state)`; for a `Recalling`, the logits are of the value
+    prefix."""
     predict: Callable[[Params, Tree], Prediction]
-    """f: `(params, state) -> Prediction`, of a `Recalling` by its `hidden` alone."""
+    """f: `(params, state) -> Prediction`; for a `Recalling`, it uses only `hidden`."""
     project: Callable[[Params, Tree, bool], Array]
     """`(params, state, whether to predict another projection) -> [B, F]`, for the consistency loss of Ye et
     al. 2021, section 4.1."""
 
 
 def kind_of(observation: Tree) -> Kind:
-    """Returns which networks suit an observation `[B, ...]`: residual ones that make images of 32 pixels or more
-    smaller, grids for smaller ones with channels, and MLPs for all others.
+    """Returns the kind of networks for an observation `[B, ...]`.
+
+    `residual` for images of 32 pixels or more, which are downsampled; `grid` for smaller grids with channels; `mlp` for
+    all others.
     """
     if not torsos.is_image(observation):
         return "mlp"
@@ -85,19 +88,20 @@ def model_network(
 
     Args:
         num_actions: A.
-        outputs: N, atoms of the support of values and rewards.
-        kind: which; None is an MLP where there is a torso, and else chosen by the observation, see `kind_of`.
-        torso: of the representation, which is then an MLP's, see `torsos.features`.
-        hidden_sizes: units of each MLP, and of the heads.
-        state_size: units of an MLP's state.
-        channels: of a grid's state.
-        blocks: residual blocks of a grid's h and g each.
-        projection_size: units of the consistency loss's projection; 0 for none.
-        prefix_size: units of the memory of a model that predicts value prefixes; 0 for rewards.
-        learned: whether there is a model to be learned; without, states are not scaled, and there is no dynamics.
+        outputs: N, the number of atoms in the support of values and rewards.
+        kind: the kind of networks. None: `mlp` if there is a torso; otherwise it depends on the observation, see
+            `kind_of`.
+        torso: the torso of the representation, whose kind must be `mlp`; see `torsos.features`.
+        hidden_sizes: hidden units of the MLPs and heads.
+        state_size: units of the state, for `mlp`.
+        channels: channels of the state, for the other kinds.
+        blocks: residual blocks of h and of g, for the other kinds.
+        projection_size: units of the projection for the consistency loss; 0 for no projection.
+        prefix_size: units of the memory of a model that predicts value prefixes; 0 to predict rewards.
+        learned: whether to learn a model. If not, states are not scaled, and there is no dynamics network.
 
     Raises:
-        UsageError: there is a torso, and the kind is not an MLP.
+        UsageError: there is a torso, and the kind is not `mlp`.
     """
     if torso is not None and kind not in (None, "mlp"):
         raise UsageError(f"network_kind is {kind!r}: with a torso it must be mlp, or none.")
@@ -170,7 +174,7 @@ def model_network(
             x = layers.MLP(hidden_sizes)(flat(state))
             return hk.Linear(size, w_init=jnp.zeros, b_init=jnp.zeros)(x)
 
-        # Each of its own modules, which are the same at every call.
+        # Each part has its own modules, which are the same in every call.
         parts = tuple(
             hk.to_module(part)(name)
             for part, name in (
@@ -203,8 +207,9 @@ def model_network(
 
 
 def scaled(state: Array) -> Array:
-    """Returns states `[B, ...]` scaled to [0, 1], each by its least and largest number (Schrittwieser et al. 2020,
-    appendix G).
+    """Returns states `[B, ...]`, each scaled to [0, 1] by its minimum and maximum.
+
+    See Schrittwieser et al. 2020, appendix G.
     """
     axes = tuple(range(1, state.ndim))
     low, high = (f(state, axis=axes, keepdims=True) for f in (jnp.min, jnp.max))
@@ -212,12 +217,12 @@ def scaled(state: Array) -> Array:
 
 
 def _conv(x: Array, channels: int, stride: int = 1) -> jax.Array:
-    """A convolution of 3 by 3, padded with zeros."""
+    """A 3x3 convolution with zero padding."""
     return Conv2D(channels, 3, stride, with_bias=False)(x)
 
 
 def _norm(x: Array) -> jax.Array:
-    """Layer normalisation, which needs no running statistics."""
+    """Layer normalisation; unlike batch normalisation, it needs no running statistics."""
     return hk.LayerNorm(axis=tuple(range(1, x.ndim)), param_axis=-1, create_scale=True, create_offset=True)(x)
 
 
@@ -233,7 +238,7 @@ def _tower(x: Array, blocks: int) -> Array:
 
 
 def _shrunk(x: Array, channels: int) -> Array:
-    """Returns an image of a sixteenth of its width and height (Schrittwieser et al. 2020, appendix F)."""
+    """Downsamples an image to 1/16 of its width and height (Schrittwieser et al. 2020, appendix F)."""
     x = _block(jax.nn.relu(_norm(_conv(x, max(1, channels // 2), 2))))
     x = _block(jax.nn.relu(_norm(_conv(x, channels, 2))))
     x = hk.avg_pool(x, (3, 3, 1), (2, 2, 1), "SAME")

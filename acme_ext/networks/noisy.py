@@ -1,4 +1,4 @@
-"""Layers whose weights are noisy, so that an agent explores by them (Fortunato et al. 2018)."""
+"""Noisy layers, whose random weights make an agent explore (Fortunato et al. 2018)."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ class NoisyLinear(hk.Module):
 
     y = (mu_w + sigma_w * e_out e_in^T) x + mu_b + sigma_b * e_out
 
-    It is computed as mu_w x + mu_b + e_out * (sigma_w (e_in * x) + sigma_b), which is one more product and no matrix of
-    noise.
+    It is computed as mu_w x + mu_b + e_out * (sigma_w (e_in * x) + sigma_b). This takes one more matrix product, but
+    needs no matrix of noise.
 
     Args:
-        size: outputs.
-        sigma: sigma_0; every sigma starts at sigma_0 / sqrt(inputs).
+        size: number of outputs.
+        sigma: sigma_0; every sigma is initialized to sigma_0 / sqrt(inputs).
     """
 
     def __init__(self, size: int, sigma: float, name: str | None = None):
@@ -31,8 +31,8 @@ class NoisyLinear(hk.Module):
         self._size, self._sigma = size, sigma
 
     def __call__(self, x: Array, noise: Array | None) -> Array:
-        """Applies the layer with the factors `[F + size]` of its noise, e_in and e_out; None is the mean alone."""
-        mean = layers.Linear(self._size, name="mean")(x)  # it starts as the paper's, in +-1/sqrt(inputs)
+        """Applies the layer with the noise factors `[F + size]`, e_in and e_out; None applies only the mean weights."""
+        mean = layers.Linear(self._size, name="mean")(x)  # initialized as in the paper, in +-1/sqrt(inputs)
         if noise is None:
             return mean
         inputs = x.shape[-1]
@@ -42,11 +42,11 @@ class NoisyLinear(hk.Module):
 
 
 def noisy_linears(sizes: Sequence[tuple[int, int]], sigma: float) -> list[Callable[[Array], Array]]:
-    """Returns a noisy layer for each pair of inputs and outputs.
+    """Returns a noisy layer for each pair of numbers of inputs and outputs.
 
-    One noise is drawn for the whole batch that goes through, from the network's random key; without a key there is
-    none. For a noise of each environment see `own_noise`. All layers' is drawn at once: XLA takes a third of a second
-    to compile each draw of normals for a CPU.
+    The noise is sampled once for the whole batch, from the network's random key; without a key, there is no noise. For
+    separate noise for each environment, see `own_noise`. The noise of all layers is sampled together, because XLA takes
+    a third of a second to compile each sampling of normals for the CPU.
     """
     key = hk.maybe_next_rng_key()
     noise = None if key is None else factorised(key, sum(map(sum, sizes)))
@@ -59,14 +59,15 @@ def noisy_linears(sizes: Sequence[tuple[int, int]], sigma: float) -> list[Callab
 
 
 def factorised(key: Array, size: int) -> Array:
-    """Returns factors of noise, `[size]`: sign(g) sqrt(|g|) of standard normal g (Fortunato et al. 2018, eq. 10)."""
+    """Returns noise factors `[size]`: sign(g) sqrt(|g|) for standard normal g (Fortunato et al. 2018, eq. 10)."""
     g = jax.random.normal(key, (size,))
     return jnp.sign(g) * jnp.sqrt(jnp.abs(g))
 
 
 def own_noise(network: hk.Transformed) -> hk.Transformed:
-    """Returns the same network with `apply(params, keys [B], observation [B, ...])`: each row of the batch has the
-    noise of its own key, and so never depends on the others.
+    """Returns the same network with `apply(params, keys [B], observation [B, ...])`.
+
+    Each row of the batch has noise from its own key, so it doesn't depend on the other rows.
     """
 
     def one(params, key, observation):

@@ -1,8 +1,8 @@
-"""Networks with a memory, over sequences in time-major order: the contract that all recurrent agents share.
+"""Recurrent networks over time-major sequences, which all recurrent agents use.
 
-A recurrent network is given, at every timestep, the observation, the action before it, the reward that came with it and
-whether it begins an episode. Its memory is stored with sequences in replay, so that learning goes on from where acting
-was.
+At every timestep, the inputs of a recurrent network are the observation, the previous action, the reward that came with
+the observation, and whether an episode begins. Its memory is stored with the sequences in replay, so that learning
+starts from the same state as acting.
 """
 
 import dataclasses
@@ -20,22 +20,22 @@ from acme_ext.networks import layers
 from acme_ext.types import Array, EnvironmentSpec, Params, Sequence, Tree
 from acme_ext.utils import checks
 
-NO_ACTION = -1  # stands for the action before an episode's first timestep, where actions are discrete
+NO_ACTION = -1  # the previous action at an episode's first timestep, for discrete actions
 
 
 class LSTMState(NamedTuple):
-    """What an LSTM remembers."""
+    """The state of an LSTM."""
 
-    hidden: Array  # [B, H] its last output
+    hidden: Array  # [B, H] the last output
     cell: Array  # [B, H]
 
 
 class LSTM(hk.Module):
-    """An LSTM (Hochreiter and Schmidhuber 1997; with the forget gate of Gers et al. 2000, which starts open).
+    """An LSTM (Hochreiter and Schmidhuber 1997) with the forget gate of Gers et al. 2000, whose bias starts near 1.
 
     i, f, g, o = W x_t + U h_{t-1} + b;  c_t = sigma(f + 1) c_{t-1} + sigma(i) tanh(g);  h_t = sigma(o) tanh(c_t)
 
-    The inputs of all steps go through W in one product, before the loop over time.
+    The inputs of all steps are multiplied by W in one product, before the loop over time.
 
     Args:
         size: H.
@@ -46,7 +46,7 @@ class LSTM(hk.Module):
         self._size = size
 
     def __call__(self, inputs: Array, first: Array, state: LSTMState) -> tuple[Array, LSTMState]:
-        """Runs over a sequence; see `RecurrentCore.make`."""
+        """Applies the LSTM to a sequence; see `RecurrentCore.make`."""
         size = self._size
         projected = layers.Linear(4 * size)(inputs)
         recurrent = hk.get_parameter("recurrent", (size, 4 * size), init=layers.uniform(size))
@@ -64,23 +64,24 @@ class LSTM(hk.Module):
 
 
 class RecurrentCore(NamedTuple):
-    """The part of a network that remembers."""
+    """The recurrent part of a network."""
 
     make: Callable[[], Callable[[Array, Array, Tree], tuple[Array, Tree]]]
-    """Makes `(inputs [T, B, F], first [T, B], state [B, ...]) -> (outputs [T, B, H], state after the last step)`,
-    inside a Haiku transform. Where `first` is true an episode begins, and the state is reset before that step."""
+    """Makes a function `(inputs [T, B, F], first [T, B], state [B, ...]) -> (outputs [T, B, H], state after the last
+    step)`, inside a Haiku transform. Where `first` is true, an episode begins, and the state is reset before that
+    step."""
 
     init_state: Callable[[int], Tree]
-    """`batch -> state [B, ...]` at an episode's start. NumPy arrays: a replay is described by it in processes that are
-    still to be forked, where JAX must not start."""
+    """`batch -> state [B, ...]` at an episode's start, as NumPy arrays. They must be NumPy's because processes that
+    will be forked, where JAX must not start, use them to describe a replay."""
 
 
 MakeCore = Callable[[int], RecurrentCore]
-"""`size -> core`, of so many units."""
+"""`size -> core`: makes a core with `size` units."""
 
 
 def lstm(size: int) -> RecurrentCore:
-    """Returns an LSTM of so many units."""
+    """Returns an LSTM with `size` units."""
 
     def init_state(batch: int) -> LSTMState:
         return LSTMState(np.zeros((batch, size), np.float32), np.zeros((batch, size), np.float32))
@@ -89,12 +90,12 @@ def lstm(size: int) -> RecurrentCore:
 
 
 def gru(size: int) -> RecurrentCore:
-    """Returns a gated recurrent unit (Cho et al. 2014) of so many units."""
+    """Returns a GRU (Cho et al. 2014) with `size` units."""
     return haiku_core(lambda: hk.GRU(size), lambda batch: np.zeros((batch, size), np.float32))
 
 
 def haiku_core(make_cell: Callable[[], hk.RNNCore], init_state: Callable[[int], Tree]) -> RecurrentCore:
-    """Returns the core of a Haiku cell, which steps through time and is reset where an episode begins.
+    """Returns a core that steps a Haiku cell through time and resets its state where an episode begins.
 
     Args:
         make_cell: makes the cell, inside a Haiku transform.
@@ -127,8 +128,14 @@ CORES: dict[str, MakeCore] = {"lstm": lstm, "gru": gru}
 
 
 def make_core(core: str | MakeCore | None, size: int) -> RecurrentCore | None:
-    """Returns a core of so many units by its name in `CORES` or by what makes it; None for none. Raises UsageError if
-    that makes no `RecurrentCore`.
+    """Returns a core with `size` units, or None if `core` is None.
+
+    Args:
+        core: a name in `CORES`, or a function that makes the core.
+        size: number of units.
+
+    Raises:
+        UsageError: the function doesn't return a `RecurrentCore`.
     """
     if core is None:
         return None
@@ -138,30 +145,30 @@ def make_core(core: str | MakeCore | None, size: int) -> RecurrentCore | None:
 
 
 class Inputs(NamedTuple):
-    """What a recurrent network is given."""
+    """The inputs of a recurrent network."""
 
     observation: Tree  # [T, B, ...]
-    action: Array  # [T, B, ...] the one before; at an episode's first timestep NO_ACTION, or 0 if continuous
-    reward: Array  # [T, B] that came with the observation; 0 at an episode's first timestep
+    action: Array  # [T, B, ...] the previous action; at an episode's first timestep NO_ACTION, or 0 if continuous
+    reward: Array  # [T, B] the reward that came with the observation; 0 at an episode's first timestep
     first: Array  # [T, B] bool: begins an episode
 
 
 class Memory(NamedTuple):
-    """What a recurrent policy remembers."""
+    """The memory of a recurrent policy."""
 
-    core: Tree  # [B, ...]
-    action: Array  # [B, ...] the last one; as in `Inputs` before an episode's first
+    core: Tree  # [B, ...] the core's state
+    action: Array  # [B, ...] the previous action; as in `Inputs` at an episode's first timestep
 
 
 @dataclasses.dataclass(frozen=True)
 class RecurrentNetwork:
-    """A network over sequences, whose core may be missing; one step is T = 1. It is given no random key.
+    """A network over sequences, with or without a recurrent core; one step is T = 1. It uses no random key.
 
     Attributes:
         network: `(inputs, core state) -> (output [T, B, ...], core state)`.
-        core: what remembers; None for nothing: then memories are `()`.
-        action: stands for the action before an episode's first timestep, of one environment.
-        prepare_reward: what is made of rewards before the network is given them.
+        core: the recurrent core; None for a network without memory, whose memories are `()`.
+        action: the previous action at an episode's first timestep, for one environment.
+        prepare_reward: transforms rewards before they are inputs of the network.
     """
 
     network: hk.Transformed
@@ -170,27 +177,28 @@ class RecurrentNetwork:
     prepare_reward: Callable[[Array], Array]
 
     def init(self, key: Array, observation: Tree) -> Params:
-        """Returns parameters for observations `[1, ...]` like this one."""
+        """Returns initial parameters for observations `[1, ...]` like this one."""
         inputs = Inputs(observation, self._no_action(1), jnp.zeros(1), jnp.zeros(1, jnp.bool_))
         return self.network.init(key, jax.tree.map(lambda x: x[None], inputs), self._core_state(1))
 
     def init_memory(self, batch: int) -> Memory | tuple[()]:
-        """Returns what is remembered at an episode's start; NumPy arrays `[B, ...]`."""
+        """Returns the memory at an episode's start, as NumPy arrays `[B, ...]`."""
         return () if self.core is None else Memory(self._core_state(batch), self._no_action(batch))
 
     def memory_spec(self) -> Tree:
-        """Returns arrays that stand for one environment's memory."""
+        """Returns example arrays of one environment's memory, without a batch axis."""
         return jax.tree.map(lambda leaf: leaf[0], self.init_memory(1))
 
     def step(self, params: Params, reward: Array, observation: Tree, memory: Tree) -> tuple[Any, Tree]:
-        """Returns the output `[B, ...]` for the next timestep, and the memory after it, which still lacks the action
-        that is now taken: see `remember`.
+        """Returns the output `[B, ...]` for the next timestep, and the memory after it.
+
+        The action taken at this timestep must then be added to the memory with `remember`.
 
         Args:
-            params: of the network.
-            reward: `[B]` that came with the observation.
+            params: the network's parameters.
+            reward: `[B]` the reward that came with the observation.
             observation: `[B, ...]`.
-            memory: of the timesteps before; whoever acts has reset it where an episode begins.
+            memory: the memory of earlier timesteps; the caller must have reset it where an episode begins.
         """
         batch = reward.shape[0]
         held = memory or Memory((), self._no_action(batch))
@@ -201,11 +209,11 @@ class RecurrentNetwork:
 
     @staticmethod
     def remember(memory: Tree, action: Array) -> Tree:
-        """Returns the memory with the action `[B, ...]` that was taken."""
+        """Returns the memory with the action `[B, ...]` taken at the latest timestep."""
         return memory and memory._replace(action=action)
 
     def inputs_of(self, batch: Sequence) -> Inputs:
-        """Returns what the network was given at the timesteps of sequences `[T + 1, B, ...]`, as it acted."""
+        """Returns the network's inputs at the timesteps of sequences `[T + 1, B, ...]`, the same as when acting."""
         size = batch.reward.shape[1]
         before = batch.state.action if isinstance(batch.state, Memory) else self._no_action(size)
         action = jnp.concatenate([jnp.asarray(before, batch.action.dtype)[None], batch.action])
@@ -217,9 +225,9 @@ class RecurrentNetwork:
         """Returns the output `[T, B, ...]` over sequences, and the core's state after them.
 
         Args:
-            params: of the network.
+            params: the network's parameters.
             inputs: see `inputs_of`.
-            state: of the core before them, see `core_state_of`.
+            state: the core's state before them, see `core_state_of`.
         """
         return self.network.apply(params, None, inputs, state)
 
@@ -247,16 +255,16 @@ def recurrent_network(
     *,
     prepare_reward: Callable[[Array], Array] = lambda reward: reward,
 ) -> RecurrentNetwork:
-    """Returns the network of a torso, maybe a core, and a head.
+    """Returns a network with a torso, optionally a core, and a head.
 
-    The core is also given the last action, one-hot if it is discrete, and the last reward.
+    The core's inputs are the features, the previous action (one-hot if it is discrete) and the reward.
 
     Args:
-        spec: of the environment.
+        spec: the environment's spec.
         torso: `observation [B, ...] -> features [B, F]`.
-        core: what remembers; None leaves it out, with the last action and reward.
+        core: the recurrent core. None: the network has no memory, and doesn't use the previous action and the reward.
         head: `features [B, H] -> output`, a nest of `[B, ...]`.
-        prepare_reward: what is made of rewards before the network is given them.
+        prepare_reward: transforms rewards before they are inputs of the network.
     """
     num_actions = spec.actions.num_values if isinstance(spec.actions, DiscreteArray) else None
 

@@ -14,8 +14,8 @@ from acme_ext.types import Array
 class ResidualTorso(hk.Module):
     """The deep torso of Espeholt et al. 2018 (figure 3, right): images `[B, H, W, C]` -> `[B, F]`.
 
-    For each of `channels`: a convolution, a max pooling that halves the picture, and two blocks of two convolutions
-    that are added to what went in. All kernels are 3 by 3. Bytes are divided by 255.
+    For each number in `channels`, it has a convolution, a max pooling that halves the image, and two residual blocks of
+    two convolutions. All kernels are 3x3. uint8 images are divided by 255.
     """
 
     def __init__(self, channels: Sequence[int] = (16, 32, 32), name: str | None = None):

@@ -1,4 +1,4 @@
-"""From an observation to features."""
+"""Torsos: the first layers of networks, from observations to features."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,17 +16,17 @@ from acme_ext.types import Array, Tree
 from acme_ext.utils import checks
 
 Convolutions = Sequence[tuple[int, int, int]]
-"""Layers, each of so many channels, with a kernel of that side, and a stride."""
+"""Convolutional layers, each as (channels, kernel size, stride)."""
 NATURE: Convolutions = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-"""Those of Mnih et al. 2015, Methods, 'Model architecture'."""
+"""The layers of Mnih et al. 2015, Methods, 'Model architecture'."""
 
 
 def fitted(convolutions: Convolutions, pixels: Array) -> Convolutions:
-    """Returns the layers for pictures `[B, H, W, C]`, as they are where both sides have 48 pixels or more.
+    """Returns the layers adapted to images `[B, H, W, C]`; unchanged if both sides have 48 pixels or more.
 
-    They were made for 84 by 84 pixels. Where a side has less than 48, the first layer's kernel and stride are half as
-    large, so that 42 by 42 pixels too leave 20 by 20 places to the second layer. With the published ones they would
-    leave 9 by 9, and a single one in the end; 32 by 32 pixels would leave none.
+    The layers were designed for 84x84 pixels. For images with a side of less than 48 pixels, the first layer's kernel
+    and stride are halved. Then 42x42 pixels give the second layer 20x20 positions, as 84x84 pixels do. With the
+    published layer they would give 9x9, and a single position after the last layer; 32x32 pixels would give none.
     """
     if min(pixels.shape[1:3]) >= 48:
         return convolutions
@@ -35,13 +35,12 @@ def fitted(convolutions: Convolutions, pixels: Array) -> Convolutions:
 
 
 class NatureTorso(hk.Module):
-    """The convolutional torso of Mnih et al. 2015 (Methods, 'Model architecture'): `[B, H, W, C]` uint8 -> `[B, F]`,
-    pixels / 255.
+    """The convolutional torso of Mnih et al. 2015 (Methods, 'Model architecture'), `[B, H, W, C]` uint8 -> `[B, F]`.
 
-    Of pictures with less than 48 pixels a side the first layer is smaller, see `fitted`.
+    Pixels are divided by 255. For images with a side of less than 48 pixels, the first layer is smaller, see `fitted`.
 
     Args:
-        start: starts the weights, with biases of 0; None as in `layers`.
+        start: initializes the weights, with biases of 0; None for the initialization of `layers`.
     """
 
     convolutions = NATURE
@@ -58,8 +57,10 @@ class NatureTorso(hk.Module):
 
 
 class SmallTorso(NatureTorso):
-    """The convolutional torso of Mnih et al. 2013 (section 4.1), which A3C has too (Mnih et al. 2016, section 5.1),
-    with its layer of 256 units: as `NatureTorso`, with a third of its multiplications.
+    """The convolutional torso of Mnih et al. 2013 (section 4.1) with its layer of 256 units.
+
+    A3C uses it too (Mnih et al. 2016, section 5.1). It has the same inputs and arguments as `NatureTorso`, and needs a
+    third of its multiplications.
     """
 
     convolutions = ((16, 8, 4), (32, 4, 2))
@@ -70,8 +71,9 @@ class SmallTorso(NatureTorso):
 
 
 class SmallGridTorso(hk.Module):
-    """The convolutional torso of MinAtar (Young and Tian 2019, section 4): `[B, 10, 10, C]` -> `[B, F]`; bytes are
-    divided by 255. The argument is `NatureTorso`'s.
+    """The convolutional torso of MinAtar (Young and Tian 2019, section 4), `[B, 10, 10, C]` -> `[B, F]`.
+
+    uint8 grids are divided by 255. The argument is the same as `NatureTorso`'s.
     """
 
     def __init__(self, start: hk.initializers.Initializer | None = None, name: str | None = None):
@@ -85,14 +87,15 @@ class SmallGridTorso(hk.Module):
 
 
 def flatten_observation(observation: Tree) -> Array:
-    """Joins all visible fields of an observation, in the order of their names, into one vector `[B, F]`, float32."""
+    """Concatenates all visible fields of an observation, in alphabetical order, to a vector `[B, F]`, float32."""
     leaves = jax.tree.leaves(masking.visible(observation))
     return jnp.concatenate([leaf.reshape(leaf.shape[0], -1).astype(jnp.float32) for leaf in leaves], axis=-1)
 
 
 def is_image(observation: Tree) -> bool:
-    """Whether an observation is a batch of images or grids with channels, `[B, H, W, C]`: C is more than 1, or H and W
-    are 32 or more.
+    """Whether an observation is a batch of images or grids with channels, `[B, H, W, C]`.
+
+    This means that C is more than 1, or that H and W are 32 or more.
     """
     observation = masking.visible(observation)
     if getattr(observation, "ndim", 0) != 4:
@@ -101,8 +104,8 @@ def is_image(observation: Tree) -> bool:
 
 
 Torso = Callable[[], Callable[[Tree], Array]]
-"""Makes `observation [B, ...] -> features [B, F]`. It is called inside a Haiku transform, so that an `hk.Module`
-without arguments is one."""
+"""Makes a function `observation [B, ...] -> features [B, F]`. It is called inside a Haiku transform, so it can be an
+`hk.Module` class without arguments."""
 
 TORSOS: dict[str, Callable[[hk.initializers.Initializer | None], Callable[[Tree], Array]]] = {
     "flat": lambda start: flatten_observation,
@@ -111,9 +114,9 @@ TORSOS: dict[str, Callable[[hk.initializers.Initializer | None], Callable[[Tree]
     "grid": SmallGridTorso,
     "residual": lambda start: hk.Sequential([ResidualTorso(), layers.MLP((256,))]),
 }
-"""Torsos by name, each made with what starts its weights, as `NatureTorso` is: no layers at all, the convolutions of
-Mnih et al. 2015, those of Mnih et al. 2013 with their layer of 256 units, MinAtar's convolution, and IMPALA's deep
-torso with its layer of 256 units, which has a start of its own."""
+"""Torsos by name, as functions of the weights' initializer, see `NatureTorso`. They are: no layers at all, the
+convolutions of Mnih et al. 2015, the convolutions and the layer of 256 units of Mnih et al. 2013, MinAtar's
+convolution, and IMPALA's deep torso with its layer of 256 units, which ignores the initializer."""
 
 
 def features(
@@ -125,15 +128,15 @@ def features(
     """Returns features `[B, F]`, for a head or for further layers.
 
     Args:
-        torso: what makes them, or its name in `TORSOS`. None chooses by the observation: images of 32 pixels or more go
-            through the Nature torso, grids with channels through MinAtar's, everything else is flattened and goes
-            through an MLP of `hidden_sizes`; ReLU throughout.
-        observation: `[B, ...]`, of which the torso is given what `masking.visible` leaves.
-        hidden_sizes: units of that MLP.
-        start: starts the weights of convolutions that are chosen by the observation or by name; see `NatureTorso`.
+        torso: makes the features; a `Torso` or a name in `TORSOS`. None selects by the observation: the Nature torso
+            for images of 32 pixels or more, MinAtar's for smaller grids with channels, and an MLP of `hidden_sizes` for
+            all others, which are flattened. All use ReLU.
+        observation: `[B, ...]`; the torso's input are the fields that `masking.visible` returns.
+        hidden_sizes: hidden units of the MLP.
+        start: initializes the weights of convolutions, unless `torso` is a `Torso`; see `NatureTorso`.
 
     Raises:
-        UsageError: the torso takes arguments, or gives something else than one vector for each observation.
+        UsageError: the torso takes arguments, or doesn't return one vector for each observation.
     """
     observation = masking.visible(observation)
     if torso is not None:
@@ -156,8 +159,10 @@ def features(
 def dense_features(
     torso: str | Torso | None, observation: Tree, hidden_sizes: Sequence[int], image_features: int
 ) -> Array:
-    """Returns features `[B, F]` for a linear head: those of `features`, and where the default torso has convolutions a
-    layer of `image_features` after them.
+    """Returns features `[B, F]` for a linear head.
+
+    These are the outputs of `features`. If the default torso has convolutions, a layer of `image_features` units
+    follows.
     """
     x = features(torso, observation, hidden_sizes)
     return jax.nn.relu(layers.Linear(image_features)(x)) if torso is None and is_image(observation) else x

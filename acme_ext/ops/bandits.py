@@ -1,7 +1,7 @@
-"""Multi-armed bandits as pure functions, batched: `[B]` bandits of K arms that know nothing of each other.
+"""Multi-armed bandits as pure functions over batches of `[B]` independent bandits with K arms.
 
-A step of a bandit is `arm = select(keys, state)`, then `state = update(state, arm, reward)`. Where only some of the B
-bandits take a step, `where` keeps the state of the others.
+A step of a bandit is `arm = select(keys, state)`, then `state = update(state, arm, reward)`. If only some of the B
+bandits take a step, `where` keeps the states of the others.
 """
 
 from collections.abc import Callable
@@ -16,20 +16,20 @@ from acme_ext.types import Array, Tree
 
 
 class Bandit(NamedTuple):
-    """How arms are chosen."""
+    """A bandit algorithm."""
 
     init: Callable[[int], Tree]
-    """`B -> state [B, ...]`, NumPy arrays, before any arm was played."""
+    """`B -> state [B, ...]`: the initial state, as NumPy arrays."""
 
     select: Callable[[Array, Tree], Array]
     """`(keys [B], state) -> arms [B]`, int32."""
 
     update: Callable[[Tree, Array, Array], Tree]
-    """`(state, arms [B], rewards [B]) -> state` after the arms were played."""
+    """`(state, arms [B], rewards [B]) -> state`: the state after playing the arms."""
 
 
 class Counts(NamedTuple):
-    """What is known of each arm."""
+    """Play counts and total rewards of all arms."""
 
     plays: Array  # [B, K] float32
     total: Array  # [B, K] float32, sum of rewards
@@ -38,9 +38,9 @@ class Counts(NamedTuple):
 class Window(NamedTuple):
     """The newest plays."""
 
-    arm: Array  # [B, W] int32, in a ring; -1 where there was none yet
+    arm: Array  # [B, W] int32, a ring buffer; -1 where it is still empty
     reward: Array  # [B, W] float32
-    plays: Array  # [B] int32, of the bandit's whole life
+    plays: Array  # [B] int32, total number of plays
 
 
 class Weights(NamedTuple):
@@ -50,7 +50,7 @@ class Weights(NamedTuple):
 
 
 def where(chosen: Array, new: Tree, old: Tree) -> Tree:
-    """Returns the state of the bandits after a step that only the `chosen` `[B]` took."""
+    """Returns the new states of the `chosen` bandits, bool `[B]`, and the old states of the others."""
 
     def pick(new: Array, old: Array) -> Array:
         return jnp.where(chosen.reshape(chosen.shape + (1,) * (new.ndim - 1)), new, old)
@@ -59,8 +59,10 @@ def where(chosen: Array, new: Tree, old: Tree) -> Tree:
 
 
 def epsilon_greedy(num_arms: int, epsilon: float) -> Bandit:
-    """Returns the bandit that plays a uniformly random arm with probability epsilon, else the one of the largest mean,
-    of several such the first; an arm that was not played yet comes before all others.
+    """Returns an epsilon-greedy bandit.
+
+    It plays a uniformly random arm with probability epsilon, and otherwise the arm with the largest mean reward, the
+    first one in a tie. Arms that were not played yet come first.
     """
     _check_arms(num_arms)
 
@@ -71,10 +73,10 @@ def epsilon_greedy(num_arms: int, epsilon: float) -> Bandit:
 
 
 def ucb1(num_arms: int, scale: float = 2**0.5) -> Bandit:
-    """Returns UCB1 (Auer et al. 2002a, figure 1): each arm once, then argmax_j mean_j + scale * sqrt(ln n / n_j), n of
-    all plays and n_j of arm j's.
+    """Returns UCB1 (Auer et al. 2002a, figure 1), for rewards in [0, 1].
 
-    Rewards lie in [0, 1]. With the paper's scale, sqrt(2), the expected regret after n plays is at most
+    It plays each arm once, and then argmax_j mean_j + scale * sqrt(ln n / n_j), where n is the number of all plays and
+    n_j the number of plays of arm j. With the paper's scale, sqrt(2), the expected regret after n plays is at most
     8 sum_j ln n / Delta_j + (1 + pi**2 / 3) sum_j Delta_j (theorem 1).
     """
     _check_arms(num_arms)
@@ -90,8 +92,9 @@ def ucb1(num_arms: int, scale: float = 2**0.5) -> Bandit:
 def sliding_window_ucb(num_arms: int, window: int, scale: float = 1.0, epsilon: float = 0.0) -> Bandit:
     """Returns the sliding-window UCB of Agent57's meta-controller (Badia et al. 2020b, section 3.2 and appendix D).
 
-    Each arm once; then, with probability epsilon, a uniformly random one, and otherwise argmax_j mean_j + scale *
-    sqrt(1 / n_j), both over the newest `window` plays: an arm that is not among them comes before all others.
+    It plays each arm once. Then it plays a uniformly random arm with probability epsilon, and otherwise argmax_j mean_j
+    + scale * sqrt(1 / n_j). Both mean_j and n_j are over the newest `window` plays; an arm that is not among them comes
+    first.
     """
     _check_arms(num_arms)
     if window < 1:
@@ -120,16 +123,16 @@ def sliding_window_ucb(num_arms: int, window: int, scale: float = 1.0, epsilon: 
 
 
 def in_window(state: Window, num_arms: int) -> Counts:
-    """Returns what the newest plays say of each arm; NumPy arrays of NumPy's."""
+    """Returns the counts of each arm in the newest plays; as NumPy arrays if the window has NumPy arrays."""
     xp = np if isinstance(state.arm, np.ndarray) else jnp
     played = xp.asarray(state.arm[..., None] == xp.arange(num_arms), np.float32)  # [B, W, K]
     return Counts(played.sum(axis=-2), (played * state.reward[..., None]).sum(axis=-2))
 
 
 def exp3(num_arms: int, gamma: float) -> Bandit:
-    """Returns EXP3 (Auer et al. 2002b, figure 1), for rewards in [0, 1] that an adversary may choose.
+    """Returns EXP3 (Auer et al. 2002b, figure 1), for adversarial rewards in [0, 1].
 
-    p_j = (1 - gamma) w_j / sum w + gamma / K;   w_j <- w_j exp(gamma r / (p_j K)) of the arm that was played.
+    p_j = (1 - gamma) w_j / sum w + gamma / K;   w_j <- w_j exp(gamma r / (p_j K)) for the arm that was played.
 
     With gamma = min(1, sqrt(K ln K / ((e - 1) n))) the expected regret against the best single arm after n plays is
     at most 2.63 sqrt(n K ln K) (corollary 3.2).
@@ -154,8 +157,9 @@ def exp3(num_arms: int, gamma: float) -> Bandit:
 
 
 def thompson(num_arms: int) -> Bandit:
-    """Returns Thompson sampling for rewards of 0 or 1 (Agrawal and Goyal 2012, algorithm 1): the arm of the largest
-    draw from Beta(1 + successes, 1 + failures).
+    """Returns Thompson sampling for rewards of 0 or 1 (Agrawal and Goyal 2012, algorithm 1).
+
+    It plays the arm with the largest sample from Beta(1 + successes, 1 + failures).
     """
     _check_arms(num_arms)
 
@@ -177,7 +181,7 @@ def _count(state: Counts, arm: Array, reward: Array) -> Counts:
 
 
 def _means(counts: Counts) -> Array:
-    """Returns the arms' means `[B, K]`; infinity where an arm was not played."""
+    """Returns the arms' mean rewards `[B, K]`; infinity for arms that were not played."""
     return jnp.where(counts.plays > 0, counts.total / jnp.maximum(counts.plays, 1), jnp.inf)
 
 

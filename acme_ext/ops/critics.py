@@ -1,6 +1,6 @@
-"""What a critic's output stands for: the value of an action, or the distribution of its return on fixed atoms.
+"""Value models: a critic outputs either the expected return, or the return's distribution on fixed atoms.
 
-An agent that is given a `ValueModel` learns either.
+Agents use both through a `ValueModel`.
 """
 
 import dataclasses
@@ -18,31 +18,31 @@ from acme_ext.utils.checks import Checked
 
 
 class CriticLoss(NamedTuple):
-    """What is wrong with a critic's outputs."""
+    """The loss of a critic, for each item."""
 
     loss: Array  # [B]
-    td_error: Array  # [B] target less prediction, of the expected returns
+    td_error: Array  # [B] target minus prediction, of expected returns
     metrics: Mapping[str, Array]  # [B] each
 
 
 class ValueModel(NamedTuple):
-    """How a critic's outputs are read and learned."""
+    """The meaning of a critic's outputs, and the loss for them."""
 
     outputs: int | None
-    """Numbers a critic gives for an action, `[B, outputs]`; None: one, `[B]`."""
+    """The number of a critic's outputs for an action, `[B, outputs]`; None for a single value, `[B]`."""
 
     mean: Callable[[Array], Array]
     """`output [..., outputs] -> q [...]`, the expected return."""
 
     loss: Callable[[Array, Array, Array, Array], CriticLoss]
-    """`(output_tm1 [B, outputs], r_t [B], discount_t [B], output_t [N, B, outputs]) -> CriticLoss`: the error against
-    the Bellman target of N equally likely outputs, one for each action sampled at the end of the transition. The
-    gradient flows through `output_tm1` alone.
+    """`(output_tm1 [B, outputs], r_t [B], discount_t [B], output_t [N, B, outputs]) -> CriticLoss`: the loss against
+    the Bellman target. `output_t` has N equally likely outputs, one for each action sampled at the end of the
+    transition. The gradient flows only through `output_tm1`.
     """
 
 
 def expected_value() -> ValueModel:
-    """Returns the model of critics that give the expected return `[B]`.
+    """Returns the model of critics that output the expected return `[B]`.
 
     loss = delta**2 / 2, delta = R_t + gamma_t * mean_n q_t[n] - q_tm1.
     """
@@ -55,20 +55,20 @@ def expected_value() -> ValueModel:
 
 
 def categorical_value(v_min: float, v_max: float, num_atoms: int) -> ValueModel:
-    """Returns the model of critics that give the logits `[B, num_atoms]` of a return's distribution (Bellemare et al.
+    """Returns the model of critics that output logits `[B, num_atoms]` of the return's distribution (Bellemare et al.
     2017, section 4).
 
-    loss = cross-entropy(projection of R_t + gamma_t * Z_t, softmax(logits_tm1)), Z_t the even mixture of the N
-    distributions softmax(logits_t[n]). What of the target lies beyond the support is put on its ends, and critic and
-    policy are then wrong by as much: the metric `clipped_mass` is the share of the target's probability there.
+    loss = cross-entropy(projection of R_t + gamma_t * Z_t, softmax(logits_tm1)), where Z_t is the equal mixture of the
+    N distributions softmax(logits_t[n]). The part of the target outside the support is moved to its ends, which biases
+    the critic and the policy. The metric `clipped_mass` is the probability of that part.
 
     Args:
-        v_min: the least return that can be told from smaller ones.
-        v_max: the largest likewise.
-        num_atoms: evenly spaced between them, both included.
+        v_min: the return of the lowest atom.
+        v_max: the return of the highest atom.
+        num_atoms: number of atoms, evenly spaced from `v_min` to `v_max`, including both.
     """
     atoms = np.linspace(v_min, v_max, num_atoms, dtype=np.float32)
-    slack = 1e-3 * (v_max - v_min) / (num_atoms - 1)  # for rounding, where a target ends at an end of the support
+    slack = 1e-3 * (v_max - v_min) / (num_atoms - 1)  # tolerance for rounding at the ends of the support
 
     def mean(logits: Array) -> Array:
         return distributional.categorical_mean(logits, atoms)
@@ -86,7 +86,7 @@ def categorical_value(v_min: float, v_max: float, num_atoms: int) -> ValueModel:
 
 
 def check_support(v_min: float, v_max: float, num_atoms: int) -> None:
-    """Raises UsageError, by the config's names, if there is no support of so many atoms."""
+    """Raises UsageError, with the config's field names, if the support is not valid."""
     if not (np.isfinite(v_min) and np.isfinite(v_max) and v_min < v_max):
         raise UsageError(f"v_min is {v_min} and v_max is {v_max}: both must be finite, and v_min the smaller.")
     if num_atoms < 2:
@@ -95,7 +95,7 @@ def check_support(v_min: float, v_max: float, num_atoms: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class CategoricalConfig(Checked):
-    """A categorical critic's support; it must hold every discounted return there is: clipped_mass tells."""
+    """The support of a categorical critic; it must include all possible returns (see the metric clipped_mass)."""
 
     v_min: float = -150.0  # return of the lowest atom; Hoffman et al. 2020, released code
     v_max: float = 150.0  # return of the highest atom; likewise
@@ -107,7 +107,7 @@ class CategoricalConfig(Checked):
 
 
 def value_of(config: Any) -> ValueModel:
-    """Returns what a critic gives by its agent's config: distributions if it is a `CategoricalConfig`."""
+    """Returns the value model for an agent's config: distributions if it is a `CategoricalConfig`."""
     if isinstance(config, CategoricalConfig):
         return categorical_value(config.v_min, config.v_max, config.num_atoms)
     return expected_value()

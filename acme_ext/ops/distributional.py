@@ -1,7 +1,6 @@
-"""Distributions of returns, on fixed atoms or as quantiles: targets, losses and means, batched.
+"""Targets, losses and means for distributions of returns, on fixed atoms or as quantiles, batched.
 
-A leading `...` stands for any number of axes, usually `[B]`. Nothing here stops a gradient: who bootstraps from what is
-the agent's to say.
+A leading `...` stands for any number of axes, usually `[B]`. These functions don't stop gradients; the agents do that.
 """
 
 from typing import NamedTuple
@@ -18,8 +17,8 @@ def categorical_mean(logits: Array, atoms: Array) -> Array:
     """Returns the means `[...]` of categorical distributions, sum_i softmax(logits)_i z_i.
 
     Args:
-        logits: `[..., N]` of the atoms.
-        atoms: `[N]` the values z_i that the atoms stand for.
+        logits: `[..., N]` logits of the atoms.
+        atoms: `[N]` the values z_i of the atoms.
     """
     return jax.nn.softmax(logits) @ atoms
 
@@ -28,13 +27,13 @@ def categorical_projection(values: Array, probs: Array, atoms: Array) -> Array:
     """Returns the probabilities `[..., N]` of a distribution projected onto a fixed support (Bellemare et al. 2017, eq.
     7).
 
-    sum_j probs_j * clip(1 - |clip(values_j, z_1, z_N) - z_i| / dz, 0, 1): each value's probability is shared by the
-    two atoms around it, in proportion to how near they are; what lies beyond the support goes to its ends.
+    sum_j probs_j * clip(1 - |clip(values_j, z_1, z_N) - z_i| / dz, 0, 1): each value's probability is divided between
+    the two nearest atoms by linear interpolation. Values outside the support are moved to its ends.
 
     Args:
-        values: `[..., M]` where the distribution has its mass.
-        probs: `[..., M]` how much of it; sums to 1.
-        atoms: `[N]` the support, ascending and evenly spaced, N of at least 2.
+        values: `[..., M]` the values of the distribution.
+        probs: `[..., M]` their probabilities, which sum to 1.
+        atoms: `[N]` the support, ascending and evenly spaced, with N of at least 2.
     """
     spacing = (atoms[-1] - atoms[0]) / (len(atoms) - 1)
     inside = jnp.clip(values, atoms[0], atoms[-1])
@@ -44,44 +43,45 @@ def categorical_projection(values: Array, probs: Array, atoms: Array) -> Array:
 
 def categorical_target(r_t: Array, discount_t: Array, probs_t: Array, atoms: Array) -> Array:
     """Returns the probabilities `[..., N]` of the distributional Bellman target, R_t + gamma_t * Z_t on the support
-    (Bellemare et al. 2017, algorithm 1). With n-step transitions `discount_t` is the discount of all n.
+    (Bellemare et al. 2017, algorithm 1). For n-step transitions, `discount_t` is the discount over all n steps.
 
     Args:
         r_t: `[...]` rewards.
         discount_t: `[...]` discounts, zero after a termination.
-        probs_t: `[..., N]` the distribution Z_t that is bootstrapped from.
-        atoms: `[N]` its support, and the target's.
+        probs_t: `[..., N]` the distribution Z_t to bootstrap from.
+        atoms: `[N]` the support of Z_t and of the target.
     """
     return categorical_projection(r_t[..., None] + discount_t[..., None] * atoms, probs_t, atoms)
 
 
 class Support(NamedTuple):
-    """The whole numbers from -size to size, on which a value x lies as h(x) (Schrittwieser et al. 2020, appendix F).
+    """A support of the integers from -size to size, which represent values x as h(x) (Schrittwieser et al. 2020,
+    appendix F).
 
-    A value between two atoms is shared by them, in proportion to how near they are: 3.7 is 0.3 on 3 and 0.7 on 4.
+    A value between two atoms is divided between them by linear interpolation: 3.7 is 0.3 on 3 and 0.7 on 4.
     """
 
     size: int
-    epsilon: float | None  # of h, see `multistep.signed_hyperbolic`; None for values as they are
+    epsilon: float | None  # epsilon of h, see `multistep.signed_hyperbolic`; None for unscaled values
 
     @property
     def num_atoms(self) -> int:
-        """How many atoms there are."""
+        """The number of atoms."""
         return 2 * self.size + 1
 
     @property
     def largest(self) -> float:
-        """The largest value that lies on it."""
+        """The largest value that the support can represent."""
         size = np.float64(self.size)
         return float(size if self.epsilon is None else multistep.signed_parabolic(np.asarray(size), self.epsilon))
 
     def probs(self, x: Array) -> Array:
-        """Returns the probabilities `[..., N]` that stand for values `[...]`; what lies beyond goes to the ends."""
+        """Returns the probabilities `[..., N]` that represent values `[...]`; values outside are moved to the ends."""
         x = x if self.epsilon is None else multistep.signed_hyperbolic(x, self.epsilon)
         return categorical_projection(x[..., None], jnp.ones((*x.shape, 1)), self._atoms())
 
     def mean(self, logits: Array) -> Array:
-        """Returns the values `[...]` of distributions `[..., N]`: h's inverse of the mean."""
+        """Returns the values `[...]` of distributions with logits `[..., N]`: the inverse of h at their means."""
         x = categorical_mean(logits, self._atoms())
         return x if self.epsilon is None else multistep.signed_parabolic(x, self.epsilon)
 
@@ -90,20 +90,20 @@ class Support(NamedTuple):
 
 
 def cross_entropy(probs: Array, logits: Array) -> Array:
-    """Returns -sum_i probs_i log softmax(logits)_i, `[...]`, of `[..., N]` each."""
+    """Returns the cross-entropy -sum_i probs_i log softmax(logits)_i, `[...]`, for inputs `[..., N]`."""
     return -jnp.sum(probs * jax.nn.log_softmax(logits), axis=-1)
 
 
 def categorical_kl(probs: Array, logits: Array) -> Array:
-    """Returns KL(probs || softmax(logits)), `[...]`, of `[..., N]` each: the cross-entropy less the entropy of `probs`.
+    """Returns KL(probs || softmax(logits)), `[...]`, for inputs `[..., N]`: cross-entropy minus the entropy of `probs`.
 
-    By the logits it has the gradient of the cross-entropy, and it is zero where the prediction is right.
+    It has the same gradient with respect to the logits as the cross-entropy, and is zero for a perfect prediction.
     """
     return cross_entropy(probs, logits) + jnp.sum(jax.scipy.special.xlogy(probs, probs), axis=-1)
 
 
 def quantile_midpoints(count: int) -> Array:
-    """Returns the fractions `[count]` whose quantiles stand best for a distribution, (2 i - 1) / (2 count) (Dabney et
+    """Returns the fractions `[count]` whose quantiles approximate a distribution best, (2 i - 1) / (2 count) (Dabney et
     al. 2018a, lemma 2).
     """
     return (jnp.arange(count) + 0.5) / count
@@ -112,14 +112,14 @@ def quantile_midpoints(count: int) -> Array:
 def quantile_loss(quantiles: Array, taus: Array, targets: Array, kappa: float) -> Array:
     """Returns the quantile regression loss `[...]` (Dabney et al. 2018a, eq. 10; 2018b, eq. 3).
 
-    sum_i mean_j |tau_i - 1(u_ij < 0)| * huber_kappa(u_ij) / kappa with u_ij = targets_j - quantiles_i. The division,
-    which is 2018b's, makes kappa of 0 the limit, |u| in place of the Huber loss.
+    sum_i mean_j |tau_i - 1(u_ij < 0)| * huber_kappa(u_ij) / kappa, with u_ij = targets_j - quantiles_i. The division by
+    kappa is from 2018b. With it, the limit for kappa = 0 is |u| instead of the Huber loss.
 
     Args:
-        quantiles: `[..., N]` predictions.
-        taus: `[..., N]` or `[N]` the fraction in (0, 1) that each predicts the quantile of.
-        targets: `[..., M]` samples or quantiles of what is to be predicted.
-        kappa: where the Huber loss turns linear; at least 0.
+        quantiles: `[..., N]` predicted quantiles.
+        taus: `[..., N]` or `[N]` the fractions in (0, 1) of these quantiles.
+        targets: `[..., M]` samples or quantiles of the target distribution.
+        kappa: where the Huber loss becomes linear; at least 0.
     """
     u = targets[..., None, :] - quantiles[..., :, None]
     loss = value.huber(u, kappa) / kappa if kappa > 0 else jnp.abs(u)

@@ -1,5 +1,7 @@
-"""Gaussian policies. Samples are made from standard normal noise that the caller draws: from one key for a batch in
-learning, from a key for each environment in acting.
+"""Gaussian policies.
+
+The caller provides the standard normal noise for samples. It uses one random key for a batch when learning, and one key
+for each environment when acting.
 """
 
 from typing import NamedTuple
@@ -20,7 +22,7 @@ class Gaussian(NamedTuple):
     stddev: Array  # [..., A]
 
     def mode(self) -> Array:
-        """Returns the likeliest action `[..., A]`."""
+        """Returns the most likely action `[..., A]`."""
         return self.mean
 
     def sample(self, noise: Array) -> Array:
@@ -41,7 +43,7 @@ class SquashedGaussian(NamedTuple):
     """The tanh of independent normal values: actions `[..., A]` in [-1, 1] (Haarnoja et al. 2018a, appendix C)."""
 
     mean: Array  # [..., A] before the tanh
-    stddev: Array  # [..., A] likewise
+    stddev: Array  # [..., A] before the tanh
 
     def mode(self) -> Array:
         """Returns the tanh of the mean `[..., A]`, the median in each dimension."""
@@ -54,8 +56,8 @@ class SquashedGaussian(NamedTuple):
     def sample_with_log_prob(self, noise: Array) -> tuple[Array, Array]:
         """Returns actions `[..., A]` and their log-densities `[...]`.
 
-        log pi(a) = log N(u; mean, stddev) - sum_i log(1 - tanh(u_i)**2), of u with a = tanh(u)   (eq. 21). The last
-        term is 2 (log 2 - u - softplus(-2 u)), which keeps its precision and gradient where tanh(u) rounds to 1.
+        log pi(a) = log N(u; mean, stddev) - sum_i log(1 - tanh(u_i)**2), with a = tanh(u)   (eq. 21). The last term is
+        computed as 2 (log 2 - u - softplus(-2 u)), which keeps its precision and gradient even if tanh(u) rounds to 1.
         """
         u = self.mean + self.stddev * noise
         # u was sampled, so (u - mean) / stddev is the noise itself.

@@ -1,4 +1,4 @@
-"""Rewards that an agent gives itself for what is new: within the episode, and over the agent's life."""
+"""Intrinsic rewards for new observations: within the episode, and over the agent's lifetime."""
 
 from typing import NamedTuple
 
@@ -9,58 +9,56 @@ from jax import lax
 from acme_ext.ops.policy import discounted_sums
 from acme_ext.types import Array
 
-_LEAST_BLOCK = 128  # rows; shorter loops take longer than what they leave out
+_LEAST_BLOCK = 128  # minimum rows per block; smaller blocks cost more time than they save
 
 
 class EpisodicMemory(NamedTuple):
-    """The embeddings of an episode's observations, in rings of M rows: beyond M the oldest are overwritten."""
+    """The embeddings of an episode's observations, in ring buffers of M rows; the oldest are overwritten."""
 
-    embeddings: Array  # [B, D, M] float32: a row is a column, so that distances to all of them are computed at once
-    written: Array  # [B] int32, how many since the episode began
+    embeddings: Array  # [B, D, M] float32; M comes last, so that distances to all rows are computed together
+    written: Array  # [B] int32, number of embeddings since the episode began
 
 
 def init_memory(batch: int, rows: int, size: int) -> EpisodicMemory:
-    """Returns empty memories of `rows` embeddings with `size` numbers each; NumPy arrays."""
+    """Returns empty memories for `rows` embeddings of `size` numbers each, as NumPy arrays."""
     return EpisodicMemory(np.zeros((batch, size, rows), np.float32), np.zeros(batch, np.int32))
 
 
 def remember(memory: EpisodicMemory, embedding: Array, first: Array, squares: Array | None = None) -> EpisodicMemory:
-    """Returns the memories with one more embedding `[B, D]` each; where an episode begins, `first` `[B]`, with it
-    alone.
+    """Returns the memories with one more embedding each; where an episode begins, the memory is cleared first.
 
     Args:
-        memory: as it was.
-        embedding: the new ones.
-        first: see above.
-        squares: `[B, k]` what `nearest_distances` gave of `memory`, if it was asked: the compiler then sees that the
-            memory, if it is donated, can be written in place after that, and copies none of it.
+        memory: the memories before.
+        embedding: `[B, D]` the new embeddings.
+        first: `[B]` whether an episode begins.
+        squares: `[B, k]` the distances that `nearest_distances` returned for `memory`, if it was called. This tells the
+            compiler that the write comes after the search, so that a donated memory is updated in place, not copied.
     """
     if squares is not None:
         embedding = embedding + jnp.minimum(squares[:, :1], 0)  # they are never negative
     before: Array = jnp.where(first, 0, memory.written)
     embeddings, place = jnp.asarray(memory.embeddings), before % memory.embeddings.shape[2]
-    for row in range(len(before)):  # in place, which a scatter is not on the CPU
+    for row in range(len(before)):  # in place; a scatter would make a copy on the CPU
         embeddings = lax.dynamic_update_slice(embeddings, embedding[row, None, :, None], (row, 0, place[row]))
     return EpisodicMemory(embeddings, before + 1)
 
 
 def nearest_distances(memory: EpisodicMemory, embedding: Array, neighbours: int) -> tuple[Array, Array]:
-    """Returns the squared Euclidean distances `[B, k]` from embeddings `[B, D]` to their k nearest in the memories, the
-    nearest first, and whether there are as many `[B]`: where there are not, the distances mean nothing.
+    """Returns the squared Euclidean distances to the k nearest neighbours `[B, k]`, and whether there are k `[B]`.
 
-    Rows that no memory has written yet are left out, in steps of an eighth of the ring: an early step of an episode
-    costs less than a late one.
+    These are the distances from embeddings `[B, D]` to the k nearest ones in their memories, in ascending order. Where
+    there are fewer than k, the distances have no meaning. Rows that no memory has written yet are skipped, in blocks of
+    an eighth of the buffer, so early steps of an episode are cheaper.
     """
     embeddings, written = jnp.asarray(memory.embeddings), jnp.asarray(memory.written)
     batch, size, rows = embeddings.shape
     block = min(rows, max(_LEAST_BLOCK, -(-rows // 8)))
 
     def search(i: Array, nearest: Array) -> Array:
-        start = jnp.minimum(i * block, rows - block)  # the last block has rows of the one before too
+        start = jnp.minimum(i * block, rows - block)  # the last block may overlap the one before
         row = start + jnp.arange(block)
         there = (row >= i * block) & (row < written[:, None])
-        # Not as a sum over an axis, and not of one slice of all D, each of which takes XLA for the CPU several times as
-        # long.
+        # A sum over an axis, or one slice of all D, would take several times as long with XLA on the CPU.
         squares = sum(
             jnp.square(lax.dynamic_slice(embeddings, (0, d, start), (batch, 1, block))[:, 0] - embedding[:, d, None])
             for d in range(size)
@@ -78,8 +76,9 @@ def nearest_distances(memory: EpisodicMemory, embedding: Array, neighbours: int)
 
 
 def moving_average(average: Array, count: Array, value: Array, horizon: float) -> tuple[Array, Array]:
-    """Returns the average `[...]` with one more value `[...]`, and how many it has seen: the plain mean at first, and
-    beyond `horizon` values one that forgets old ones exponentially.
+    """Returns the average `[...]` updated with one more value `[...]`, and the new count of values.
+
+    It is the mean of all values up to `horizon` of them, and an exponential moving average after that.
     """
     count = jnp.minimum(count + 1, horizon)
     return average + (value - average) / count, count
@@ -94,21 +93,21 @@ def kernel_bonus(
     pseudo_counts: float = 1e-3,
     max_similarity: float = 8.0,
 ) -> Array:
-    """Returns the episodic bonus `[B]` (Badia et al. 2020a, algorithm 1): one over the root of a pseudo-count.
+    """Returns the episodic bonus `[B]` (Badia et al. 2020a, algorithm 1): 1 / the square root of a pseudo-count.
 
     d_k = max(d_k**2 / d_m**2 - xi, 0);   K_k = epsilon / (d_k + epsilon);   s = sqrt(sum_k K_k) + c;
     r = 1 / s, or 0 where s > s_max.
 
     Args:
         squares: `[B, k]` squared distances to the nearest neighbours.
-        average: `[B]` d_m**2, their moving average, with `squares` in it.
+        average: `[B]` d_m**2, their moving average, which includes `squares`.
         kernel_epsilon: epsilon.
-        cluster_distance: xi; what is nearer counts as the same.
+        cluster_distance: xi; neighbours closer than this count as identical.
         pseudo_counts: c.
-        max_similarity: s_max. With k neighbours s is at most sqrt(k) + c, so that the published 8 is never reached by
-            the published 10.
+        max_similarity: s_max. With k neighbours, s is at most sqrt(k) + c, so the published value of 8 is never reached
+            with the published k of 10.
     """
-    # Where all neighbours so far lay at the same place the average is 0, and so is every distance.
+    # If all neighbours so far were identical, the average is 0, and so are all distances.
     ratio = squares / jnp.maximum(average, jnp.finfo(jnp.float32).tiny)[:, None]
     distance = jnp.maximum(ratio - cluster_distance, 0.0)
     similarity = jnp.sqrt(jnp.sum(kernel_epsilon / (distance + kernel_epsilon), axis=-1)) + pseudo_counts
@@ -116,34 +115,35 @@ def kernel_bonus(
 
 
 def distillation_error(prediction: Array, target: Array) -> Array:
-    """Returns the error `[...]` of a predictor of a random network's features `[..., D]`, the mean of their squared
-    differences (Burda et al. 2018, section 2.2; the mean over features is their implementation's).
+    """Returns the mean squared error `[...]` of a predictor of a random network's features `[..., D]`.
+
+    See Burda et al. 2018, section 2.2; the mean over features is from their implementation.
     """
     return jnp.mean(jnp.square(prediction - lax.stop_gradient(target)), axis=-1)
 
 
 def lifelong_factor(error: Array, mean: Array, stddev: Array, most: float) -> Array:
-    """Returns by what the episodic bonus is multiplied, `[...]` in [1, most] (Badia et al. 2020a, section 2).
+    """Returns the factor of the episodic bonus, `[...]` in [1, most] (Badia et al. 2020a, section 2).
 
     min(max(alpha, 1), L),  alpha = 1 + (error - mean) / stddev
 
     Args:
-        error: `[...]` of the random network's predictor.
-        mean: running mean of errors.
-        stddev: their running standard deviation.
+        error: `[...]` errors of the random network's predictor.
+        mean: running mean of the errors.
+        stddev: running standard deviation of the errors.
         most: L.
     """
     return jnp.clip(1.0 + (error - mean) / jnp.maximum(stddev, 1e-8), 1.0, most)
 
 
 def running_returns(bonus: Array, decay: Array, start: Array) -> Array:
-    """Returns the sums R_t = decay_t * R_{t-1} + bonus_t `[T, B]`, by whose standard deviation a bonus is divided
-    (Burda et al. 2018, section 2.4).
+    """Returns the discounted sums R_t = decay_t * R_{t-1} + bonus_t `[T, B]`; bonuses are divided by their standard
+    deviation (Burda et al. 2018, section 2.4).
 
     Args:
         bonus: `[T, B]`.
-        decay: `[T, B]` gamma_I, or 1 for what is no step.
-        start: `[B]` or `[]` R_{-1}, of what was before.
+        decay: `[T, B]` gamma_I for steps, 1 for padding.
+        start: `[B]` or `[]` R_{-1}, the sum before the first step.
     """
 
     def forward(total: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -156,18 +156,18 @@ def running_returns(bonus: Array, decay: Array, start: Array) -> Array:
 def continuing_advantages(
     bonus: Array, discount: float, lambda_: float, values: Array, mask: Array, first: Array
 ) -> Array:
-    """Returns generalized advantage estimates `[T, B]` of a bonus that doesn't end with an episode (Burda et al. 2018,
-    section 2.3): what the next episode brings counts too. No gradient flows through them.
+    """Returns non-episodic generalized advantage estimates of a bonus, `[T, B]` (Burda et al. 2018, section 2.3).
 
-    The way from an episode's last timestep to the next one's first takes no time, and its last observation's value is
-    that of the next first one.
+    The bonuses of the next episode count too. Between an episode's last timestep and the next episode's first there is
+    no discount, and the value of the last observation is that of the next episode's first observation. No gradient
+    flows through the estimates.
 
     Args:
-        bonus: `[T, B]` of each step.
+        bonus: `[T, B]` the bonus of each step.
         discount: gamma_I.
         lambda_: in [0, 1].
         values: `[T + 1, B]` predicted sums of bonuses.
-        mask: `[T, B]` 0 for what is no step.
+        mask: `[T, B]` 1 for steps, 0 for others.
         first: `[T + 1, B]` whether an episode begins; see `types.Sequence`.
     """
     bridge = (mask == 0) & first[1:]

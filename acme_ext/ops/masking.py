@@ -1,10 +1,9 @@
-"""Legal actions: how an observation says which actions may be taken, and what that means for values and policies.
+"""Legal actions: how an observation specifies them, and how values and policies are masked.
 
-The convention is that of Gymnasium and PettingZoo: an observation that is a mapping with a field `action_mask` `[A]`,
-one bool or integer for each discrete action, not zero where it may be taken. An observation without that field allows
-all actions. Beside it there may be `player`, the number of who moves, and `game_state`, for searches by a game's rules.
-These three say what the rules are and not what there is to see, so that networks are given the other fields
-(`visible`).
+The convention is the same as in Gymnasium and PettingZoo. The observation is a mapping with a field `action_mask`
+`[A]`, which has one bool or integer for each discrete action and is nonzero for legal actions. Without that field, all
+actions are legal. There may also be the fields `player`, the number of the player to move, and `game_state`, for
+searches with the game's rules. Networks don't receive these three fields (`visible`).
 """
 
 from collections.abc import Mapping
@@ -15,34 +14,36 @@ from acme_ext.specs import ACTION_MASK, PLAYER, RULES
 from acme_ext.types import Array, Tree
 
 ILLEGAL = -1e9
-"""The value and the logit of an action that may not be taken: finite, so that no gradient and no mean of a batch with
-nothing legal in it (padding) is NaN, and far below every other."""
+"""The value or logit of an illegal action. It is far below all others, but finite, so that gradients and means are not
+NaN in rows without legal actions (padding)."""
 
 
 def legal_actions(observation: Tree) -> Array | None:
-    """Returns which actions an observation `[..., *shape]` allows, bool `[..., A]`; None where it allows all."""
+    """Returns the legal actions of an observation `[..., *shape]`, bool `[..., A]`; None if all are legal."""
     if _has_mask(observation):
         return observation[ACTION_MASK] != 0
     return None
 
 
 def player_of(observation: Tree) -> Array | None:
-    """Returns whose move it is, `[...]`; None where an observation doesn't say, because there is one player."""
+    """Returns the number of the player to move, `[...]`; None for observations of a single player."""
     if _has_mask(observation) and PLAYER in observation:
         return observation[PLAYER]
     return None
 
 
 def masked(values: Array, legal: Array | None) -> Array:
-    """Returns values or logits `[..., A]` that are `ILLEGAL` where an action is not legal, through which no gradient
-    flows; as they are where `legal` is None.
+    """Returns values or logits `[..., A]` with `ILLEGAL` for illegal actions, where no gradient flows.
+
+    If `legal` is None, they are unchanged.
     """
     return values if legal is None else jnp.where(legal, values, ILLEGAL)
 
 
 def visible(observation: Tree) -> Tree:
-    """Returns what networks are given of an observation: all fields but those of the rules, or, if that leaves one,
-    that field alone.
+    """Returns the part of an observation that networks receive: all fields except the rules' fields.
+
+    If only one field remains, returns its value, not a mapping.
     """
     if not _has_mask(observation):
         return observation

@@ -1,4 +1,4 @@
-"""Returns of several steps and the squeezed scale of Pohlen et al. 2018, batched. Names are rlax's."""
+"""Multi-step returns, and the value rescaling of Pohlen et al. 2018, batched. Names are the same as in rlax."""
 
 import jax.numpy as jnp
 from jax import lax
@@ -8,12 +8,12 @@ from acme_ext.types import Array
 
 
 def signed_hyperbolic(x: Array, epsilon: float) -> Array:
-    """Returns h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, which squeezes large values (Pohlen et al. 2018, section
-    3.2).
+    """Returns h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, which compresses large values (Pohlen et al. 2018,
+    section 3.2).
     """
     xp = numpy_of(x)
     size = xp.abs(x)
-    # The root's difference to 1 as a quotient: it loses no digits where x is small.
+    # sqrt(|x| + 1) - 1 is written as a quotient, which keeps its precision for small x.
     return x / (xp.sqrt(size + 1.0) + 1.0) + epsilon * x
 
 
@@ -21,24 +21,24 @@ def signed_parabolic(x: Array, epsilon: float) -> Array:
     """Returns the inverse of `signed_hyperbolic` (Pohlen et al. 2018, proposition A.2)."""
     xp = numpy_of(x)
     size, middle = xp.abs(x), 1.0 + 2.0 * epsilon
-    # sign(x) (z**2 - 1) with z = (sqrt(1 + 4 epsilon (|x| + 1 + epsilon)) - 1) / (2 epsilon), written by z - 1 in a
-    # form that subtracts nothing from what is nearly as large.
+    # sign(x) (z**2 - 1) with z = (sqrt(1 + 4 epsilon (|x| + 1 + epsilon)) - 1) / (2 epsilon), expressed with z - 1 in a
+    # form that avoids the subtraction of nearly equal numbers.
     root = xp.sqrt(middle * middle + 4.0 * epsilon * size)
     z_less_one = 2.0 * size * (1.0 - 2.0 * epsilon / (root + middle)) / (root + 1.0)
     return xp.sign(x) * z_less_one * (z_less_one + 2.0)
 
 
 def n_step_returns(r_t: Array, discount_t: Array, v_t: Array, mask: Array, n: int) -> Array:
-    """Returns the returns `[T, ...]` of n steps from each step of a sequence on, or of fewer where its steps end.
+    """Returns the n-step returns `[T, ...]` from each step of a sequence, over fewer steps where the sequence ends.
 
     G_t = r_{t+1} + gamma_{t+1} (r_{t+2} + gamma_{t+2} (... + gamma_{t+m} v_{t+m})), m <= n.
 
     Args:
-        r_t: `[T, ...]` rewards of the steps; JAX or NumPy, as the others.
-        discount_t: `[T, ...]` their discounts, zero after a termination.
-        v_t: `[T, ...]` values at the steps' ends.
-        mask: `[T, ...]` 1 where there is a step.
-        n: steps.
+        r_t: `[T, ...]` rewards of the steps; all arrays may be JAX's or NumPy's.
+        discount_t: `[T, ...]` discounts of the steps, zero after a termination.
+        v_t: `[T, ...]` values after the steps.
+        mask: `[T, ...]` 1 for steps, 0 for others.
+        n: number of steps.
     """
     xp = numpy_of(r_t, discount_t, v_t, mask)
     returns = r_t + discount_t * v_t
@@ -58,27 +58,27 @@ def retrace_targets(
     continues: Array,
     rescaling_epsilon: float | None,
 ) -> Array:
-    """Returns Retrace's targets `[T, B]` (Munos et al. 2016, eq. 4) of values in h's scale (Badia et al. 2020a,
+    """Returns Retrace targets `[T, B]` (Munos et al. 2016, eq. 4) for values rescaled by h (Badia et al. 2020a,
     appendix E, 'transformed Retrace').
 
     y_s = h(G_s),  G_s = r_s + gamma_s (sum_a pi(a) Q_{s+1}(a) - c_{s+1} Q_{s+1}(a_{s+1}) + c_{s+1} G_{s+1}),
 
-    where Q = h^-1 of the target network's values. After the last step of a trace c is 0.
+    where Q is h^-1 of the target network's values. After the last step of a trace, c is 0.
 
     Args:
-        q_t: `[T, B, A]` target network's values where the steps end, in h's scale.
-        q_a_t: `[T, B]` its values of the actions taken there; anything where none was.
-        c_t: `[T, B]` the trace's factors of those actions, see `retrace_factors`.
-        pi_t: `[T, B, A]` the target policy where the steps end.
+        q_t: `[T, B, A]` the target network's values after the steps, rescaled by h.
+        q_a_t: `[T, B]` its values of the actions taken there; ignored where there is no action.
+        c_t: `[T, B]` the trace coefficients of those actions, see `retrace_factors`.
+        pi_t: `[T, B, A]` the target policy's probabilities after the steps.
         r_t: `[T, B]` rewards.
         discount_t: `[T, B]` discounts, zero after a termination.
-        continues: `[T, B]` whether the step after is of the same episode and is there.
-        rescaling_epsilon: of h; None for values as they are.
+        continues: `[T, B]` whether there is a next step in the same episode.
+        rescaling_epsilon: epsilon of h; None for values that are not rescaled.
     """
     if rescaling_epsilon is not None:
         q_t, q_a_t = (signed_parabolic(q, rescaling_epsilon) for q in (q_t, q_a_t))
     c_t = jnp.where(continues, c_t, 0.0)
-    # What is bootstrapped from, but for the part of it that the trace's next step says better.
+    # The bootstrapped value, without the part that the trace replaces by the next step's return.
     base = r_t + discount_t * (jnp.sum(pi_t * q_t, axis=-1) - c_t * q_a_t)
 
     def back(following: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -91,12 +91,11 @@ def retrace_targets(
 
 
 def retrace_factors(pi_a: Array, mu: Array, lambda_: float) -> Array:
-    """Returns c = lambda min(1, pi(a) / mu(a)) `[...]`, how much of a trace goes on through an action (Munos et al.
-    2016, section 3).
+    """Returns Retrace's trace coefficients c = lambda min(1, pi(a) / mu(a)) `[...]` (Munos et al. 2016, section 3).
 
     Args:
         pi_a: `[...]` the target policy's probability of the action.
-        mu: `[...]` that with which it was taken.
+        mu: `[...]` the behaviour policy's probability of the action.
         lambda_: in [0, 1].
     """
     return lambda_ * jnp.minimum(1.0, pi_a / jnp.maximum(mu, 1e-8))

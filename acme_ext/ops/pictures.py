@@ -1,4 +1,4 @@
-"""Random shifts of pictures, by which an agent that learns from them sees each at another place."""
+"""Random shifts of images, a data augmentation for learning from pixels."""
 
 import jax
 import jax.numpy as jnp
@@ -7,16 +7,16 @@ from acme_ext.types import Array
 
 
 def random_shift(key: Array, pictures: Array, most: int) -> Array:
-    """Returns pictures `[B, H, W, C]`, each moved by a random number of pixels down and right, in [-most, most].
+    """Returns images `[B, H, W, C]`, each shifted down and right by random numbers of pixels in [-most, most].
 
-    What comes in at an edge repeats the edge: that is a picture padded by `most` pixels of its edge, and cut to its
-    size at a random place (Kostrikov et al. 2020, section 4.1). All channels of a picture, and so all frames of a
-    stack, move together.
+    Pixels that come in at an edge repeat the edge. This is the same as padding the image by `most` pixels of its edge,
+    and cropping it to its size at a random place (Kostrikov et al. 2020, section 4.1). All channels of an image, and so
+    all frames of a stack, are shifted together.
 
     Args:
-        key: a random key; the same one gives the same shifts.
-        pictures: `[B, H, W, C]`, of any type, which they keep.
-        most: pixels; 0 leaves the pictures as they are.
+        key: a random key.
+        pictures: `[B, H, W, C]`, of any dtype; the result has the same dtype.
+        most: maximum shift in pixels; 0 leaves the images unchanged.
     """
     batch, height, width, _ = pictures.shape
     shifts = jax.random.randint(key, (2, batch, 1), -most, most + 1)

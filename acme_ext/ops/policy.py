@@ -1,8 +1,8 @@
-"""Policy-gradient targets and discrete policies. Names are rlax's; time comes first, `[T, B]`, and everything is
-batched.
+"""Policy-gradient targets and discrete policies. Names are the same as in rlax; everything is batched, with time first,
+`[T, B]`.
 
-What multiplies a bootstrapped value arrives as `discount_t`, gamma times the environment's own: zero after a
-termination, and not after a truncation, whose last observation's value is bootstrapped from like any other.
+`discount_t` is gamma times the environment's discount. It is zero after a termination. It is not zero after a
+truncation, where the last observation's value is used for bootstrapping.
 """
 
 from typing import NamedTuple
@@ -15,16 +15,16 @@ from acme_ext.types import Array
 
 
 class Categorical(NamedTuple):
-    """A choice of one of A actions."""
+    """A categorical distribution over A actions."""
 
     logits: Array  # [..., A]
 
     def mode(self) -> Array:
-        """Returns the likeliest action `[...]`, int32."""
+        """Returns the most likely action `[...]`, int32."""
         return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
 
     def sample(self, noise: Array) -> Array:
-        """Returns actions `[...]`, int32, of standard Gumbel noise `[..., A]`."""
+        """Returns sampled actions `[...]`, int32, given standard Gumbel noise `[..., A]`."""
         return jnp.argmax(self.logits + noise, axis=-1).astype(jnp.int32)
 
     def log_prob(self, action: Array) -> Array:
@@ -39,15 +39,15 @@ class Categorical(NamedTuple):
 
 
 def importance_ratios(log_prob: Array, behaviour_log_prob: Array) -> Array:
-    """Returns how much likelier actions are now than when they were taken, pi(a) / mu(a), `[...]`."""
+    """Returns the importance ratios pi(a) / mu(a), `[...]`, of the current and the behaviour policy."""
     return jnp.exp(log_prob - behaviour_log_prob)
 
 
 class VTrace(NamedTuple):
-    """V-trace's targets, through which no gradient flows."""
+    """V-trace's errors and advantages; no gradient flows through them."""
 
-    errors: Array  # [T, B] v_s - V(x_s): target less prediction
-    pg_advantage: Array  # [T, B] rho_s * (q_s - V(x_s)), the policy gradient's
+    errors: Array  # [T, B] v_s - V(x_s): target minus prediction
+    pg_advantage: Array  # [T, B] rho_s * (q_s - V(x_s)), the advantage for the policy gradient
 
 
 def vtrace_td_error_and_advantage(
@@ -66,12 +66,12 @@ def vtrace_td_error_and_advantage(
     delta_s = min(rho_bar, rho_s) * (r_s + gamma_s * V(x_{s+1}) - V(x_s)),   c_s = min(c_bar, rho_s)
     q_s     = r_s + gamma_s * v_{s+1},   advantage_s = min(rho_bar, rho_s) * (q_s - V(x_s))
 
-    What follows the last step is bootstrapped from by V alone. A step that is none, between two episodes, has a rho of
-    0: its target is then its own value, and its advantage 0.
+    After the last step, V is used for bootstrapping. Entries between two episodes, which are not steps, must have rho =
+    0. Then their target is their own value, and their advantage is 0.
 
     Args:
-        v_tm1: `[T, B]` values V(x_s) where the steps begin.
-        v_t: `[T, B]` where they end.
+        v_tm1: `[T, B]` values V(x_s) before the steps.
+        v_t: `[T, B]` values after the steps.
         r_t: `[T, B]` rewards.
         discount_t: `[T, B]` discounts.
         rho_tm1: `[T, B]` importance ratios pi / mu of the actions taken.
@@ -95,16 +95,16 @@ def truncated_generalized_advantage_estimation(
     Args:
         r_t: `[T, B]` rewards.
         discount_t: `[T, B]` discounts.
-        lambda_: in [0, 1]; 1 sums rewards up to the last value, 0 is the one-step error.
-        values: `[T + 1, B]` V(x), of the last observation too.
-        mask: `[T, B]` 0 for what is no step: its advantage is 0.
+        lambda_: in [0, 1]; 1 gives Monte Carlo returns up to the last value, 0 the one-step TD error.
+        values: `[T + 1, B]` V(x), including the last observation.
+        mask: `[T, B]` 1 for steps, 0 for others, whose delta is 0.
     """
     delta = mask * (r_t + discount_t * values[1:] - values[:-1])
     return lax.stop_gradient(discounted_sums(delta, discount_t * lambda_))
 
 
 def discounted_sums(x: Array, decay: Array) -> Array:
-    """Returns y with y_s = x_s + decay_s * y_{s+1} and zero after the last, `[T, B]` of `[T, B]` each."""
+    """Returns y `[T, B]` with y_s = x_s + decay_s * y_{s+1}, and zero after the last step, for inputs `[T, B]`."""
 
     def back(y: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
         y = step[0] + step[1] * y

@@ -1,10 +1,10 @@
-"""Monte Carlo tree search over a model, batched: MuZero's (Schrittwieser et al. 2020) and Gumbel MuZero's (Danihelka et
-al. 2022), by mctx.
+"""Batched Monte Carlo tree search with a model, as in MuZero (Schrittwieser et al. 2020) and Gumbel MuZero (Danihelka
+et al. 2022), using mctx.
 
-Every row is searched with a random key of its own, so that what comes of it does not depend on the other rows.
+Every row has its own random key, so its result does not depend on the other rows.
 
-With two players, all values and rewards are those of the player who moves: what a model gives as the discount is
-negative where the other player moves next, and a value that comes back up the tree changes its sign with it.
+With two players, all values and rewards are from the perspective of the player to move. A model's discount is negative
+if the other player moves next, so values change their sign when they are backed up the tree.
 """
 
 import dataclasses
@@ -47,20 +47,20 @@ class SearchConfig(Checked):
 
 
 class Root(NamedTuple):
-    """Where a search begins."""
+    """The root of a search."""
 
-    logits: Array  # [B, A] of the prior policy
-    value: Array  # [B] of the player who moves
-    state: Tree  # [B, ...] of the model
+    logits: Array  # [B, A] logits of the prior policy
+    value: Array  # [B] value for the player to move
+    state: Tree  # [B, ...] the model's state
 
 
 class Step(NamedTuple):
-    """What a model says of an action."""
+    """A model's prediction for an action."""
 
-    reward: Array  # [B] of the player who took it
-    discount: Array  # [B] of the value after it: negative if the other player moves next, 0 if the game is over
-    logits: Array  # [B, A] of the prior policy after it
-    value: Array  # [B] after it, of the player who moves then
+    reward: Array  # [B] reward of the player who took it
+    discount: Array  # [B] discount of the next value: negative if the other player moves next, 0 if the game is over
+    logits: Array  # [B, A] logits of the prior policy in the next state
+    value: Array  # [B] value of the next state, for the player to move there
 
 
 Model = Callable[[Array, Tree], tuple[Step, Tree]]
@@ -68,15 +68,15 @@ Model = Callable[[Array, Tree], tuple[Step, Tree]]
 
 
 class Searched(NamedTuple):
-    """What came of a search."""
+    """The result of a search."""
 
-    action: Array  # [B] int32, the best one by the search
-    policy: Array  # [B, A] the improved policy, for the network to learn; 0 where an action is not legal
-    value: Array  # [B] of the root, after the search
-    visits: Array  # [B, A] share of the visits
-    prior: Array  # [B, A] the policy at the root that the search began with, noise included
-    action_values: Array  # [B, A] of the root's actions; of no meaning where one was not visited
-    tree: Any  # mctx's, of rows [B, ...]
+    action: Array  # [B] int32, the best action according to the search
+    policy: Array  # [B, A] the improved policy, the network's target; 0 for illegal actions
+    value: Array  # [B] the root's value after the search
+    visits: Array  # [B, A] fractions of the visits
+    prior: Array  # [B, A] the policy at the root before the search, including noise
+    action_values: Array  # [B, A] values of the root's actions; without meaning for actions that were not visited
+    tree: Any  # mctx's tree [B, ...]
 
 
 def search(
@@ -87,11 +87,11 @@ def search(
     Args:
         config: settings.
         keys: `[B]` random keys.
-        root: where it begins.
-        model: of what actions do.
-        legal: `[B, A]` which actions may be taken at the root; None for all. Deeper in the tree that is the model's to
-            say, by logits of `masking.ILLEGAL`.
-        explore: whether there is noise at the root (Gumbel's or Dirichlet's); a search without is the same each time.
+        root: the root.
+        model: predicts the results of actions.
+        legal: `[B, A]` legal actions at the root; None for all. Deeper in the tree, the model must mark illegal actions
+            with logits of `masking.ILLEGAL`.
+        explore: whether to add noise at the root (Gumbel or Dirichlet); without it, the search is deterministic.
 
     Raises:
         UsageError: mctx is not installed.
@@ -110,7 +110,7 @@ def search(
     first, later, carried = choose(mctx, config, keys, root.logits.shape[-1], explore)
     tree = mctx.search(
         (),
-        jax.random.key(0),  # nothing is drawn by it: what is random is each row's own
+        jax.random.key(0),  # not used: all randomness comes from the rows' keys
         root=mctx.RootFnOutput(prior_logits=logits, value=root.value, embedding=root.state),
         recurrent_fn=recurrent,
         root_action_selection_fn=first,
@@ -123,8 +123,8 @@ def search(
     summary = tree.summary()
     visits = summary.visit_probs
     if config.gumbel:
-        # Of the actions that are visited most, the one with the most of gumbel + logits + sigma(q); the policy is that
-        # without the noise (Danihelka et al. 2022, algorithm 2 and eq. 11).
+        # Of the most visited actions, take the one with the largest gumbel + logits + sigma(q). The policy is computed
+        # in the same way without the noise (Danihelka et al. 2022, algorithm 2 and eq. 11).
         improved = logits + jax.vmap(_completed(mctx, config), (0, None))(tree, tree.ROOT_INDEX)
         most = legal & (summary.visit_counts == jnp.max(summary.visit_counts, axis=-1, keepdims=True))
         action = jnp.argmax(masking.masked(carried.root_gumbel + improved, most), axis=-1)
@@ -136,9 +136,10 @@ def search(
 
 
 def nodes_of(tree: Any) -> Array:
-    """Returns the nodes of a search's trees, float32 `[B, N, 4]`: of each its parent's number, -1 for the root's; the
-    action that leads to it; its visits, 0 where the search has no such node; and the value of that action for the
-    player who took it, or the root's own.
+    """Returns the nodes of search trees, float32 `[B, N, 4]`.
+
+    The four numbers of a node are: its parent's index, -1 for the root; the action that leads to it; its visits, 0 if
+    the node is unused; and the value of that action for the player who took it, or the root's value.
     """
     row, above, action = jnp.arange(len(tree.parents))[:, None], jnp.maximum(tree.parents, 0), tree.action_from_parent
     taken = row, above, jnp.maximum(action, 0)
@@ -148,7 +149,7 @@ def nodes_of(tree: Any) -> Array:
 
 
 def _noisy(config: SearchConfig, keys: Array, logits: Array) -> Array:
-    """Returns the root's logits with Dirichlet noise in their probabilities."""
+    """Returns the root's logits with Dirichlet noise mixed into their probabilities."""
     alpha = jnp.full(logits.shape[-1], config.dirichlet_alpha)
     noise = jax.vmap(lambda key: jax.random.dirichlet(key, alpha))(keys)
     share = config.dirichlet_share
@@ -157,7 +158,7 @@ def _noisy(config: SearchConfig, keys: Array, logits: Array) -> Array:
 
 
 def _completed(mctx: Any, config: SearchConfig) -> Callable:
-    """Returns what gives sigma of a node's values, of actions that were not visited too."""
+    """Returns a function that computes sigma(q) for a node's actions, including those that were not visited."""
     return functools.partial(
         mctx.qtransform_completed_by_mix_value,
         value_scale=config.value_scale,
@@ -167,7 +168,7 @@ def _completed(mctx: Any, config: SearchConfig) -> Callable:
 
 
 def _gumbel_choices(mctx: Any, config: SearchConfig, keys: Array, actions: int, explore: bool) -> tuple:
-    """Returns how an action is chosen at the root, and below it, and what the tree carries for that `[B, ...]`."""
+    """Returns functions that select an action at the root and below it, and their extra data in the tree `[B, ...]`."""
     gumbel = jax.vmap(lambda key: jax.random.gumbel(key, (actions,)))(keys) * (1.0 if explore else 0.0)
     first = functools.partial(
         mctx.gumbel_muzero_root_action_selection,
@@ -180,12 +181,12 @@ def _gumbel_choices(mctx: Any, config: SearchConfig, keys: Array, actions: int, 
 
 
 def _puct_choices(mctx: Any, config: SearchConfig, keys: Array, actions: int, explore: bool) -> tuple:
-    """Returns what `_gumbel_choices` does, for MuZero."""
+    """Returns the same as `_gumbel_choices`, for MuZero."""
     del actions, explore
 
     def later(key: Array, tree: Any, node: Array, depth: Any) -> Array:
-        del key  # which depends on the size of the batch
-        # A node is passed at most once in a simulation, which the root's visits count.
+        del key  # it depends on the batch size
+        # A simulation passes a node at most once, and the root's visits count the simulations.
         own = jax.random.fold_in(jax.random.fold_in(tree.extra_data, tree.node_visits[tree.ROOT_INDEX]), node)
         return mctx.muzero_action_selection(
             own,
@@ -201,12 +202,12 @@ def _puct_choices(mctx: Any, config: SearchConfig, keys: Array, actions: int, ex
 
 
 def sample_visits(keys: Array, visits: Array, temperature: Array) -> Array:
-    """Returns actions `[B]` by the visits of a search, `pi(a) ~ N(a)**(1 / T)` (Schrittwieser et al. 2020, appendix D).
+    """Samples actions `[B]` by a search's visits, `pi(a) ~ N(a)**(1 / T)` (Schrittwieser et al. 2020, appendix D).
 
     Args:
         keys: `[B]` random keys.
-        visits: `[B, A]` share of the visits.
-        temperature: `[B]` or `[]`; 0 takes the most visited.
+        visits: `[B, A]` fractions of the visits.
+        temperature: `[B]` or `[]`; 0 takes the most visited action.
     """
     temperature = jnp.broadcast_to(temperature, visits.shape[:1])
     logits = jnp.where(visits > 0, jnp.log(jnp.maximum(visits, 1e-9)), -jnp.inf)
@@ -215,7 +216,7 @@ def sample_visits(keys: Array, visits: Array, temperature: Array) -> Array:
 
 
 def load_mctx() -> Any:
-    """Returns the module mctx; raises UsageError where it is not installed."""
+    """Returns the module mctx; raises UsageError if it is not installed."""
     try:
         import mctx
     except ModuleNotFoundError as error:

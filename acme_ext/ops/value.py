@@ -1,4 +1,4 @@
-"""Value-learning targets and errors, batched; only what several agents share. Names are rlax's."""
+"""Value-learning targets and errors that several agents use, batched. Names are the same as in rlax."""
 
 from types import ModuleType
 
@@ -16,15 +16,15 @@ def double_q_target(r_t: Array, discount_t: Array, q_t_value: Array, q_t_selecto
     Args:
         r_t: `[B]` rewards.
         discount_t: `[B]` discounts.
-        q_t_value: `[B, A]` action values that are bootstrapped from.
-        q_t_selector: `[B, A]` action values that choose the action; the same array gives plain Q-learning.
+        q_t_value: `[B, A]` action values to bootstrap from.
+        q_t_selector: `[B, A]` action values that select the action; the same array gives standard Q-learning.
     """
     a_t = jnp.argmax(q_t_selector, axis=-1)
     return r_t + discount_t * take_action(q_t_value, a_t)
 
 
 def take_action(q: Array, a: Array) -> Array:
-    """Returns q[b, a[b]], `[B]`, of action values `[B, A]` and actions `[B]`."""
+    """Returns q[b, a[b]], `[B]`, for action values `[B, A]` and actions `[B]`."""
     return jnp.take_along_axis(q, a[:, None].astype(jnp.int32), axis=-1)[:, 0]
 
 
@@ -35,7 +35,7 @@ def huber(error: Array, delta: float) -> Array:
 
 
 def clipped_double_q_target(r_t: Array, discount_t: Array, q_t: Array) -> Array:
-    """Returns the target `[B]` of critics that check each other (Fujimoto et al. 2018, eq. 10).
+    """Returns the clipped double Q-learning target `[B]` (Fujimoto et al. 2018, eq. 10).
 
     R_t + gamma_t * min_i q_t[i].
 
@@ -48,5 +48,5 @@ def clipped_double_q_target(r_t: Array, discount_t: Array, q_t: Array) -> Array:
 
 
 def numpy_of(*arrays: Array) -> ModuleType:
-    """Returns NumPy if all arrays are of it, else JAX's: actors compute some of this too, who wait for no device."""
+    """Returns NumPy if all arrays are NumPy's, else jax.numpy; actors use NumPy, so they don't wait for a device."""
     return np if all(isinstance(array, np.ndarray) for array in arrays) else jnp

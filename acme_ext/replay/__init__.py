@@ -1,4 +1,4 @@
-"""Experience, through Reverb. What is named here is imported when first asked for."""
+"""Experience replay with Reverb. The names of this module are imported on first use."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

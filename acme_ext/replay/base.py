@@ -1,4 +1,4 @@
-"""What every kind of replay shares: one Reverb table of packed rows, its writers and its readers."""
+"""The base class of all replays: one Reverb table of packed rows, with its writers and readers."""
 
 import abc
 import dataclasses
@@ -20,33 +20,33 @@ Self = TypeVar("Self", bound="Replay")
 
 @dataclasses.dataclass(frozen=True)
 class Replay(Checked, abc.ABC):
-    """Items in one Reverb table, each a flat row of bytes. The subclass says what an item is and how it is written.
+    """A replay of items in one Reverb table, each a flat row of bytes. Subclasses define what an item is.
 
-    A subclass may put a block of rows into one item of Reverb's table (`block`). Whoever uses a replay need not know:
-    sizes, limits, counts and batches are of rows.
+    A subclass may store a block of several rows in one item of the Reverb table (`block`). Users of a replay don't see
+    blocks: sizes, limits, counts and batches are in rows.
 
     Attributes:
-        spec: of the environment.
+        spec: the environment's spec.
         batch_size: items in a learner's batch.
-        max_size: items; the oldest are removed first.
-        limit: how many samples each insert pays for; None allows sampling from the first item on, without a limit. A
-            queue has a limit of its own and takes none.
-        order: `uniform`; `prioritized`, with probability p_i**priority_exponent / sum; or `queue`, each item once,
-            first in, first out, writers waiting while it is full.
+        max_size: maximum number of items; the oldest are removed first.
+        limit: how many samples are allowed per insert. None: sampling is allowed from the first item on, without a
+            limit. A queue has its own limit, so this must be None.
+        order: how items are sampled. `uniform`; `prioritized`, with probability p_i**priority_exponent / sum; or
+            `queue`: each item once, first in, first out, and writers wait while the queue is full.
         priority_exponent: alpha of prioritized sampling (Schaul et al. 2016, eq. 1).
         priority_offset: added to every |TD error|, so that no priority is zero (Schaul et al. 2016, section 3.3).
-        importance_exponent: beta of the importance weights at first (Schaul et al. 2016, section 3.4).
-        importance_exponent_end: beta in the end.
-        importance_anneal_steps: learner steps over which beta goes linearly from the first to the last.
+        importance_exponent: initial beta of the importance weights (Schaul et al. 2016, section 3.4).
+        importance_exponent_end: final beta.
+        importance_anneal_steps: learner steps over which beta changes linearly from its initial to its final value.
         demo_ratio: the probability that an item of a batch is a demonstration, in a run that has some (see `Mixed`).
-        priority: gives the |TD errors| that new items are first given priorities by. None takes the largest that the
-            learner has seen so far (Schaul et al. 2016, algorithm 1, line 6).
-        extras: specs of the policy's extras, to store them with the items; nothing to store none.
+        priority: computes the |TD errors| for the initial priorities of new items. None: new items get the largest
+            |TD error| that the learner has seen so far (Schaul et al. 2016, algorithm 1, line 6).
+        extras: specs of the policy's extras, if they are stored with the items; empty to store none.
         table: the table's name.
     """
 
     item: ClassVar[str]
-    """What an item is called in messages."""
+    """The name of an item in messages."""
 
     spec: EnvironmentSpec
     batch_size: PositiveInt
@@ -74,8 +74,9 @@ class Replay(Checked, abc.ABC):
 
     @classmethod
     def of(cls: type[Self], spec: EnvironmentSpec, config: Any, *, priority: Any = None, **fields: Any) -> Self:
-        """Returns the replay that a config describes (see `replay.config`), with other fields as they are given;
-        `priority` is left out where the replay is not prioritized.
+        """Returns the replay that a config describes (see `replay.config`), with further fields as given.
+
+        `priority` is ignored if the replay is not prioritized.
         """
         given = {**config.arguments(), **fields}
         return cls(spec=spec, priority=priority if given["order"] == "prioritized" else None, **given)
@@ -83,39 +84,39 @@ class Replay(Checked, abc.ABC):
     @property
     @abc.abstractmethod
     def _layout(self) -> Layout:
-        """How an item lies in its row."""
+        """The layout of an item in its row."""
 
     @abc.abstractmethod
     def writer(
         self, client: Any, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
     ) -> Any:
-        """Returns a writer for `num_envs` environments that step together.
+        """Returns a writer for `num_envs` environments that step in parallel.
 
         Args:
-            client: a Reverb client of the table's server, or a sink that takes the rows.
-            num_envs: environments.
-            max_pending: rows that may wait for the server before the writer blocks; None never blocks.
-            on_wait: called a few times a second while the writer waits; may raise to end the wait.
+            client: a Reverb client of the table's server, or a sink that receives the rows.
+            num_envs: number of environments.
+            max_pending: number of unconfirmed rows at which the writer blocks; None to never block.
+            on_wait: called a few times a second while the writer waits; it may raise to end the wait.
         """
 
     @functools.cached_property
     def block(self) -> int:
-        """Rows in one item of Reverb's table, which are written and drawn together."""
+        """Rows in one item of the Reverb table, which are written and sampled together."""
         return 1
 
     @property
     def waiting(self) -> int:
-        """Rows that a writer keeps back to shuffle them, see `blocks.pool`."""
+        """Rows that a writer holds back in order to shuffle them, see `blocks.pool`."""
         return 0
 
     def for_envs(self: Self, num_envs: int) -> Self:
-        """Returns the replay that suits writers of `num_envs` environments each; what the user has set stays."""
+        """Returns the replay for writers of `num_envs` environments each; settings of the user stay unchanged."""
         del num_envs
         return self
 
     @property
     def prioritized(self) -> bool:
-        """Whether items are drawn by priorities, which the learner sends back to the table."""
+        """Whether items are sampled by priority, and the learner updates the priorities."""
         return self.order == "prioritized"
 
     @property
@@ -125,20 +126,20 @@ class Replay(Checked, abc.ABC):
 
     @property
     def needs_largest_error(self) -> bool:
-        """Whether new items are first given the largest |TD error| so far, which the policy then has to pass on."""
+        """Whether new items get the largest |TD error| so far, which the policy must then return in its extras."""
         return self.prioritized and self.priority is None
 
     def importance_exponent_at(self, learner_steps: Array) -> Array:
-        """Returns beta of the importance weights after so many learner steps; pure."""
+        """Returns beta of the importance weights after `learner_steps`; a pure function."""
         import jax.numpy as jnp
 
         share = jnp.minimum(learner_steps / self.importance_anneal_steps, 1.0)
         return self.importance_exponent + share * (self.importance_exponent_end - self.importance_exponent)
 
     def samples_allowed(self, inserts: int) -> float:
-        """Returns the total number of samples that the rate limit allows once `inserts` rows were inserted in total.
+        """Returns the total number of samples that the rate limit allows after a total of `inserts` inserted rows.
 
-        A single process learns as often as this grows, so that a call of the learner never blocks.
+        A run in one process learns only as often as this allows, so that a learner call never blocks.
         """
         if self.fifo:
             return inserts
@@ -176,29 +177,30 @@ class Replay(Checked, abc.ABC):
 
     @property
     def _item_shape(self) -> tuple[int, ...]:
-        """The shape of an item in bytes: of a row, or of a block of them."""
+        """The shape of an item in bytes: a row, or a block of rows."""
         return (self._layout.nbytes,) if self.block == 1 else (self.block, self._layout.nbytes)
 
     @functools.cached_property
     def _table_limit(self) -> RateLimit:
-        """The rate limit counted in items of the table."""
+        """The rate limit in units of the table's items."""
         return blocks.limit_of(self.limit, self.block)
 
     def dataset(self, client: Any, num_batches: int = 1, *, on_wait: OnWait = lambda: None) -> Dataset:
-        """Returns an iterator over `num_batches` batches at a time, one after the other in one `RawBatch` of
-        `num_batches * batch_size` rows; `on_wait` as for `writer`.
+        """Returns an iterator whose items are `num_batches` batches, concatenated in one `RawBatch`.
+
+        It has `num_batches * batch_size` rows. `on_wait` is the same as for `writer`.
         """
         size = self.batch_size * num_batches // self.block
         workers = 1 if self.fifo else 2
         return Dataset(client, self.table, self._item_shape, size, workers=workers, on_wait=on_wait)
 
     def split(self: Self, shards: int) -> Self:
-        """Returns one of `shards` equal parts of this replay, each on a server of its own, that act as one together.
+        """Returns the settings for one of `shards` equal parts of this replay, each on its own server.
 
-        Each part has an equal share of the size, the rate limit and every batch.
+        Each part has an equal share of the size, the rate limit and every batch. Together they act as one replay.
 
         Raises:
-            UsageError: the batch does not divide.
+            UsageError: `batch_size` is not a multiple of `shards`.
         """
         if self.batch_size % shards:
             raise UsageError(f"batch_size {self.batch_size} does not divide over {shards} replay shards.")
@@ -208,7 +210,7 @@ class Replay(Checked, abc.ABC):
         )
 
     def example(self, size: int) -> Any:
-        """Returns items `[size, ...]` as `decode` gives them, with shapes and dtypes for leaves."""
+        """Returns items `[size, ...]` as from `decode`, with shapes and dtypes as leaves."""
         import jax
         import jax.numpy as jnp
 
@@ -217,4 +219,4 @@ class Replay(Checked, abc.ABC):
 
     @abc.abstractmethod
     def decode(self, rows: Array) -> Any:
-        """Returns the items in rows of bytes `[B, nbytes]`; pure, for use inside a compiled step."""
+        """Returns the items in rows of bytes `[B, nbytes]`; a pure function, for use inside a compiled step."""

@@ -1,4 +1,6 @@
-"""Blocks of rows, which lie in one item of a table and are drawn together: Reverb's cost is per item."""
+"""Blocks of rows: several rows are stored in one item of a table and sampled together, because Reverb's cost is per
+item.
+"""
 
 import dataclasses
 import math
@@ -13,20 +15,22 @@ from acme_ext.replay.rows import OnWait, Sink
 if TYPE_CHECKING:
     from acme_ext.replay.transitions import TransitionReplay
 
-_LEAST_BLOCKS = 8  # in a batch, so that it is drawn from at least as many places of the table
-_SHUFFLED_BLOCK = 8  # rows of a block, where environments are fewer
-_POOL_BLOCKS = 16  # that wait to be shuffled
+_LEAST_BLOCKS = 8  # minimum number of blocks in a batch, so that it has rows from several parts of the table
+_SHUFFLED_BLOCK = 8  # rows in a block if there are fewer environments
+_POOL_BLOCKS = 16  # size of the shuffling pool, in blocks
 
 
 class BlockSink:
-    """Gathers rows into blocks of equal size for another sink. Rows that do not fill one wait for the next, so that no
-    row is in two items; the last `pool + block - 1` at most are never sent.
+    """Collects rows into blocks of equal size for another sink.
+
+    Rows that don't fill a block wait for the next rows, so no row is stored twice. At most the last `pool + block - 1`
+    rows are never sent.
 
     Args:
-        sink: takes the blocks.
-        block: rows in one.
-        pool: rows that wait. A block is drawn at random from them and from those that have just come, so that its rows
-            are not of steps that follow each other. With 0 blocks are filled in order.
+        sink: receives the blocks.
+        block: rows in a block.
+        pool: rows to hold back. Blocks are drawn at random from these and the new rows, so that their rows are not from
+            consecutive steps. With 0, blocks are filled in order.
     """
 
     def __init__(self, sink: Sink, block: int, pool: int = 0):
@@ -55,7 +59,7 @@ class BlockSink:
 
 
 def check(replay: "TransitionReplay") -> None:
-    """Raises UsageError if the rows that the user wants in an item can't be."""
+    """Raises UsageError if the user's `rows_per_item` is not possible for this replay."""
     if replay.rows_per_item is None:
         return
     if replay.rows_per_item > 1 and replay.order != "uniform":
@@ -71,7 +75,7 @@ def check(replay: "TransitionReplay") -> None:
 
 
 def size(replay: "TransitionReplay") -> int:
-    """Returns how many rows a block of a replay has: what the user wants, or what suits its batch and environments."""
+    """Returns a replay's number of rows per block: the user's, or one that suits its batch size and environments."""
     if replay.rows_per_item is not None:
         return replay.rows_per_item
     if replay.order != "uniform":
@@ -82,20 +86,21 @@ def size(replay: "TransitionReplay") -> int:
 
 
 def pool(replay: "TransitionReplay") -> int:
-    """Returns how many rows wait to be shuffled: none where a block has rows of as many environments, which are nearly
-    independent of each other.
+    """Returns the size of the shuffling pool, in rows.
+
+    It is 0 if a block's rows come from as many environments, because these rows are already nearly independent.
     """
     shuffled = replay.num_envs < replay.block and _can_wait(replay, replay.block)
     return _POOL_BLOCKS * replay.block if shuffled else 0
 
 
 def _can_wait(replay: "TransitionReplay", block: int) -> bool:
-    """Whether the rows that wait to be shuffled are few beside those that are there when learning starts."""
+    """Whether the shuffling pool is small compared to the number of rows when learning starts."""
     return replay.limit is not None and 4 * _POOL_BLOCKS * block <= replay.limit.min_size
 
 
 def limit_of(limit: RateLimit | None, block: int) -> RateLimit:
-    """Returns a rate limit counted in items, in both of whose counts a block of rows is one."""
+    """Converts a rate limit in rows to one in items, where a block counts as one insert and as one sample."""
     limit = limit or RateLimit()
     if block == 1:
         return limit

@@ -1,6 +1,6 @@
-"""The replay settings that agents share, each a nested config `replay` of the agent's own config.
+"""The replay settings of agents: each agent's config has one of these configs as its field `replay`.
 
-On the command line they are set by dotted names: `--set replay.prioritized=true`.
+On the command line, they are set with dotted names: `--set replay.prioritized=true`.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from acme_ext.utils.checks import Checked, NonNegative, NonNegativeInt, Positive
 
 @dataclasses.dataclass(frozen=True)
 class ReplayConfig(Checked):
-    """Settings of every replay that is sampled at random. An item is a transition or a sequence."""
+    """Settings of replays with random sampling. An item is a transition or a sequence."""
 
     max_size: int = 100_000  # items; the oldest are removed first
     min_size: int = 1_000  # items before learning starts
@@ -28,7 +28,7 @@ class ReplayConfig(Checked):
 
     @property
     def steps_before_learning(self) -> int:
-        """Environment steps that the first `min_size` items take, about."""
+        """The approximate number of environment steps for the first `min_size` items."""
         return self.min_size * self.arguments().get("period", 1)
 
     def arguments(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class SequenceConfig(ReplayConfig):
 
 @dataclasses.dataclass(frozen=True)
 class UnrollConfig(Checked):
-    """A first-in, first-out queue of unrolls, each learned from once."""
+    """A first-in, first-out queue of unrolls, each of which is used once for learning."""
 
     max_size: PositiveInt = 8  # unrolls that may wait for the learner, which bounds how old they get
     length: PositiveInt = 20  # steps of an unroll

@@ -1,4 +1,4 @@
-"""Batches of packed rows out of a Reverb table."""
+"""Fetches batches of packed rows from a Reverb table."""
 
 import queue
 import threading
@@ -10,35 +10,35 @@ import numpy as np
 from acme_ext.replay import server
 
 _WAIT_S = 0.2
-_WAITS_A_LOOK = 50  # between looks whether the server is there, while no batch comes
-_FIELDS = ("data", "key", "probability", "table_size")  # of a sample, that a batch is made of
+_WAITS_A_LOOK = 50  # waits without a batch between checks of whether the server still answers
+_FIELDS = ("data", "key", "probability", "table_size")  # the fields of a sample that a batch needs
 
 
 class RawBatch(NamedTuple):
-    """What comes out of a table: packed rows, taken apart by the replay's `decode` inside the compiled step."""
+    """A batch of packed rows from a table; the replay's `decode` unpacks them inside the compiled step."""
 
     rows: np.ndarray  # uint8 [N, nbytes], or [N, T, nbytes]
-    keys: np.ndarray  # uint64 [N] Reverb's names for the items; all rows of a block have the same
-    probability: np.ndarray  # float32 [N] with which each row was drawn
-    size: np.ndarray | None = None  # int64 [N] items that were in the table then
-    source: np.ndarray | None = None  # uint8 [N] where each row is from, in the order of a `Mixed`'s sources
+    keys: np.ndarray  # uint64 [N] Reverb's keys of the items; all rows of a block have the same key
+    probability: np.ndarray  # float32 [N] the probability with which each row was sampled
+    size: np.ndarray | None = None  # int64 [N] rows in the table at the time of sampling
+    source: np.ndarray | None = None  # uint8 [N] the number of each row's source in a `Mixed`
 
 
 class Dataset:
-    """Iterates over batches of a table's items, fetched ahead by a thread of its own from the moment this is made.
+    """Iterates over batches of a table's items, which a thread prefetches as soon as this object is created.
 
-    One batch lies ready, and each worker of Reverb's has samples for as much as another: three batches in all with two
-    workers. The thread always fetches until a batch lies ready: a reader that waits for one which the table's rate
-    limit allows will get it.
+    One batch is kept ready, and each of Reverb's workers holds samples for up to one more: three batches in total with
+    two workers. The thread always fetches until a batch is ready, so a reader that waits for a batch gets it as soon as
+    the table's rate limit allows.
 
     Args:
         client: a Reverb client.
-        table: the table.
-        shape: of an item's one column, uint8: `(nbytes,)` of a row, or `(K, nbytes)` of a block of K rows, which become
-            K rows of the batch.
+        table: the table's name.
+        shape: shape of an item's only column, uint8: `(nbytes,)` for a row, or `(K, nbytes)` for a block of K rows,
+            which become K rows of the batch.
         size: items in a batch.
-        workers: threads that fetch; more than one mix up a queue's order.
-        on_wait: called a few times a second while a reader waits for a batch; may raise to end the wait.
+        workers: Reverb's threads that fetch samples; with more than one, a queue's order is not preserved.
+        on_wait: called a few times a second while a reader waits for a batch; it may raise to end the wait.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Dataset:
         self._client, self._table, self._shape, self._size = client, table, shape, size
         self._on_wait, self._workers = on_wait, workers
         self._queue: queue.SimpleQueue[RawBatch | Exception] = queue.SimpleQueue()
-        self._wanted = threading.Semaphore(1)  # batches that the thread is to fetch
+        self._wanted = threading.Semaphore(1)  # number of batches that the thread must fetch
         self._closed = False
         self._cancellation = cancellation.CancellationManager()
         self._thread = threading.Thread(target=self._fetch, name=f"dataset-{table}", daemon=True)
@@ -85,13 +85,14 @@ class Dataset:
         """Ends the thread.
 
         Args:
-            wake: a reader in the server's own process looks up from its wait for samples every 3 seconds only, or when
-                one comes; this inserts items of zeros for it, into a table that nobody will use or save again.
+            wake: whether to end the thread faster by inserting items of zeros. A reader in the server's own process
+                can only be cancelled every 3 seconds, or when a sample arrives. Use this only if the table will not be
+                used or saved again.
         """
         self._closed = True
         asleep = wake and self._thread.is_alive()
         writer = server.pay_for_samples(self._client, self._table, self._shape) if asleep else None
-        self._cancellation.start_cancel()  # returns when the reader has looked up, and lets no Python run until then
+        self._cancellation.start_cancel()  # returns when the reader has noticed it; holds the GIL until then
         self._wanted.release()
         self._thread.join()
         if writer is not None:
@@ -116,22 +117,22 @@ class Dataset:
                 table=self._table,
                 dtypes=tf.uint8,
                 shapes=tf.TensorShape(self._shape),
-                # Less keeps the workers waiting for each other; a worker that asked for more than a batch at a time
-                # would draw it from one moment of the table.
+                # With less, the workers wait for each other. With more, a worker would sample more than one batch from
+                # the same state of the table.
                 max_in_flight_samples_per_worker=self._size,
                 num_workers_per_iterator=self._workers,
             )
             options = tf.data.Options()
             options.threading.private_threadpool_size = 1
             options.experimental_optimization.apply_default_optimizations = False
-            # There is nothing to tune, and the tuner's thread can take seconds to end.
+            # Autotuning is of no use here, and its thread can take seconds to end.
             options.autotune.enabled = False
             dataset = dataset.batch(self._size, drop_remainder=True).with_options(options)
             iterator, specs = iter(dataset), tf.nest.flatten(dataset.element_spec)
-            fields = (*reverb.SampleInfo._fields, "data")  # of a ReplaySample, flat
+            fields = (*reverb.SampleInfo._fields, "data")  # of a flattened ReplaySample
             while self._wanted.acquire() and not self._closed:
-                # As next(iterator), but it can be cancelled while it waits. So can a tf.function of it, whose calls
-                # cost 0.2 ms more.
+                # The same as next(iterator), but it can be cancelled while it waits. A tf.function could be cancelled
+                # too, but would take 0.2 ms longer per call.
                 leaves = execute.execute_with_cancellation(
                     "IteratorGetNext",
                     num_outputs=len(specs),

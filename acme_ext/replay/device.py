@@ -1,8 +1,8 @@
-"""Replay in the device's memory, as pure functions, for runs that are one compiled program.
+"""Replay in the device's memory, as pure functions, for compiled runs.
 
-Items, n-step returns, discounts, priorities and the rate limit are those of the replay whose settings are read, a
-`TransitionReplay` or a `SequenceReplay`; `tests/replay/test_device.py` holds them to its writer. There are no blocks:
-each item is drawn by itself.
+It takes the settings of a `TransitionReplay` or a `SequenceReplay`, and has the same items, n-step returns, discounts,
+priorities and rate limit; `tests/replay/test_device.py` compares them with that replay's writer. There are no blocks:
+every item is sampled separately.
 """
 
 import abc
@@ -23,75 +23,75 @@ from acme_ext.types import Array, Sequence, Transition, Tree, stored_extras
 from acme_ext.utils.trees import select
 
 _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
-_GROUP = 256  # priorities that are summed together
-_AT_ONCE = 2**20  # bytes of the batches that are drawn at once, at most
+_GROUP = 256  # priorities per group; sampling chooses a group first
+_AT_ONCE = 2**20  # maximum bytes of batches that are sampled at once
 
 
 class Happened(NamedTuple):
     """A step of N environments."""
 
-    timestep: dm_env.TimeStep  # [N, ...] before it
-    action: Array  # [N, ...] taken at it; where the timestep is LAST none was
-    extras: Tree  # [N, ...] what the policy gave with the action
-    state: Tree = ()  # [N, ...] the policy's recurrent state before it was given the timestep
+    timestep: dm_env.TimeStep  # [N, ...] the timestep before the step
+    action: Array  # [N, ...] the action taken at it; ignored where the timestep is LAST
+    extras: Tree  # [N, ...] the policy's extras
+    state: Tree = ()  # [N, ...] the policy's recurrent state before it saw the timestep
 
 
 class Pending(NamedTuple):
-    """The newest R timesteps of all environments with what was done at them; rings over time."""
+    """The newest R timesteps of all environments, with their actions, as ring buffers."""
 
     step_type: Array  # [R, N]
     reward: Array  # [R, N]
-    discount: Array  # [R, N] the environment's
+    discount: Array  # [R, N] the environment's discount
     observation: Tree  # [R, N, ...]
     action: Array  # [R, N, ...]
     extras: Tree  # [R, N, ...]
 
 
 class Unfinished(NamedTuple):
-    """The unfinished sequences of all environments; the names are `unrolls.UnrollStore`'s."""
+    """The unfinished sequences of all environments; the names are the same as in `unrolls.UnrollStore`."""
 
     pending: Pending  # [T + 1, N, ...]
-    start: Array  # [N] int32 tick of the first timestep of the oldest
-    origin: Array  # [N] int32 tick of the first timestep that there is for it: the episode's, or the run's
-    state: Tree  # [sequences open, N, ...] recurrent, at their beginnings
+    start: Array  # [N] int32 tick at which the oldest unfinished sequence starts
+    origin: Array  # [N] int32 tick of the first timestep that it may contain: the episode's first, or the run's
+    state: Tree  # [open sequences, N, ...] recurrent states at the sequences' starts
 
 
 class DeviceReplayState(NamedTuple):
-    """What is in a device's replay."""
+    """The contents of a replay on the device."""
 
     items: Any  # [max_size, ...]
-    weight: Array  # [groups, 256] p**alpha, 0 for no item; of a uniform replay [0]
-    inserted: Array  # [] int32 items in all
-    ticks: Array  # [] int32 timesteps in all
+    weight: Array  # [groups, 256] p**alpha, 0 where there is no item; [0] for a uniform replay
+    inserted: Array  # [] int32 items inserted in total
+    ticks: Array  # [] int32 timesteps added in total
     credit: Array  # [] float32 samples that the rate limit allows now
-    pending: Any  # of what no item has been made yet: Pending or Unfinished
+    pending: Any  # steps that are not in an item yet: Pending or Unfinished
 
 
 class Made(NamedTuple):
-    """What a step of all environments comes to: at most one item of each."""
+    """The items that a step of all environments completes: at most one for each environment."""
 
     items: Any  # [N, ...]
-    valid: Array  # [N] bool: there is one
-    errors: Callable[[], Array]  # `-> [N]` that their first priorities are made of
+    valid: Array  # [N] bool: whether there is an item
+    errors: Callable[[], Array]  # `-> [N]`: the errors for their initial priorities
 
 
 class Drawn(NamedTuple):
-    """A batch."""
+    """A sampled batch."""
 
-    items: Any  # as the learner is given it: Transition [B, ...] or Sequence [T, B, ...]
+    items: Any  # in the learner's form: Transition [B, ...] or Sequence [T, B, ...]
     index: Array  # type: ignore  # [B] int32 places in the replay
-    probability: Array  # [B] float32 with which each was drawn
+    probability: Array  # [B] float32 the probability with which each item was sampled
 
 
 class DeviceReplay(abc.ABC):
-    """A replay's settings as pure functions of a `DeviceReplayState`.
+    """A replay as pure functions of a `DeviceReplayState`.
 
     Args:
-        replay: uniform or prioritized.
-        num_envs: N, environments that step together.
+        replay: the settings; uniform or prioritized.
+        num_envs: N, the number of environments that step in parallel.
 
     Raises:
-        UsageError: a setting that can't be honoured here.
+        UsageError: a setting is not supported on the device.
     """
 
     def __init__(self, replay: Replay, num_envs: int):
@@ -104,20 +104,21 @@ class DeviceReplay(abc.ABC):
 
     @abc.abstractmethod
     def _begin(self, happened: Happened) -> Any:
-        """Returns what is pending before the first timestep."""
+        """Returns the pending steps before the first timestep."""
 
     @abc.abstractmethod
     def _make(self, pending: Any, now: Array, happened: Happened, active: Array | bool) -> tuple[Any, Made]:
-        """Returns what is pending after timestep number `now`, and the items that it has finished; with `active` false
-        what was pending before.
+        """Returns the pending steps after timestep number `now`, and the items that it completes.
+
+        If `active` is false, the pending steps stay unchanged.
         """
 
     def _batch(self, items: Any) -> Any:
-        """Returns items `[B, ...]` as the learner is given them."""
+        """Returns items `[B, ...]` in the form that the learner takes."""
         return items
 
     def init(self, happened: Happened) -> DeviceReplayState:
-        """Returns an empty replay, for steps like this one; shapes and dtypes are enough."""
+        """Returns an empty replay for steps like this one; only its shapes and dtypes are used."""
         pending = self._begin(happened)
 
         def example(pending: Any, now: Array, happened: Happened) -> Any:
@@ -135,12 +136,12 @@ class DeviceReplay(abc.ABC):
         )
 
     def add(self, state: DeviceReplayState, happened: Happened, active: Array | bool) -> DeviceReplayState:
-        """Adds a step of all environments, and inserts the items that are whole with it.
+        """Adds a step of all environments, and inserts the items that it completes.
 
         Args:
             state: the replay.
             happened: the step.
-            active: `[]` whether anything is to be added; if not, the replay stays as it is.
+            active: `[]` whether to add the step; if not, the replay stays unchanged.
         """
         size = self._settings.max_size
         pending, made = self._make(state.pending, state.ticks, happened, active)
@@ -161,12 +162,14 @@ class DeviceReplay(abc.ABC):
         )
 
     def due(self, state: DeviceReplayState) -> Array:
-        """Returns `[]` bool: whether the rate limit allows a batch."""
+        """Returns whether the rate limit allows a batch, `[]` bool."""
         return state.credit >= self._settings.batch_size
 
     def at_once(self, state: DeviceReplayState) -> int:
-        """Returns how many batches may be drawn before the first of them is learned from: those that a step of all
-        environments allows, unless learning changes what is drawn next, or they are large.
+        """Returns how many batches may be sampled before learning from the first of them.
+
+        This is the number of batches that one step of all environments allows, limited by their size in bytes. It is 1
+        if learning changes which items are sampled next (prioritized replay), or if there is no ratio in the limit.
         """
         if self._settings.prioritized or self._limit is None or self._limit.samples_per_insert is None:
             return 1
@@ -175,7 +178,7 @@ class DeviceReplay(abc.ABC):
         return max(1, min(math.ceil(self._num_envs * self._limit.samples_per_insert / batch), _AT_ONCE // size))
 
     def draw(self, state: DeviceReplayState, key: Array) -> Drawn:
-        """Returns a batch that was drawn with replacement."""
+        """Samples a batch with replacement."""
         size, batch = jnp.minimum(state.inserted, self._settings.max_size), self._settings.batch_size
         if self._settings.prioritized:
             index, probability = self._by_weight(state.weight, key)
@@ -185,11 +188,11 @@ class DeviceReplay(abc.ABC):
         return Drawn(self._batch(jax.tree.map(lambda table: rows_of(table, index), state.items)), index, probability)
 
     def counted(self, state: DeviceReplayState) -> DeviceReplayState:
-        """Returns the replay whose limit counts a batch more."""
+        """Returns the replay after its rate limit has counted one more batch."""
         return state._replace(credit=state.credit - self._settings.batch_size)
 
     def reprioritized(self, state: DeviceReplayState, index: Array, errors: Array | None) -> DeviceReplayState:
-        """Returns the replay with the priorities of |TD errors| `[B]` at places `[B]`; of a uniform one as it is."""
+        """Returns the replay with new priorities from |TD errors| `[B]` at places `[B]`; unchanged if it is uniform."""
         if not self._settings.prioritized or errors is None:
             return state
         return state._replace(weight=self._weighed(state.weight, index, errors))
@@ -200,8 +203,9 @@ class DeviceReplay(abc.ABC):
         return jnp.asarray(weight).at[index // _GROUP, index % _GROUP].set(value.astype(jnp.float32), mode="drop")
 
     def _by_weight(self, weight: Array, key: Array) -> tuple[Array, Array]:
-        """Returns places `[B]` drawn in proportion to their weight, and the probabilities: first a group, then one of
-        its members, so that no sum over all is made for each.
+        """Samples places `[B]` in proportion to their weights, and returns them with their probabilities.
+
+        It samples a group first, and then a member of the group. This avoids a sum over all weights for each sample.
         """
         groups = jnp.cumsum(jnp.sum(weight, axis=1))
         total = groups[-1]
@@ -209,19 +213,20 @@ class DeviceReplay(abc.ABC):
         group = jnp.minimum(jnp.searchsorted(groups, point, side="right"), len(groups) - 1)
         rest = point - select(group > 0, groups[group - 1], 0.0)
         member = jnp.cumsum(rows_of(weight, group), axis=1)  # [B, 256]
-        # Rounding may step over the last member that has a weight.
+        # Rounding could select a place after the last member with a weight.
         last = jnp.sum(member < member[:, -1:], axis=1)
         place = jnp.minimum(jnp.sum(member <= rest[:, None], axis=1), last)
         return group * _GROUP + place, weight[group, place] / total
 
     def _credit(self, state: DeviceReplayState, count: Array, active: Array | bool) -> Array:
-        """Returns the samples that `RateLimit.samples_allowed` allows, less those drawn, after so many inserts more; up
-        to rounding, for it is added up.
+        """Returns the number of samples that the rate limit allows now, after `count` more inserts.
+
+        This is `RateLimit.samples_allowed` minus the samples taken, up to rounding, as it is computed incrementally.
         """
         limit, batch = self._limit, self._settings.batch_size
         after = state.inserted + count
         ready = after >= (limit.min_size if limit else 1)
-        if limit is None or limit.samples_per_insert is None:  # a batch for each time that it is asked
+        if limit is None or limit.samples_per_insert is None:  # one batch per step
             return select(active & ready, jnp.float32(batch), state.credit)
         ratio = limit.samples_per_insert
         first = (after - limit.min_size) * ratio + math.floor(limit.error_buffer)
@@ -230,7 +235,7 @@ class DeviceReplay(abc.ABC):
 
 
 class DeviceTransitions(DeviceReplay):
-    """n-step transitions, as `nstep.NStepWriter` makes them."""
+    """A replay of n-step transitions, built in the same way as by `nstep.NStepWriter`."""
 
     def __init__(self, replay: TransitionReplay, num_envs: int):
         super().__init__(replay, num_envs)
@@ -249,7 +254,7 @@ class DeviceTransitions(DeviceReplay):
         return _rings(happened, self._span)
 
     def _make(self, pending: Pending, now: Array, happened: Happened, active: Array | bool) -> tuple[Pending, Made]:
-        """The transitions that began n steps before are whole."""
+        """Completes the transitions that started n steps ago."""
         replay, span = self._replay, self._span
         pending = _recorded(pending, now, happened, active)
         start = (now + 1) % span
@@ -288,7 +293,7 @@ class DeviceTransitions(DeviceReplay):
 
 
 class DeviceSequences(DeviceReplay):
-    """Sequences, as `unrolls.UnrollStore` makes them."""
+    """A replay of sequences, built in the same way as by `unrolls.UnrollStore`."""
 
     def __init__(self, replay: SequenceReplay, num_envs: int):
         super().__init__(replay, num_envs)
@@ -304,7 +309,7 @@ class DeviceSequences(DeviceReplay):
     def _make(
         self, pending: Unfinished, now: Array, happened: Happened, active: Array | bool
     ) -> tuple[Unfinished, Made]:
-        """The oldest unfinished sequences are whole where they are as long as they may be, or the episode has ended."""
+        """Completes the oldest unfinished sequences that have reached their length, or whose episode has ended."""
         replay = self._replay
         held = pending._replace(pending=_recorded(pending.pending, now, happened, active))
         full = now - held.start == replay.length
@@ -326,19 +331,19 @@ class DeviceSequences(DeviceReplay):
         return unrolls.swap_axes(items)
 
     def _states(self, held: Unfinished, now: Array, state: Tree) -> Tree:
-        """Returns the states at the beginnings of sequences; `UnrollStore._keep_state`."""
+        """Returns the states at the starts of sequences; see `UnrollStore._keep_state`."""
         if not jax.tree.leaves(held.state):
             return ()
         age = now - held.origin
         sequence, phase = jnp.divmod(age + self._replay.burn_in, self._replay.period)
         place = jnp.arange(self._open)[:, None]
-        # At the first timestep the state is that of the sequences which begin with padding too.
+        # The state at the first timestep also belongs to the sequences that begin with padding.
         put = (age == 0) | ((phase == 0) & (place == sequence % self._open))  # [open, N]
         return select(put, jax.tree.map(lambda x: x[None], state), held.state)
 
     def _sequences(self, held: Unfinished, now: Array) -> tuple[Sequence, Array]:
-        """Returns the oldest unfinished sequences `[N, T, ...]` as far as they have come, with all extras, and which of
-        them have a step that the one before had not; `UnrollStore._finish`.
+        """Returns the oldest unfinished sequences `[N, T, ...]` in their current state, with all extras, and whether
+        each has a step that the previous sequence didn't have; see `UnrollStore._finish`.
         """
         replay, rings = self._replay, held.pending
         number = (held.start - held.origin + replay.burn_in) // replay.period
@@ -370,7 +375,7 @@ class DeviceSequences(DeviceReplay):
 
 
 def device_replay(replay: TransitionReplay | SequenceReplay, num_envs: int) -> DeviceReplay:
-    """Returns the replay on the device that has these settings; raises UsageError where one can't be honoured."""
+    """Returns the replay on the device with these settings; raises UsageError if a setting is not supported there."""
     if isinstance(replay, SequenceReplay):
         return DeviceSequences(replay, num_envs)
     return DeviceTransitions(replay, num_envs)
@@ -380,8 +385,8 @@ def device_replay(replay: TransitionReplay | SequenceReplay, num_envs: int) -> D
 def rows_of(table: Array, index: Array) -> Array:
     """Returns `table[index]`, `[B, ...]`.
 
-    On the CPU row by row: XLA splits a gather from a large table among its threads, however few rows it takes. For 128
-    rows of DQN's replay on CartPole that takes 28 microseconds, and copying them 1.
+    On the CPU, it copies row by row, because XLA splits a gather from a large table among its threads even for few
+    rows. For 128 rows of DQN's replay on CartPole, that takes 28 microseconds, and copying takes 1.
     """
     if jax.default_backend() != "cpu":
         return table[index]
@@ -395,7 +400,7 @@ def rows_of(table: Array, index: Array) -> Array:
 
 @rows_of.def_vmap
 def _rows_of_many(count: int, batched: list[bool], table: Array, index: Array) -> tuple[Array, bool]:
-    """Returns the rows `[count, B, ...]` by one call: several tables are joined to one, and several indexes too."""
+    """Returns the rows `[count, B, ...]` with one call of `rows_of`, after joining all tables and all indexes."""
     tables = table if batched[0] else table[None]
     index = index if batched[1] else jnp.broadcast_to(index, (count, *index.shape))
     parts = jnp.arange(count, dtype=index.dtype)[:, None] * (tables.shape[1] if batched[0] else 0)
@@ -404,13 +409,13 @@ def _rows_of_many(count: int, batched: list[bool], table: Array, index: Array) -
 
 
 def _rings(happened: Happened, span: int) -> Pending:
-    """Returns empty rings of so many timesteps."""
+    """Returns empty ring buffers of `span` timesteps."""
     now = _of_now(happened)
     return jax.tree.map(lambda x: jnp.zeros((span, *x.shape), x.dtype), now)
 
 
 def _recorded(rings: Pending, now: Array, happened: Happened, active: Array | bool) -> Pending:
-    """Returns the rings with timestep number `now`, if `active`."""
+    """Returns the ring buffers with timestep number `now` written to them, if `active`."""
     span = len(rings.reward)
     place = select(active, now % span, span)
     return jax.tree.map(lambda ring, x: ring.at[place].set(x.astype(ring.dtype), mode="drop"), rings, _of_now(happened))

@@ -1,4 +1,4 @@
-"""Recorded data in place of a replay that actors fill: the same rows, from memory."""
+"""Replay of recorded data: the same rows as in a replay that actors fill, from memory."""
 
 import dataclasses
 import threading
@@ -19,7 +19,7 @@ _GROUP = 256
 
 
 class MemorySink:
-    """A sink that keeps the rows."""
+    """A sink that stores the rows in memory."""
 
     def __init__(self) -> None:
         self.rows: list[np.ndarray] = []
@@ -39,7 +39,7 @@ class MemorySink:
 
 
 def check(replay: Replay) -> None:
-    """Raises UsageError if a replay's items can't be made of recorded episodes."""
+    """Raises UsageError if a replay's items can't be made from recorded episodes."""
     if replay.fifo:
         raise UsageError("this agent learns from its own newest data: it can't learn from fixed data.")
     if tree.flatten(replay.extras):
@@ -49,20 +49,21 @@ def check(replay: Replay) -> None:
 
 
 def rows_of(replay: Replay, episodes: Iterable[Any], initial_state: Tree = ()) -> np.ndarray:
-    """Returns the rows, uint8 `[N, nbytes]`, that a replay's own writer makes of episodes.
+    """Converts episodes to rows, uint8 `[N, nbytes]`, with the replay's own writer.
 
-    n-step returns, discounts, clipped rewards and sequences are so what they are in Reverb.
+    So n-step returns, discounts, clipped rewards and sequences are the same as in Reverb.
 
     Args:
-        replay: sampled at random, without extras.
+        replay: a replay with random sampling and without extras.
         episodes: see `data.format.Episode`.
-        initial_state: `[1, ...]` the policy's, stored with every sequence, since recorded data has none.
+        initial_state: `[1, ...]` the policy's initial recurrent state. It is stored with every sequence, because
+            recorded data has no states.
 
     Raises:
-        UsageError: the replay can't be filled so, or there is nothing in the data.
+        UsageError: this replay can't be filled from recorded data, or the data has no steps.
     """
     check(replay)
-    replay = dataclasses.replace(replay, order="uniform", priority=None)  # nothing here makes first priorities
+    replay = dataclasses.replace(replay, order="uniform", priority=None)  # initial priorities are not needed
     if hasattr(replay, "rows_per_item"):
         replay = dataclasses.replace(replay, rows_per_item=1)
     sink = MemorySink()
@@ -88,12 +89,13 @@ def rows_of(replay: Replay, episodes: Iterable[Any], initial_state: Tree = ()) -
 
 
 class FixedRows:
-    """Rows that stay, each drawn with the same probability, or in proportion to (|TD error| + offset)**exponent, where
-    the error of a row that has none yet is 1. Errors may come from another thread than draws.
+    """A fixed set of rows, sampled uniformly or in proportion to (|TD error| + offset)**exponent.
+
+    The error of a row without a TD error is 1. `update` and `draw` may be called from different threads.
 
     Args:
         rows: uint8 `[N, nbytes]`.
-        exponent: of priorities; None draws uniformly.
+        exponent: exponent of the priorities; None to sample uniformly.
         offset: added to every error.
     """
 
@@ -102,13 +104,13 @@ class FixedRows:
         self._exponent, self._offset = exponent, offset
         self._lock = threading.Lock()
         self._errors = np.ones(len(rows), np.float32)
-        # Rows are drawn by their group first, so that not every weight is summed for every batch.
+        # Sampling chooses a group first, so that not all weights are summed for every batch.
         self._weights = np.zeros((-(-len(rows) // _GROUP), _GROUP))
         self._sums = np.zeros(len(self._weights))
         self._weigh(np.arange(len(rows)))
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the numbers of `count` rows, drawn with replacement, and N times the probability of each."""
+        """Samples `count` rows with replacement; returns their indices, and N times the probability of each."""
         size = len(self.rows)
         if self._exponent is None:
             return rng.integers(0, size, count), np.ones(count, np.float32)
@@ -119,25 +121,25 @@ class FixedRows:
             weights = self._weights[group]
             within = np.cumsum(weights, axis=1)
             rest = point - (groups[group] - self._sums[group])
-            # Rounding may step over the last row that has a weight.
+            # Rounding could select a place after the last row with a weight.
             last = (within < within[:, -1:]).sum(axis=1)
             place = np.minimum((within <= rest[:, None]).sum(axis=1), last)
             share = weights[np.arange(count), place] / groups[-1]
         return group * _GROUP + place, (size * share).astype(np.float32)
 
     def update(self, index: np.ndarray, errors: np.ndarray) -> None:
-        """Takes the |TD errors| `[M]` of rows `[M]`; of one that comes twice, the later."""
+        """Sets the |TD errors| `[M]` of rows `[M]`; if a row occurs twice, the later error counts."""
         with self._lock:
             self._errors[index] = errors
             self._weigh(index)
 
     def save(self) -> list[float] | None:
-        """Returns every row's error, plain JSON; None of rows without priorities."""
+        """Returns the errors of all rows as plain JSON; None without priorities."""
         with self._lock:
             return None if self._exponent is None else self._errors.tolist()
 
     def restore(self, saved: list[float] | None) -> None:
-        """Takes up what `save` returned."""
+        """Restores what `save` returned."""
         if saved is not None:
             self.update(np.arange(len(self.rows)), np.array(saved, np.float32))
 
@@ -150,12 +152,12 @@ class FixedRows:
 
 
 class FixedBatches(Iterator[RawBatch]):
-    """Batches of rows drawn at random with replacement, each row equally likely; the same ones for the same seed.
+    """Batches of rows, sampled uniformly with replacement; they depend only on the rows and the seed.
 
     Args:
         rows: uint8 `[N, nbytes]`.
         size: rows in a batch.
-        seed: of the draws.
+        seed: random seed.
     """
 
     def __init__(self, rows: np.ndarray, size: int, seed: int):
@@ -168,20 +170,20 @@ class FixedBatches(Iterator[RawBatch]):
         return RawBatch(self._rows[chosen], chosen.astype(np.uint64), self._probability)
 
     def save(self) -> dict[str, Any]:
-        """Returns the generator's state, plain JSON."""
+        """Returns the random generator's state as plain JSON."""
         return save_generator(self._rng)
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Takes up what `save` returned: the next batch is the one that came next then."""
+        """Restores what `save` returned; the next batch is the one that followed the call of `save`."""
         restore_generator(self._rng, saved)
 
 
 def save_generator(rng: np.random.Generator) -> dict[str, Any]:
-    """Returns the state of a PCG64 generator, plain JSON."""
+    """Returns the state of a PCG64 generator as plain JSON."""
     state: Any = rng.bit_generator.state
     return {**state, "state": {name: str(value) for name, value in state["state"].items()}}
 
 
 def restore_generator(rng: np.random.Generator, saved: dict[str, Any]) -> None:
-    """Takes up what `save_generator` returned."""
+    """Restores what `save_generator` returned."""
     rng.bit_generator.state = {**saved, "state": {name: int(value) for name, value in saved["state"].items()}}

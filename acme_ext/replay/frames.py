@@ -1,8 +1,9 @@
-"""Stacks of frames in a row, each frame once.
+"""Rows that store each frame of stacked observations once.
 
 Consecutive observations of an Atari game share three of their four frames, see `specs.StackedFrames`. A row holds the
-frames of its observations in their order, and for each observation where its stack begins; the compiled step puts the
-stacks together again. It is exact: what is no continuation of the stack before, padding say, begins a new one.
+frames of its observations in order, and the index at which each observation's stack begins. The compiled step rebuilds
+the stacks. This is lossless: an observation that doesn't continue the previous stack, as after padding, starts a new
+one.
 """
 
 from collections.abc import Sequence
@@ -18,22 +19,22 @@ from acme_ext.types import Array, Tree
 
 
 class Timeline(NamedTuple):
-    """Observations of a row that follow each other."""
+    """Consecutive observations in a row."""
 
-    leaves: tuple[int, ...]  # of the row's, in the order of `tree.flatten`: one for each time, or one with time first
-    frames: int  # that are kept of them all
-    step: int  # frames by which a stack is usually ahead of the one before
+    leaves: tuple[int, ...]  # indices of their leaves in `tree.flatten`: one per time, or one leaf with time first
+    frames: int  # number of frames that are stored for all of them
+    step: int  # usual number of new frames from one stack to the next
 
 
 def layout(fields: Tree, observations: Tree, at: tuple[str, ...], steps: int, *, breaks: int = 0) -> Layout:
-    """Returns the layout of a row of `fields`, with each frame once where its observations are stacks of frames.
+    """Returns the layout of a row of `fields`; if observations are stacks of frames, each frame is stored once.
 
     Args:
         fields: a Transition or Sequence of arrays, as for `Layout`.
-        observations: specs of one environment's.
-        at: the fields that hold observations, earlier ones first.
-        steps: from the first observation to the last.
-        breaks: times that an observation may not go on from the one before, at most.
+        observations: specs of one environment's observations.
+        at: names of the fields that hold observations, earlier ones first.
+        steps: steps from the first observation to the last.
+        breaks: maximum number of observations that don't continue the previous stack.
     """
     numbers = tree.unflatten_as(fields, list(range(len(tree.flatten(fields)))))
     timelines = []
@@ -48,11 +49,12 @@ def layout(fields: Tree, observations: Tree, at: tuple[str, ...], steps: int, *,
 
 
 class FrameLayout(Layout):
-    """A `Layout` whose row holds each frame of some timelines once.
+    """A `Layout` whose rows store each frame of some timelines once.
 
     Args:
         fields: the nest of fields, as for `Layout`.
-        timelines: of leaves `[H, W, K]`, or of one `[N, H, W, K]`; K frames in a stack, the newest last.
+        timelines: timelines of leaves `[H, W, K]`, or of one leaf `[N, H, W, K]`, with K frames in a stack, the newest
+            last.
     """
 
     def __init__(self, fields: Tree, timelines: Sequence[Timeline]):
@@ -70,14 +72,14 @@ class FrameLayout(Layout):
         super().__init__(kept)
 
     def pack(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
-        """As `Layout.pack`; raises RunError where the observations' frames are not each other's."""
+        """See `Layout.pack`; raises RunError if the observations don't share frames as their spec says."""
         kept = [leaves[number] for number in self._others]
         for timeline in self._timelines:
             kept += _once(_frames_first([leaves[number] for number in timeline.leaves]), timeline)
         return super().pack(kept)
 
     def unpack(self, rows: Array) -> Tree:
-        """As `Layout.unpack`."""
+        """See `Layout.unpack`."""
         kept = super().unpack(rows)
         leaves = dict(zip(self._others, kept, strict=False))
         parts = iter(kept[len(self._others) :])
@@ -100,7 +102,7 @@ def _frames_first(leaves: list[np.ndarray]) -> np.ndarray:
 
 
 def _once(stacks: np.ndarray, timeline: Timeline) -> list[np.ndarray]:
-    """Returns the frames of stacks `[M, N, K, H, W]`, `[M, frames, H, W]`, and where each stack begins, `[M, N]`."""
+    """Returns the frames `[M, frames, H, W]` of stacks `[M, N, K, H, W]`, and each stack's first index `[M, N]`."""
     rows, times, depth = stacks.shape[:3]
     start = np.zeros((rows, times), np.uint16)
     shifts = [timeline.step, *(shift for shift in range(depth) if shift != timeline.step)]
@@ -125,7 +127,7 @@ def _once(stacks: np.ndarray, timeline: Timeline) -> list[np.ndarray]:
 
 
 def _again(frames: Array, start: Array, depth: int) -> Array:
-    """Returns stacks `[..., N, H, W, K]` of frames `[..., frames, H, W]` that begin at `start` `[..., N]`."""
+    """Returns the stacks `[..., N, H, W, K]` in frames `[..., frames, H, W]` that begin at `start` `[..., N]`."""
     batch = frames.shape[:-3]
     frames, start = frames.reshape(-1, *frames.shape[-3:]), start.reshape(-1, start.shape[-1])
     index = start[:, :, None].astype(np.int32) + np.arange(depth)

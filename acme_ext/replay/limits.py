@@ -1,4 +1,4 @@
-"""Rate limits: how many samples each insert pays for, refused when they are built if they could block for ever."""
+"""Rate limits: how many samples are allowed per insert. A limit that could cause a deadlock is refused."""
 
 import dataclasses
 import math
@@ -9,18 +9,19 @@ from acme_ext.errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class RateLimit:
-    """The promise a table keeps between its writers and its readers.
+    """A limit on the ratio between samples and inserts of a table.
 
-    After `min_size` inserts the table keeps `inserts * samples_per_insert - samples` within `tolerance` of where it
-    stood then: it blocks readers below and writers above (Reverb's SampleToInsertRatio).
+    After `min_size` inserts, the table keeps `inserts * samples_per_insert - samples` within `tolerance` of
+    `min_size * samples_per_insert`. Below this range readers wait, and above it writers wait (Reverb's
+    SampleToInsertRatio).
 
     Attributes:
-        samples_per_insert: items sampled for each item inserted; a learner that makes one update with batches of B
-            every k environment steps has B / k. None: readers and writers never wait for each other once `min_size` is
+        samples_per_insert: items sampled for each inserted item; B / k for a learner that makes one update with a batch
+            of B every k environment steps. None: readers and writers never wait for each other once `min_size` is
             reached.
         min_size: items in the table before the first sample.
-        tolerance: samples by which readers may run ahead or fall behind; at least max(1, samples_per_insert). None
-            takes `32 * max(1, samples_per_insert)`.
+        tolerance: number of samples by which readers may get ahead or fall behind; at least max(1,
+            samples_per_insert). None: `32 * max(1, samples_per_insert)`.
     """
 
     samples_per_insert: float | None = None
@@ -49,7 +50,7 @@ class RateLimit:
 
     @property
     def error_buffer(self) -> float:
-        """The tolerance in force, in samples."""
+        """The tolerance or its default, in samples."""
         ratio = self.samples_per_insert or 1.0
         return self.tolerance if self.tolerance is not None else 32 * max(1.0, ratio)
 
@@ -62,8 +63,9 @@ class RateLimit:
             )
 
     def divided(self, parts: int) -> "RateLimit":
-        """Returns this limit for one of `parts` tables that share the items, or for items of which each counts for as
-        many; the tolerance is never below what the limit needs.
+        """Returns this limit for one of `parts` tables that share the items, or for items that each hold `parts` items.
+
+        The tolerance is never below the required minimum.
         """
         tolerance = self.tolerance
         if tolerance is not None:
@@ -71,7 +73,7 @@ class RateLimit:
         return dataclasses.replace(self, min_size=-(-self.min_size // parts), tolerance=tolerance)
 
     def samples_allowed(self, inserts: int) -> float:
-        """The number of samples that may have been drawn in all once `inserts` items were inserted in all."""
+        """Returns the total number of samples that are allowed after a total of `inserts` inserts."""
         if inserts < self.min_size:
             return 0
         if self.samples_per_insert is None:
@@ -79,8 +81,8 @@ class RateLimit:
         low, _ = self._bounds(self.samples_per_insert)
         balance = inserts * self.samples_per_insert
         allowed = math.floor(balance - low)
-        # Reverb allows the last sample if `balance - samples >= low`, which is exact; the difference above may have
-        # been rounded up to a whole number, and whoever waits for a sample too many waits for ever.
+        # Reverb allows the last sample if `balance - samples >= low`, which is exact. The difference above may have
+        # been rounded up to a whole number, and a reader that waits for one sample too many would wait forever.
         if balance - allowed < low:
             allowed -= 1
         return max(0, allowed)
@@ -95,9 +97,9 @@ class RateLimit:
         return reverb.rate_limiters.SampleToInsertRatio(ratio, self.min_size, self._bounds(ratio))
 
     def _bounds(self, ratio: float) -> tuple[float, float]:
-        """Returns the `inserts * ratio - samples` below which readers wait, and above which writers do."""
+        """Returns the values of `inserts * ratio - samples` below which readers wait, and above which writers wait."""
         middle = ratio * self.min_size
         low, high = middle - self.error_buffer, middle + self.error_buffer
-        while high - low < 2 * max(1.0, ratio):  # Reverb refuses this, which the smallest tolerance may be rounded to.
+        while high - low < 2 * max(1.0, ratio):  # Reverb refuses this; rounding can cause it.
             high = math.nextafter(high, math.inf)
         return low, high

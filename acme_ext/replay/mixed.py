@@ -1,4 +1,4 @@
-"""Several sources of experience as one: what actors write to Reverb, and recorded data beside it."""
+"""Mixes several sources of experience: a replay that actors write to, and recorded data."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,34 +12,34 @@ from acme_ext.replay.fixed import FixedRows, restore_generator, save_generator
 
 
 class Source(NamedTuple):
-    """Where items come from, and the probability that one does."""
+    """A source of items, and the probability that an item of a batch comes from it."""
 
     items: Iterator[RawBatch] | FixedRows
     share: float
 
 
 class Mixed(Iterator[RawBatch]):
-    """Batches each item of which comes from a named source, with a fixed probability.
+    """Batches whose items come from named sources, with fixed probabilities.
 
     ```
     Mixed({"own": Source(dataset, 0.75), "demos": Source(FixedRows(rows), 0.25)}, size, seed=0)
     ```
 
-    The first source is a replay's dataset. A whole batch is drawn from it, and items in random places are replaced by
-    the other sources' rows, which stay for ever. So the replay's rate limit counts every item that is learned from,
-    wherever it comes from; and what is replaced in a batch is not learned from in it, and keeps its priority.
+    The first source is a replay's dataset. Each batch is sampled from it, and then items at random places are replaced
+    by rows of the other sources, which are fixed. So the replay's rate limit counts all items that are learned from,
+    whatever their source. Replaced items are not used in that batch, and keep their priorities.
 
-    A row's `probability` is N times the one with which its own source of N rows drew it, since that, and not its
-    share, is what importance weights make up for.
+    A row's `probability` is N times the probability with which its own source of N rows sampled it. Importance weights
+    correct for this probability, and not for the source's share.
 
     Args:
-        sources: by name, the first of them a dataset. A batch's `source` is their number in this order.
+        sources: sources by name; the first is a dataset. A batch's `source` holds their numbers in this order.
         size: rows in a batch.
-        seed: of the draws.
-        first_batches: so many batches are of the recorded sources alone, for learning before anything is experienced.
+        seed: random seed.
+        first_batches: number of batches at the start that contain only recorded data, for pretraining.
 
     Raises:
-        UsageError: a share lies outside of [0, 1], or they don't add up to 1.
+        UsageError: a share is outside [0, 1], or the shares don't add up to 1.
     """
 
     def __init__(self, sources: Mapping[str, Source], size: int, *, seed: int, first_batches: int = 0):
@@ -56,7 +56,7 @@ class Mixed(Iterator[RawBatch]):
         if not (np.all((shares >= 0) & (shares <= 1)) and np.isclose(shares.sum(), 1)):
             said = ", ".join(f"{name} {share:g}" for name, share in zip(self._names, shares, strict=True))
             raise UsageError(f"the shares of sources lie in [0, 1] and add up to 1, which these don't: {said}.")
-        self._ends = np.cumsum(shares)[:-1]  # of all but the last, of which a number in [0, 1) tells the source
+        self._ends = np.cumsum(shares)[:-1]  # cumulative shares; a random number in [0, 1) selects the source
         others = np.where(np.arange(len(shares)) > 0, shares, 0)
         self._first_ends = np.cumsum(others / max(others.sum(), 1e-9))[:-1]
         self._rng = np.random.Generator(np.random.PCG64(seed))
@@ -66,7 +66,7 @@ class Mixed(Iterator[RawBatch]):
 
     @property
     def drawn(self) -> dict[str, int]:
-        """Items that were given so far, by the name of their source."""
+        """The number of items so far from each source, by name."""
         with self._lock:
             return dict(zip(self._names, self._drawn.tolist(), strict=True))
 
@@ -77,9 +77,9 @@ class Mixed(Iterator[RawBatch]):
             rows = np.empty((self._size, *row.shape), row.dtype)
             keys, weight = np.empty(self._size, np.uint64), np.empty(self._size, np.float32)
         else:
-            # Waits, and may raise; only what comes after counts.
+            # This waits, and may raise; nothing is counted before it returns.
             own = next(self._own)
-            rows, keys = own.rows.copy(), own.keys.copy()  # Reverb's can't be written to
+            rows, keys = own.rows.copy(), own.keys.copy()  # Reverb's arrays are read-only
             weight = (own.probability * (1 if own.size is None else own.size)).astype(np.float32)
         ends = self._first_ends if alone else self._ends
         source = np.searchsorted(ends, self._rng.random(self._size), side="right").astype(np.uint8)
@@ -93,12 +93,12 @@ class Mixed(Iterator[RawBatch]):
         return RawBatch(rows, keys, weight, source=source)
 
     def save(self) -> dict[str, Any]:
-        """Returns what the draws go on from, plain JSON: the generator, the counts and the priorities."""
+        """Returns the random generator, the counts and the priorities, as plain JSON."""
         errors = {str(number): fixed.save() for number, fixed in self.fixed.items()}
         return {"rng": save_generator(self._rng), "given": self._given, "drawn": self.drawn, "errors": errors}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Takes up what `save` returned, of the same sources."""
+        """Restores what `save` returned, for the same sources."""
         restore_generator(self._rng, saved["rng"])
         self._given = saved["given"]
         self._drawn = np.array([saved["drawn"][name] for name in self._names], np.int64)

@@ -1,4 +1,4 @@
-"""From timesteps to packed n-step transitions, for B environments at once."""
+"""Builds packed n-step transitions from the timesteps of B parallel environments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,33 +11,33 @@ from acme_ext.replay.rows import Layout, OnWait, RowWriter, Sink
 from acme_ext.types import Array, OneStep, Transition, Tree, stored_extras
 
 PriorityFn = Callable[..., Any]
-"""`(reward [M], discount [M], extras_tm1 [M, ...], extras_t [M, ...]) -> |TD error| [M]`, by which new transitions are
-first given their priorities, from what the policy gave with the actions at both ends."""
+"""`(reward [M], discount [M], extras_tm1 [M, ...], extras_t [M, ...]) -> |TD error| [M]`: computes the errors for the
+initial priorities of new transitions, from the policy's extras at both ends."""
 
 _LAST = int(dm_env.StepType.LAST)
 
 
 class NStepWriter(RowWriter):
-    """Writes the n-step transitions of B environments that step together.
+    """Writes the n-step transitions of B environments that step in parallel.
 
-    The n-step return starts at every step and ends after n, or where the episode ends:
-    `R = sum_{k<m} (prod_{j<k} gamma d_j) r_k`, `discount = prod_{j<m} gamma d_j`, `m <= n`, so that an episode of T
-    steps gives T transitions. A termination has d = 0, a truncation d = 1: the discount tells them apart and nothing
-    else has to.
+    An n-step return starts at every step and ends after n steps, or at the episode's end:
+    `R = sum_{k<m} (prod_{j<k} gamma d_j) r_k`, `discount = prod_{j<m} gamma d_j`, `m <= n`. So an episode of T steps
+    gives T transitions. A termination has d = 0, and a truncation has d = 1; no other mark is needed.
 
-    Steps are kept in plain NumPy rings, and rows are built for many steps at once. The rows of a burst leave together.
+    Steps are stored in NumPy ring buffers. Rows are built for many steps at once, and sent together.
 
     Args:
-        layout: of a row, for a Transition.
-        sink: where rows go.
+        layout: layout of a row, for a Transition.
+        sink: receives the rows.
         num_envs: B.
         n_step: n.
         discount: gamma.
-        burst: rows to gather, about, before they are sent.
-        max_abs_reward: rewards are clipped to this before they are summed; None leaves them.
-        priority: computes the errors that first priorities are made of; the sink must take them.
-        keep_extras: whether the transition's rows hold the extras (`layout` says which).
-        keep_one_step: whether they hold the first step alone too.
+        burst: approximate number of rows to collect before they are sent.
+        max_abs_reward: rewards are clipped to `[-max_abs_reward, max_abs_reward]` before they are summed; None for no
+            clipping.
+        priority: computes the errors for initial priorities, for a sink that needs them.
+        keep_extras: whether rows include the extras (`layout` says which).
+        keep_one_step: whether rows also include the first step as a one-step transition.
         max_pending, on_wait: see `RowWriter`.
     """
 
@@ -61,8 +61,8 @@ class NStepWriter(RowWriter):
         self._n, self._gamma = n_step, discount
         self._clip, self._priority, self._keep_extras = max_abs_reward, priority, keep_extras
         self._keep_one_step = keep_one_step
-        self._starts = max(1, burst // num_envs)  # steps whose transitions leave together
-        # Ticks 0..ticks of a timeline: a timestep each, and the action taken at it for all but the newest.
+        self._starts = max(1, burst // num_envs)  # steps whose transitions are sent together
+        # Ticks 0..ticks of a timeline: each has a timestep, and all but the newest have the action taken at it.
         self._ticks = self._starts + n_step
         shape = (self._ticks + 1, num_envs)
         self._reward = np.zeros(shape, np.float32)
@@ -74,16 +74,15 @@ class NStepWriter(RowWriter):
         self._now = -1
 
     def add_first(self, timestep: dm_env.TimeStep) -> None:
-        """Starts a timeline with a batched timestep `[B, ...]`; what an earlier one left unfinished is written."""
+        """Starts a timeline with a batched timestep `[B, ...]`, after writing the rest of an earlier timeline."""
         self.flush()
         self._now = 0
         self._record(timestep)
 
     def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = ()) -> None:
-        """Adds the actions `[B, ...]` taken at the newest timestep, what the policy gave with them, and what came of
-        them.
+        """Adds the actions `[B, ...]` taken at the newest timestep, the policy's extras, and the next timestep.
 
-        Rows whose newest timestep was LAST took no action: `next_timestep` is the FIRST of their next episode.
+        Where the newest timestep was LAST, the action is ignored, and `next_timestep` is the FIRST of the next episode.
         """
         taken = tree.flatten((action, extras))
         if not self._taken:
@@ -98,12 +97,10 @@ class NStepWriter(RowWriter):
             self._keep_from(self._starts)
 
     def flush(self) -> None:
-        """Sends everything that is complete; steps nearer than n to the newest give shorter transitions. Then starts
-        anew.
-        """
+        """Sends all steps so far, and ends the timeline; the last steps give transitions of fewer than n steps."""
         if self._now > 0:
             for ring in self._taken:
-                # First priorities want the extras at both ends; the newest timestep has none, so those before it serve.
+                # Initial priorities need the extras at both ends. The newest timestep has none, so use the ones before.
                 ring[self._now] = ring[self._now - 1]
             self._write(self._now, self._now)
         self._now = -1
@@ -132,7 +129,7 @@ class NStepWriter(RowWriter):
         reward, step_type = self._reward, self._step_type
         if self._clip is not None:
             reward = np.clip(reward, -self._clip, self._clip)
-        # [S, B] each: the return and discount so far, the tick reached, and whether the episode still goes on there.
+        # Each [S, B]: the return and discount so far, the tick reached, and whether the episode continues there.
         returns = np.zeros((starts, reward.shape[1]), np.float32)
         discounts = np.ones_like(returns)
         end = np.repeat(begin[:, None], reward.shape[1], axis=1)
@@ -168,12 +165,12 @@ class NStepWriter(RowWriter):
 
 
 def largest_error(reward: Array, discount: Array, extras_tm1: Tree, extras_t: Tree) -> Array:
-    """Returns the largest |TD error| so far, which a prioritized policy passes on; a `PriorityFn`."""
+    """A `PriorityFn` that returns the largest |TD error| so far, from the extras of a prioritized policy."""
     return extras_tm1.largest_error
 
 
 def transition_spec(spec, extras: Tree = (), one_step: bool = False) -> Transition:
-    """Returns the Transition of specs that the rows of an environment hold."""
+    """Returns the specs of an environment's transitions, as a Transition."""
     scalar = np.zeros((), np.float32)
     first = OneStep(scalar, scalar, spec.observations) if one_step else ()
     return Transition(spec.observations, spec.actions, scalar, scalar, spec.observations, extras, first)

@@ -1,4 +1,4 @@
-"""How items with a priority of their own leave for a table."""
+"""Sends items with individual priorities to a table."""
 
 from typing import Any
 
@@ -8,8 +8,9 @@ from acme_ext.replay.rows import ReverbSink
 
 
 class PrioritySink(ReverbSink):
-    """Rows that carry a priority each, |TD error| + `offset`: Reverb's TrajectoryWriter (a StructuredWriter's priority
-    is fixed).
+    """A sink for rows with individual priorities, |TD error| + `offset`.
+
+    It uses Reverb's TrajectoryWriter, because a StructuredWriter has a fixed priority.
     """
 
     def __init__(self, client: Any, table: str, offset: float):

@@ -1,8 +1,8 @@
-"""Items as flat rows of bytes: how an item's fields lie in one, and how rows leave for a Reverb table.
+"""Items as flat rows of bytes: the layout of an item's fields in a row, and the sinks that send rows to a Reverb table.
 
-Reverb's cost is per column and per item, not per byte: an item whose fields are packed into a single column is written
-and sampled several times faster than one with a column a field. A `Layout` is the one place that knows where a field
-lies: writers fill rows through it (NumPy), learners take them apart with it (JAX, inside the compiled step).
+Reverb's cost is per column and per item, not per byte. An item whose fields are packed into a single column is written
+and sampled several times faster than one with a column per field. Only a `Layout` knows the positions of the fields:
+writers pack rows with it (NumPy), and learners unpack them with it (JAX, inside the compiled step).
 """
 
 import abc
@@ -20,10 +20,10 @@ _WAIT_MS = 200
 
 
 class Layout:
-    """The row that holds a nest of fields, each with a shape and a dtype.
+    """The layout of a row that holds a nest of fields, each with a shape and a dtype.
 
     Args:
-        spec: a nest of anything with `shape` and `dtype` (dm_env specs, arrays).
+        spec: a nest of objects with `shape` and `dtype` (dm_env specs, arrays).
     """
 
     def __init__(self, spec: Tree):
@@ -50,9 +50,7 @@ class Layout:
         return rows.view(np.uint8).reshape(len(rows), self.nbytes)
 
     def unpack(self, rows: Array) -> Tree:
-        """Takes rows of bytes, uint8 `[..., nbytes]`, apart into a nest of `[..., *shape]`; NumPy rows or JAX
-        arrays.
-        """
+        """Unpacks rows of bytes, uint8 `[..., nbytes]`, into a nest of `[..., *shape]`; for NumPy and JAX arrays."""
         leaves = [
             self._leaf(rows[..., offset : offset + dtype.itemsize * int(np.prod(shape))], shape, dtype)
             for offset, shape, dtype in zip(self._offsets, self._shapes, self._dtypes, strict=True)
@@ -67,8 +65,9 @@ class Layout:
         from jax import lax
 
         if dtype == np.bool_:
-            # `flat != 0`, for which LLVM takes half a minute where rows are large: it compiles XLA's loop over single
-            # bytes slowly. It would simplify a comparison of integers, or of floats without the product, to that again.
+            # This means `flat != 0`. With large rows, LLVM takes half a minute to compile that, because of XLA's loop
+            # over single bytes. It would simplify a comparison of integers, or of floats without the product, to the
+            # same loop.
             return (0.5 * flat.astype(np.float32) > 0.25).reshape(batch + shape)
         if dtype.itemsize > 1:
             flat = flat.reshape(*batch, -1, dtype.itemsize)
@@ -80,26 +79,28 @@ class Sink(Protocol):
     """Sends rows of bytes to one table in the background."""
 
     def append(self, rows: np.ndarray, errors: np.ndarray | None) -> int:
-        """Sends rows, uint8 `[M, ...]`, with |TD errors| `[M]` where the table is prioritized; doesn't wait for the
-        server. Returns how many rows have been handed on so.
+        """Sends rows, uint8 `[M, ...]`, with |TD errors| `[M]` if the table is prioritized.
+
+        Doesn't wait for the server. Returns the number of rows that were sent.
         """
         ...
 
     def flush(self, pending: int, on_wait: OnWait) -> None:
-        """Waits until at most `pending` rows are not yet confirmed by the server, which its rate limit may delay;
-        `on_wait` is called a few times a second meanwhile, and may raise to end the wait.
+        """Waits until at most `pending` rows are not confirmed by the server, whose rate limit may delay this.
+
+        Meanwhile, `on_wait` is called a few times a second; it may raise to end the wait.
         """
 
     def has_sent(self, pending: int) -> bool:
-        """Whether at most `pending` rows are not yet confirmed by the server; doesn't wait for them."""
+        """Whether at most `pending` rows are not confirmed by the server; returns at once."""
         ...
 
     def close(self) -> None:
-        """Ends the connection at once."""
+        """Closes the connection at once."""
 
 
 class ReverbSink(abc.ABC):
-    """A sink that sends an item for each row, by one of Reverb's writers."""
+    """A sink that sends each row as an item, with one of Reverb's writers."""
 
     def __init__(self, writer: Any):
         self._writer: Any = writer
@@ -127,7 +128,10 @@ class ReverbSink(abc.ABC):
 
 
 class StructuredSink(ReverbSink):
-    """Items of equal priority: Reverb's StructuredWriter, the cheapest there is (about 15 us of CPU an item)."""
+    """A sink for items of equal priority.
+
+    It uses Reverb's cheapest writer, StructuredWriter, which takes about 15 us of CPU per item.
+    """
 
     def __init__(self, client: Any, table: str, shape: tuple[int, ...]):
         import tensorflow as tf
@@ -148,38 +152,38 @@ class StructuredSink(ReverbSink):
         try:
             self._writer.flush(0, timeout_ms=_WAIT_MS)
         except Exception:
-            # Reverb's writer ends with its last reference, and then lets no Python run until every row is confirmed,
-            # which a limit can delay for ever. So one that is held back never ends.
+            # Deleting Reverb's writer blocks all Python threads until every row is confirmed, which a rate limit can
+            # delay forever. So a writer with unconfirmed rows is never deleted.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._writer))
         self._writer = None
 
 
 class RowWriter:
-    """The end of every writer: packs what it has made into rows, and hands them to a sink.
+    """The base class of writers, which packs items into rows and passes them to a sink.
 
     Args:
-        layout: of a row.
-        sink: where rows go.
-        max_pending: rows that may wait for the server before the writer blocks; None never blocks, for a process whose
-            own learner has to make room.
-        on_wait: called a few times a second while the writer waits for the server; may raise to end the wait.
+        layout: layout of a row.
+        sink: receives the rows.
+        max_pending: number of unconfirmed rows at which the writer blocks. None: it never blocks, for runs in which the
+            same process must learn to make room.
+        on_wait: called a few times a second while the writer waits for the server; it may raise to end the wait.
     """
 
     def __init__(self, layout: Layout, sink: Sink, max_pending: int | None, on_wait: OnWait):
         self._layout, self._sink, self._max_pending, self._on_wait = layout, sink, max_pending, on_wait
         self.inserted = 0
-        """Rows handed to the table so far, in whole items."""
+        """Rows sent to the table so far, in complete items."""
 
     def wait(self) -> None:
-        """Blocks until the server has confirmed every row sent."""
+        """Blocks until the server has confirmed all rows."""
         self._sink.flush(0, self._on_wait)
 
     def has_sent(self, pending: int) -> bool:
-        """Whether at most `pending` rows are not yet confirmed by the server; doesn't wait for them."""
+        """Whether at most `pending` rows are not confirmed by the server; returns at once."""
         return self._sink.has_sent(pending)
 
     def close(self) -> None:
-        """Ends the connection; what the server hasn't confirmed is dropped."""
+        """Closes the connection; unconfirmed rows are dropped."""
         self._sink.close()
 
     def _send(self, leaves: list[np.ndarray], errors: np.ndarray | None) -> None:

@@ -1,4 +1,4 @@
-"""Replay of sequences: table, writer and dataset that agree."""
+"""Replay of sequences, with matching table, writer and dataset."""
 
 import dataclasses
 from typing import ClassVar
@@ -15,19 +15,20 @@ from acme_ext.utils.checks import PositiveInt, Share
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceReplay(Replay):
-    """Sequences of steps in one Reverb table, each a flat row of bytes that holds the whole of it. Beside what every
-    replay has (`Replay`):
+    """A replay of sequences of steps in one Reverb table; each sequence is stored in one flat row of bytes.
+
+    It has these attributes in addition to `Replay`'s.
 
     Attributes:
         length: T, steps in a sequence; it holds T + 1 timesteps.
-        period: steps between the beginnings of two sequences; below `length` they overlap.
-        burn_in: steps at a sequence's head that are no more than context, to bring recurrent state up to date; the
-            first sequence has padding there. The other `length - burn_in` leave no step out.
-        discount: gamma of one step; `batch.discount` arrives complete.
-        cross_episodes: whether a sequence goes on into the next episode, as unrolls of a fixed length do. Otherwise the
-            last sequence of an episode is padded. See `types.Sequence` for how either is marked.
-        state: arrays or specs of the policy's recurrent state for one environment (unbatched), to be stored with every
-            sequence as it was before its first timestep; nothing for a policy without one, or to store none.
+        period: steps between the starts of consecutive sequences; if it is below `length`, they overlap.
+        burn_in: steps at a sequence's start that only bring the recurrent state up to date; they are padding in an
+            episode's first sequence. Every step is among the other `length - burn_in` steps of some sequence.
+        discount: gamma of one step; it is already included in `batch.discount`.
+        cross_episodes: whether a sequence continues into the next episode, as unrolls of a fixed length do. If not, the
+            last sequence of an episode is padded. See `types.Sequence` for how both are marked.
+        state: arrays or specs of the policy's recurrent state for one environment, without a batch axis. The state
+            before a sequence's first timestep is stored with the sequence. Empty to store no state.
     """
 
     item: ClassVar[str] = "sequence"
@@ -54,13 +55,13 @@ class SequenceReplay(Replay):
     @property
     def _layout(self) -> Layout:
         fields = unrolls.sequence_spec(self.spec, self.length, self.extras, self.state)
-        if self.cross_episodes:  # any number of episodes may begin in one
+        if self.cross_episodes:  # any number of episodes may begin in a sequence
             return Layout(fields)
-        # Padding may come before the episode's steps and after them.
+        # There may be padding before and after the episode's steps.
         return frames.layout(fields, self.spec.observations, ("observation",), self.length, breaks=2)
 
     def store(self, slots: int) -> unrolls.UnrollStore:
-        """Returns what assembles this replay's sequences, for as many environments."""
+        """Returns the object that assembles this replay's sequences, for `slots` environments."""
         return unrolls.UnrollStore(
             slots,
             length=self.length,
@@ -74,7 +75,7 @@ class SequenceReplay(Replay):
     def writer(
         self, client, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
     ) -> unrolls.UnrollWriter:
-        """Returns a writer for `num_envs` environments that step together; see UnrollWriter for the rest."""
+        """Returns a writer for `num_envs` environments that step in parallel; see `UnrollWriter`."""
         return unrolls.UnrollWriter(
             self._layout,
             self._sink(client),
@@ -87,5 +88,5 @@ class SequenceReplay(Replay):
         )
 
     def decode(self, rows: Array) -> Sequence:
-        """Takes rows of bytes `[B, nbytes]` apart, time first `[T, B, ...]`; pure, for use inside a compiled step."""
+        """Unpacks rows of bytes `[B, nbytes]` into sequences, time first `[T, B, ...]`; a pure function."""
         return unrolls.swap_axes(self._layout.unpack(rows))

@@ -1,4 +1,4 @@
-"""The Reverb server of a run, with its checkpoints in places that the run chooses."""
+"""The Reverb server of a run, which saves its checkpoints where the run needs them."""
 
 import math
 import pathlib
@@ -12,13 +12,14 @@ from acme_ext.errors import RunError
 from acme_ext.utils import proxies
 
 _CHECKPOINT = ("DONE", "tables.tfrecord", "chunks.tfrecord")
-_ANSWER_S = 60  # that the server may take to answer; saving a large table keeps it busy
-_MAX_PAID_BYTES = 2**25  # more would take as long as a sleeping reader does to look up by itself
+_ANSWER_S = 60  # longest time for the server to answer; saving a large table keeps it busy
+_MAX_PAID_BYTES = 2**25  # inserting more would take longer than waiting for the reader
 
 
 def import_libraries() -> None:
-    """Imports Reverb, and what of it and of TensorFlow a replay uses: seconds, which a process may want to spend
-    early.
+    """Imports Reverb, and the parts of TensorFlow that a replay uses.
+
+    This takes seconds, so a process can do it early.
     """
     import reverb  # noqa: F401
     from reverb import structured_writer  # noqa: F401
@@ -26,13 +27,17 @@ def import_libraries() -> None:
 
 
 class ReplayServer:
-    """Holds tables in this process.
+    """A Reverb server in this process.
 
     Args:
         tables: `reverb.Table`s.
-        scratch: an existing folder, best on the file system that checkpoints go to; None takes the system's.
-        restore: a folder that `checkpoint` wrote, whose contents the tables (the same ones) start with.
-        port: where to listen; None chooses one.
+        scratch: an existing folder for temporary files, preferably on the same file system as the checkpoints; None for
+            the system's default.
+        restore: a folder that `checkpoint` wrote, with the same tables, from which their contents are restored.
+        port: the port to listen on; None to choose one.
+
+    Raises:
+        RunError: the server can't start, or `restore` is incomplete or has other tables.
     """
 
     def __init__(
@@ -49,7 +54,7 @@ class ReplayServer:
         if restore is not None and not all((restore / name).is_file() for name in _CHECKPOINT):
             # Reverb would start with empty tables.
             raise RunError(f"the replay server did not start: {restore} is not a whole checkpoint of one.")
-        # Reverb names its checkpoints itself: it writes into a scratch folder, and each is then moved to its place.
+        # Reverb chooses the names of its checkpoints, so it writes to a temporary folder, and `checkpoint` moves them.
         self._scratch = tempfile.mkdtemp(prefix="reverb-", dir=scratch)
         checkpointer = reverb.checkpointers.DefaultCheckpointer(
             path=self._scratch, fallback_checkpoint_path=str(restore) if restore else None
@@ -60,7 +65,7 @@ class ReplayServer:
             shutil.rmtree(self._scratch, ignore_errors=True)
             raise RunError(f"the replay server did not start: {error}") from error
         self.client: Any = reverb.Client(f"localhost:{self._server.port}")
-        """A `reverb.Client`, which reaches the tables without the network."""
+        """A `reverb.Client` that accesses the tables without the network."""
         found = self.client.server_info() if restore else {}
         if changed := [
             table.name for table in tables if table.name in found and _differ(table.info, found[table.name])
@@ -73,42 +78,42 @@ class ReplayServer:
 
     @property
     def port(self) -> int:
-        """Where the server listens."""
+        """The port that the server listens on."""
         return self._server.port
 
     def counts(self, table: str) -> tuple[int, int]:
-        """Returns how many rows were inserted and sampled in all, before a restore included."""
+        """Returns the total numbers of rows inserted and sampled, including those before a restore."""
         info = self.client.server_info()[table]
         limiter, block = info.rate_limiter_info, block_of(info)
         return block * limiter.insert_stats.completed, block * limiter.sample_stats.completed
 
     def describe(self) -> str:
-        """Returns the state of every table's rate limiter, to explain why nothing moves."""
+        """Returns the state of every table's rate limiter in words, to explain why a run is waiting."""
         return describe_tables(self.client)
 
     def checkpoint(self, folder: pathlib.Path) -> None:
-        """Writes the tables' contents to a folder that doesn't exist yet."""
+        """Writes the tables' contents to a new folder."""
         shutil.move(self.client.checkpoint(), folder)
 
     def close(self) -> None:
-        """Stops the server; readers and writers of it fail from now on."""
+        """Stops the server; its readers and writers fail afterwards."""
         self._server.stop()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 def _differ(wanted: Any, found: Any) -> bool:
-    """Whether the items of two tables have other shapes."""
+    """Whether the items of two tables have different shapes."""
     return wanted.signature is not None and wanted.signature != found.signature
 
 
 def block_of(info: Any) -> int:
-    """Returns how many rows an item of a table has, by its signature (see `Replay.block`)."""
+    """Returns the number of rows in an item of a table, from its signature (see `Replay.block`)."""
     shape = getattr(info.signature, "shape", ())
     return shape[0] if len(shape) == 2 else 1
 
 
 def describe_tables(client: Any) -> str:
-    """Returns the state of the rate limiters of every table of a `reverb.Client`'s server."""
+    """Returns in words the state of the rate limiters of all tables of a client's server."""
     return "; ".join(_describe(name, info) for name, info in client.server_info(timeout=10).items())
 
 
@@ -131,7 +136,7 @@ def _describe(name: str, info: Any) -> str:
 
 
 def check_answers(client: Any, table: str) -> None:
-    """Raises RuntimeError if a server is gone: Reverb's readers would wait for it for ever."""
+    """Raises RuntimeError if a server doesn't answer any more; Reverb's readers would wait for it forever."""
     try:
         client.server_info(timeout=_ANSWER_S)
     except Exception as error:
@@ -139,8 +144,9 @@ def check_answers(client: Any, table: str) -> None:
 
 
 def pay_for_samples(client: Any, table: str, shape: tuple[int, ...]) -> Any:
-    """Sends as many items of zeros, uint8 of a shape, as pay for many samples, and doesn't wait for them, so that some
-    come after this has returned; returns their writer.
+    """Inserts items of zeros, uint8 of this shape, so that the rate limit allows many samples; returns their writer.
+
+    It doesn't wait for the server, so some items arrive after it has returned.
     """
     writer = client.trajectory_writer(num_keep_alive_refs=1)
     info = client.server_info()[table]

@@ -1,4 +1,4 @@
-"""One replay on several servers."""
+"""Reads from a replay that is split over several servers."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ from acme_ext.replay.dataset import Dataset, RawBatch
 
 
 class Shards:
-    """Takes an equal part of every batch from each of several datasets, as one dataset.
+    """A dataset that takes an equal part of every batch from each of several datasets.
 
-    Of the B items of a batch, shard i gave those from i * B / shards on: `PriorityUpdater` sends them back that way.
+    In a batch of B items, those of shard i start at i * B / shards. `PriorityUpdater` relies on this order.
 
     Args:
-        datasets: one for each shard, of `num_batches` parts of a batch.
-        num_batches: batches at a time.
+        datasets: one dataset for each shard, whose items hold parts of `num_batches` batches.
+        num_batches: batches in an item.
     """
 
     def __init__(self, datasets: Sequence[Dataset], num_batches: int):

@@ -1,9 +1,9 @@
-"""Replay of n-step transitions: table, writer and dataset that agree.
+"""Replay of n-step transitions, with matching table, writer and dataset.
 
-Reverb's cost is per item, so that a uniform replay keeps a block of several transitions in an item. A batch is then
-drawn as whole blocks: each transition is drawn as often as any other, but the transitions of a block come together.
-With several environments a block holds transitions of different ones from the same step, which are nearly independent.
-With few it holds transitions that are drawn at random from the newest ones.
+Reverb's cost is per item, so a uniform replay stores a block of several transitions in an item. Batches then consist of
+complete blocks. All transitions are sampled equally often, but the transitions of a block are sampled together. With
+several environments, a block holds one step's transitions of different environments, which are nearly independent. With
+few environments, it holds random transitions from the newest ones.
 """
 
 import dataclasses
@@ -19,18 +19,21 @@ from acme_ext.utils.checks import PositiveInt, Share
 
 @dataclasses.dataclass(frozen=True)
 class TransitionReplay(Replay):
-    """n-step transitions in one Reverb table, each a flat row of bytes. Beside what every replay has (`Replay`):
+    """A replay of n-step transitions in one Reverb table, each a flat row of bytes.
+
+    It has these attributes in addition to `Replay`'s.
 
     Attributes:
-        n_step: steps a transition spans; fewer at an episode's end.
-        discount: gamma of one step; `batch.discount` arrives complete.
-        max_abs_reward: clips each reward before the n-step sum; None leaves it.
-        burst: transitions that are built and sent together, about.
-        rows_per_item: transitions in a block, which divides `batch_size`; above 1 for a uniform replay alone. None
-            takes the largest that is at most `num_envs` or 8 and leaves a batch at least 8 blocks, and 1 where the
-            replay is not uniform. Where it is above `num_envs`, transitions wait to be shuffled, see `blocks.pool`.
-        num_envs: environments of one writer.
-        keeps_one_step: whether a transition also holds its first step alone, `batch.one_step`.
+        n_step: steps that a transition spans; fewer at an episode's end.
+        discount: gamma of one step; it is already included in `batch.discount`.
+        max_abs_reward: each reward is clipped to this absolute value before the n-step sum; None for no clipping.
+        burst: approximate number of transitions that are built and sent together.
+        rows_per_item: transitions in a block; it must divide `batch_size`, and only a uniform replay can have more than
+            1. None chooses the largest size that is at most the larger of `num_envs` and 8, and leaves at least 8
+            blocks in a batch; it chooses 1 if the replay is not uniform. If a block has more rows than there are
+            environments, transitions are shuffled first, see `blocks.pool`.
+        num_envs: environments of each writer.
+        keeps_one_step: whether a transition also includes its first step as a one-step transition, `batch.one_step`.
     """
 
     item: ClassVar[str] = "transition"
@@ -70,7 +73,7 @@ class TransitionReplay(Replay):
     def writer(
         self, client, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
     ) -> nstep.NStepWriter:
-        """Returns a writer for `num_envs` environments that step together; see NStepWriter for the rest."""
+        """Returns a writer for `num_envs` environments that step in parallel; see `NStepWriter`."""
         return nstep.NStepWriter(
             self._layout,
             self._sink(client),
@@ -87,5 +90,5 @@ class TransitionReplay(Replay):
         )
 
     def decode(self, rows: Array) -> Transition:
-        """Takes rows of bytes `[B, nbytes]` apart; pure, for use inside a compiled step."""
+        """Unpacks rows of bytes `[B, nbytes]` into transitions; a pure function, for use inside a compiled step."""
         return self._layout.unpack(rows)

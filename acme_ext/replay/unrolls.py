@@ -1,4 +1,4 @@
-"""From timesteps to sequences, for many environments at once."""
+"""Builds sequences from the timesteps of many environments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,32 +11,32 @@ from acme_ext.replay.rows import Layout, OnWait, RowWriter, Sink
 from acme_ext.types import Array, Sequence, Tree, stored_extras
 
 SequencePriorityFn = Callable[[Sequence], Any]
-"""`Sequence [T, M, ...], extras included -> |TD error| [M]`, by which new sequences are first given their priorities;
-of NumPy arrays for a writer, of JAX's for a replay on the device."""
+"""`Sequence [T, M, ...] with extras -> |TD error| [M]`: computes the errors for the initial priorities of new
+sequences. The arrays are NumPy's for a writer, and JAX's for a replay on the device."""
 
 _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
 
 class UnrollStore:
-    """The unfinished sequences of S slots, an environment each, in NumPy rings; it knows nothing of where they go.
+    """Assembles the sequences of S slots, one environment each, in NumPy ring buffers.
 
-    Slots have clocks of their own, so that any of them may be told of a step without the others. A sequence of `length`
-    steps begins every `period` steps: of the episode, or, with `cross_episodes`, of the slot's timeline, whatever
-    episodes it goes through. What is cut short (an episode's end, or `flush`) is padded with zeros, and is left out if
-    all its steps are in the sequence before it. The first `burn_in` steps of a sequence are context of the others: a
-    step that has no steps before it, an episode's or timeline's first, has padding in their place.
+    Each slot has its own clock, so slots can be stepped independently. A sequence of `length` steps starts every
+    `period` steps. These count from the episode's start or, with `cross_episodes`, from the start of the slot's
+    timeline, regardless of episodes. A sequence that is cut off by an episode's end or by `flush` is padded with zeros;
+    it is dropped if the previous sequence has all its steps. The first `burn_in` steps of a sequence are context for
+    the others; before the first step of an episode or timeline, they are padding.
 
-    The recurrent state is kept at the first timestep of every sequence, as it was before the policy was given it; for
-    one that begins with padding, at the first timestep after.
+    The recurrent state from before the policy saw a sequence's first timestep is stored with the sequence. If the
+    sequence begins with padding, it is the state at the first timestep after the padding.
 
     Args:
         slots: S.
         length: T, steps in a sequence.
-        period: steps between the beginnings of two, at most `length - burn_in`.
+        period: steps between the starts of consecutive sequences, at most `length - burn_in`.
         discount: gamma.
-        cross_episodes: see above; otherwise no sequence holds steps of two episodes.
+        cross_episodes: see above; if false, no sequence holds steps of two episodes.
         burn_in: see above.
-        keeps_state: whether the recurrent state is kept.
+        keeps_state: whether to store recurrent states.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class UnrollStore:
         self._length, self._period, self._gamma, self._cross = length, period, discount, cross_episodes
         self._burn_in = burn_in
         self.keeps_state = keeps_state
-        """Whether `step` has to be given the policy's state."""
+        """Whether `step` needs the policy's state."""
         self._ring = length + 1  # timesteps from the first of the oldest unfinished sequence to the newest
-        self._open = -(-length // period)  # sequences unfinished at a time
-        # Clocks: the newest timestep's tick (-1: none), that of the oldest unfinished sequence's first timestep, and
-        # that of the first timestep there is for it: of the timeline, or of the episode.
+        self._open = -(-length // period)  # maximum number of unfinished sequences
+        # Clocks: the tick of the newest timestep (-1: none), the tick at which the oldest unfinished sequence starts,
+        # and the tick of the first timestep that it may contain: the first of the timeline, or of the episode.
         self._now = np.full(slots, -1, np.int64)
         self._start = np.zeros(slots, np.int64)
         self._origin = np.zeros(slots, np.int64)
@@ -65,14 +65,14 @@ class UnrollStore:
         self._reward = np.zeros(shape, np.float32)
         self._discount = np.zeros(shape, np.float32)
         self._step_type = np.zeros(shape, np.uint8)
-        # Made with the first of them.
+        # Created with the first timestep, action and state.
         self._observation: list[np.ndarray] = []
         self._taken: list[np.ndarray] = []  # actions and extras
-        self._state: list[np.ndarray] = []  # [S, sequences open, ...]
+        self._state: list[np.ndarray] = []  # [S, unfinished sequences, ...]
         self._structures: dict[str, Tree] = {}
 
     def begin(self, slots: np.ndarray, timestep: dm_env.TimeStep) -> None:
-        """Starts timelines with timesteps `[K]`, of distinct slots `[K]`; what they had unfinished is forgotten."""
+        """Starts timelines with timesteps `[K]` in distinct slots `[K]`; their unfinished sequences are dropped."""
         self._now[slots] = self._origin[slots] = 0
         self._start[slots] = -self._burn_in
         self._record(slots, timestep)
@@ -80,15 +80,15 @@ class UnrollStore:
     def step(
         self, slots: np.ndarray, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = (), state: Tree = ()
     ) -> Sequence | None:
-        """Adds the actions `[K, ...]` taken at the newest timesteps of distinct slots `[K]`, and what came of them.
+        """Adds the actions `[K, ...]` taken at the newest timesteps of distinct slots `[K]`, and the next timesteps.
 
         Args:
-            slots: which.
-            action: theirs; where the newest timestep is LAST none was taken, and `next_timestep` is FIRST.
+            slots: `[K]` the slots.
+            action: `[K, ...]` the actions; ignored where the newest timestep is LAST and `next_timestep` is FIRST.
             next_timestep: `[K, ...]`.
-            extras: `[K, ...]` what the policy gave with the action.
-            state: `[K, ...]` the policy's recurrent state before it was given the newest timestep; looked at only where
-                a sequence begins there.
+            extras: `[K, ...]` the policy's extras.
+            state: `[K, ...]` the policy's recurrent state before it saw the newest timestep; used only where a sequence
+                starts there.
 
         Returns:
             The sequences that are now finished, `[M, T, ...]` with the extras, or None.
@@ -119,7 +119,7 @@ class UnrollStore:
         return finished
 
     def flush(self, slots: np.ndarray) -> Sequence | None:
-        """Ends the timelines of slots `[K]` where they are; returns their unfinished sequences, as `step` does."""
+        """Ends the timelines of slots `[K]`; returns their oldest unfinished sequences, padded, or None."""
         due = slots[self._now[slots] > self._origin[slots]]
         finished = self._finish(due) if len(due) else None
         self._now[slots] = -1
@@ -142,7 +142,7 @@ class UnrollStore:
         self._discount[slots, place] = timestep.discount
 
     def _keep_state(self, slots: np.ndarray, age: np.ndarray, state: Tree) -> None:
-        """Keeps the state of slots whose newest timestep is `age` steps from the first, if sequences begin there."""
+        """Stores the states of slots whose newest timestep is `age` steps after the first, if sequences start there."""
         sequence, phase = np.divmod(age + self._burn_in, self._period)
         fresh, begins = age == 0, phase == 0
         if not (fresh | begins).any():
@@ -154,11 +154,12 @@ class UnrollStore:
         for ring, leaf in zip(self._state, leaves, strict=True):
             value = np.asarray(leaf)
             ring[slots[begins], sequence[begins] % self._open] = value[begins]
-            ring[slots[fresh]] = value[fresh][:, None]  # those that begin with padding too
+            ring[slots[fresh]] = value[fresh][:, None]  # also for those that begin with padding
 
     def _finish(self, slots: np.ndarray) -> Sequence | None:
-        """Returns the oldest unfinished sequences of slots `[M]`, as far as they have come, but for those whose steps
-        have all been in the one before.
+        """Returns the oldest unfinished sequences of slots `[M]` in their current state.
+
+        Sequences whose steps are all in the previous sequence are left out.
         """
         start, origin = self._start[slots], self._origin[slots]
         sequence, time = (start - origin + self._burn_in) // self._period, np.arange(self._ring)
@@ -167,7 +168,7 @@ class UnrollStore:
         there = (tick >= origin[:, None]) & (tick <= self._now[slots, None])
         kinds = np.where(there, self._step_type[slots[:, None], place], _LAST)
         mask = there[:, 1:] & (kinds[:, :-1] != _LAST)
-        known = np.where(sequence > 0, self._length - self._period, 0)  # steps that the one before had
+        known = np.where(sequence > 0, self._length - self._period, 0)  # steps that the previous sequence has
         kept = (mask & (time[:-1] >= known[:, None])).any(axis=1)
         if not kept.any():
             return None
@@ -199,15 +200,15 @@ class UnrollStore:
 
 
 class UnrollWriter(RowWriter):
-    """Writes the sequences of B environments that step together.
+    """Writes the sequences of B environments that step in parallel.
 
     Args:
-        layout: of a row, for an item of a Sequence.
-        sink: where rows go.
-        store: of B slots.
+        layout: layout of a row, for one sequence.
+        sink: receives the rows.
+        store: assembles the sequences of B slots.
         num_envs: B.
-        priority: computes the errors that first priorities are made of; the sink must take them.
-        keep_extras: whether the rows hold the extras (`layout` says which).
+        priority: computes the errors for initial priorities, for a sink that needs them.
+        keep_extras: whether rows include the extras (`layout` says which).
         max_pending, on_wait: see `RowWriter`.
     """
 
@@ -228,23 +229,23 @@ class UnrollWriter(RowWriter):
         self._slots = np.arange(num_envs)
         self._priority, self._keep_extras = priority, keep_extras
         self.keeps_state = store.keeps_state
-        """Whether `add` has to be given the policy's state."""
+        """Whether `add` needs the policy's state."""
 
     def add_first(self, timestep: dm_env.TimeStep) -> None:
-        """Starts a timeline with a batched timestep `[B, ...]`; what an earlier one left unfinished is written."""
+        """Starts a timeline with a batched timestep `[B, ...]`, after writing the rest of an earlier timeline."""
         self.flush()
         self._store.begin(self._slots, timestep)
 
     def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = (), state: Tree = ()) -> None:
-        """Adds the actions `[B, ...]` taken at the newest timestep, what the policy gave with them, what came of them,
-        and the policy's recurrent state before it was given that timestep.
+        """Adds the actions `[B, ...]` taken at the newest timestep, the next timestep, the policy's extras, and its
+        recurrent state before it saw the newest timestep.
 
-        Rows whose newest timestep was LAST took no action: `next_timestep` is the FIRST of their next episode.
+        Where the newest timestep was LAST, the action is ignored, and `next_timestep` is the FIRST of the next episode.
         """
         self._write(self._store.step(self._slots, action, next_timestep, extras, state))
 
     def flush(self) -> None:
-        """Sends what is unfinished, padded. Then starts anew."""
+        """Sends the oldest unfinished sequences, padded, and ends the timeline."""
         self._write(self._store.flush(self._slots))
 
     def _write(self, finished: Sequence | None) -> None:
@@ -256,13 +257,18 @@ class UnrollWriter(RowWriter):
 
 
 def largest_error(batch: Sequence) -> Array:
-    """Returns the largest |TD error| so far, which a prioritized policy passes on; a `SequencePriorityFn`."""
+    """A `SequencePriorityFn` that returns the largest |TD error| so far, from the extras of a prioritized policy."""
     return batch.extras.largest_error.max(axis=0)
 
 
 def sequence_spec(spec: Any, length: int, extras: Tree = (), state: Tree = ()) -> Sequence:
-    """Returns the Sequence of arrays that stand for an item of it, from an environment's specs and, unbatched, those of
-    the policy's extras and state.
+    """Returns example arrays of one sequence, as a Sequence without a batch axis.
+
+    Args:
+        spec: the environment's specs.
+        length: T.
+        extras: arrays or specs of the policy's extras for one step of one environment.
+        state: arrays or specs of the policy's recurrent state for one environment.
     """
 
     def along(nest: Tree, steps: int) -> Tree:
@@ -281,6 +287,6 @@ def sequence_spec(spec: Any, length: int, extras: Tree = (), state: Tree = ()) -
 
 
 def swap_axes(sequence: Sequence) -> Sequence:
-    """Exchanges the first two axes, time and batch, of a batch of sequences; the state has no time."""
+    """Swaps the first two axes, time and batch, of a batch of sequences; the state has no time axis."""
     timed: Any = tree.map_structure(lambda leaf: leaf.swapaxes(0, 1), sequence._replace(state=()))
     return timed._replace(state=sequence.state)

@@ -1,8 +1,9 @@
-"""Calls between processes, over TCP connections that stay open, answered by one thread for all callers.
+"""Remote calls between processes, over TCP connections that stay open; one thread answers all callers.
 
-Courier serves whoever calls now and then. A call here takes a quarter of the time of one of Courier's: a small message
-is sent by one system call and read by one, and no thread hands it to another. A connection begins with the server's
-token; before it has come nothing is unpickled, and who sends something else is cut off. What follows isn't encrypted.
+Courier is used for infrequent calls. A call with this module takes a quarter of the time of a Courier call: a small
+message needs one system call to send and one to read, and is not passed between threads. A connection starts with the
+server's token. Nothing is unpickled before the token has arrived, and a caller without it is disconnected. Connections
+are not encrypted.
 """
 
 import collections
@@ -26,20 +27,20 @@ import numpy as np
 
 _Result = TypeVar("_Result")
 
-_ALONE = 1 << 16  # bytes of a buffer that is not worth a copy: it is sent from where it lies
-_FIRST_READ = 1 << 16  # bytes; a smaller message is read at once
+_ALONE = 1 << 16  # bytes; buffers of this size or more are sent without copying
+_FIRST_READ = 1 << 16  # bytes; smaller messages are read at once
 _LOOK_S = 0.2
-_AWAKE_S = 0.0003  # for which a wait looks again and again, before it sleeps
-_SLOW_S = 20  # to connect in, and without a sign of the other side's host
-_AWAITED_S = 20.0  # that a server waits for a caller's token, or for it to take some of an answer
-_CHECK_S = 0.25  # between a server's looks at those of whom it awaits something
-_FULL_S = 1.0  # until who calls is accepted again, where this process or its host had no room for one more
+_AWAKE_S = 0.0003  # how long a wait polls before it sleeps
+_SLOW_S = 20  # timeout for connecting, and for a host that doesn't respond
+_AWAITED_S = 20.0  # how long a server waits for a caller's token, or for it to read a part of an answer
+_CHECK_S = 0.25  # between a server's checks of callers that it waits for
+_FULL_S = 1.0  # delay before accepting callers again, after this process or its host ran out of resources
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 TOKEN_BYTES = 32
-"""Of the token that a connection begins with."""
+"""Length of the token that a connection starts with."""
 
-_DTYPES: dict[np.dtype, str] = {}  # those met, whose names take longer to make than to find
+_DTYPES: dict[np.dtype, str] = {}  # cached names, because making a name is slow
 
 
 def _reduced(array: np.ndarray) -> Any:
@@ -59,13 +60,13 @@ def _array(shape: tuple[int, ...], dtype: str, buffer: Any) -> np.ndarray:
 
 
 class _Pickler(pickle.Pickler):
-    """Describes an array in less than half of the time that NumPy takes for it; a small one comes out read-only."""
+    """Pickles arrays in less than half of the time that NumPy takes; small arrays are read-only when unpickled."""
 
     dispatch_table: ClassVar[dict[type, Callable]] = {**copyreg.dispatch_table, np.ndarray: _reduced}  # type: ignore
 
 
 def _pickled(message: Any) -> tuple[bytes, list[memoryview]]:
-    """Returns a message's pickle, and the large buffers that it doesn't contain."""
+    """Returns a message's pickle, and its large buffers, which are not in the pickle."""
     alone: list[memoryview] = []
 
     def is_small(buffer: pickle.PickleBuffer) -> bool:
@@ -80,24 +81,24 @@ def _pickled(message: Any) -> tuple[bytes, list[memoryview]]:
 
 
 class _Connection:
-    """A socket, the message that is coming in, and what is still to go out.
+    """A socket, with a partly received message and the data that must still be sent.
 
     Args:
         connection: the socket.
-        token: that the other side must send first; nothing for a side that calls.
+        token: the token that the other side must send first; empty on the calling side.
     """
 
     def __init__(self, connection: socket.socket, token: bytes = b""):
         self.socket = connection
         self._token, self._shown = token, b""
         self.trusted = not token
-        """Whether the other side has shown the token."""
+        """Whether the other side has sent the token."""
         self._out: collections.deque[memoryview] = collections.deque()
         self.moved = time.monotonic()
-        """When the other side last gave or took something that was awaited of it."""
+        """When the other side last sent or read something that this side waited for."""
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A host that falls silent never says that it is gone.
+        # Without keep-alive, the failure of the other host would go unnoticed.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in (
             ("TCP_KEEPIDLE", _SLOW_S // 2),
@@ -113,16 +114,18 @@ class _Connection:
 
     @property
     def waits(self) -> bool:
-        """Whether something is awaited of the other side: its token, or that it takes what is to go out."""
+        """Whether this side waits for the other: for its token, or for it to read the data."""
         return bool(self._out) or not self.trusted
 
     def post(self, message: Any, *, before: bytes = b"") -> bool:
-        """Has a message go out: how many parts it has, the length of each, and the parts: the pickle, and the large
-        buffers that it doesn't contain, which must stay as they are. Returns as `push` does.
+        """Sends a message, as far as possible without waiting; returns whether all of it was sent.
+
+        The format is: the number of parts, the length of each part, and the parts. These are the pickle and the large
+        buffers, which must not be changed until they are sent.
 
         Args:
-            message: can be pickled.
-            before: bytes that go out before.
+            message: a message that can be pickled.
+            before: bytes to send first.
         """
         data, alone = _pickled(message)
         lengths = [len(data), *(raw.nbytes for raw in alone)]
@@ -139,7 +142,7 @@ class _Connection:
         return self.push()
 
     def push(self) -> bool:
-        """Sends what the other side takes now of what is to go out; returns whether that was all."""
+        """Sends as much of the remaining data as possible without waiting; returns whether all was sent."""
         while self._out:
             try:
                 sent = self.socket.send(self._out[0])
@@ -153,10 +156,10 @@ class _Connection:
         return True
 
     def read(self) -> tuple[Any] | None:
-        """Reads what there is; returns the message if it is there as a whole.
+        """Reads the available data; returns the message if it is complete, or None.
 
         Raises:
-            OSError: the other side has gone, or nothing has come, or it has no right to be heard.
+            OSError: the other side has disconnected, there is no data, or the token is wrong.
         """
         if not self.trusted:
             if not (shown := self.socket.recv(len(self._token) - len(self._shown))):
@@ -179,7 +182,7 @@ class _Connection:
         start = 8 * (1 + len(self._lengths))
         size = start + sum(self._lengths)
         if size > len(self._view):
-            whole = memoryview(np.empty(size, np.uint8).data)  # no time is spent on zeros
+            whole = memoryview(np.empty(size, np.uint8).data)  # not initialized, to save time
             whole[: self._had] = self._view[: self._had]
             self._view = whole
         if self._had < size:
@@ -189,17 +192,17 @@ class _Connection:
             parts.append(self._view[start : start + length])
             start += length
         message = pickle.loads(parts[0], buffers=parts[1:])
-        # What lies in a view of its own is the message's; the small one is used again.
+        # The message owns a separate buffer, if there is one; the small buffer is reused.
         self._view, self._had, self._lengths = self._small, 0, None
         return (message,)
 
 
 def _select(selector: selectors.BaseSelector, timeout_s: float | None, awake_s: float) -> list:
-    """Waits for what a selector knows, for `awake_s` awake.
+    """Waits for events of a selector; polls for `awake_s` seconds before it sleeps.
 
-    A core that sleeps takes long to wake in a virtual machine, and comes back with cold caches: two actors of 32
-    CartPoles with a server made 48k steps/s where everybody slept at once, and 75 to 100k with this. Whoever has
-    something to do is let before.
+    In a virtual machine, a sleeping core takes long to wake up, and has cold caches. Two actors with 32 CartPoles each
+    and a server made 48k steps/s when they slept at once, and 75 to 100k steps/s with this. While polling, other
+    threads may run first.
     """
     end = time.perf_counter() + (awake_s if timeout_s is None else min(timeout_s, awake_s))
     while not (ready := selector.select(0)):
@@ -210,7 +213,7 @@ def _select(selector: selectors.BaseSelector, timeout_s: float | None, awake_s: 
 
 
 class Call:
-    """A call that has come in, to be answered once."""
+    """A received call, which must be answered once."""
 
     def __init__(self, connection: _Connection, unsent: set[_Connection], arguments: tuple):
         self._connection, self._unsent = connection, unsent
@@ -234,20 +237,20 @@ class Call:
 
 
 class CallServer:
-    """Receives the calls of many others. One thread takes and answers them; `wake` is for any.
+    """Receives calls from many callers. One thread must take and answer them; any thread may call `wake`.
 
-    An answer that its caller doesn't take at once waits for that caller alone; one who takes nothing for 20 s is cut
-    off.
+    A caller that is slow to read its answer doesn't delay other callers. A caller that reads nothing for 20 s is
+    disconnected.
 
     Args:
-        token: that every caller must send first, `TOKEN_BYTES` of them.
-        host: the address at which it listens. One that none of this host's interfaces has, as behind a router that
-            translates addresses, has it listen on all of them.
-        awake_s: for which a wait looks again and again, before it sleeps; 0 where answers may come late.
+        token: the token that every caller must send first, with `TOKEN_BYTES` bytes.
+        host: the address to listen on. If none of this host's interfaces has it, as behind a NAT router, the server
+            listens on all of them.
+        awake_s: seconds that a wait polls before it sleeps; 0 if latency doesn't matter.
 
     Attributes:
-        port: at which it listens.
-        problem: why nobody is accepted at the moment, in words; or None.
+        port: the port that it listens on.
+        problem: why no callers can be accepted at the moment, in words, or None.
     """
 
     def __init__(self, token: bytes, host: str = "localhost", *, awake_s: float = _AWAKE_S):
@@ -264,18 +267,16 @@ class CallServer:
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
         self.problem: str | None = None
-        self._listen_at: float | None = None  # where it doesn't
+        self._listen_at: float | None = None  # when to listen again, after it has stopped
         self._woken, self._waker = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._woken, selectors.EVENT_READ)
-        self._waiting: set[_Connection] = set()  # those of which something is awaited
-        self._unsent: set[_Connection] = set()  # of these, those that are to be looked at for what is to go out
+        self._waiting: set[_Connection] = set()  # connections that this side waits for
+        self._unsent: set[_Connection] = set()  # connections with data to send that are not watched yet
 
     def take(self, timeout_s: float | None) -> list[Call]:
-        """Returns what calls there are, maybe none; waits for one, so long at most (None: for ever), or until
-        `wake`.
-        """
+        """Returns the received calls, possibly none; waits up to `timeout_s` (None: forever), or until `wake`."""
         calls = []
         if self._waiting or self._unsent or self._listen_at is not None:
             self._look_after()
@@ -294,15 +295,15 @@ class CallServer:
 
     @property
     def unsent(self) -> int:
-        """How many callers have answers that they have not taken as a whole."""
+        """The number of callers that have not read all of their answers."""
         return len({each for each in self._waiting if each.trusted} | self._unsent)
 
     def wake(self) -> None:
-        """Ends a `take` that waits, or the next one."""
+        """Ends the wait of the current or the next `take`."""
         self._waker.send(b"!")
 
     def close(self) -> None:
-        """Takes no more calls."""
+        """Stops receiving calls and closes all connections."""
         for key in list(self._selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
         self._listener.close()
@@ -314,19 +315,19 @@ class CallServer:
             accepted, _ = self._listener.accept()
             connection = _Connection(accepted, self._token)
         except OSError as error:
-            if error.errno in _FULL:  # who calls would be there again at once, and again
+            if error.errno in _FULL:  # otherwise the same caller would fail again and again
                 self._selector.unregister(self._listener)
                 self._listen_at = time.monotonic() + _FULL_S
                 if self.problem is None:
                     self.problem = f"can't accept more callers: {error.strerror} (see `ulimit -n`)"
                     print(f"acme-ext: the server {self.problem}.", file=sys.stderr, flush=True)
-            return  # otherwise it has changed its mind
+            return  # otherwise the caller has disconnected
         self.problem = None
         self._waiting.add(connection)
         self._selector.register(accepted, selectors.EVENT_READ, connection)
 
     def _look_after(self) -> None:
-        """Listens again where it may, has what is unsent sent, and cuts off those who have let it wait."""
+        """Listens again if possible, watches connections with unsent data, and drops callers that are too slow."""
         if self._listen_at is not None and time.monotonic() >= self._listen_at:
             self._listen_at = None
             self._selector.register(self._listener, selectors.EVENT_READ)
@@ -351,7 +352,7 @@ class CallServer:
             message = connection.read()
         except BlockingIOError:
             return None
-        except Exception:  # it is gone, or has no right to call, or sends what is no message
+        except Exception:  # it has disconnected, has a wrong token, or has sent an invalid message
             self._drop(connection)
             return None
         if self._waiting and not connection.waits:
@@ -368,13 +369,14 @@ class CallServer:
 class RemoteCall:
     """Calls a `CallServer`, one call at a time: `begin`, and later `end`, which returns the answer.
 
-    A server that goes away is looked for until it is back, and then called anew: it may so hear a call twice.
+    If the server disconnects, the call waits until it is back and is then repeated, so the server may receive a call
+    twice.
 
     Args:
-        find: returns host and port of the server; waits for it if need be.
-        token: the server's.
-        on_wait: called a few times a second while an answer is awaited; may raise to end the wait, and the call.
-        first: arguments of every call, before its own.
+        find: returns the server's host and port; waits for the server if necessary.
+        token: the server's token.
+        on_wait: called a few times a second while waiting for an answer; it may raise to end the wait and the call.
+        first: arguments that are put before those of every call.
         awake_s: see `CallServer`.
     """
 
@@ -394,7 +396,7 @@ class RemoteCall:
         self._arguments: tuple | None = None  # of the call that has begun
 
     def begin(self, *arguments: Any) -> None:
-        """Begins a call; the arguments must stay as they are until its end."""
+        """Begins a call; its arguments must not be changed until it ends."""
         self._arguments = (*self._first, *arguments)
         self._unless_gone(self._send)
 
@@ -402,7 +404,7 @@ class RemoteCall:
         """Waits for the answer.
 
         Raises:
-            RuntimeError: the server gave an error for it.
+            RuntimeError: the server answered with an error.
         """
         assert self._arguments is not None
         answer = None
@@ -415,7 +417,7 @@ class RemoteCall:
         return result
 
     def close(self) -> None:
-        """Ends the connection, and with it a call that has begun; the next call makes another."""
+        """Closes the connection, which also ends a call that has begun; the next call connects again."""
         if self._connection is not None:
             self._selector.unregister(self._connection.socket)
             self._connection.socket.close()
@@ -436,7 +438,7 @@ class RemoteCall:
             sent = self._connection.push()
 
     def _look(self) -> tuple[Any] | None:
-        """Waits some time for the answer; returns it if it is there as a whole."""
+        """Waits a short time for the answer; returns it if it is complete, or None."""
         if self._connection is None:
             self._send()
         assert self._connection is not None
@@ -448,9 +450,7 @@ class RemoteCall:
         return None
 
     def _unless_gone(self, step: Callable[[], _Result]) -> _Result | None:
-        """Returns what a step comes to. Drops the connection if anything goes wrong; a server that is gone is no
-        error.
-        """
+        """Returns the result of a step; closes the connection on any error. A lost connection gives None."""
         try:
             return step()
         except OSError:
@@ -459,5 +459,5 @@ class RemoteCall:
             self._on_wait()
             return None
         except BaseException:
-            self.close()  # what is still under way on it would be taken for the next answer
+            self.close()  # otherwise a late answer could be taken for the next one
             raise

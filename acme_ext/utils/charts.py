@@ -1,4 +1,4 @@
-"""Curves as text."""
+"""Draws curves as text."""
 
 import numpy as np
 
@@ -6,13 +6,13 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a Braille
 
 
 def curve(x: np.ndarray, y: np.ndarray, width: int, height: int, *, braille: bool = True) -> list[str]:
-    """Returns a line through points as lines of text, with the ends of both axes.
+    """Returns a curve through points as lines of text, with labels at the ends of both axes.
 
     Args:
-        x, y: `[points]`, by ascending x; finite, at least one.
-        width: characters of a line in all.
-        height: lines of the curve; the axis of x takes one more.
-        braille: dots of Braille, 2 by 4 in a character, in place of asterisks.
+        x, y: `[points]`, ascending in x; finite, at least one point.
+        width: total characters in a line.
+        height: lines of the curve; the x axis takes one more.
+        braille: draw with Braille dots, 2x4 per character, instead of asterisks.
     """
     low, high = float(y.min()), float(y.max())
     ends = [f"{high:.4g}", f"{low:.4g}"]

@@ -1,4 +1,4 @@
-"""What configs ask of their fields, which UsageErrors tell by their names."""
+"""Checks the fields of configs, and raises UsageErrors that name them."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ UNIONS = (python_types.UnionType, typing.Union)  # `Literal[...] | None` is stil
 
 
 class Rule(NamedTuple):
-    """What is asked of a field's value beside its type: metadata of an `Annotated` type."""
+    """A condition on a field's value, in addition to its type; it is metadata of an `Annotated` type."""
 
     holds: Callable[[Any], bool]
     wanted: str
@@ -37,14 +37,15 @@ NonNegative = Annotated[float, _NOT_NEGATIVE]
 Share = Annotated[float, _SHARE]
 PositiveShare = Annotated[float, _POSITIVE, _SHARE]
 Sizes = Annotated[tuple[int, ...], _SIZES]
-"""The units of a network's layers, of which there may be none."""
+"""The units of a network's layers; there may be no layers."""
 LayerSizes = Annotated[tuple[int, ...], _LAYERS]
-"""The units of one's that must have a layer."""
+"""The units of a network's layers; there must be at least one layer."""
 
 
 class Checked:
-    """A dataclass whose values are checked when it is made, by the rules of their types, such as `PositiveInt`; None is
-    as good as any where the type allows it. A field that a subclass declares anew keeps its rules.
+    """A dataclass that checks its values at creation by the rules of their types, such as `PositiveInt`.
+
+    None is valid if the type allows it. A field that a subclass declares again keeps its rules.
     """
 
     def __post_init__(self):
@@ -52,7 +53,7 @@ class Checked:
 
 
 def values(config: Any) -> None:
-    """All fields of a dataclass: each value must be as the rules of its type ask."""
+    """Raises UsageError if a field of a dataclass violates a rule of its type."""
     for name, rule, optional in _rules(type(config)):
         value = getattr(config, name)
         if value is None and optional:
@@ -68,7 +69,7 @@ def values(config: Any) -> None:
 
 @functools.cache
 def _rules(cls: type) -> list[tuple[str, Rule, bool]]:
-    """Returns the rules of a class by their fields, and whether each field may be None."""
+    """Returns the rules of a class, with their fields and whether the field may be None."""
     found: dict[tuple[str, Rule], None] = {}
     hints: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
@@ -80,7 +81,7 @@ def _rules(cls: type) -> list[tuple[str, Rule, bool]]:
 
 
 def types(config: Any, prefix: str = "") -> None:
-    """All fields of a dataclass, and of those it holds: each must be of the type that it is declared with."""
+    """Raises UsageError if a field of a dataclass, or of a nested one, doesn't have its declared type."""
     hints = hints_of(type(config))
     for field in dataclasses.fields(config):
         value, hint = getattr(config, field.name), hints.get(field.name, Any)
@@ -99,13 +100,13 @@ def hints_of(cls: type, *, include_extras: bool = False) -> dict[str, Any]:
 
 
 def accepts(what: str, function: Callable[..., Any], *arguments: str, **options: Any) -> None:
-    """Raises UsageError if a function can't be called with arguments of these names, all but the options by position.
+    """Raises UsageError if a function can't be called with these positional arguments and keyword options.
 
     Args:
-        what: the function is for.
-        function: of the user's.
-        arguments: their names.
-        options: of the call, by keyword.
+        what: what the function is, for the message.
+        function: the user's function.
+        arguments: names of the positional arguments.
+        options: keyword arguments.
     """
     try:
         inspect.signature(function).bind(*arguments, **options)
@@ -115,8 +116,10 @@ def accepts(what: str, function: Callable[..., Any], *arguments: str, **options:
 
 
 def make(what: str, function: Callable[..., Any], kind: Any, **arguments: Any) -> Any:
-    """Returns what a function of the user's makes of arguments, given by position; raises UsageError if it can't be
-    called with so many, or makes another kind of object.
+    """Calls a user's function with positional arguments and returns the result.
+
+    Raises:
+        UsageError: the function can't be called with them, or returns an object that is not a `kind`.
     """
     accepts(what, function, *arguments)
     made = function(*arguments.values())
@@ -126,7 +129,7 @@ def make(what: str, function: Callable[..., Any], kind: Any, **arguments: Any) -
 
 
 def declared(cls: type) -> None:
-    """Raises UsageError if a subclass of a dataclass gives a field in a way that dataclasses ignore."""
+    """Raises UsageError if a subclass of a dataclass sets a field in a way that dataclasses ignore."""
     for base in cls.__mro__:
         if not dataclasses.is_dataclass(base):
             continue
@@ -167,7 +170,7 @@ def _is(value: Any, hint: Any) -> bool:
 
 
 def say(hint: Any) -> str:
-    """Returns in words what a type wants."""
+    """Returns in words which values a type allows."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in UNIONS:
         return " or ".join(map(say, arguments))

@@ -1,4 +1,4 @@
-"""Writing to disk so that neither a full disk nor a kill leaves half a file under a good name."""
+"""Atomic writes, which never leave a partial file under its final name, even on a full disk or if the process dies."""
 
 import contextlib
 import errno
@@ -16,31 +16,31 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @contextlib.contextmanager
 def disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turns the system's refusal while `path` is written into a RunError of one sentence."""
+    """Converts system errors while `path` is written to a RunError of one sentence."""
     full = f"the disk that holds {os.fspath(path)} is full: free some space, then give the same command to resume."
     try:
         yield
-    except (ConnectionError, TimeoutError):  # these are OSErrors too, but of a peer
+    except (ConnectionError, TimeoutError):  # these are OSErrors too, but come from the network
         raise
     except OSError as error:
         if error.errno in _FULL:
             raise RunError(full) from error
         raise RunError(f"{os.fspath(path)} can't be written: {error.strerror or error}.") from error
     except Exception as error:
-        # Reverb's C++ says it in an IndexError.
+        # Reverb reports a full disk with an IndexError.
         if os.strerror(errno.ENOSPC) in str(error) and not isinstance(error, RunError):
             raise RunError(full) from error
         raise
 
 
 def make_writable_folder(path: Path) -> None:
-    """Makes a folder and those above it; UsageError where no files can be made in it, RunError on a full disk."""
+    """Creates a folder and its parents; raises UsageError if it is not writable, and RunError if the disk is full."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file; a folder, or a name that doesn't exist yet, is needed there.")
     probe = path / f".probe.{os.getpid()}"
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"x")  # permissions tell little: root passes them all, and a disk may be full or read-only
+        probe.write_bytes(b"x")  # permissions aren't enough: root has them all, and the disk may be full or read-only
         probe.unlink()
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -53,9 +53,9 @@ def make_writable_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary path to write, which takes the place of `path` when all of it is on the disk.
+    """Yields a temporary path to write to, which replaces `path` once it is completely on the disk.
 
-    Whatever goes wrong before, the old file stays as it was. Raises RunError where the disk is full.
+    If an error occurs before that, the old file stays unchanged. Raises RunError if the disk is full.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -65,7 +65,7 @@ def replacing(path: Path) -> Iterator[Path]:
             os.replace(temporary, path)
             fsync(path.parent)
     finally:
-        with contextlib.suppress(OSError):  # gone if it took its place
+        with contextlib.suppress(OSError):  # it doesn't exist after it has replaced `path`
             temporary.unlink()
 
 
@@ -99,12 +99,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Returns the text `write_json` writes."""
+    """Returns the text that `write_json` writes."""
     return json.dumps(value, indent=2, default=_plain) + "\n"
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file; UsageError where it can't be read or isn't JSON."""
+    """Reads a JSON file; raises UsageError if it can't be read or isn't JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Films of pictures, as MP4 or GIF."""
+"""Writes videos as MP4 or GIF."""
 
 import importlib
 import importlib.util
@@ -12,11 +12,11 @@ import numpy as np
 from acme_ext.errors import UsageError
 from acme_ext.utils import files, install
 
-_GIF_FPS = 50.0  # browsers show faster ones more slowly
+_GIF_FPS = 50.0  # browsers slow down faster GIFs
 
 
 def check(path: Path) -> None:
-    """Raises UsageError unless a film can be written to a file of this name here."""
+    """Raises UsageError if a video can't be written to this path: its ending is unknown, or a package is missing."""
     needs = {".mp4": "imageio_ffmpeg", ".gif": "PIL"}
     if path.suffix.lower() not in needs:
         raise UsageError(f"{path} names no kind of film by its ending: .mp4 and .gif are known.")
@@ -25,15 +25,15 @@ def check(path: Path) -> None:
 
 
 def write(path: Path, pictures: Iterator[np.ndarray], fps: float) -> None:
-    """Writes a film, atomically.
+    """Writes a video, atomically.
 
     Args:
         path: ends in `.mp4` (H.264) or `.gif`.
-        pictures: uint8 `[H, W, 3]`, all of one size, which is even.
-        fps: pictures per second; of a GIF with more than 50, some are left out.
+        pictures: images, uint8 `[H, W, 3]`, all of the same, even size.
+        fps: frames per second; a GIF with more than 50 skips frames.
     """
     check(path)
-    first = next(pictures)  # before anything is written, as it may be refused
+    first = next(pictures)  # rendered before anything is written, because it may raise
     files.make_writable_folder(path.parent)
     with files.replacing(path) as temporary:
         {".mp4": _mp4, ".gif": _gif}[path.suffix.lower()](temporary, first, pictures, fps)
@@ -45,10 +45,10 @@ def _mp4(path: Path, first: np.ndarray, rest: Iterator[np.ndarray], fps: float) 
     options: dict[str, Any] = {"fps": fps, "macro_block_size": 2, "output_params": ["-f", "mp4"]}
     film = ffmpeg.write_frames(str(path), (width, height), **options)
     with warnings.catch_warnings():
-        # JAX warns of any fork; this one executes another program at once.
+        # JAX warns about every fork, but this one executes another program at once.
         warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
         film.send(None)
-        film.send(np.ascontiguousarray(first))  # with the first it begins
+        film.send(np.ascontiguousarray(first))  # the first frame
     try:
         for picture in rest:
             film.send(np.ascontiguousarray(picture))

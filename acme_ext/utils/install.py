@@ -1,4 +1,4 @@
-"""How this copy of the package is installed, and so what to type to install more of it."""
+"""How this package is installed, and the commands that install more of it."""
 
 import importlib.util
 import pathlib
@@ -12,7 +12,7 @@ CONSTRAINTS = _PACKAGE / "constraints.txt"
 """The versions that are tested, for pip's `--constraint`."""
 
 REVERB_PYTHON = (3, 10)
-"""The one Python that Reverb, Launchpad and Acme have wheels for, and that the constraints are of."""
+"""The only Python version that Reverb, Launchpad and Acme have wheels for, and that the constraints are for."""
 
 
 def checkout() -> pathlib.Path | None:
@@ -21,9 +21,9 @@ def checkout() -> pathlib.Path | None:
 
 
 def command(extra: str | None = None) -> str:
-    """The command that installs the package, with an extra, where and as it is installed now.
+    """Returns the command that installs the package with an extra, in the same way as it is installed now.
 
-    Of a checkout's own environment it is make's, which takes the locked versions and verifies their hashes.
+    In a checkout's own environment, this is a make command, which uses the locked versions and verifies their hashes.
     """
     source = checkout()
     if source and pathlib.Path(sys.prefix) == source / ".venv":

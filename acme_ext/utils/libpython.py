@@ -1,10 +1,11 @@
-"""libpython3.10.so.1.0, which Reverb and Courier are linked against, found and loaded before they are.
+"""Finds and loads libpython3.10.so.1.0, which Reverb and Courier are linked against, before they are imported.
 
-Interpreters that have it inside (uv's, conda's, Debian's and Ubuntu's) don't load the file, and the loader doesn't look
-for it where they have it. Once it is loaded by its path, every later import finds it by its name. What these modules
-call is then still the interpreter's own code, because its symbols come first.
+Statically linked interpreters (uv's, conda's, Debian's and Ubuntu's) don't load this file, and the dynamic loader
+doesn't search in their folders. Once it is loaded by its path, later imports find it by its name. Reverb and Courier
+still call the interpreter's own code, because its symbols come first.
 
-`python acme_ext/utils/libpython.py` prints where it is, for `scripts/bootstrap`; the exit code is 1 where it isn't.
+`python acme_ext/utils/libpython.py` prints the library's path, for `scripts/bootstrap`; the exit code is 1 if it is not
+found.
 """
 
 import ctypes
@@ -16,7 +17,7 @@ NAME = "libpython3.10.so.1.0"
 
 
 def load() -> str | None:
-    """Loads it where that is still to do; returns its path, or its name where the loader knows it, or None."""
+    """Loads the library if necessary; returns its path, or its name if the loader knows it, or None."""
     folders = dict.fromkeys([os.path.join(sys.base_prefix, "lib"), sysconfig.get_config_var("LIBDIR") or ""])
     paths = [os.path.join(folder, NAME) for folder in folders if folder]
     for name, mode in [(NAME, os.RTLD_NOLOAD), *((path, os.RTLD_NOW) for path in paths), (NAME, os.RTLD_NOW)]:

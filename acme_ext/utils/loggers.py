@@ -1,7 +1,7 @@
-"""Metrics on disk: a CSV file and TensorBoard events for each label, behind Acme's logger interface.
+"""Loggers that write a CSV file and TensorBoard events for each label, with Acme's logger interface.
 
-A label is one source of rows, "actor", "learner" or "evaluator"; its rows go to logs/LABEL.csv, each flushed as it is
-written, and its curves to tensorboard/LABEL.
+A label is a source of rows, such as "actor", "learner" or "evaluator". Its rows are written to logs/LABEL.csv, where
+each is flushed at once, and its curves to tensorboard/LABEL.
 """
 
 import csv
@@ -25,23 +25,23 @@ Row = Mapping[str, int | float]
 
 
 def csv_path(rundir: RunDirectory, label: str) -> Path:
-    """Returns the file that holds the rows of a label."""
+    """Returns the path of a label's CSV file."""
     return rundir.logs / f"{label}.csv"
 
 
 def make_logger(
     rundir: RunDirectory, label: str, *, step_key: str, on_row: Callable[[Row], None] | None = None
 ) -> Logger:
-    """Returns a logger that appends rows of scalars to the label's files; its rows follow those that are there.
+    """Returns a logger that appends rows of scalars to the label's files, after any existing rows.
+
+    NumPy and JAX scalars become Python numbers. The first row determines the columns. If a later row lacks a column,
+    its value is NaN; a row with another key raises ValueError. A full disk raises RunError.
 
     Args:
-      rundir: where the files go.
-      label: names the files and the curves, which TensorBoard shows as `label/key`.
-      step_key: the key of a row that counts steps; the x axis of the curves.
+      rundir: the run directory.
+      label: the name of the files and of the curves, which TensorBoard shows as `label/key`.
+      step_key: the key that counts steps; the x axis of the curves.
       on_row: called with each row as Python numbers, after it is written.
-
-    NumPy and JAX scalars become Python numbers. The columns are those of the first row: a later row without one of them
-    has NaN there, one with another key raises ValueError. A full disk raises RunError.
     """
     path = csv_path(rundir, label)
     with files.disk_errors(path):
@@ -53,7 +53,7 @@ def make_logger(
 
 
 def describe(rundir: RunDirectory, config: Mapping[str, Any]) -> None:
-    """Shows a run's config in TensorBoard, as text and among the hyperparameters that runs are compared by; once."""
+    """Writes a run's config to TensorBoard, as text and as hyperparameters, unless it is already there."""
     if any(rundir.tensorboard.glob("events.*")):
         return
     from tensorboardX import summary
@@ -77,9 +77,9 @@ def describe(rundir: RunDirectory, config: Mapping[str, Any]) -> None:
 
 
 def truncate(rundir: RunDirectory, label: str, step_key: str, last_step: int) -> int:
-    """Drops a label's rows after `last_step`, which a killed run wrote after its last checkpoint, and a torn last line.
+    """Deletes a label's rows after `last_step`, written after a run's last checkpoint, and an incomplete last line.
 
-    Returns how many rows it dropped. The file is replaced as a whole, or not at all.
+    Returns the number of deleted rows. The file is replaced atomically.
     """
     path = csv_path(rundir, label)
     lines = _whole_lines(path)
@@ -93,9 +93,9 @@ def truncate(rundir: RunDirectory, label: str, step_key: str, last_step: int) ->
 
 
 def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Returns a logger's rows by column, `[rows]`: int64 where all are whole numbers, else float64.
+    """Returns a logger's rows by column, `[rows]`: int64 if all values are integers, else float64.
 
-    The file may still be written to: a line that isn't whole yet is left out. UsageError where there is no such file.
+    The file may still be written to; an incomplete line is ignored. Raises UsageError if there is no such file.
     """
     path = Path(path)
     if not path.is_file():
@@ -104,8 +104,9 @@ def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def parse_csv(lines: Sequence[bytes]) -> dict[str, np.ndarray]:
-    """Returns the rows of a logger's lines, of which the first has the names, as `read_csv` does; nothing after a line
-    that isn't whole.
+    """Returns the rows of a logger's lines, as `read_csv` does; the first line has the names.
+
+    An incomplete line and all lines after it are ignored.
     """
     lines = _whole(lines)
     if not lines:
@@ -116,7 +117,7 @@ def parse_csv(lines: Sequence[bytes]) -> dict[str, np.ndarray]:
 
 
 def to_numbers(row: Mapping[str, Any]) -> dict[str, int | float]:
-    """Returns the row with Python, NumPy and JAX scalars as Python numbers; TypeError names a value that is none."""
+    """Returns the row with Python, NumPy and JAX scalars as Python numbers; raises TypeError for other values."""
     for value in row.values():
         if hasattr(value, "copy_to_host_async"):  # a JAX array: ask for all of them before waiting for the first
             value.copy_to_host_async()
@@ -184,10 +185,11 @@ class _Rows(Logger):
 
 
 class _Thinned(Logger):
-    """Hands on at most one row in `seconds`, and the last when it is closed.
+    """Passes on at most one row every `seconds`, and the last row when it is closed.
 
-    An event costs twice a line of CSV, and TensorBoard shows a thousand points of a curve, so the thousands of episodes
-    that a small environment can end in a second aren't worth their time. (Acme's TimeFilter would lose the last row.)
+    An event costs twice as much time as a line of CSV, and TensorBoard shows at most a thousand points per curve. So
+    the thousands of episodes per second of a small environment are not all written. (Acme's TimeFilter would lose the
+    last row.)
     """
 
     def __init__(self, to: Logger, seconds: float):
@@ -214,10 +216,10 @@ class _Thinned(Logger):
 
 
 class _TensorBoard(Logger):
-    """Writes the scalars of a row as one event, in the calling thread, so that a full disk raises there.
+    """Writes the scalars of a row as one event, in the calling thread, so that a full disk raises an error there.
 
-    Each label has a folder of its own: TensorBoard reads the files of a folder one after the other, and would leave out
-    what comes to a file after it has gone on to the next.
+    Each label has its own folder, because TensorBoard reads the files of a folder one after the other, and ignores what
+    is added to a file after it has moved on to the next.
     """
 
     def __init__(self, folder: Path, label: str, step_key: str, last_step: float | None):
@@ -232,7 +234,7 @@ class _TensorBoard(Logger):
         folder.mkdir(parents=True, exist_ok=True)
         # tensorboardX names files by the second, and would overwrite the one of a logger closed in the same second.
         self._writer = EventsWriter(str(folder / "events"), filename_suffix=f".{time.time_ns()}")
-        if last_step is not None:  # what a killed run wrote past the rows that were kept is to be forgotten
+        if last_step is not None:  # makes TensorBoard forget later events of a killed run
             start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
             self._writer.write_event(self._event(wall_time=time.time(), step=int(last_step) + 1, session_log=start))
         self._writer.flush()
@@ -253,7 +255,7 @@ class _TensorBoard(Logger):
 
 
 def _whole_lines(path: Path) -> list[bytes]:
-    """Returns the file's lines up to the first that is torn: without its end, or without all of its fields."""
+    """Returns the file's lines up to the first incomplete one, without its line end or all of its fields."""
     return _whole(path.read_bytes().splitlines(keepends=True) if path.is_file() else [])
 
 
@@ -266,7 +268,7 @@ def _whole(lines: Sequence[bytes]) -> list[bytes]:
 
 
 def _mend(path: Path, step_key: str) -> tuple[list[str] | None, float | None]:
-    """Cuts off a torn end of a label's file and returns its columns and last step, None where it has none."""
+    """Removes an incomplete end of a label's file; returns its columns and last step, each None if there are none."""
     lines = _whole_lines(path)
     if path.is_file() and path.stat().st_size != (whole := sum(map(len, lines))):
         os.truncate(path, whole)

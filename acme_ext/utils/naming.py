@@ -1,4 +1,4 @@
-"""Functions and classes by name, `module:name`, so that a run's config says which ones it was made of."""
+"""Names of functions and classes, `module:name`, with which a run's config records them."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from acme_ext.errors import UsageError, nearest
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-    """A function that is recorded by a name of the user's own; called, it is the function."""
+    """A function that is recorded under a name that the user has chosen; it is called like the function."""
 
     name: str
     function: Callable[..., Any]
@@ -23,17 +23,18 @@ class Named:
 
 
 def named(name: str, function: Callable[..., Any]) -> Named:
-    """Returns a function under a name of the user's own, for a run whose config could not name it otherwise: a lambda,
-    a closure. Such a run can be resumed and evaluated from Python only.
+    """Gives a function a name of your choice, for functions that can't be imported, such as lambdas and closures.
+
+    A run with such a function can be resumed and evaluated from Python only.
     """
     return Named(name, function)
 
 
 def load(name: str) -> Any:
-    """Returns what `module:name` names.
+    """Imports and returns the object `module:name`.
 
     Raises:
-        UsageError: there is no such module, it fails to be imported, or it has nothing of that name.
+        UsageError: there is no such module, its import fails, or it has no such name.
     """
     module_name, _, path = name.partition(":")
     if not module_name or not path:
@@ -59,7 +60,7 @@ def load(name: str) -> Any:
 
 
 def name_of(value: Any) -> str | None:
-    """Returns the `module:name` by which any process finds a function or class; None if there is none."""
+    """Returns the `module:name` from which any process can import a function or class; None if there is none."""
     module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not module or not path or module == "__main__" or "<" in path:
         return None
@@ -70,11 +71,11 @@ def name_of(value: Any) -> str | None:
 
 
 def describe(value: Any, what: str) -> Any:
-    """Returns a value in JSON's types: functions and classes by name, dataclasses by their fields.
+    """Returns a value as JSON types: functions and classes by name, and dataclasses by their fields.
 
     Args:
-        value: of a config or builder.
-        what: it is, for the message.
+        value: a value from a config or builder.
+        what: what the value is, for the message.
 
     Raises:
         UsageError: it holds a function without a name.
@@ -91,7 +92,7 @@ def describe(value: Any, what: str) -> Any:
         }
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
-        if callable(value):  # a function's part, made of its class and fields
+        if callable(value):  # a callable object, described by its class and fields
             made_of = {field.name: describe(getattr(value, field.name), what) for field in fields}
             return {"object": describe(type(value), what), "keywords": made_of}
         return {field.name: describe(getattr(value, field.name), f"{what}.{field.name}") for field in fields}
@@ -115,7 +116,7 @@ def describe(value: Any, what: str) -> Any:
 
 
 def restore(described: Any) -> Any:
-    """Returns the function that `describe` named; raises UsageError for one that only its script knows."""
+    """Returns the value that `describe` described; raises UsageError for a function that only its script has."""
     if isinstance(described, Mapping) and "named" in described:
         raise UsageError(
             f"{described['named']!r} is known only to the script or notebook that made the run: resume it from there."
@@ -132,7 +133,7 @@ def restore(described: Any) -> Any:
 
 
 def said(described: Any) -> str:
-    """Returns what `describe` wrote of a function or class as a person names it."""
+    """Returns a readable name for a described function or class."""
     if isinstance(described, Mapping):
         for kind in ("named", "partial", "object"):
             if kind in described:

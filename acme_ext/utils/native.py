@@ -1,4 +1,4 @@
-"""What compiled code prints."""
+"""Filters the output of compiled code."""
 
 import contextlib
 import fcntl
@@ -14,17 +14,16 @@ _CHATTER = (b"[reverb/", b"I0000", b"W0000")
 
 @contextlib.contextmanager
 def native_stderr() -> Iterator[None]:
-    """Keeps the notes that Reverb's C++ prints for itself off the terminal; all else on stderr still comes through.
+    """Hides Reverb's C++ log messages from the terminal; all other output on stderr is still shown.
 
-    Python's own stderr is untouched: only what is written to file descriptor 2 behind Python's back is filtered, by
-    line.
+    Python's own stderr is not affected. Only lines that other code writes directly to file descriptor 2 are filtered.
     """
     python_stderr = sys.stderr
     python_stderr.flush()
     terminal = os.dup(2)
     reader, writer = os.pipe()
-    # Compiled code may write while it holds Python's lock, without which nothing is read here. It must not wait for
-    # room in the pipe then: what finds none is lost.
+    # Compiled code may write while it holds the GIL, which this reader needs. So it must not wait for space in the
+    # pipe; if there is none, its output is lost.
     os.set_blocking(writer, False)
     with contextlib.suppress(OSError):  # a user's pipes together have a limit
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _ROOM)

@@ -1,11 +1,10 @@
-"""Notebooks on another Python than Reverb and Launchpad need: a kernel of Python 3.10 that the cells are handed to.
+"""Runs notebook cells in a kernel of Python 3.10, for notebooks on a Python without Reverb and Launchpad.
 
-Where acme_ext runs already, nothing is done. Elsewhere, as in Colab, uv makes an environment of Python 3.10 with the
-versions that are tested, a kernel is started in it, and every later cell runs there, unchanged: what it prints and
-shows, its progress, its errors, its questions (`input`), and an interrupt are passed on. Completion and widgets are
-not.
+If Reverb is installed, nothing is done. Otherwise, as in Colab, uv creates an environment of Python 3.10 with the
+tested versions, and a kernel is started in it. All later cells run there unchanged. Their output, progress, errors,
+questions (`input`) and interrupts are passed on. Completion and widgets are not.
 
-The host needs what every notebook has (IPython, jupyter_client, pyzmq), and this package without its dependencies.
+The notebook needs IPython, jupyter_client and pyzmq, which every notebook has, and this package without dependencies.
 """
 
 import atexit
@@ -29,7 +28,7 @@ from typing import Any
 
 from acme_ext.utils import install, libpython, worlds
 
-_POLL_MS = 1_000  # between two looks whether the kernel is alive
+_POLL_MS = 1_000  # between checks of whether the kernel is alive
 _START_S = 120
 _END_S = 3
 
@@ -37,13 +36,13 @@ _kernel: "_Kernel | None" = None
 
 
 def use_python310(*extras: str) -> None:
-    """Has the cells after this one run by a kernel of Python 3.10 with acme_ext, where this kernel can't.
+    """Runs the cells after this one in a kernel of Python 3.10 with acme_ext, if this kernel has no Reverb.
 
     Args:
-        extras: extras of the package that the notebook needs there, such as `bsuite`.
+        extras: extras of the package that the notebook needs, such as `bsuite`.
 
     Raises:
-        RuntimeError: the environment could not be made, or its kernel did not start.
+        RuntimeError: the environment could not be created, or its kernel did not start.
     """
     global _kernel
     if worlds.has_reverb():
@@ -63,7 +62,7 @@ def use_python310(*extras: str) -> None:
 
 
 def run(code: str) -> "_Shown | None":
-    """Runs a cell in the kernel of Python 3.10; what cells are turned into. Returns its value as it is shown."""
+    """Runs a cell in the kernel of Python 3.10, and returns its value for display; every cell becomes such a call."""
     global _kernel
     if _kernel is None:
         raise RuntimeError("the kernel of Python 3.10 is gone: run the notebook from its first cell on.")
@@ -80,13 +79,13 @@ def run(code: str) -> "_Shown | None":
 
 
 def _handed_over(lines: list[str]) -> list[str]:
-    """Turns a cell into one that has it run by the other kernel; a transformation of IPython's."""
+    """Transforms a cell, for IPython, into one that runs it in the other kernel."""
     code = "".join(lines)
     return [f"__import__({__name__!r}, fromlist=['run']).run({code!r})\n"] if code.strip() else lines
 
 
 def _environment(extras: tuple[str, ...], why: str) -> pathlib.Path:
-    """Returns the Python of an environment of 3.10 with this package, which is made if it is not there."""
+    """Returns the Python 3.10 of an environment with this package; creates the environment if necessary."""
     requirement = _requirement(extras)
     made_from = f"{requirement}\n{install.CONSTRAINTS.read_text(encoding='utf-8')}"
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
@@ -103,14 +102,14 @@ def _environment(extras: tuple[str, ...], why: str) -> pathlib.Path:
         _call(*uv, "venv", "--quiet", "--python-preference", "only-managed", "--python", "3.10", folder)
     what = ["--constraint", install.CONSTRAINTS, requirement, "ipykernel"]
     _call(*uv, "pip", "install", "--quiet", "--python", python, *what)
-    # It says at once whether the compiled parts fit each other, and leaves the byte-code that later imports read.
+    # This shows at once whether the compiled packages are compatible, and writes bytecode for later imports.
     _call(python, "-c", "import acme_ext, reverb, courier, launchpad, acme, jax, haiku, optax, matplotlib.pyplot")
     stamp.write_text(made_from, encoding="utf-8")
     return python
 
 
 def _requirement(extras: tuple[str, ...]) -> str:
-    """Returns what pip is to install to have this version of the package, from where it was installed here."""
+    """Returns the pip requirement for this version of the package, from the same source as here."""
     name = f"acme-ext[{','.join(extras)}]" if extras else "acme-ext"
     if source := install.checkout():
         return f"{name} @ {source.as_uri()}"
@@ -126,7 +125,7 @@ def _requirement(extras: tuple[str, ...]) -> str:
 
 
 def _uv() -> list[str]:
-    """Returns the command uv, which is installed if it is not there."""
+    """Returns the command uv; installs uv if necessary."""
     if found := shutil.which("uv"):
         return [found]
     if not importlib.util.find_spec("uv"):
@@ -136,7 +135,7 @@ def _uv() -> list[str]:
 
 
 def _call(*command: str | os.PathLike[str]) -> None:
-    """Runs a command; raises RuntimeError with its last words if it fails."""
+    """Runs a command; if it fails, raises RuntimeError with its last lines of output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         words = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
@@ -148,7 +147,7 @@ class _DiedError(Exception):
 
 
 class _Shown:
-    """The value of a cell, as the other kernel shows it."""
+    """The value of a cell, with the other kernel's representations for display."""
 
     def __init__(self, content: dict[str, Any]):
         self._data, self._metadata = content["data"], content["metadata"]
@@ -161,7 +160,7 @@ class _Shown:
 
 
 class _Kernel:
-    """A kernel of another interpreter, as a process of its own, by Jupyter's messages over sockets of a folder."""
+    """A kernel of another interpreter in a separate process, with Jupyter's protocol over sockets in a folder."""
 
     def __init__(self, python: pathlib.Path):
         import zmq
@@ -185,14 +184,14 @@ class _Kernel:
                 socket.subscribe(b"")
             else:
                 socket.identity = self._session.bsession
-        # Nobody but this user reads it: the key is in there. Once both sides are connected it is not needed.
+        # The folder holds the key, so only this user can read it. It is not needed once both sides are connected.
         with tempfile.TemporaryDirectory(prefix="acme_ext-") as folder:
             file, path = os.path.join(folder, "kernel.json"), os.path.join(folder, "k")
             _, info = write_connection_file(file, ip=path, key=self._session.key, transport="ipc")
             ports: dict[str, Any] = dict(info)
             log = pathlib.Path(folder, "log")
             with log.open("wb") as out:
-                # A session of its own: an interrupt of the host's group reaches it once, through `run`.
+                # In a new session, so that an interrupt reaches the kernel only once, through `run`.
                 self._process = subprocess.Popen(
                     [python, "-m", "ipykernel_launcher", "-f", file],
                     stdin=subprocess.DEVNULL,
@@ -212,7 +211,7 @@ class _Kernel:
                 raise
 
     def run(self, code: str) -> _Shown | None:
-        """Runs a cell, passes on what it shows, and returns its value as it is shown; raises the cell's error."""
+        """Runs a cell, passes on its output, and returns its value for display; raises the cell's error."""
         content = {
             "code": code,
             "silent": False,
@@ -262,7 +261,7 @@ class _Kernel:
         ready = dict(self._poller.poll(_POLL_MS))
         if not ready and (code := self._process.poll()) is not None:
             raise _DiedError(f"the kernel of Python 3.10 has ended with exit code {code}.")
-        # Of the stream of what is shown first, so that all of it is passed on before a question is asked.
+        # Output comes first, so that all of it is shown before a question is asked.
         found = []
         for name in ("iopub", "shell", "stdin"):
             if self._sockets[name] in ready:
@@ -271,7 +270,7 @@ class _Kernel:
         return found
 
     def _wait_for_start(self) -> None:
-        """Returns when the kernel answers, and what it shows arrives here."""
+        """Waits until the kernel answers, and until its output arrives."""
         deadline, heard = time.monotonic() + _START_S, set()
         while not {"shell", "iopub"} <= heard:
             self._session.send(self._sockets["shell"], "kernel_info_request", {})
@@ -290,10 +289,10 @@ class _Kernel:
 
 
 def _variables(python: pathlib.Path) -> dict[str, str]:
-    """Returns the environment variables of the kernel: the host's, but for what names its Python, its plots and it."""
+    """Returns the kernel's environment variables: the host's, except those for its Python, plots and IPython."""
     own = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "MPLBACKEND", "IPYTHONDIR")
     variables = {name: value for name, value in os.environ.items() if name not in own}
-    # The kernel ends by itself when the process of that number is no longer its parent.
+    # The kernel ends by itself when this process is no longer its parent.
     return {
         **variables,
         "JPY_PARENT_PID": str(os.getpid()),
@@ -304,7 +303,7 @@ def _variables(python: pathlib.Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _interrupts_go_to(process: "subprocess.Popen[bytes] | None") -> Any:
-    """Has SIGINT sent on to a process meanwhile, or, without one, raise KeyboardInterrupt."""
+    """Passes SIGINT on to a process inside this context, or raises KeyboardInterrupt if there is no process."""
     handler = signal.default_int_handler if process is None else lambda *_: process.send_signal(signal.SIGINT)
     before = signal.signal(signal.SIGINT, handler)
     try:
@@ -314,7 +313,7 @@ def _interrupts_go_to(process: "subprocess.Popen[bytes] | None") -> Any:
 
 
 def _show(kind: str, content: dict[str, Any]) -> None:
-    """Shows here what the other kernel showed."""
+    """Shows the other kernel's output."""
     from IPython.display import clear_output, publish_display_data
 
     if kind == "stream":
@@ -329,7 +328,7 @@ def _show(kind: str, content: dict[str, Any]) -> None:
 
 
 def _error(content: dict[str, Any]) -> Exception:
-    """Returns an error that is shown as the other kernel's: its name, what it says, and where it was raised there."""
+    """Returns an error that is displayed like the other kernel's, with its name, message and traceback."""
 
     def render(self: Exception) -> list[str]:
         return content["traceback"]

@@ -1,4 +1,4 @@
-"""Learning curves of runs, as a figure to publish."""
+"""Draws figures of the learning curves of runs."""
 
 import os
 from collections import Counter
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 Run = RunDirectory | str | os.PathLike[str]
 Curve = tuple[np.ndarray, np.ndarray]  # x and y, [points]
 
-# Okabe and Ito's colours, told apart by every kind of colour sight; their yellow is too light for a line.
+# Okabe and Ito's colours, which colour-blind people can distinguish; their yellow is too light for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_DASHES = ("-", "--", "-.", ":")  # of the first, second, ... seven lines
-_NAMED = ("agent", "environment")  # fields of a config that need no name beside their value
-_CROWDED = 4  # with more lines the legend stands beside the axes, and no training returns lie behind
-_SHORT = 30  # characters of a label, of which two fit side by side
-_SAME_POINT = 1.1  # the ratio of the greatest place to the least of what is one point
-_GRID = 256  # the most points of a mean
-_MARKED = 30  # a line with no more points than this shows where they are
-BOOTSTRAP_SEEDS = 5  # below, an interval of the mean would promise more than it knows
+_DASHES = ("-", "--", "-.", ":")  # line styles of the first seven lines, the next seven, ...
+_NAMED = ("agent", "environment")  # fields of a config that labels show without their name
+_CROWDED = 4  # with more lines, the legend is beside the axes, and training returns are not drawn
+_SHORT = 30  # labels of up to this many characters fit side by side in two columns
+_SAME_POINT = 1.1  # single points are merged if the ratio of the largest to the smallest x is at most this
+_GRID = 256  # maximum number of points of a line
+_MARKED = 30  # lines with at most this many points have markers
+BOOTSTRAP_SEEDS = 5  # minimum number of seeds for bootstrap intervals; with fewer, they would be misleading
 
 X_NAMES = {
     "environment_steps": "environment steps",
@@ -42,18 +42,24 @@ def learning_curves(
     x: str | None = None,
     aggregate: Literal["mean", "iqm"] = "mean",
 ) -> Path:
-    """Draws one line for each label from its runs, and returns the path of the figure, whose suffix is its format.
+    """Draws one line for each label from its runs, and returns the figure's path, whose suffix is its format.
 
-    A line is the mean, or the interquartile mean, over the label's runs of the evaluation return (logs/evaluator.csv,
-    `episode_return_mean`), interpolated on the range of `x` that all of them cover; if one has no evaluations, of the
-    training returns. `x` is a column; by default environment steps, or learner steps if a run has no environment.
-    Several runs have a band: the 95% bootstrap interval of the aggregate if every label of several runs has at least
-    five, else from the least to the greatest run; the figure says which. The training returns (logs/actor.csv,
-    `episode_return`) lie smoothed behind, unless there are many lines.
+    A line is the mean or the interquartile mean, over the label's runs, of the evaluation return (logs/evaluator.csv,
+    `episode_return_mean`), interpolated on the range of `x` that all runs cover. If a run has no evaluations, training
+    returns are used instead. A label with several runs also has a band: the 95% bootstrap interval of the aggregate if
+    every such label has at least five runs, else from the minimum to the maximum over runs; the figure says which. The
+    smoothed training returns (logs/actor.csv, `episode_return`) are drawn behind, unless there are many lines.
 
-    Raises UsageError for a run without logs, an unknown `x` or format, and where `out` can't be written.
+    Args:
+        runs: the runs of each label.
+        out: the path of the figure.
+        x: the column of the x axis; None for environment steps, or learner steps if a run learns from recorded data.
+        aggregate: the average over runs: mean or interquartile mean.
+
+    Raises:
+        UsageError: a run has no logs, `x` or the format is unknown, or `out` can't be written.
     """
-    # The object interface: pyplot would keep the figure, and choose a backend for the whole process.
+    # Use the object interface: pyplot would keep the figure, and select a backend for the whole process.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -81,7 +87,7 @@ def learning_curves(
             f"band: 95% bootstrap interval of the {aggregate}" if bootstrap else "band: least to greatest seed"
         )
     _dress(axes, opened, x, "; ".join(dict.fromkeys(notes)))
-    # Outside the axes, where no curve is.
+    # Outside the axes, so that it doesn't cover a curve.
     columns = 2 if max(map(len, opened)) <= _SHORT else 1
     place = {"loc": "outside right upper"} if crowded else {"loc": "outside upper left", "ncols": columns}
     figure.legend(**place, frameon=False, fontsize=9, handlelength=2.8)
@@ -90,7 +96,7 @@ def learning_curves(
 
 
 def check_format(out: Path) -> None:
-    """Raises UsageError unless a path's ending is a format of figures."""
+    """Raises UsageError if a path's ending is not a figure format."""
     from matplotlib.backend_bases import FigureCanvasBase
 
     known = FigureCanvasBase.get_supported_filetypes()
@@ -99,7 +105,7 @@ def check_format(out: Path) -> None:
 
 
 def save(figure: Any, out: Path) -> Path:
-    """Writes a figure in the format of the path's ending, and returns the path; UsageError where it can't be."""
+    """Writes a figure in the format of the path's ending, and returns the path; raises UsageError if it can't."""
     files.make_writable_folder(out.parent)
     with files.replacing(out) as temporary:
         figure.savefig(temporary, format=out.suffix.lower().removeprefix("."))
@@ -107,20 +113,20 @@ def save(figure: Any, out: Path) -> Path:
 
 
 class Line(NamedTuple):
-    """What a figure shows of the runs of a label."""
+    """The line of a label in a figure."""
 
     x: np.ndarray  # [points]
     y: np.ndarray  # [points] the aggregate over the runs
-    low: np.ndarray  # [points] the band's ends, equal to y for a single run
-    high: np.ndarray  # [points]
+    low: np.ndarray  # [points] the band's lower end; equal to y for a single run
+    high: np.ndarray  # [points] the band's upper end
 
 
 def line_of(
     members: Sequence[Run], label: str, x: str, aggregate: Literal["mean", "iqm"] = "iqm", *, bootstrap: bool = False
 ) -> Line | None:
-    """Returns the line of the evaluation returns of runs, as `learning_curves` draws it; None where one has none.
+    """Returns the line of the evaluation returns of runs, as in `learning_curves`; None if a run has no evaluations.
 
-    The band is the 95% bootstrap interval of the aggregate, or without `bootstrap` from the least to the greatest run.
+    The band is the 95% bootstrap interval of the aggregate; without `bootstrap`, it is from the minimum to the maximum.
     """
     curves = [_curve(_opened(run), "evaluator", x, "episode_return_mean") for run in members]
     if any(curve is None for curve in curves):
@@ -131,11 +137,11 @@ def line_of(
 
 
 def group_runs(paths: Iterable[Run]) -> dict[str, list[RunDirectory]]:
-    """Groups runs whose configs are equal but for the seed and how far they went; labels are made of what tells the
-    groups apart, and are in the order of its values.
+    """Groups runs whose configs differ only in the seed and the length of the run.
 
-    A folder stands for all the runs below it that have something to plot. A run that is given twice counts once.
-    UsageError for a path that is no run directory and has none below it.
+    Labels show the fields in which the groups differ, and are ordered by their values. A folder stands for all runs in
+    it that have something to plot. A run that is given twice counts once. Raises UsageError for a path that is not a
+    run directory and contains none.
     """
     groups: list[tuple[dict[str, Any], list[RunDirectory]]] = []
     found = [run for path in paths for run in _below(path)]
@@ -152,14 +158,14 @@ def group_runs(paths: Iterable[Run]) -> dict[str, list[RunDirectory]]:
 
 
 def _below(path: Run) -> list[RunDirectory]:
-    """Returns the run of a directory, or all below a folder that have something to plot."""
+    """Returns the run of a directory, or all runs in a folder that have something to plot."""
     if isinstance(path, RunDirectory) or (Path(path) / "config.json").is_file() or not Path(path).is_dir():
         return [_opened(path)]
     runs = []
     for folder, folders, names in os.walk(path):
         folders.sort()
         if "config.json" in names:
-            folders.clear()  # what lies in a run is the run's
+            folders.clear()  # don't search inside a run directory
             run = RunDirectory.open(folder)
             if any(loggers.csv_path(run, label).is_file() for label in ("evaluator", "actor")):
                 runs.append(run)
@@ -167,7 +173,7 @@ def _below(path: Run) -> list[RunDirectory]:
 
 
 def _sorted(groups: list[tuple[dict[str, Any], list[RunDirectory]]]) -> list[tuple[dict[str, Any], list[RunDirectory]]]:
-    """Returns groups in the order of what they differ in: numbers by value, all else as it came."""
+    """Returns groups ordered by the fields in which they differ: numbers by value, others by first appearance."""
     fields = differing_fields([config for config, _ in groups])
     seen: dict[str, list[Any]] = {field: [] for field in fields}
 
@@ -192,7 +198,7 @@ def differing_fields(configs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _labels(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns a label for each config: agent and environment if they are enough, else what differs, or enough of it."""
+    """Returns a distinct label for each config: agent and environment if these suffice, else also other fields."""
     if len(configs) == 1:
         return [", ".join(str(configs[0][name]) for name in _NAMED if name in configs[0]) or "run"]
     differing = differing_fields(configs)
@@ -233,7 +239,7 @@ def _draw(
     bootstrap: bool,
     behind: bool,
 ) -> list[str]:
-    """Draws one label, `behind` it its training returns, and returns what the figure's note must say of it."""
+    """Draws the line of one label, and with `behind` its training returns; returns notes for the figure."""
     evaluations = [_curve(run, "evaluator", x, "episode_return_mean") for run in members]
     episodes = [_curve(run, "actor", x, "episode_return") for run in members]
     for run, evaluation, episode in zip(members, evaluations, episodes, strict=True):
@@ -288,7 +294,7 @@ def _dress(axes: "Axes", opened: Mapping[str, Sequence[RunDirectory]], x: str, n
 
 
 def _curve(run: RunDirectory, label: str, x: str, y: str) -> Curve | None:
-    """Returns the finite points of two columns, by ascending x, or None where there are no rows."""
+    """Returns the finite points of two columns, ascending in x, or None if there are none."""
     path = loggers.csv_path(run, label)
     columns = loggers.read_csv(path) if path.is_file() else {}
     if not columns or not len(next(iter(columns.values()))):
@@ -303,7 +309,7 @@ def _curve(run: RunDirectory, label: str, x: str, y: str) -> Curve | None:
 
 
 def _smooth(x: np.ndarray, y: np.ndarray) -> Curve:
-    """Returns the mean over the episodes around each, a fiftieth of all and at least 5; half of that at the ends."""
+    """Returns a moving average over a fiftieth of all episodes, at least 5; the window is halved at the ends."""
     half = max(5, len(y) // 50) // 2
     sums = np.concatenate([[0.0], np.cumsum(y)])
     centre = np.arange(len(y))
@@ -312,8 +318,9 @@ def _smooth(x: np.ndarray, y: np.ndarray) -> Curve:
 
 
 def _on_one_grid(curves: Sequence[Curve], label: str, x: str) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolates curves on the range that all of them cover: grid `[points]` and values `[runs, points]`. Curves of
-    one point each, at nearly the same place, are one point.
+    """Interpolates curves on the range that all of them cover; returns the grid `[points]` and values `[runs, points]`.
+
+    If each curve has one point, and all are at nearly the same x, they are treated as one point.
     """
     start, end = max(xs[0] for xs, _ in curves), min(xs[-1] for xs, _ in curves)
     if start > end and start <= _SAME_POINT * end and all(len(xs) == 1 for xs, _ in curves):
@@ -333,15 +340,17 @@ def _aggregated(values: np.ndarray, aggregate: str) -> np.ndarray:
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """Returns the mean `[...]` of the middle half of values `[runs, ...]`: a quarter, rounded down, is cut off at
-    either end (Agarwal et al. 2021, https://arxiv.org/abs/2108.13264, and the authors' rliable).
+    """Returns the mean `[...]` of the middle half of values `[runs, ...]`.
+
+    A quarter of the values, rounded down, is removed at each end (Agarwal et al. 2021,
+    https://arxiv.org/abs/2108.13264, and the authors' library rliable).
     """
     cut = len(values) // 4
     return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
 
 
 def _interval(values: np.ndarray, aggregate: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ends of the 95% bootstrap interval of the aggregate over the runs, the same for the same values."""
+    """Returns the ends of the 95% bootstrap interval of the aggregate over the runs; resampling is deterministic."""
     drawn = np.random.default_rng(0).integers(len(values), size=(2000, len(values)))
     aggregates = [_aggregated(values[rows], aggregate) for rows in drawn]
     low, high = np.percentile(aggregates, [2.5, 97.5], axis=0)
@@ -349,6 +358,6 @@ def _interval(values: np.ndarray, aggregate: str) -> tuple[np.ndarray, np.ndarra
 
 
 def usual_x(runs: Sequence[RunDirectory]) -> str:
-    """Returns what runs are drawn by: environment steps, or learner steps if one has learned from recorded data."""
+    """Returns the default x axis: environment steps, or learner steps if a run has learned from recorded data."""
     of_data = any("data" in run.read_config() for run in runs if run.exists_run())
     return "learner_steps" if of_data else "environment_steps"

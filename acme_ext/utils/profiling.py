@@ -1,4 +1,4 @@
-"""Where the time of a loop goes: shares of what is named, and a trace of every call."""
+"""Measures how a loop spends its time: shares of named parts, and a trace of calls."""
 
 import collections
 import json
@@ -13,21 +13,21 @@ _MOST_CALLS = 200_000  # in a trace, the newest
 
 
 class Share(NamedTuple):
-    """What the calls of one name took."""
+    """The time of all calls with one name."""
 
     seconds: float = 0.0  # without the named calls inside them
-    cpu_seconds: float = 0.0  # of the calling thread, likewise
+    cpu_seconds: float = 0.0  # CPU time of the calling thread, without the named calls inside them
     calls: int = 0
 
 
 class Profiler:
-    """Measures calls of one thread, by names. A call inside another counts for its own name alone."""
+    """Measures the calls of one thread by name. A call inside another one counts only for its own name."""
 
     def __init__(self):
         self.restart()
 
     def restart(self) -> None:
-        """Forgets what was measured; not inside a call that is."""
+        """Resets all measurements; must not be called inside a measured call."""
         self._shares: dict[str, Share] = {}
         self._trace: collections.deque[tuple[str, float, float]] = collections.deque(maxlen=_MOST_CALLS)
         self._inside = [0.0, 0.0]  # wall and CPU seconds of the named calls inside the one that runs
@@ -36,7 +36,7 @@ class Profiler:
         self._totals: tuple[float, float, float] | None = None
 
     def stop(self) -> None:
-        """Ends the measured time: the totals are those of now."""
+        """Ends the measurement, and records the total times."""
         thread, process = self._cpu
         self._totals = (
             time.perf_counter() - self._start,
@@ -67,7 +67,7 @@ class Profiler:
         return measured
 
     def wrap(self, name: str, thing: Any, *methods: str) -> None:
-        """Measures an object's methods under a name, from now on and for this object alone."""
+        """Measures an object's methods under a name from now on; other objects of its class are not affected."""
         for method in methods:
             setattr(thing, method, self.timed(name, getattr(thing, method)))
 
@@ -77,7 +77,7 @@ class Profiler:
         return iter(take, _END)
 
     def shares(self) -> dict[str, Share]:
-        """Returns what each name took, the longest first; `other` is what no name was given to."""
+        """Returns the time of each name, the longest first; `other` is the time without a name."""
         seconds, cpu, _ = self._total()
         named = dict(sorted(self._shares.items(), key=lambda item: -item[1].seconds))
         other = Share(

@@ -1,4 +1,4 @@
-"""The line on the terminal that shows how far a run is."""
+"""The progress line of a run."""
 
 import os
 import sys
@@ -8,24 +8,23 @@ from collections import deque
 from collections.abc import Callable
 from typing import TextIO
 
-_WINDOW_S = 10.0  # rates are of the last so many seconds
+_WINDOW_S = 10.0  # interval over which rates are computed
 _LIVE_INTERVAL_S = 0.2
 _EPISODES = 20  # how many of the latest episode returns are averaged
 
 
 class ProgressLine:
-    """One live line on a terminal, or a full line each `interval_s` seconds elsewhere (a file, a notebook, a pipe).
+    """A live line on a terminal, or a new line every `interval_s` seconds elsewhere (a file, a notebook, a pipe).
 
-    Fields are given by name, only those that changed, and are shown in the order of their first appearance:
+    `update` takes the fields that changed, by name. They are shown in the order of their first appearance:
 
-    - `budget`, a count named by that argument: part of the total done, steps per second and the time left;
-    - any other count, a name that ends in `_steps`: its rate (`learner_steps=12` is shown as `learner 3/s`);
+    - the count that `budget` names: the percentage done, steps per second and the remaining time;
+    - any other name that ends in `_steps`: its rate (`learner_steps=12` is shown as `learner 3/s`);
     - `episode_return`, given once for each episode: the mean of the last 20;
-    - any other number or text: as it is.
+    - any other number or text: its value.
 
-    Rates are of the last ten seconds and start at the first update, so that what a resumed run had done before isn't
-    counted. The line is drawn in `update`, `print` and `close`, by whichever thread calls them. A terminal that goes
-    away doesn't end the run.
+    Rates are over the last ten seconds. They start at the first update, so the steps before a resume don't count. The
+    line is drawn by the thread that calls `update`, `print` or `close`. If the terminal is closed, the run continues.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class ProgressLine:
         self._lock = threading.RLock()
 
     def update(self, **fields: float | str) -> None:
-        """Takes the fields that changed and draws the line if it is time to."""
+        """Sets the fields that changed, and draws the line if it is due."""
         with self._lock:
             if self._closed:
                 return
@@ -71,14 +70,14 @@ class ProgressLine:
                 self._draw()
 
     def print(self, message: str) -> None:
-        """Prints a message on lines of its own, above the live line."""
+        """Prints a message above the live line."""
         with self._lock:
             self._write(f"\r\x1b[K{message}\n" if self._drawn else f"{message}\n")
             if self._drawn and not self._closed:
                 self._draw()
 
     def close(self) -> None:
-        """Draws the line a last time and leaves it standing."""
+        """Draws the line for the last time, and leaves it on the terminal."""
         with self._lock:
             if self._closed:
                 return
@@ -150,7 +149,7 @@ class ProgressLine:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (OSError, ValueError):  # closed, or its terminal is gone: the run is worth more than the sight of it
+        except (OSError, ValueError):  # the stream or its terminal is closed; the run continues
             pass
 
 

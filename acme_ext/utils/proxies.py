@@ -1,4 +1,4 @@
-"""Proxies, which variables of the environment name, and which stand between no two nodes of a program."""
+"""Makes a program's nodes ignore the proxies that environment variables name."""
 
 import os
 import string
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 
 def bypassed(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables of an environment with which gRPC, inside Courier and Reverb, asks no proxy for this
-    machine, nor for an address in numbers.
+    """Returns environment variables with which gRPC, inside Courier and Reverb, uses no proxy for this machine and for
+    numeric addresses.
     """
-    # It takes these as endings of a host's name.
+    # gRPC compares these with the endings of host names.
     endings = [*string.digits, "localhost"]
     given = environment.get("no_grpc_proxy") or environment.get("no_proxy") or ""
     endings += [name for name in given.split(",") if name and name not in endings]
@@ -17,5 +17,5 @@ def bypassed(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def bypass() -> None:
-    """Does so for this process and those that it starts."""
+    """Sets the variables of `bypassed` in this process and the processes that it starts."""
     os.environ.update(bypassed(os.environ))

@@ -1,4 +1,4 @@
-"""The folder a run leaves behind, the same for every way of running."""
+"""The run directory, which has the same layout for all runners."""
 
 import contextlib
 import fcntl
@@ -32,13 +32,13 @@ CONTENTS = {
     "lock": "keeps a second run out while one is running",
     "replay/": "Reverb's scratch, empty once the run has ended",
 }
-"""What a run leaves in its directory, and what it is."""
+"""The files and folders in a run directory, with their meaning."""
 
 _held: set[int] = set()  # descriptors of the locks this process holds
 
 
 class _Absent:
-    """Stands for the value of a field that one of two configs hasn't got."""
+    """The value that stands for a field which one of two configs doesn't have."""
 
     def __repr__(self) -> str:
         return "(absent)"
@@ -48,10 +48,11 @@ ABSENT = _Absent()
 
 
 class RunDirectory:
-    """Paths and small files of one run; loggers, checkpoints and plots write theirs under its paths.
+    """The paths and small files of one run; loggers, checkpoints and plots use its paths.
 
-    `RunDirectory(path)` makes the folder, `RunDirectory.open(path)` takes one that a run has left. It becomes a run's
-    when `write_config` is called, which also makes the folders below it. UsageError where it can't be made or written.
+    `RunDirectory(path)` creates the folder, and `RunDirectory.open(path)` opens that of an existing run. `write_config`
+    makes a folder a run directory, and creates its subfolders. Raises UsageError if the folder can't be created or
+    written.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True):
@@ -63,7 +64,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "RunDirectory":
-        """Opens what a run has left and makes nothing; UsageError says what was looked for."""
+        """Opens an existing run directory without creating anything; raises UsageError if it is none."""
         return cls(path, create=False)
 
     def __repr__(self) -> str:
@@ -117,7 +118,7 @@ class RunDirectory:
         files.write_json(self.config, dict(config))
 
     def read_config(self) -> dict[str, Any]:
-        """Returns the config as JSON gives it back: lists where there were tuples."""
+        """Returns the config as read from JSON; tuples are lists."""
         config = files.read_json(self.config)
         if not isinstance(config, dict):
             raise UsageError(f"{self.config} is damaged: it holds no mapping of fields.")
@@ -128,16 +129,16 @@ class RunDirectory:
         return differences(self.read_config(), json.loads(files.json_text(dict(config))))
 
     def write_starts(self, starts: Mapping[str, int]) -> None:
-        """Writes how often each node of a program was started, which numbers them; from 0."""
+        """Writes the number of each program node's latest start, counted from 0."""
         files.write_json(self.path / "starts.json", dict(starts))
 
     def read_starts(self) -> dict[str, int]:
-        """Returns what `write_starts` wrote last; nothing for a run that was no program."""
+        """Returns what `write_starts` wrote last; an empty dictionary for a run that was not a program."""
         path = self.path / "starts.json"
         return files.read_json(path) if path.is_file() else {}
 
     def write_status(self, status: Mapping[str, Any]) -> None:
-        """Writes what the run is doing now, atomically; nobody waits until it is on the disk."""
+        """Writes the run's current status, atomically but without waiting for the disk."""
         temporary = self.path / f".status.{os.getpid()}.tmp"
         with files.disk_errors(self.status):
             temporary.write_text(files.json_text(dict(status)), encoding="utf-8")
@@ -152,8 +153,8 @@ class RunDirectory:
 
     @property
     def holder(self) -> str | None:
-        """Who holds the directory, `process N on HOST`; None if nobody does, as far as this host can tell."""
-        # Trying the lock would hold it for a moment, in which a run that begins would be refused.
+        """The process that locks the directory, as `process N on HOST`; None if no process of this host does."""
+        # Trying to lock it would hold the lock for a moment, and a run that starts in that moment would be refused.
         try:
             inode = str((self.path / "lock").stat().st_ino)
             locks = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
@@ -168,12 +169,15 @@ class RunDirectory:
         files.write_json(self.evaluation, results)
 
     def read_evaluation(self) -> Any:
-        """Returns what evaluation.json holds; UsageError if the run hasn't been evaluated."""
+        """Returns the contents of evaluation.json; raises UsageError if the run hasn't been evaluated."""
         return files.read_json(self.evaluation)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Holds the directory for one run; UsageError if another does. It is released when the process dies."""
+        """Locks the directory for one run; raises UsageError if another run has locked it.
+
+        The lock is released when the process dies.
+        """
         path = self.path / "lock"
         with files.disk_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -206,7 +210,7 @@ class RunDirectory:
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Returns a nested mapping as {dotted name: value}; a list, or an empty mapping, is a value."""
+    """Flattens a nested mapping to {dotted name: value}; lists and empty mappings are values."""
     fields = {}
     for name, value in config.items():
         if isinstance(value, Mapping) and value:
@@ -219,17 +223,17 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Returns the fields, by dotted name, in which two mappings from JSON differ, as (there, here).
 
-    A field that isn't there and is None here is none of them: a later version has added it, and it is not used.
+    A field that is absent there and None here is not a difference: a later version has added it, and it is not used.
     """
     flat, others = flatten(there), flatten(here)
     pairs = {field: (flat.get(field, ABSENT), others.get(field, ABSENT)) for field in {**flat, **others}}
-    # The texts are compared too, since NaN equals nothing.
+    # The texts are compared too, because NaN is not equal to itself.
     same = {field for field, (a, b) in pairs.items() if a == b or repr(a) == repr(b) or (a is ABSENT and b is None)}
     return {field: pair for field, pair in pairs.items() if field not in same}
 
 
 def _forget_locks_in_child() -> None:
-    # A forked child shares its parent's locks and would keep them alive after it.
+    # A forked child shares its parent's locks, and would hold them after the parent's end.
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()

@@ -1,4 +1,4 @@
-"""Nests of JAX arrays."""
+"""Functions for nests of JAX arrays."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ from acme_ext.types import Array, Tree
 
 
 def select(rows: Array | bool, new: Tree, old: Tree) -> Tree:
-    """Returns `new` where `rows` holds and `old` elsewhere; `rows` is compared with the first axes of every array."""
+    """Returns `new` where `rows` is true and `old` elsewhere; `rows` applies to the first axes of every array."""
 
     def one(a: Array, b: Array) -> Array:
         shape = jnp.shape(rows)

@@ -1,4 +1,4 @@
-"""Says why nothing moves."""
+"""Reports why a run makes no progress."""
 
 import sys
 import threading
@@ -8,10 +8,10 @@ from collections.abc import Callable, Hashable
 
 
 class Watchdog:
-    """Calls `report(describe())` from a thread of its own when `progress()` has been the same for `patience_s` seconds.
+    """Calls `report(describe())` from a separate thread when `progress()` has not changed for `patience_s` seconds.
 
-    It does so again after each further `patience_s` of the same stall. Nothing that it calls can end the run: what
-    `progress` or `describe` raises is reported in its place, what `report` raises is printed on stderr.
+    It repeats this after each further `patience_s` without progress. Errors in these functions don't end the run:
+    errors of `progress` or `describe` are reported, and errors of `report` are printed on stderr.
 
         with Watchdog(lambda: counter.steps, limiter.describe, line.print):
             run()
@@ -36,7 +36,7 @@ class Watchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread. A `describe` that itself hangs is left to the end of the process."""
+        """Ends the thread. If `describe` hangs, the thread continues until the process ends."""
         self._stop.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout=1.0)

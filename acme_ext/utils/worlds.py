@@ -1,5 +1,7 @@
-"""Which ways of running this installation has. Reverb, Launchpad and Acme have wheels for CPython 3.10 alone; what is
-pure, recorded data and compiled runs need none of them.
+"""Which kinds of runs this installation supports.
+
+Reverb, Launchpad and Acme have wheels for CPython 3.10 only. Pure functions, recorded data and compiled runs don't need
+them.
 """
 
 import contextlib
@@ -15,14 +17,15 @@ _MODULES = ("acme", "launchpad", "reverb")
 
 
 def has_reverb() -> bool:
-    """Whether runs in one process and programs can be had."""
+    """Whether runs in one process and programs are possible."""
     return all(importlib.util.find_spec(module) for module in _MODULES)
 
 
 @contextlib.contextmanager
 def hidden_tensorflow() -> Iterator[None]:
-    """Hides TensorFlow from what is imported meanwhile. TensorFlow Probability needs none for JAX, and refuses to be
-    imported where one as old as Reverb's has been.
+    """Hides TensorFlow from imports inside this context.
+
+    TensorFlow Probability doesn't need it for JAX, and can't be imported together with a TensorFlow as old as Reverb's.
     """
     modules: dict[str, Any] = sys.modules
     hidden = modules.get("tensorflow")
@@ -36,7 +39,7 @@ def hidden_tensorflow() -> Iterator[None]:
 
 
 def need_reverb(what: str) -> None:
-    """Raises UsageError if `what` can't be had because Reverb and what goes with it are not installed."""
+    """Raises UsageError if `what` is not possible because Reverb, Launchpad or Acme is not installed."""
     if has_reverb():
         return
     version = ".".join(map(str, sys.version_info[:2]))

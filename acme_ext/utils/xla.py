@@ -1,6 +1,6 @@
-"""What JAX and XLA must be told before they are first used, which `import acme_ext` does.
+"""Settings of JAX and XLA that must be made before their first use; `import acme_ext` makes them.
 
-XLA reads `XLA_FLAGS` once, and a library of environments may use it while it is imported.
+XLA reads `XLA_FLAGS` only once, and an environment library may use XLA when it is imported.
 """
 
 import gc
@@ -15,9 +15,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-# To compile a product whose second factor comes out of a loop, as in the gradient of a recurrent network, ends the
-# process in the old runtime of jaxlib 0.5.3: its pass for oneDNN asserts that the loop can be evaluated beforehand.
-# DQN's learner is as fast without the pass.
+# In the old runtime of jaxlib 0.5.3, the process crashes when it compiles a product whose second factor comes from a
+# loop, as in the gradient of a recurrent network: the oneDNN pass asserts that the loop can be evaluated at compile
+# time. DQN's learner is equally fast without the pass.
 if "xla_disable_hlo_passes" not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_disable_hlo_passes=onednn-contraction-rewriter"
 
@@ -25,11 +25,11 @@ _FOLDER, _USE = "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE"
 
 
 def _leave_compiled_programs() -> None:
-    """Switches JAX's folder of compiled programs off where reading from it can change what is computed.
+    """Disables JAX's compilation cache in versions of jaxlib where it can change results.
 
-    What jaxlib 0.5.3 has compiled for its newer CPU runtime can lose its constants when it is read from there. Seen in
-    compiled runs of Agent57: one whose program was read never drew a policy but the first. With jaxlib 0.6.2, 0.7.2 and
-    0.12.0 all such runs agree.
+    With jaxlib 0.5.3, programs for the newer CPU runtime can lose their constants when they are read from the cache.
+    This was observed in compiled runs of Agent57: with a cached program, only the first policy was ever selected. With
+    jaxlib 0.6.2, 0.7.2 and 0.12.0, all such runs agree.
     """
     try:
         version = metadata.version("jaxlib")
@@ -52,9 +52,10 @@ _leave_compiled_programs()
 
 
 class _TreesUncollected(importlib.abc.MetaPathFinder):
-    """Pauses garbage collection while JAX makes its registries of trees: those of jaxlib 0.5.3 crash in a collection
-    that falls between their allocation and their initialisation. Whether one does depends on all that was imported
-    before.
+    """Pauses garbage collection while JAX creates its pytree registries.
+
+    In jaxlib 0.5.3, a collection between their allocation and initialization crashes the process. Whether one happens
+    there depends on all earlier imports.
     """
 
     def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:

@@ -1,7 +1,7 @@
-"""`acme-ext tune`: a search over an agent's settings, each trial of which is a run.
+"""A search for an agent's best settings, for `acme-ext tune`; each trial is a run.
 
 - `spaces`: the fields that a search varies, and their ranges.
-- `study`: the trials, each a run in a process and a directory of its own; several processes may work on one study.
-- `results`: a table, a file of JSON, and two figures.
+- `study`: the trials, each a run with its own process and directory; several processes may work on one study.
+- `results`: a table, a JSON file, and two figures.
 - `tune`: the command.
 """

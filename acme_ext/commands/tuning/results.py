@@ -1,4 +1,4 @@
-"""What a study has found: a table, a file of JSON, and two figures."""
+"""The results of a study: a table, a JSON file, and two figures."""
 
 import warnings
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _COLOURS = {"COMPLETE": "#0072B2", "PRUNED": "#999999", "FAIL": "#D55E00"}
 
 
 def table(study: Study, retrained: Sequence[Retrained]) -> list[str]:
-    """Returns the retrained settings in lines, the best mean first, or without such the best trials."""
+    """Returns a table of the retrained settings, the best mean first, or of the best trials if none were retrained."""
     found = {f"trial {trial.number}": f"{trial.value:.4g}" for trial in study.best}
     header = ("setting", "in the search", "mean", "std", "least", "greatest", "seeds")
     rows: list[tuple[str, ...]] = []
@@ -37,7 +37,7 @@ def table(study: Study, retrained: Sequence[Retrained]) -> list[str]:
 
 
 def counts(study: Study) -> str:
-    """Returns in words how many trials ended how."""
+    """Returns in words how many trials completed, were pruned, and failed."""
     ends = [trial.state.name for trial in study.trials if trial.state.is_finished()]
     words = {"COMPLETE": "went to their end", "PRUNED": "were pruned", "FAIL": "failed"}
     said = [f"{ends.count(name)} {word}" for name, word in words.items() if name in ends]
@@ -45,10 +45,10 @@ def counts(study: Study) -> str:
 
 
 def importances(study: Study) -> dict[str, float]:
-    """Returns how much of the difference between good and other trials each field accounts for, the greatest first;
-    nothing while too few trials tell.
+    """Returns the importance of each field, the largest first; an empty dictionary if there are too few trials.
 
-    The measure is PED-ANOVA (Watanabe et al. 2023, https://arxiv.org/abs/2304.10255); the sum is 1.
+    The importance is the field's share of the difference between good and other trials, by PED-ANOVA (Watanabe et al.
+    2023, https://arxiv.org/abs/2304.10255). The sum is 1.
     """
     if len(study.best) < 2:
         return {}
@@ -57,14 +57,14 @@ def importances(study: Study) -> dict[str, float]:
         warnings.simplefilter("ignore")
         try:
             return dict(optuna.importance.get_param_importances(study.optuna, evaluator=evaluator()))
-        except (RuntimeError, ValueError):  # all trials are as good, or there are too few
+        except (RuntimeError, ValueError):  # all trials are equally good, or there are too few
             return {}
 
 
 def write(study: Study, retrained: Sequence[Retrained]) -> list[Path]:
-    """Writes results.json, history.png and importance.png into the study's directory; returns what was written.
+    """Writes results.json, history.png and importance.png to the study's directory; returns the paths written.
 
-    Without trials that have a value there is no history, and without importances no figure of them.
+    history.png is left out if no trial has a value, and importance.png if there are no importances.
     """
     shares = importances(study)
     results = study.path / "results.json"
@@ -107,7 +107,7 @@ def _retrained(each: Retrained) -> dict[str, Any]:
 
 
 def _figure(width: float, height: float) -> Any:
-    # The object interface: pyplot would keep the figure, and choose a backend for the whole process.
+    # Use the object interface: pyplot would keep the figure, and select a backend for the whole process.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -126,7 +126,7 @@ def _dressed(figure: Any) -> Any:
 
 
 def _draw_history(study: Study) -> Any:
-    """Draws the return of each trial, of one that was ended early its last, and the best so far."""
+    """Draws the return of each trial, or the last return of a trial that was stopped early, and the best so far."""
     points: dict[str, list[tuple[int, float]]] = {}
     for trial in study.trials:
         reported = trial.intermediate_values

@@ -1,4 +1,4 @@
-"""What a search varies: fields of an agent's config, and their ranges."""
+"""Search spaces: fields of an agent's config, and their ranges."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -12,39 +12,39 @@ _FORM = (
     "write float:LOW:HIGH or log:LOW:HIGH, int:LOW:HIGH or logint:LOW:HIGH for whole numbers, or choice:A:B:... for "
     "values as --set takes them"
 )
-_DIGITS = 4  # that a drawn number keeps
+_DIGITS = 4  # significant digits of a sampled number
 
 
 class Dimension(NamedTuple):
-    """The values of one field."""
+    """The values that a search can choose for one field."""
 
     kind: str  # float, log, int, logint or choice
-    values: tuple[str, ...]  # the ends of a range, or the choices, as texts
-    unit: str = ""  # what a value counts
+    values: tuple[str, ...]  # the ends of a range, or the choices, as text
+    unit: str = ""  # the unit of the values
 
     @property
     def text(self) -> str:
-        """As `parse` reads it."""
+        """The dimension in the form that `parse` reads."""
         return ":".join((self.kind, *self.values))
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The least and the greatest number of a range."""
+        """The lower and upper end of a range."""
         low, high = self.values
         return float(low), float(high)
 
     @property
     def logarithmic(self) -> bool:
-        """Whether equal factors are as likely, in place of equal distances."""
+        """Whether values are sampled uniformly on a logarithmic scale."""
         return self.kind in ("log", "logint")
 
     @property
     def whole(self) -> bool:
-        """Whether only whole numbers are drawn."""
+        """Whether only whole numbers are sampled."""
         return self.kind in ("int", "logint")
 
     def draw(self, name: str, trial: Any) -> str:
-        """Returns the value that an `optuna.Trial` suggests for the field `name`, as `--set` takes it."""
+        """Returns the value that an `optuna.Trial` suggests for the field `name`, in the form for `--set`."""
         if self.kind == "choice":
             return trial.suggest_categorical(name, self.values)
         low, high = self.ends
@@ -53,12 +53,12 @@ class Dimension(NamedTuple):
         return self.written(trial.suggest_float(name, low, high, log=self.logarithmic))
 
     def written(self, value: Any) -> str:
-        """Returns a drawn value as `--set` takes it."""
+        """Returns a sampled value in the form for `--set`."""
         return str(value) if self.kind == "choice" or self.whole else f"{value:.{_DIGITS}g}"
 
     @property
     def middle(self) -> str:
-        """The median of what is drawn at random; of choices, the middle one as they are listed."""
+        """The median of random samples; for choices, the middle one in their order."""
         if self.kind == "choice":
             return self.values[len(self.values) // 2]
         low, high = self.ends
@@ -70,7 +70,7 @@ Space = dict[str, Dimension]
 
 
 def parse(text: str, unit: str = "") -> Dimension:
-    """Returns the dimension that a text such as `log:1e-5:1e-2` describes; UsageError if it describes none."""
+    """Parses a text such as `log:1e-5:1e-2` as a dimension; raises UsageError if it is not valid."""
     kind, *values = text.split(":")
     if kind not in ("float", "log", "int", "logint", "choice"):
         raise UsageError(f"{text!r} is no range: {_FORM}.")
@@ -129,7 +129,7 @@ FIELDS: dict[str, Dimension] = {
         ("threshold", "float:0.05:0.6", "of the likeliest action's probability"),
     )
 }
-"""The range of a field where none is given, and what its values count."""
+"""The default range of each field, with the unit of its values."""
 
 _Q_LEARNING = ("learning_rate", "discount", "batch_size", "hidden_sizes", "target_rate", "replay.n_step")
 _ADVANTAGE = ("learning_rate", "discount", "gae_lambda", "entropy_coef", "value_coef", "replay.length")
@@ -162,20 +162,20 @@ AGENTS: dict[str, tuple[str, ...]] = {
         "epsilon_stddev",
     ),
 }
-"""The fields that are varied of an agent where none is named. An agent that isn't listed has those of the agent that
-its class is derived from, or else those of `FIELDS` that its config has."""
+"""The fields that a search varies by default, for each agent. An agent that isn't listed has the fields of the agent
+that its class is derived from, or else all fields of `FIELDS` that its config has."""
 
 
 def of_agent(builder: Any, given: Iterable[str], fixed: Mapping[str, str]) -> Space:
     """Returns the search space of a builder.
 
     Args:
-        builder: of the agent, with the fields that are fixed.
-        given: `NAME=RANGE` texts, in place of the agent's own ranges or beside them; `NAME=fixed` leaves a field alone.
-        fixed: fields that the user has set, which are left alone.
+        builder: the agent's builder, with the fixed fields set.
+        given: `NAME=RANGE` texts, which replace default ranges or add fields; `NAME=fixed` excludes a field.
+        fixed: fields that the user has set, which are not searched.
 
     Raises:
-        UsageError: a text is no range, a field is none of the agent's or can't have the values, or nothing is left.
+        UsageError: a text is not a range, a field doesn't exist or can't have these values, or the space is empty.
     """
     ranges = settings.split(given)
     for name in ranges:
@@ -203,7 +203,7 @@ def _usual(builder: Any) -> tuple[str, ...]:
 
 
 def _takes(builder: Any, name: str, dimension: Dimension) -> UsageError | None:
-    """Returns why a field can't have the values of a dimension, if it can't."""
+    """Returns an error if a field can't have the values of a dimension, or None."""
     try:
         for value in dict.fromkeys((*dimension.values, dimension.middle)):
             settings.configure(builder, {name: value})
@@ -213,13 +213,13 @@ def _takes(builder: Any, name: str, dimension: Dimension) -> UsageError | None:
 
 
 def table(space: Mapping[str, Dimension]) -> list[str]:
-    """Returns the space in lines, a field in each."""
+    """Returns the space as lines, one for each field."""
     width, texts = max(map(len, space)), max(len(dimension.text) for dimension in space.values())
     return [f"  {name:<{width}}  {d.text:<{texts}}  {d.unit}".rstrip() for name, d in space.items()]
 
 
 def draw(space: Mapping[str, Dimension], trial: Any) -> dict[str, str]:
-    """Returns the fields that an `optuna.Trial` is given, as `--set` takes them."""
+    """Returns the values that an `optuna.Trial` suggests for all fields, in the form for `--set`."""
     return {name: dimension.draw(name, trial) for name, dimension in space.items()}
 
 

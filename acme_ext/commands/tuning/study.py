@@ -1,13 +1,13 @@
-"""A study: trials of an agent's settings, each of which is a run in a process and a directory of its own.
+"""A study: trials of an agent's settings, each of which is a run with its own process and directory.
 
-    study.json            what is tuned, and in which space
-    journal.log           the trials, as Optuna writes them; several processes may work on it
-    trials/0007/          the run of trial 7, beside it what it has printed
-    retrained/            runs of the best settings on other seeds, and what they came to
+    study.json            what is tuned, and the search space
+    journal.log           the trials, in Optuna's format; several processes may write to it
+    trials/0007/          the run of trial 7; its output is in a file next to it
+    retrained/            runs of the best settings on other seeds, and their results
     results.json, history.png, importance.png
 
-Whoever works on a trial holds a lock on it, and so does the trial's own process. A trial that is begun and that nobody
-holds is resumed: its run directory goes on where it was.
+A process that works on a trial holds a lock on it, and so does the trial's own process. A trial that was started and is
+not locked is resumed from its run directory.
 """
 
 import collections
@@ -36,14 +36,14 @@ from acme_ext.launch.processes.interrupt import Interrupt
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory, differences
 
-_POLL_S = 0.5  # between two looks at what runs
-_RANDOM_TRIALS = 10  # that are drawn at random before the sampler models anything
-_COMPARED_TRIALS = 5  # that have to have finished before one is pruned
-_LOSSES = 5  # of a run's hosts, after which it has failed
-_PAUSE_S = 1.0  # after the first of them until it is placed again, and twice as long after each
-_WARM_UP = 1 / 3  # share of a trial's evaluations before it can be pruned
+_POLL_S = 0.5  # between checks of the runs
+_RANDOM_TRIALS = 10  # trials with random settings, before the sampler fits a model
+_COMPARED_TRIALS = 5  # trials that must have finished before one can be pruned
+_LOSSES = 5  # a run fails after it has lost this many hosts
+_PAUSE_S = 1.0  # delay before a run restarts after losing its first host; it doubles with each loss
+_WARM_UP = 1 / 3  # fraction of a trial's evaluations before it can be pruned
 
-# Run by `python -c`, whose first argument is the process that it must not outlive.
+# Run by `python -c`. The first argument is the id of its parent process, with which it ends.
 CHILD = """
 import signal, sys
 from acme_ext.commands import cli
@@ -58,31 +58,31 @@ State = optuna.trial.TrialState
 
 @dataclasses.dataclass(frozen=True)
 class Tuned:
-    """What a study tunes: runs that differ in the fields of `space` and in their seeds alone."""
+    """The settings of a study, whose runs differ only in the fields of `space` and in their seeds."""
 
     agent: str
     environment: str
-    steps: int  # of each run's budget
+    steps: int  # budget of each run
     every: int  # steps between the evaluations of a run; 0: only at the end
     num_envs: int
-    eval_episodes: int | None  # of the evaluation at the end
+    eval_episodes: int | None  # episodes of the final evaluation
     settings: Mapping[str, str]  # fields that all runs share
     environment_options: Mapping[str, str]
     space: spaces.Space
-    seed: int  # of the first trial's run; the others' follow
+    seed: int  # seed of the first trial; each next trial's seed is one more
 
     def describe(self) -> dict[str, Any]:
-        """Returns it as plain JSON, which a study that is resumed must match."""
+        """Returns these settings as plain JSON, which a resumed study must match."""
         described = dataclasses.asdict(self)
         return {**described, "space": {name: dimension.text for name, dimension in self.space.items()}}
 
     def command(self, run_dir: Path, seed: int, chosen: Mapping[str, str]) -> list[str]:
-        """Returns the arguments of `acme-ext` that make a run with chosen settings."""
+        """Returns the arguments of `acme-ext` for a run with chosen settings."""
         options = {"--steps": self.steps, "--seed": seed, "--num-envs": self.num_envs, "--eval-every": self.every}
         if self.eval_episodes is not None:
             options["--eval-episodes"] = self.eval_episodes
         environment = self.environment
-        if environment.startswith("data:"):  # a run on another host has another working directory
+        if environment.startswith("data:"):  # a run on another host may have another working directory
             environment = f"data:{os.path.abspath(environment.removeprefix('data:'))}"
         command = ["train", self.agent, environment, "--run-dir", str(run_dir.absolute()), "--quiet"]
         command += [text for name, value in options.items() for text in (name, str(value))]
@@ -94,14 +94,14 @@ class Tuned:
 
 
 class Outcome(NamedTuple):
-    """What a run of settings that are retrained came to."""
+    """The result of a run that retrains settings."""
 
-    score: float | None  # the mean return of its evaluation at the end; None if it failed
-    reason: str | None = None  # why it did
+    score: float | None  # the mean return of its final evaluation; None if the run failed
+    reason: str | None = None  # why the run failed
 
 
 class Retrained(NamedTuple):
-    """A setting on several seeds, none of which chose it."""
+    """Settings that were trained on several seeds, other than the seeds of the search."""
 
     name: str
     settings: Mapping[str, str]
@@ -114,7 +114,7 @@ class Retrained(NamedTuple):
 
 
 class _Work:
-    """A run that this process looks after, here or by way of a cluster on another host."""
+    """A run that this process supervises, on this machine or on another host of a cluster."""
 
     def __init__(
         self, run_dir: Path, command: list[str], lock: int, trial: Any = None, cluster: hosts.Cluster | None = None
@@ -132,7 +132,7 @@ class _Work:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # a terminal's Ctrl-C is passed on once
+                start_new_session=True,  # so that Ctrl-C in a terminal reaches the run only once
                 pass_fds=(lock,),
             )
 
@@ -143,12 +143,12 @@ class _Work:
 
     @property
     def score(self) -> float:
-        """The mean return of the run's evaluation at the end."""
+        """The mean return of the run's final evaluation."""
         return float(RunDirectory.open(self.run_dir).read_evaluation()["episode_return_mean"])
 
     @property
     def reason(self) -> str:
-        """Why the run failed: the last line that it has printed."""
+        """Why the run failed: its last line of output, or the signal that ended it."""
         log = self.log.read_text(encoding="utf-8", errors="replace") if self.log.is_file() else ""
         lines = [line for line in log.splitlines() if line.strip()]
         last = lines[-1].strip() if lines else "it printed nothing"
@@ -156,23 +156,23 @@ class _Work:
         return f"signal {-code} ended it" if code is not None and code < 0 else last.removeprefix("acme-ext: ")
 
     def evaluations(self, step_key: str) -> Iterator[tuple[int, float]]:
-        """Yields step and mean return of each evaluation so far."""
+        """Yields the step and the mean return of each evaluation so far."""
         path = self.run_dir / "logs" / "evaluator.csv"
         if path.is_file() and (columns := loggers.read_csv(path)):
             yield from zip(columns[step_key].tolist(), columns["episode_return_mean"].tolist(), strict=True)
 
 
 class Study:
-    """A study's directory, opened to work on it.
+    """A study, with its directory.
 
     Args:
-        path: the directory, which is made where there is none.
-        tuned: what is tuned.
-        report: told of what happens, a line each.
-        cluster: where runs are placed; None: all are here.
+        path: the directory; it is created if it doesn't exist.
+        tuned: the study's settings.
+        report: called with a line of text for each event.
+        cluster: the Ray cluster that runs the trials; None to run them on this machine.
 
     Raises:
-        UsageError: the directory holds another study (the fields that differ are named), or something else.
+        UsageError: the directory holds another study (the message names the fields that differ) or other files.
     """
 
     def __init__(
@@ -183,8 +183,8 @@ class Study:
         cluster: hosts.Cluster | None = None,
     ):
         self.path, self.tuned, self._report, self._cluster = Path(path), tuned, report, cluster
-        self._losses: collections.Counter[Path] = collections.Counter()  # of runs, with their hosts
-        self._paused: dict[Path, float] = {}  # until when, after a loss
+        self._losses: collections.Counter[Path] = collections.Counter()  # how often each run has lost its host
+        self._paused: dict[Path, float] = {}  # when each run may restart after such a loss
         self._step_key = "learner_steps" if tuned.environment.startswith("data:") else "environment_steps"
         description = self.path / "study.json"
         described = json.loads(files.json_text(tuned.describe()))
@@ -216,21 +216,21 @@ class Study:
 
     @property
     def trials(self) -> list[Any]:
-        """All trials, as Optuna's frozen ones."""
+        """All trials, as Optuna's frozen trials."""
         return self.optuna.get_trials(deepcopy=False)
 
     @property
     def best(self) -> list[Any]:
-        """The trials that came to their end, the best first."""
+        """The completed trials, the best first."""
         complete = [trial for trial in self.trials if trial.state == State.COMPLETE and trial.value is not None]
         return sorted(complete, key=lambda trial: -trial.value)
 
     def settings_of(self, trial: Any) -> dict[str, str]:
-        """Returns the fields of a trial, as `--set` takes them."""
+        """Returns the fields of a trial, in the form for `--set`."""
         return {name: self.tuned.space[name].written(value) for name, value in trial.params.items()}
 
     def search(self, trials: int, jobs: int, interrupt: Interrupt) -> None:
-        """Goes on until so many trials have ended, this process's and others' together, or a signal asks to stop."""
+        """Runs trials until `trials` of them have ended, including those of other processes, or a signal arrives."""
 
         def next_work() -> _Work | None:
             return self._next_trial(trials)
@@ -238,14 +238,14 @@ class Study:
         self._work(next_work, self._tell, lambda: self._ended >= trials, jobs, interrupt)
 
     def retrain(self, best: int, seeds: int, jobs: int, beside: list[str], interrupt: Interrupt) -> list[Retrained]:
-        """Trains the best settings on the seeds from 0 on, and returns what they came to, the best mean first.
+        """Trains the best settings on seeds 0, 1, ..., and returns the results, the best mean first.
 
         Args:
-            best: how many settings.
-            seeds: how many seeds of each.
-            jobs: runs at a time.
-            beside: `defaults`, the agent's own settings, and `middle`, the middle of the space, to compare with.
-            interrupt: asks to stop.
+            best: number of settings.
+            seeds: number of seeds for each.
+            jobs: runs in parallel.
+            beside: settings to compare with: `defaults`, the agent's defaults, and `middle`, the middle of the space.
+            interrupt: notes signals that ask to stop.
         """
         wanted: dict[str, dict[str, str]] = {f"trial {t.number}": self.settings_of(t) for t in self.best[:best]}
         others: dict[str, dict[str, str]] = {"defaults": {}, "middle": spaces.middle(self.tuned.space)}
@@ -256,7 +256,7 @@ class Study:
             for name, seed in runs:
                 path = self._retrained(name, seed)
                 if not self._outcome(path).is_file() and (lock := self._claim(path)) is not None:
-                    if not self._outcome(path).is_file():  # it ended before the lock was let go
+                    if not self._outcome(path).is_file():  # it may have ended before its lock was released
                         command = self.tuned.command(path, seed, wanted[name])
                         return _Work(path, command, lock, cluster=self._cluster)
                     os.close(lock)
@@ -297,14 +297,14 @@ class Study:
         jobs: int,
         interrupt: Interrupt,
     ) -> None:
-        """Keeps `jobs` runs going until all is finished, by whichever process."""
+        """Keeps `jobs` runs going until all work is finished, by this or other processes."""
         going: list[_Work] = []
         while not interrupt.requested and (going or not finished()):
             while len(going) < jobs and (work := next_work()) is not None:
                 going.append(work)
             time.sleep(_POLL_S)
             for work in list(going):
-                ended = work.process.poll() is not None  # before the look, which then sees all that it has written
+                ended = work.process.poll() is not None  # checked before `_look`, which then sees its complete output
                 if work.trial is not None:
                     self._look(work)
                 if ended and not interrupt.requested:
@@ -324,18 +324,20 @@ class Study:
             os.close(work.lock)
 
     def _next_trial(self, trials: int) -> _Work | None:
-        """Returns a trial that nobody works on, at first one that was begun; None if there is none to begin."""
+        """Returns a trial that no process works on: a started one if there is one, or else a new one; None if no more
+        trials are needed.
+        """
         with self._locked("lock"):
             for frozen in self.trials:
                 if frozen.state == State.RUNNING and (lock := self._claim(self._trial(frozen.number))) is not None:
-                    # It may have ended before its lock was let go.
+                    # It may have ended before its lock was released.
                     if self.trials[frozen.number].state == State.RUNNING:
                         self._report(f"trial {frozen.number} goes on")
                         return self._begin(optuna.trial.Trial(self.optuna, frozen._trial_id), lock)
                     os.close(lock)
             if sum(trial.state != State.WAITING for trial in self.trials) >= trials:
                 return None
-            # Of each trial its own, so that processes on one study don't draw the same.
+            # Each trial has its own seed, so that the processes of a study don't sample the same settings.
             seed = np.random.SeedSequence((self.tuned.seed, len(self.trials))).generate_state(1)[0].item()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -355,14 +357,14 @@ class Study:
         return _Work(run_dir, command, lock, trial, self._cluster)
 
     def _look(self, work: _Work) -> None:
-        """Passes on a trial's new evaluations, and ends it where they are worse than others' were."""
+        """Reports a trial's new evaluations to Optuna, and stops the trial if it should be pruned."""
         every, code = self.tuned.every, work.process.returncode
-        # A run may come to its end before the signal that prunes it.
+        # A run may finish before it receives the signal that prunes it.
         if not every or (work.pruned and code != 0):
             return
         known = self.trials[work.trial.number].intermediate_values
         for step, value in work.evaluations(self._step_key):
-            # By the number of the evaluation: the steps themselves are not the same in all runs.
+            # Use the number of the evaluation, because the exact steps differ between runs.
             index = round(step / every)
             if index not in known and np.isfinite(value):
                 work.trial.report(value, index)
@@ -373,7 +375,7 @@ class Study:
                     return
 
     def _tell(self, work: _Work) -> None:
-        """Writes down what a trial came to."""
+        """Reports a trial's result to Optuna."""
         code, number = work.process.returncode, work.trial.number
         if code == 0:
             score = work.score
@@ -382,7 +384,8 @@ class Study:
         elif work.pruned:
             self.optuna.tell(work.trial, state=State.PRUNED)
         else:
-            # A run that fails by itself (its loss was not finite, say) is a bad setting, which the sampler has to know.
+            # If a run fails by itself, for example because its loss was not finite, its settings are bad, and the
+            # sampler should know that.
             work.trial.set_user_attr("reason", work.reason)
             self.optuna.tell(work.trial, state=State.PRUNED if code == 1 else State.FAIL)
             self._report(f"trial {number}  failed: {work.reason}")
@@ -391,7 +394,7 @@ class Study:
         return self.path / "trials" / f"{number:04d}"
 
     def _claim(self, run_dir: Path) -> int | None:
-        """Takes a run's lock and returns its descriptor; None if somebody has it, or it pauses."""
+        """Takes a run's lock and returns its descriptor; None if another process has it, or the run is paused."""
         if time.monotonic() < self._paused.get(run_dir, 0.0):
             return None
         path = run_dir.with_name(f"{run_dir.name}.lock")
@@ -407,7 +410,7 @@ class Study:
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
-        """Holds a lock of the study's, for which it waits."""
+        """Waits for a lock of the study, and holds it."""
         descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -417,5 +420,5 @@ class Study:
 
 
 def say(chosen: Mapping[str, str]) -> str:
-    """Returns settings in one line."""
+    """Returns settings as one line of text."""
     return ", ".join(f"{name}={value}" for name, value in chosen.items()) or "nothing is set"

@@ -1,4 +1,4 @@
-"""The command `acme-ext tune`."""
+"""The implementation of `acme-ext tune`."""
 
 import contextlib
 import re
@@ -17,10 +17,10 @@ from acme_ext.launch.runs.feasibility import check
 
 
 def tuned_by(options: Any, experiment: Experiment) -> Tuned:
-    """Returns what the options of `tune` describe, of which `experiment` is a run with what they fix.
+    """Returns the study's settings from the options of `tune`; `experiment` is a run with the fixed settings.
 
     Raises:
-        UsageError: the space is none, or a run in the middle of it could not be.
+        UsageError: the space is invalid, or a run with the middle of the space would be refused.
     """
     fixed = settings.split(options.set)
     space = spaces.of_agent(experiment.builder, options.space, fixed)
@@ -51,7 +51,7 @@ def tuned_by(options: Any, experiment: Experiment) -> Tuned:
 
 
 def _amounts(text: str) -> dict[str, float]:
-    """Returns what each run asks of Ray."""
+    """Returns the resources that each run asks Ray for."""
     with contextlib.suppress(UsageError):
         asked = settings.amounts([f"run={text}"])["run"]
         if all(name and amount > 0 and (amount <= 1 or amount == int(amount)) for name, amount in asked.items()):
@@ -60,7 +60,7 @@ def _amounts(text: str) -> dict[str, float]:
 
 
 def tune(tuned: Tuned, options: Any) -> int:
-    """Searches, retrains the best and reports; returns the command's exit code."""
+    """Searches, retrains the best settings and reports the results; returns the command's exit code."""
 
     def report(text: str) -> None:
         if not options.quiet:
@@ -70,7 +70,7 @@ def tune(tuned: Tuned, options: Any) -> int:
     path = Path(options.study) if options.study else usual
     with contextlib.ExitStack() as stack:
         cluster = None
-        if options.on == "ray":  # before signals are heard, for Ray takes them too
+        if options.on == "ray":  # before the signal handlers are set, because Ray sets its own
             cluster = stack.enter_context(hosts.joined(options.ray_address, path, _amounts(options.resources)))
         study = Study(path, tuned, report, cluster)
         report("\n".join([f"the study is {path}; it searches", *spaces.table(tuned.space)]))

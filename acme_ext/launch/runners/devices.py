@@ -1,4 +1,4 @@
-"""What the nodes of a program that are processes of one machine compute on."""
+"""Assigns CPU threads and GPUs to the nodes of a program whose processes run on one machine."""
 
 import functools
 import glob
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 def options(topology: "Topology", directory: pathlib.Path, restarts: int = 0, grace_s: float | None = None) -> Options:
-    """Returns how a program's nodes run as processes of this machine.
+    """Returns the options with which a program's nodes run as processes of this machine.
 
     Args:
-        topology: the program's.
-        directory: the run's.
+        topology: the program's topology.
+        directory: the run directory.
         restarts, grace_s: see `Options`.
 
     Raises:
-        UsageError: the nodes ask for what there isn't here.
+        UsageError: the nodes ask for resources that this machine doesn't have.
     """
     given = devices_of(topology, _visible())
     accelerated = topology.accelerated_here
     if given:
         accelerated = tuple(group for group in accelerated if "GPU" in topology.resources.get(group, {}))
-    # The learner takes what the others leave.
+    # Threads of actors and evaluators; the learner uses the CPUs that they leave idle.
     share = max(1, len(os.sched_getaffinity(0)) // (topology.actors + topology.evaluators))
     threads = {"actor": share, "evaluator": share}
     threads |= {group: max(1, int(asked["CPU"])) for group, asked in topology.resources.items() if "CPU" in asked}
@@ -42,11 +42,12 @@ def options(topology: "Topology", directory: pathlib.Path, restarts: int = 0, gr
 
 
 def devices_of(topology: "Topology", there: Sequence[str]) -> dict[str, str]:
-    """Returns which of a machine's accelerators each node sees that asks for some, as `CUDA_VISIBLE_DEVICES` has them:
-    devices of its own, or one that it shares with others that ask for a part.
+    """Returns the GPUs of each node that asks for some, as values of `CUDA_VISIBLE_DEVICES`.
+
+    A node that asks for whole GPUs gets its own. Nodes that ask for a fraction share a GPU.
 
     Raises:
-        UsageError: there are fewer than are asked for, or something else is.
+        UsageError: there are fewer GPUs than the nodes ask for, or they ask for another kind of resource.
     """
     for group, asked in topology.resources.items():
         if others := [name for name in asked if name not in ("CPU", "GPU")]:
@@ -70,8 +71,9 @@ def devices_of(topology: "Topology", there: Sequence[str]) -> dict[str, str]:
 
 
 def on(topology: "Topology", directory: pathlib.Path, group: str, index: int, make_worker: Callable) -> Callable:
-    """Returns what makes a node's worker in the node, and before that gives the node its devices, where a launcher of
-    Launchpad's own has made a process of it.
+    """Returns a function that makes a node's worker in the node.
+
+    If one of Launchpad's own launchers runs the node as a process, the function first assigns the node its devices.
     """
     return functools.partial(_on, topology, directory, group, index, make_worker)
 
@@ -92,7 +94,7 @@ def _on(
 
 
 def _visible() -> list[str]:
-    """Returns the accelerators that this process sees; nothing is started for that."""
+    """Returns the GPUs that this process can see, without initializing any."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [device.strip() for device in visible.split(",") if device.strip()]
     return [str(index) for index in range(len(glob.glob("/dev/nvidia[0-9]*")))]

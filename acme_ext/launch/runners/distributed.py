@@ -1,4 +1,4 @@
-"""Running an experiment as a program, from Python in one call."""
+"""Runs an experiment as a program of several processes, from Python in one call."""
 
 import dataclasses
 import importlib.util
@@ -46,42 +46,44 @@ def run_program(
     snapshot_every: int | None = None,
     skip_damaged: bool = False,
 ) -> Result:
-    """Runs an experiment as a program, from where its run directory stands to its budget.
+    """Runs an experiment as a program until its budget is used, resuming from its run directory if possible.
 
     Args:
-        experiment: what to run.
-        topology: how it is spread out.
-        fresh: starts anew even if the directory holds a part of this run.
+        experiment: the experiment to run.
+        topology: how many nodes of each kind the program has, and where they compute.
+        fresh: starts from the beginning even if the directory holds a part of this run.
         quiet: shows no progress line.
-        on: `processes` of this machine, `threads` of this process, or `ray`, the hosts of a Ray cluster.
-        restarts: times in an hour that actors, evaluators and inference servers are started again when they die: at
-            once, and one that dies again within a minute after 1 s, 2 s and so on up to 60 s. When another node dies,
-            or what can't be started again by itself is lost with a host, the whole program is started again from its
-            last checkpoint, which counts once. On threads there are none.
-        grace_s: seconds that nodes get to end by themselves when they are told to, those that nobody dials first, and
-            then each kind of server. Those that don't are killed. 0 kills them at once, infinite never. None: 1 s, or
-            5 s on threads, which can't be killed and are then left alone.
-        private: keeps the program's ports from the network, where the kernel lets it (processes, and a Ray of its own).
-        ray_address: of a cluster that this machine is a part of, `auto` for one that runs here; `local` starts a Ray on
-            this machine for the run alone. None: as the variable `RAY_ADDRESS` says, or else `local`.
-        ray_wait_s: seconds that a cluster has to make room for all nodes, before nothing is started. None: 30 s where
-            others hold what is missing, and no time where the cluster hasn't as much.
-        ray_runtime_env: what Ray is to start the program's processes with on every host, as `ray.init` takes it:
-            `{"env_vars": ..., "pip": ..., "working_dir": ...}`. The working directory travels to the hosts unless
-            another is named.
-        extend: adds nodes of one's own: `extend(program, handles)` calls `program.add_node` in groups of their own,
-            with the program's parts that it wants to use, see `launch.program.Handles`. It may be called more than
-            once. The nodes are looked after like actors: what raises ends the program after a last save, or is started
-            again (`restarts`), and all are told to end (`lp.wait_for_stop`) before what they dial is. `lp.stop()` in
-            one, or what `lp.make_program_stopper` returns there, ends the program after a last save, as SIGTERM does.
-            On Ray each asks for one CPU.
-        record: a folder that all whole episodes of training are recorded to, see `program.make`.
-        snapshot_every: steps of the budget between exports of the evaluation policy, likewise.
-        skip_damaged: leaves out damaged parts of recorded data, with a note, in place of refusing them.
+        on: where the nodes run: as `processes` of this machine, as `threads` of this process, or on the hosts of a Ray
+            cluster (`ray`).
+        restarts: how often per hour actors, evaluators and inference servers are restarted when they die. The first
+            restart is immediate. If a node dies again within a minute, the delay is 1 s, then 2 s and so on up to 60 s.
+            When another node dies, or a lost host had nodes that can't be restarted alone, the whole program restarts
+            from its last checkpoint; that counts as one restart. Threads are never restarted.
+        grace_s: seconds that nodes get to end by themselves when they are told to stop. Nodes that no other node calls
+            stop first, then each kind of server. Nodes that exceed the time are killed. 0 kills them at once, infinity
+            never. None: 1 s, or 5 s on threads, which can't be killed and are left running.
+        private: hides the program's ports from the network, if the kernel permits it (for processes, and for a Ray
+            that is started for this run).
+        ray_address: the address of a cluster that this machine belongs to; `auto` for one that runs here; `local` to
+            start Ray on this machine for this run only. None: the variable `RAY_ADDRESS`, or else `local`.
+        ray_wait_s: seconds to wait for a cluster to have room for all nodes; after that, nothing is started. None: 30 s
+            if other jobs use the missing resources, and no wait if the cluster doesn't have enough in total.
+        ray_runtime_env: Ray's runtime environment for the program's processes on every host, as `ray.init` takes it:
+            `{"env_vars": ..., "pip": ..., "working_dir": ...}`. The current working directory is copied to the hosts
+            unless another is given.
+        extend: adds your own nodes. `extend(program, handles)` calls `program.add_node` in groups with new names, and
+            may use the program's parts, see `launch.program.Handles`. It may be called more than once. The nodes are
+            treated like actors: if one raises an error, it is restarted (`restarts`), or the program ends after a last
+            save. They are told to stop (`lp.wait_for_stop`) before the nodes that they call. In such a node,
+            `lp.stop()` or the function from `lp.make_program_stopper` ends the program after a last save, as SIGTERM
+            does. On Ray each node asks for one CPU.
+        record: a folder to record all complete training episodes to, see `program.make`.
+        snapshot_every: steps of the budget between exports of the evaluation policy, see `program.make`.
+        skip_damaged: skips damaged parts of recorded data with a message, instead of raising an error.
 
     Raises:
-        UsageError: nothing was started or written; the message says why.
-        RunError: a node failed; what it printed is on the terminal. On threads, what the node raised comes as it is.
+        UsageError: the arguments are invalid; nothing was started or written.
+        RunError: a node failed; its output is on the terminal. On threads, the node's own exception is raised.
     """
     of_ray = {"address": ray_address, "wait_s": ray_wait_s, "runtime_env": ray_runtime_env}
     if on != "ray" and any(value is not None for value in of_ray.values()):
@@ -93,7 +95,7 @@ def run_program(
     if grace_s is not None and not grace_s >= 0:
         raise UsageError(f"grace_s is {grace_s}: it must be at least 0.")
     if record is not None:
-        record = os.path.abspath(os.path.expanduser(record))  # the nodes' own working directory may be another
+        record = os.path.abspath(os.path.expanduser(record))  # the nodes may have another working directory
     making: dict[str, Any] = {
         "quiet": quiet,
         "extend": extend,
@@ -133,7 +135,7 @@ def _run_processes(
     options = devices.options(topology, pathlib.Path(experiment.directory), restarts, grace_s)
 
     def load() -> tuple[Callable[[bool], Any], tuple[str, ...], Options]:
-        # An environment may start threads or a device, which the processes that are forked later must not find.
+        # An environment may start threads or a device, and processes that are forked later must not inherit those.
         spec = in_child(experiment.make_spec, MAKE_SPEC)
         return lambda first: make(experiment, topology, fresh=fresh and first, spec=spec, **making), SERVERS, options
 
@@ -166,7 +168,7 @@ def _run_on_ray(
             "the job: choose a run directory elsewhere (--run-dir) to keep the run.",
             file=sys.stderr,
         )
-    # The nodes' own working directory is another.
+    # The nodes have another working directory.
     recorded = {name: getattr(experiment, name) for name in ("data", "demos")}
     paths = {name: os.path.abspath(os.path.expanduser(path)) for name, path in recorded.items() if path is not None}
     experiment = dataclasses.replace(experiment, run_dir=str(directory), **paths)

@@ -1,4 +1,4 @@
-"""What a run in one process logs and saves beside acting and learning, and how it goes on from that."""
+"""Logging, saving and resuming for runs in one process that act in an environment."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -15,21 +15,21 @@ from acme_ext.replay.server import ReplayServer
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.watchdog import Watchdog
 
-STEPS, EPISODES = "environment_steps", "environment_episodes"  # names of what is counted
+STEPS, EPISODES = "environment_steps", "environment_episodes"  # names of the counts
 
 
 class ActingUpkeep(Upkeep):
-    """The part of a run with an environment that neither acts nor learns. A subclass sets the attributes."""
+    """Logging, saving and resuming of a run that acts in an environment. A subclass sets the attributes."""
 
     report: Callable[[str], None]
     spec: EnvironmentSpec
-    actions: Any  # the environment's own
+    actions: Any  # the environment's original action spec
     replay: ReplayServer
     writer: Any
     actor: Actor
     loop: EnvironmentLoop
-    part: int  # of the run: how often it has been resumed
-    before: dict[str, int]  # counts of the parts that this one goes on from
+    part: int  # how often the run has been resumed
+    before: dict[str, int]  # counts from before the run was resumed
 
     @property
     def steps(self) -> int:
@@ -51,7 +51,9 @@ class ActingUpkeep(Upkeep):
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """Explains a wait that lasts, and an error of the learner."""
+        """Prints an explanation if nothing progresses for long, and adds to the learner's error for a loss that is not
+        finite.
+        """
         watchdog = Watchdog(
             lambda: (self.steps, self.learner.steps, self.evaluator.steps),
             lambda: f"nothing has moved for a while: {self.replay.describe()}",
@@ -62,16 +64,16 @@ class ActingUpkeep(Upkeep):
 
     @contextlib.contextmanager
     def saved_if_it_fails(self) -> Iterator[None]:
-        """Saves what was learned where something raises."""
+        """Saves a checkpoint if the body raises an exception."""
         try:
             yield
         except Exception:
-            # Whatever raised, an environment say: what was learned is good, unless the learner itself says no.
+            # The error may come from the environment, say; the learner's state is still good unless its check fails.
             self._save(confirmed=False)
             raise
 
     def result(self, interrupt: Interrupt) -> Result:
-        """Logs, saves and evaluates at the end; returns what the run came to."""
+        """Logs, saves and evaluates at the end; returns the run's result."""
         if self.steps >= self.experiment.steps and not self.learner.steps:
             self.report(NOTHING_LEARNED)
         score = self._finish(interrupt)
@@ -86,9 +88,10 @@ class ActingUpkeep(Upkeep):
             self.progress.update(episode_return=episode.episode_return)
 
     def _save(self, *, last: bool = False, confirmed: bool = True) -> None:
-        """Saves everything that the run goes on from; refuses (NotFiniteError) if learning has gone wrong.
+        """Saves everything that is needed to resume the run; raises NotFiniteError if the loss was not finite.
 
-        With `confirmed` the replay holds all that was written, for which no learner call may be due.
+        With `confirmed`, waits until the replay holds all written items. Then no learner call may be due, because the
+        rate limit could block the wait.
         """
         self.learner.check()
         if confirmed:
@@ -106,7 +109,7 @@ class ActingUpkeep(Upkeep):
         self.store.checkpoints.save(self.steps, {"learner": self.learner.save()}, state, self.replay, last=last)
 
     def _resume(self, restored: Restored) -> None:
-        """Takes up what `_save` wrote, but for the replay and the part, with which the parts were made."""
+        """Restores what `_save` wrote, except the replay and `part`, which `__init__` has already restored."""
         state = restored.info["state"]
         self.before = {**self.before, **state["counts"]["counts"]}
         self.next_evaluation = state.get("next_evaluation", self.next_evaluation)

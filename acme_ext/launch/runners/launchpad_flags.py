@@ -1,7 +1,7 @@
-"""Launchpad's own flags, for a program that this package's launchers run in the place of `lp.launch`.
+"""Launchpad's own command-line flags, for programs that this package runs instead of `lp.launch`.
 
-Those that say something of such a program are applied. All others are refused, with what does the same here: nobody is
-to think that a flag has had an effect.
+Flags that are meaningful for such a program are applied. All others are refused, because ignoring them silently would
+mislead the user. The message names the equivalent option, if there is one.
 """
 
 import copy
@@ -27,20 +27,20 @@ _REFUSED = {
 
 
 class Given(NamedTuple):
-    """What flags ask for, as `run_program` takes it; None where they don't say."""
+    """The flags' values as arguments of `run_program`; None where a flag is not given."""
 
     on: str | None
     grace_s: float | None
 
 
 def take(arguments: Sequence[str]) -> Given:
-    """Returns what Launchpad's flags on a command line ask for.
+    """Parses Launchpad's flags of a command line.
 
     Raises:
-        UsageError: one of them is none of Launchpad's, or has no effect here, or a value that it can't have.
+        UsageError: a flag is not one of Launchpad's, has no effect here, or has an invalid value.
     """
     from absl import flags
-    from launchpad import flags as _  # which defines them
+    from launchpad import flags as _  # importing it defines the flags
 
     theirs = flags.FLAGS.flags_by_module_dict()["launchpad.flags"]
     values = flags.FlagValues()

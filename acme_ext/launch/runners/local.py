@@ -1,4 +1,4 @@
-"""A run in one process: acting and learning in turn, as the replay's rate limit has it."""
+"""Runs an experiment in one process: acting and learning in turn, at the ratio of the replay's rate limit."""
 
 import contextlib
 import math
@@ -49,28 +49,30 @@ def run(
     snapshot_every: int | None = None,
     skip_damaged: bool = False,
 ) -> Result:
-    """Runs an experiment in this process, from where its run directory stands to its budget.
+    """Runs an experiment in this process until its budget is used, resuming from its run directory if possible.
 
-    One with `data` learns from that, see `launch.offline`.
+    An experiment with `data` learns from the recorded data, see `launch.runners.offline`.
 
-    Args:
-        experiment: what to run.
-        fresh: starts anew even if the directory holds a part of this run.
-        quiet: shows no progress line.
-        profile: measures where the time goes once everything is compiled, prints the shares, and writes them and a
-            trace to the run directory, `profile.txt` and `trace.json`.
-        observers: makes Acme's observers of the i-th training environment; their metrics go into the actor's log.
-        record: a folder that all whole episodes of training are recorded to, see `data.format`.
-        snapshot_every: steps of the budget between exports of the evaluation policy to `snapshots/STEP` of the run
-            directory, see `acme-ext export`; None for none.
-        skip_damaged: leaves out damaged parts of recorded data, with a note, in place of refusing them.
-
-    A SIGINT (Ctrl-C) or SIGTERM stops it after a last save; a second SIGINT ends the process, or raises
+    SIGINT (Ctrl-C) or SIGTERM stops the run after a last save. A second SIGINT ends the process, or raises
     KeyboardInterrupt in an interactive session.
 
+    Args:
+        experiment: the experiment to run.
+        fresh: starts from the beginning even if the directory holds a part of this run.
+        quiet: shows no progress line.
+        profile: measures how the run spends its time after compilation. Prints the shares, and writes them and a trace
+            to the run directory, as `profile.txt` and `trace.json`.
+        observers: a function that returns Acme observers for the i-th training environment. Their metrics are added to
+            the actor's log.
+        record: a folder to record all complete training episodes to, see `data.format`.
+        snapshot_every: steps of the budget between exports of the evaluation policy to `snapshots/STEP` in the run
+            directory, see `acme-ext export`; None for no exports.
+        skip_damaged: skips damaged parts of recorded data with a message, instead of raising an error.
+
     Raises:
-        UsageError: nothing was started or written; the message says why.
-        RunError: the run had to stop (its loss was not finite, the disk is full, ...); the last good checkpoint stands.
+        UsageError: the arguments are invalid; nothing was started or written.
+        RunError: the run had to stop (its loss was not finite, the disk is full, ...); the last undamaged checkpoint
+            remains.
     """
     if experiment.data is not None:
         offline.refuse_acting(record, observers, profile)
@@ -120,7 +122,7 @@ def run(
 
 
 class _Run(ActingUpkeep):
-    """The parts of a run, and when it learns."""
+    """The parts of a run, and the schedule of its learner calls."""
 
     def __init__(
         self,
@@ -141,7 +143,7 @@ class _Run(ActingUpkeep):
         agent = experiment.make_agent(spec)
         replay = agent.replay
         restored = store.restore({"learner": agent.core.abstract_state()})
-        # A resumed run's environments begin new episodes, with seeds that no earlier part of the run has used.
+        # The environments of a resumed run begin new episodes, with seeds that the run has not used before.
         self.part = restored.info["state"].get("part", -1) + 1 if restored else 0
         if self.part:
             environment.close()
@@ -185,7 +187,7 @@ class _Run(ActingUpkeep):
             ahead=0 if replay.fifo else 1,
         )
         self.evaluator = Evaluator(experiment, spec, self.learner)
-        self.snapshots: Any = None  # a Snapshots, where some are wanted
+        self.snapshots: Any = None  # a Snapshots, if the user asked for snapshots
         self.before = {STEPS: 0, EPISODES: 0}
         self.next_evaluation = experiment.evaluation.every
         if restored:
@@ -203,27 +205,27 @@ class _Run(ActingUpkeep):
                 self.learner.step()
             except LostBatchError:
                 self.report("samples that Reverb drew have not come out of it: a learner call is passed over.")
-                break  # the others of now can't be served either
+                break  # the remaining calls that are due now would not get batches either
         if self.profile:
             self.profile.look(self)
         if calls and self.on_policy:
-            self.actor.update(wait=True)  # otherwise the next action would still be the old policy's
+            self.actor.update(wait=True)  # otherwise the next action would come from the old policy
 
 
 class SampleMeter:
-    """Tells how many learner calls the rate limit allows, from the counts of inserts and of samples the learner took.
+    """Computes how many learner calls the rate limit allows, from the numbers of inserted and sampled items.
 
-    Reverb's own readers run ahead of the learner, until they hold a batch or the limit stops them. So a call that is
-    due by these counts finds its batch, at the latest when inserts that are under way have arrived; and while none is
-    due the readers are not full, so that inserts go through. That is why acting and learning in turn, each when its
-    turn has come by the counts, can't block for any valid limit, and why it doesn't depend on the readers' timing.
+    Acting and learning in turn by these numbers can't block for any valid limit, whatever the timing of Reverb's
+    readers. The readers prefetch samples until they hold a batch or the limit stops them. So a call that is due gets
+    its batch, at the latest when all pending inserts have arrived. While no call is due, the readers are not full, so
+    inserts are not blocked.
 
     Args:
-        replay: knows the limit.
-        items_per_call: items that a learner call takes.
-        inserts, samples: what the table had seen before, in a resumed run.
-        ahead: calls that are held back so that their batches are fetched while the actor acts: at most one, which the
-            readers have room for beside the next. None for data that should be learned from as soon as it is there.
+        replay: the replay, which has the limit.
+        items_per_call: items that one learner call takes.
+        inserts, samples: the table's counts from before the run was resumed.
+        ahead: number of calls to delay, so that their batches are fetched while the actor acts. At most 1, because the
+            readers have room for one batch besides the next. 0 for data to learn from as soon as it arrives.
     """
 
     def __init__(self, replay: Replay, items_per_call: int, inserts: int = 0, samples: int = 0, *, ahead: int = 0):
@@ -231,9 +233,9 @@ class SampleMeter:
         self._inserts, self._samples = inserts, samples
 
     def due(self, inserted: int, *, last: bool = False) -> int:
-        """Returns the learner calls to make now that this run has inserted `inserted` items, and counts them as made.
+        """Returns how many learner calls to make after `inserted` inserted items, and counts them as made.
 
-        Without a ratio in the limit, it is one call for each time it is asked. With `last` nothing is held back.
+        If the limit has no ratio, this is always 1. With `last`, no call is delayed.
         """
         allowed = self._replay.samples_allowed(self._inserts + inserted)
         if math.isinf(allowed):

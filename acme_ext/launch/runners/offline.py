@@ -1,4 +1,4 @@
-"""A run on fixed data: the learner alone, and evaluations of what it has learned."""
+"""Runs on recorded data: a learner and evaluations, without acting."""
 
 import contextlib
 import time
@@ -34,12 +34,12 @@ def run(
     snapshot_every: int | None = None,
     skip_damaged: bool = False,
 ) -> Result:
-    """Learns from an experiment's data, from where its run directory stands to its budget of learner steps.
+    """Learns from an experiment's `data` until its budget of learner steps is used, resuming if possible.
 
-    The environment is for evaluation alone. Two runs of one seed give the same parameters, also where one of them was
-    stopped and resumed.
+    The environment is used for evaluation only. Two runs with the same seed give the same parameters, even if one of
+    them was stopped and resumed.
 
-    Arguments and errors are those of `launch.run`; the experiment has `data`.
+    The arguments and errors are the same as in `launch.run`.
     """
     with contextlib.ExitStack() as stack:
         progress, report, interrupt = stack.enter_context(console(experiment, quiet=quiet))
@@ -65,16 +65,17 @@ def run(
 
 
 def refuse_acting(*options: Any) -> None:
-    """Raises UsageError if any option is given of those that are about acting."""
+    """Raises UsageError if any of these options, which concern acting, is set."""
     if any(options):
         raise UsageError("a run on recorded data does not act: there is nothing to record, to observe or to profile.")
 
 
 def check_data(experiment: Experiment, spec: EnvironmentSpec, *, skip_damaged: bool = False) -> tuple[Agent, Folder]:
-    """Returns the agent of an experiment with `data`, and the folder that it learns from, of which nothing is read yet.
+    """Returns the agent of an experiment with `data`, and the data's folder, whose episodes are not read yet.
 
     Raises:
-        UsageError: it is no recorded data, or not of the environment's specs; or the agent can't learn from it.
+        UsageError: the folder is not recorded data, or doesn't match the environment's specs; or the agent can't learn
+            from it.
     """
     folder = Folder(split_data(experiment.data or "")[0], skip_damaged=skip_damaged)
     folder.check_spec(spec)
@@ -88,10 +89,10 @@ def check_data(experiment: Experiment, spec: EnvironmentSpec, *, skip_damaged: b
 
 
 def read(experiment: Experiment, agent: Agent, folder: Folder, report: Callable[[str], None]) -> np.ndarray:
-    """Returns the rows, uint8 `[N, nbytes]`, that an agent learns from; `report` is told what was left out.
+    """Returns the rows that an agent learns from, uint8 `[N, nbytes]`; calls `report` with each skipped part.
 
     Raises:
-        UsageError: a shard is damaged, or the data is nothing for the agent.
+        UsageError: a shard is damaged, or the data doesn't suit the agent.
     """
     _, best = split_data(experiment.data or "")
     rows = fixed.rows_of(agent.replay, folder.episodes(best), agent.policy.init_state(1))
@@ -101,12 +102,12 @@ def read(experiment: Experiment, agent: Agent, folder: Folder, report: Callable[
 
 
 def batches_of(experiment: Experiment, agent: Agent, rows: np.ndarray) -> FixedBatches:
-    """Returns the batches of a learner's calls, which are the same for the same seed."""
+    """Returns the learner's batches; they depend only on the rows and the seed."""
     return FixedBatches(rows, agent.replay.batch_size * agent.sgd_steps_per_call, experiment.seed)
 
 
 class _OfflineRun(Upkeep):
-    """The parts of a run on fixed data, and the loop over them."""
+    """The parts of a run on recorded data, and its training loop."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class _OfflineRun(Upkeep):
         self.batches = batches_of(experiment, agent, rows)
         self.learner = agent.make_learner(self.batches, [], experiment.key("learner"), devices=experiment.devices())
         self.evaluator = Evaluator(experiment, spec, self.learner)
-        self.snapshots: Any = None  # a Snapshots, where some are wanted
+        self.snapshots: Any = None  # a Snapshots, if the user asked for snapshots
         self.next_evaluation = experiment.evaluation.every
         self.logged_at = time.monotonic()
         restored = store.restore({"learner": agent.core.abstract_state()})
@@ -131,7 +132,7 @@ class _OfflineRun(Upkeep):
             self.learner.restore(restored.trees["learner"])
             self.learner.steps = state["learner_steps"]
             self.batches.restore(state["batches"])
-            every = experiment.evaluation.every  # a program of this run keeps no such number
+            every = experiment.evaluation.every  # a program doesn't save this number
             self.next_evaluation = state.get(
                 "next_evaluation", (self.learner.steps // every + 1) * every if every else 0
             )

@@ -1,26 +1,26 @@
-"""Waiting for a batch that is due, which Reverb may have lost."""
+"""Stops waiting for a batch that Reverb has lost."""
 
 from collections.abc import Callable
 
 from acme_ext.replay.base import Replay
 
-_LOOKS = 50  # that a batch is awaited, at five a second
+_LOOKS = 50  # calls of `look` between checks; it is called five times a second
 
 
 class LostBatchError(Exception):
-    """A batch that is due will not come."""
+    """A batch that is due will never arrive."""
 
 
 class Patience:
-    """Looks on while a batch is awaited that is due, and ends the wait if it can't come any more.
+    """Ends the wait for a batch that is due if it can't arrive any more.
 
-    Reverb may lose samples. By its source, a reader in the server's own process gives a request up that has waited for
-    3 seconds, and drops what was drawn for it in that moment. The limit counts it as sampled, so that a learner waits
-    for ever for the rest of its batch, where nothing is inserted meanwhile.
+    Reverb may lose samples. According to its source, a reader in the server's own process cancels a request after 3
+    seconds, and drops the items that were sampled for it at that moment. The rate limiter counts them as sampled. If
+    nothing is inserted in the meantime, the learner would wait forever for the rest of its batch.
 
     Args:
-        replay: knows the limit.
-        counts: how many items the table has had inserted and sampled.
+        replay: the replay, which has the limit.
+        counts: a function that returns the numbers of items that were inserted into and sampled from the table.
     """
 
     def __init__(self, replay: Replay, counts: Callable[[], tuple[int, int]]):
@@ -28,11 +28,11 @@ class Patience:
         self._looks = 0
 
     def begin(self) -> None:
-        """A batch is awaited from now on."""
+        """Starts the wait for a batch."""
         self._looks = 0
 
     def look(self) -> None:
-        """Raises LostBatchError if for long no batch has come though all that the limit allows has been drawn."""
+        """Raises LostBatchError after a long wait if all samples that the limit allows have been taken."""
         self._looks += 1
         if self._looks % _LOOKS:
             return

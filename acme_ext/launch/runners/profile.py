@@ -1,4 +1,4 @@
-"""Where the time of a run in one process goes."""
+"""Measures how a run in one process spends its time."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,22 +8,22 @@ from acme_ext.launch.runners.keeping import ActingUpkeep
 from acme_ext.utils import files
 from acme_ext.utils.profiling import Profiler
 
-_COMPILED_CALLS = 2  # of the learner, after which nothing is left to compile: a profile begins there
+_COMPILED_CALLS = 2  # learner calls after which everything is compiled; the profile starts then
 
 
 class RunProfile:
-    """Measures the parts of a run, from when everything is compiled."""
+    """Measures the time of each part of a run, starting when everything is compiled."""
 
     def __init__(self) -> None:
         self._profiler = Profiler()
-        self._from = 0  # step of the run
+        self._from = 0  # the run's step at which the profile starts
 
     def batches(self, dataset: Iterator[Any]) -> Iterator[Any]:
-        """Returns a dataset whose waits are measured."""
+        """Returns the dataset with its waiting time measured."""
         return self._profiler.iterator("waiting for replay", dataset)
 
     def watch(self, run: ActingUpkeep, environment: Any) -> None:
-        """Measures the parts of a run that has been made."""
+        """Starts measuring the parts of a run."""
         wrap = self._profiler.wrap
         wrap("environment", environment, "step", "reset")
         wrap("policy", run.actor, "select_action", "update")
@@ -33,13 +33,13 @@ class RunProfile:
         wrap("housekeeping", run, "_housekeeping", "_on_episode", "_save", "_log_learner")
 
     def look(self, run: ActingUpkeep) -> None:
-        """Begins anew once the learner is compiled."""
+        """Restarts the profile once the learner is compiled."""
         if not self._from and run.learner.calls >= _COMPILED_CALLS:
             self._profiler.restart()
             self._from = run.steps
 
     def report(self, run: ActingUpkeep, folder: Path, report: Callable[[str], None]) -> None:
-        """Writes `profile.txt` and `trace.json` to a folder, and says what is in them."""
+        """Writes `profile.txt` and `trace.json` to a folder, and reports the table and the files' paths."""
         self._profiler.stop()
         table = self._profiler.table(max(1, run.steps - self._from), "step")
         trace, text = folder / "trace.json", folder / "profile.txt"

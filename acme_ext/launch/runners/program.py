@@ -39,52 +39,52 @@ from acme_ext.utils.checks import PositiveInt
 
 
 class Handles(NamedTuple):
-    """What nodes of one's own use of a program: Launchpad's handles, which become clients in the node that is given
-    them.
-    """
+    """Launchpad handles of a program's parts, for your own nodes; in a node, each becomes a client."""
 
     learner: Any
-    """`get_variables(["policy"]) -> [parameters]`, as Acme's `VariableSource` has it: what the agent acts with."""
+    """`get_variables(["policy"]) -> [parameters]` returns the agent's policy parameters, as in Acme's
+    `VariableSource`."""
     coordinator: Any
-    """`snapshot() -> dict`, with the totals so far in its `counts`; and `request_stop()`, after a last save."""
+    """`snapshot() -> dict` returns the program's state, with the total counts so far in `counts`; `request_stop()`
+    stops the program after a last save."""
     replays: Sequence[Any]
     """A `reverb.Client` for each shard."""
 
 
 Extend = Callable[[lp.Program, Handles], None]
-"""Adds nodes of one's own to a program, in groups of their own."""
+"""A function that adds your own nodes to a program, in groups with new names."""
 
 SERVERS = ("inference", "learner", "replay", "coordinator")
-"""Groups of nodes that others dial, in the order in which they are stopped, after all others."""
+"""Groups of nodes that other nodes call, in the order in which they are stopped, after all other groups."""
 
 
 _GROUPS = (*SERVERS, "evaluator", "actor")
 _COMPUTING = ("learner", "inference", "evaluator", "actor")
-_RESOURCES = {"coordinator": {"CPU": 0.1}}  # of a node on Ray where nothing is said; of all others one CPU
+_RESOURCES = {"coordinator": {"CPU": 0.1}}  # a node's default resources on Ray; for all other groups one CPU
 
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-    """How a program is spread out. The environments of an actor are the experiment's `num_envs`.
+    """How many nodes a program has, and where they compute. Each actor has the experiment's `num_envs` environments.
 
     Attributes:
-        actors: processes (or threads) that step environments; 0 for a run on recorded data, which has a learner and
-            evaluators alone, and no replay.
-        replay_shards: Reverb servers that the replay is split over; actors write to them in turn.
-        evaluators: nodes that evaluate. An evaluation is made by whichever is free; with more of them, evaluations that
-            take longer than what lies between them are still made.
-        accelerated: kinds of nodes whose processes see accelerators, of `learner`, `inference`, `evaluator` and
-            `actor`; all others compute on the CPU.
-        inference: where the policy is applied: by each `actor`, which holds parameters, or by the `server`, with the
-            actors only stepping their environments.
-        experience: who makes items of the experience and writes them: the `actor`, or the inference `server`.
-        resources: what each node of a group asks for, as `{"learner": {"GPU": 1, "CPU": 4}}`: `CPU`, `GPU`, or on Ray a
-            name that hosts were given. On Ray one CPU where none is said, and accelerated are those of the groups in
-            `accelerated` that ask for GPUs; actors and evaluators compute with as many threads as CPUs. As processes
-            of one machine, nodes see the GPUs that they ask for, or all where no group asks for one, and those that
-            ask for CPUs compute with so many threads.
-        inference_servers: nodes that apply the policy where `inference` is `server`; actor i asks the one whose number
-            is the rest of i / inference_servers. None: one.
+        actors: processes (or threads) that step environments. 0 for a run on recorded data, which has only a learner
+            and evaluators, and no replay.
+        replay_shards: Reverb servers that the replay is split over; actors are assigned to them in turn.
+        evaluators: nodes that evaluate. A free evaluator takes the next evaluation, so several evaluators are useful if
+            an evaluation takes longer than the time between two.
+        accelerated: groups of nodes that can use GPUs or other accelerators: `learner`, `inference`, `evaluator` or
+            `actor`. All other nodes compute on the CPU.
+        inference: where the policy is applied: in each `actor`, which then holds the parameters, or in the inference
+            `server`, so that actors only step their environments.
+        experience: which node writes the experience to the replay: the `actor`, or the inference `server`.
+        resources: the resources that each node of a group asks for, such as `{"learner": {"GPU": 1, "CPU": 4}}`: `CPU`,
+            `GPU`, or on Ray a custom resource of the hosts. On Ray, the default is one CPU; of the groups in
+            `accelerated`, only those that ask for GPUs use them; and actors and evaluators use as many threads as CPUs.
+            As processes of one machine, nodes see the GPUs that they ask for, or all GPUs if no group asks for any, and
+            nodes that ask for CPUs use as many threads.
+        inference_servers: number of inference servers, if `inference` is `server`; actor i uses server number
+            `i % inference_servers`. None: one.
     """
 
     actors: int = 4
@@ -138,7 +138,7 @@ class Topology:
 
     @property
     def groups(self) -> dict[str, int]:
-        """The groups of the program, with their numbers of nodes."""
+        """The groups of the program, each with its number of nodes."""
         if not self.actors:
             return {"coordinator": 1, "learner": 1, "evaluator": self.evaluators}
         inference = {"inference": self.inference_servers or 1} if self.inference == "server" else {}
@@ -147,14 +147,14 @@ class Topology:
 
     @property
     def all_resources(self) -> dict[str, dict[str, float]]:
-        """What each node of every group asks of Ray."""
+        """The resources that each node of every group asks Ray for."""
         return {
             group: {**_RESOURCES.get(group, {"CPU": 1.0}), **self.resources.get(group, {})} for group in self.groups
         }
 
     @property
     def accelerated_here(self) -> tuple[str, ...]:
-        """The groups of the program that see accelerators."""
+        """The groups of this program that can use accelerators."""
         return tuple(group for group in self.accelerated if group in self.groups)
 
 
@@ -170,27 +170,27 @@ def make(
     snapshot_every: int | None = None,
     skip_damaged: bool = False,
 ) -> lp.Program:
-    """Returns an experiment's program, from where its run directory stands to its budget.
+    """Returns an experiment as a Launchpad program, which resumes from the run directory if possible.
 
-    It is an ordinary program: any of Launchpad's launchers runs it, and nodes can be added. The directory is checked,
-    and the checkpoint to go on from chosen, here.
+    Any of Launchpad's launchers can run the program, and nodes can be added to it. This function checks the run
+    directory and selects the checkpoint to resume from.
 
     Args:
-        experiment: what is run.
-        topology: how it is spread out.
-        fresh: starts anew even if the directory holds a part of this run.
+        experiment: the experiment to run.
+        topology: how many nodes of each kind the program has, and where they compute.
+        fresh: starts from the beginning even if the directory holds a part of this run.
         quiet: shows no progress line.
-        spec: of the environment; None makes one here, to ask it.
-        extend: adds nodes of one's own.
-        record: a folder that all whole episodes of training are recorded to, see `data.format`, by each of the nodes
-            that write the experience: the actors, or the inference servers. On several hosts it must be on storage that
-            they share; a node that does not find it ends the program.
-        snapshot_every: steps of the budget between exports of the evaluation policy to `snapshots/STEP` of the run
-            directory, which the learner makes; None for none.
-        skip_damaged: leaves out damaged parts of recorded data, with a note, in place of refusing them.
+        spec: the environment's spec; None to create an environment here and read it.
+        extend: adds your own nodes.
+        record: a folder to record all complete training episodes to, see `data.format`. The nodes that write the
+            experience also record it: the actors, or the inference servers. With several hosts, it must be on storage
+            that they share; a node that does not find it ends the program.
+        snapshot_every: steps of the budget between exports of the evaluation policy to `snapshots/STEP` in the run
+            directory, by the learner; None for no exports.
+        skip_damaged: skips damaged parts of recorded data with a message, instead of raising an error.
 
     Raises:
-        UsageError: nothing was written; the message says why.
+        UsageError: the arguments are invalid; nothing was written.
     """
     if (experiment.data is None) != bool(topology.actors):
         raise UsageError(
@@ -214,7 +214,7 @@ def make(
             print(f"acme-ext: {warning}", file=sys.stderr)
     shards = topology.replay_shards if topology.actors else 0
     recorded = None if record is None else FolderWriter(record, spec, about(experiment))
-    # What a run can only go on with: an actor's number is in its seeds, a shard's contents are in a checkpoint.
+    # A resumed run needs as many actors (their numbers are in the seeds) and shards (each has a folder in checkpoints).
     arrangement = {"program": {"actors": topology.actors, "replay_shards": shards}} if shards else {}
     rundir = prepare(experiment, fresh=fresh, arrangement=arrangement)
     if not quiet:
@@ -255,7 +255,7 @@ def make(
     inference: list[Any] = []
     options: dict[str, Any] = {}
     if servers := topology.groups.get("inference", 0):
-        # Two parts of an actor's environments take turns: one waits for its actions while the other steps.
+        # Each actor's environments form two parts: while one waits for its actions, the other steps.
         options = {
             "callers": min(2, experiment.num_envs),
             "experience": topology.experience == "actor",
@@ -282,10 +282,10 @@ def make(
 
 
 def added_groups(topology: Topology, extend: Extend) -> dict[str, int]:
-    """Returns the groups that `extend` adds to a program of this topology, with their numbers of nodes.
+    """Returns the groups that `extend` adds to a program of this topology, each with its number of nodes.
 
     Raises:
-        UsageError: it adds to a group of the program's own.
+        UsageError: `extend` adds a node to one of the program's own groups.
     """
     program = lp.Program("acme-ext")
     learner, coordinator = (lp.CourierNode(object).create_handle() for _ in range(2))

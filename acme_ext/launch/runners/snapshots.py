@@ -1,4 +1,4 @@
-"""Exports of the policy of a run that goes on."""
+"""Exports the policy during a run."""
 
 from collections.abc import Callable
 
@@ -9,16 +9,16 @@ from acme_ext.utils.rundir import RunDirectory
 
 
 class Snapshots:
-    """Writes the evaluation policy to `snapshots/STEP` of the run directory, as `acme-ext export` does.
+    """Exports the evaluation policy to `snapshots/STEP` in the run directory, as `acme-ext export` does.
 
     Args:
-        loaded: gives the agent as it is now.
-        rundir: the run's directory.
-        steps: that the run has taken.
+        loaded: a function that returns the current agent.
+        rundir: the run directory.
+        steps: steps that the run has taken.
         every: steps between two snapshots.
 
     Raises:
-        UsageError: the policy has an operation that can't be exported, which is named.
+        UsageError: the policy has an operation that can't be exported; the message names it.
     """
 
     def __init__(self, loaded: Callable[[], Loaded], rundir: RunDirectory, steps: int, every: int):

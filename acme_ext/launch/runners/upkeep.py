@@ -1,4 +1,4 @@
-"""What a run in one process does beside learning: it evaluates, logs and saves when that is due."""
+"""Evaluations, logs and checkpoints of a run in one process."""
 
 import abc
 import contextlib
@@ -14,14 +14,14 @@ from acme_ext.learning.learner import Learner
 from acme_ext.replay.mixed import Mixed
 from acme_ext.utils.progress import ProgressLine
 
-_LOG_EVERY_S = 1.0  # between rows of learner metrics, for which the device is waited for
+_LOG_EVERY_S = 1.0  # between rows of learner metrics; each must wait for the device
 
 
 @contextlib.contextmanager
 def console(
     experiment: Experiment, *, quiet: bool
 ) -> Iterator[tuple[ProgressLine | None, Callable[[str], None], Interrupt]]:
-    """Gives the progress line, unless quiet, what prints a line, and whether a signal has asked the run to stop."""
+    """Yields the progress line (None if quiet), a function that prints a line, and an `Interrupt` that sees signals."""
     with contextlib.ExitStack() as stack:
         progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps, budget=experiment.step_key))
         report = progress.print if progress else print
@@ -29,16 +29,16 @@ def console(
 
 
 def conclude(result: Result, experiment: Experiment, store: RunStore, interrupt: Interrupt) -> Result:
-    """Returns a result with the signal that stopped the run, or with the learning curve, which it draws."""
+    """Returns a result with the signal that stopped the run; if there was none, draws and adds the learning curve."""
     if interrupt.requested:
         return dataclasses.replace(result, stopped_by=interrupt.signal)
     return dataclasses.replace(result, curve=draw_curve(experiment, store.rundir))
 
 
 class Upkeep(abc.ABC):
-    """The part of a run that is the same with an environment and with recorded data.
+    """Evaluations, logs and checkpoints, for runs in an environment and runs on recorded data.
 
-    A subclass sets the attributes, and calls `_housekeeping` as it goes and `_finish` at the end.
+    A subclass sets the attributes, calls `_housekeeping` during the run, and calls `_finish` at the end.
     """
 
     experiment: Experiment
@@ -46,9 +46,9 @@ class Upkeep(abc.ABC):
     progress: ProgressLine | None
     learner: Learner
     evaluator: Evaluator
-    next_evaluation: int  # step of the budget
+    next_evaluation: int  # step of the budget at which the next evaluation is due
     logged_at: float
-    mixed: Mixed | None = None  # the batches, where there are demonstrations
+    mixed: Mixed | None = None  # the batches, if there are demonstrations
 
     @property
     @abc.abstractmethod
@@ -58,22 +58,22 @@ class Upkeep(abc.ABC):
     @property
     @abc.abstractmethod
     def _counts(self) -> Mapping[str, int]:
-        """The columns of every row that count."""
+        """The step columns of every log row."""
 
     @abc.abstractmethod
     def _save(self, *, last: bool = False) -> None:
-        """Saves everything that the run goes on from; `last` where the run ends."""
+        """Saves everything that is needed to resume the run; `last` if the run ends here."""
 
     def _doing(self) -> tuple[Mapping[str, str], str]:
         """Returns what the run is doing, and the state of its replay, in words."""
         return {"the run": "learning"}, ""
 
     def _standing(self) -> list | None:
-        """Returns what policies carry from episode to episode; None for nothing."""
+        """Returns the policies' shared statistics, see `Policy.standing`; None if there are none."""
         return None
 
     def _housekeeping(self, interrupt: Interrupt) -> None:
-        """Does what is due: evaluates, logs, saves."""
+        """Evaluates, logs and saves, if these are due."""
         if self.progress:
             self.progress.update(**self._counts)
         scheduled = self.next_evaluation
@@ -81,8 +81,8 @@ class Upkeep(abc.ABC):
             try:
                 self._evaluate(self.experiment.evaluation.episodes, interrupt)
             except _InterruptedEvaluationError:
-                self.next_evaluation = scheduled  # the run that goes on from here makes it
-        # The row of the last step is `_finish`'s.
+                self.next_evaluation = scheduled  # the resumed run will repeat it
+        # `_finish` logs the row of the last step.
         if self.steps < self.experiment.steps and time.monotonic() - self.logged_at >= _LOG_EVERY_S:
             self._log_learner()
             self.store.tell(*self._doing())
@@ -93,14 +93,14 @@ class Upkeep(abc.ABC):
         """Logs, saves and evaluates at the end; returns the score, or None if the evaluation was interrupted."""
         self._log_learner()
         if self.steps >= self.experiment.steps:
-            self._pass_evaluations()  # the one at the end stands for what was due with it
+            self._pass_evaluations()  # the final evaluation replaces any that is due at the same step
         self._save(last=True)
         with contextlib.suppress(_InterruptedEvaluationError):
             return self._evaluate(self.experiment.evaluation.final_episodes, interrupt)
         return None
 
     def _pass_evaluations(self) -> bool:
-        """Moves the schedule past the present step; returns whether an evaluation was due."""
+        """Moves the schedule past the current step; returns whether an evaluation was due."""
         every, due = self.experiment.evaluation.every, False
         while every and self.next_evaluation <= self.steps:
             self.next_evaluation += every
@@ -129,4 +129,4 @@ class Upkeep(abc.ABC):
 
 
 class _InterruptedEvaluationError(Exception):
-    """An evaluation was given up because the run was asked to stop."""
+    """An evaluation was cancelled because the run was told to stop."""

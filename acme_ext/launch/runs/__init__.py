@@ -1,25 +1,25 @@
-"""What a run is, in one process, as a program or compiled.
+"""The parts that all runs share, whether in one process, as a program or compiled.
 
-- `experiment`: the `Experiment`, one frozen description from which all ways of running make the same parts.
-- `schedule`: when it is evaluated and saved, `Evaluation` and `Checkpoints`.
-- `identity`: what `config.json` holds, and a resumed run must match; the run directory's name.
-- `feasibility`: the checks of an experiment before anything runs; each failure is an error or a warning.
-- `settings`: the fields of a config from text and back (`learning_rate=1e-3`), with the nearest names to a wrong one.
-- `demonstrations`: recorded data beside a run's own experience, made ready for the replay.
-- `store`: the run directory while a run uses it. It refuses another experiment, resumes, writes logs and checkpoints,
-  and keeps the best parameters.
-- `evaluation`: a policy on environments of its own; the `Score` of one evaluation and the `Result` of a run; a run that
-  is loaded from its directory.
-- `players`: the agent of a run as a player of a board game, who moves in many games at once.
-- `trained`: the `Run` that `launch.load` returns, and its policy as a function for code of one's own.
+- `experiment`: the `Experiment`, a frozen description from which every runner makes the same parts.
+- `schedule`: when a run is evaluated and saved: `Evaluation` and `Checkpoints`.
+- `identity`: the contents of `config.json`, which a resumed run must match, and the run directory's default name.
+- `feasibility`: checks an experiment before anything runs; a problem is an error or a warning.
+- `settings`: converts fields of a config from text (`learning_rate=1e-3`) and from JSON; suggests names for typos.
+- `demonstrations`: prepares recorded data for learning from it together with a run's own experience.
+- `store`: the run directory during a run. It refuses another experiment, resumes, writes logs and checkpoints, and
+  keeps the best parameters.
+- `evaluation`: evaluates a policy on separate environments; has the `Score` of an evaluation and the `Result` of a run;
+  loads a run from its directory.
+- `players`: lets a run's agent play a board game, in many games at once.
+- `trained`: the `Run` that `launch.load` returns, with its policy as a function that you can call in your own code.
 
-A run directory, which `acme_ext.utils.rundir` lays out:
+`acme_ext.utils.rundir` defines the layout of a run directory:
 
     runs/dqn-gym-CartPole-v1-s0/
-      config.json      what was run, in names that a fresh process finds again
-      logs/*.csv       a row for each episode, evaluation and second of learning
-      checkpoints/     only complete ones, with checksums (`acme_ext.learning.checkpoints`)
+      config.json      the experiment; functions and classes by names that another process can import
+      logs/*.csv       a row for each episode, each evaluation and each second of learning
+      checkpoints/     complete checkpoints only, with checksums (`acme_ext.learning.checkpoints`)
       curve.png        the learning curve
 
-Nothing here runs an experiment: `launch.runners` and `launch.compiled` do.
+Nothing in this package runs an experiment: `launch.runners` and `launch.compiled` do.
 """

@@ -1,4 +1,4 @@
-"""Recorded data beside a run's own experience."""
+"""Demonstrations: recorded data that a run learns from together with its own experience."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -17,11 +17,12 @@ from acme_ext.types import EnvironmentSpec
 
 
 def check(experiment: Experiment, agent: Agent, spec: EnvironmentSpec, *, skip_damaged: bool = False) -> Folder | None:
-    """Returns the folder of an experiment's demonstrations; None for one that has none, or draws none.
+    """Returns the folder of an experiment's demonstrations; None if it has none, or if its batches contain none.
 
     Raises:
-        UsageError: it is no recorded data, or not of the environment's specs, or damaged; or the agent can't learn from
-            it, or can't without; or damaged parts are to be left out and there is no data.
+        UsageError: the folder is not recorded data, doesn't match the environment's specs or is damaged; or the agent
+            can't learn from it; or the agent needs demonstrations and there are none; or `skip_damaged` is set and
+            there is no data.
     """
     if experiment.demos is None:
         if skip_damaged:
@@ -47,8 +48,9 @@ def rows_of(
     skip_damaged: bool = False,
     report: Callable[[str], None] = print,
 ) -> np.ndarray | None:
-    """Returns the rows, uint8 `[N, nbytes]`, of an experiment's demonstrations; None if it draws none. Errors are those
-    of `check`; `report` is told what was left out.
+    """Returns the rows of an experiment's demonstrations, uint8 `[N, nbytes]`; None where `check` returns None.
+
+    Raises what `check` raises. Calls `report` with each damaged part that is left out.
     """
     folder = check(experiment, agent, spec, skip_damaged=skip_damaged)
     if folder is None:
@@ -61,9 +63,7 @@ def rows_of(
 
 
 def mixed(experiment: Experiment, agent: Agent, rows: np.ndarray, dataset: Iterator[RawBatch]) -> Mixed:
-    """Returns the batches of a run's own experience and its demonstrations, from the dataset of the former and the
-    rows of the latter.
-    """
+    """Returns batches that mix a run's own experience, from `dataset`, with its demonstrations, from `rows`."""
     replay, calls = agent.replay, agent.sgd_steps_per_call
     exponent = replay.priority_exponent if replay.prioritized else None
     demos = fixed.FixedRows(rows, exponent=exponent, offset=agent.demo_offset)

@@ -1,4 +1,4 @@
-"""Evaluating a policy on environments of its own."""
+"""Evaluates a policy on environments that are separate from training's, and loads runs from their directories."""
 
 import dataclasses
 import os
@@ -26,13 +26,13 @@ from acme_ext.utils import naming
 from acme_ext.utils.rundir import RunDirectory
 
 _OTHER = 2**30
-_LONG = 100_000  # steps without the end of an episode after which that is said; whole games of Atari have 27,000
+_LONG = 100_000  # steps without an episode's end after which a message is printed; a full Atari game has 27,000
 
 
 class Score(NamedTuple):
-    """An evaluation's result."""
+    """The result of an evaluation."""
 
-    returns: np.ndarray  # [episodes] sums of rewards as the environment gave them
+    returns: np.ndarray  # [episodes] sums of the environment's rewards, undiscounted and unclipped
     lengths: np.ndarray  # [episodes] steps
 
     def row(self) -> dict[str, float]:
@@ -47,27 +47,27 @@ class Score(NamedTuple):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Returns everything, for the run directory."""
+        """Returns the row and the lists of returns and lengths, as they are written to the run directory."""
         return {**self.row(), "returns": self.returns.tolist(), "lengths": self.lengths.tolist()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a run came to."""
+    """The result of a run."""
 
     run_dir: pathlib.Path
     environment_steps: int
     learner_steps: int
-    score: Score | None  # of the evaluation at the end; None if the run was stopped before
-    curve: pathlib.Path | None  # the learning curve's PNG; None if the run was stopped
+    score: Score | None  # of the final evaluation; None if the run was stopped before its end
+    curve: pathlib.Path | None  # the PNG of the learning curve; None if the run was stopped
     stopped_by: int | None = None  # the signal that stopped the run
 
 
 class Evaluator:
-    """Evaluates whatever parameters a source has.
+    """Evaluates the current parameters of a variable source.
 
-    Every evaluation starts from the same seeds, which are not training's, and fetches fresh parameters: it is a
-    function of the parameters and the experiment's seed, and repeats to the last digit.
+    Every evaluation fetches the newest parameters and uses the same seeds, which differ from training's. Its result
+    depends only on the parameters and the experiment's seed, and can be reproduced exactly.
     """
 
     def __init__(self, experiment: Experiment, spec: EnvironmentSpec, source: interfaces.VariableSource):
@@ -75,8 +75,8 @@ class Evaluator:
         self._variables = VariableClient(source)
         self._agent = experiment.make_agent(spec)
         self.steps = 0
-        """Steps taken in all evaluations so far, which shows that one is alive."""
-        self._actors: dict[int, Any] = {}  # by number of environments, so that each is compiled once
+        """Steps taken in all evaluations so far; it grows while an evaluation makes progress."""
+        self._actors: dict[int, Any] = {}  # by number of environments, so that each policy is compiled once
 
     @property
     def params(self) -> Any:
@@ -86,12 +86,12 @@ class Evaluator:
     def evaluate(
         self, episodes: int, on_step: Callable[[], None] = lambda: None, *, standing: list[list] | None = None
     ) -> Score:
-        """Runs `episodes` episodes, as many in each environment, so that short ones are not favoured.
+        """Runs `episodes` episodes, divided evenly among the environments so that short episodes don't get more weight.
 
         Args:
-            episodes: how many.
-            on_step: called after each step of all environments; may raise to end the evaluation, which then is none.
-            standing: what the actors' policies know of how to act best; see `acting.policy.Policy`.
+            episodes: the number of episodes.
+            on_step: called after each step of all environments; it may raise to cancel the evaluation.
+            standing: the actors' shared statistics, such as a bandit's; see `acting.policy.Policy.standing`.
         """
         num_envs = min(episodes, self._experiment.evaluation.num_envs)
         environment = self._experiment.make_environment(num_envs, evaluation=True)
@@ -143,18 +143,18 @@ class _Saved(interfaces.VariableSource):
 
 
 class Loaded(NamedTuple):
-    """The agent of a run's latest good checkpoint."""
+    """A run's agent, loaded from a checkpoint."""
 
     experiment: Experiment
     spec: EnvironmentSpec
     source: interfaces.VariableSource
-    standing: Any  # what policies carry from episode to episode, as it was saved
-    steps: int  # of the run's budget, when it was saved
-    actions: Any  # the environment's own spec of its actions, which `spec` has in [-1, 1] where they are continuous
+    standing: Any  # the policies' saved statistics from one episode to the next; see `acting.policy.Policy.standing`
+    steps: int  # steps of the run's budget at the time of the checkpoint
+    actions: Any  # the environment's original action spec; in `spec`, continuous actions lie in [-1, 1]
 
     @property
     def params(self) -> Any:
-        """What the agent's policies are applied with."""
+        """The parameters that the agent's policies take."""
         (params,) = self.source.get_variables([POLICY])
         return params
 
@@ -167,19 +167,19 @@ def load_run(
     environment_options: Mapping[str, Any] | None = None,
     best: bool = False,
 ) -> Loaded:
-    """Returns the agent of a run's latest good checkpoint, or of one that is named; writes nothing.
+    """Loads a run's agent from its latest undamaged checkpoint, or from a given one; writes nothing.
 
     Args:
         path: the run directory, or one of its checkpoints, `RUN/checkpoints/STEPS`.
-        builder: the run's agent, where its config can't name it.
-        environment: the run's environment, likewise.
-        environment_options: in place of the run's own, by name.
-        best: take the parameters of the run's best evaluation in place of the last ones; they are then evaluated on
-            other seeds than those that chose them.
+        builder: the run's agent. Needed if the run's config can't name it, because it was defined in a script.
+        environment: the run's environment. Needed if the run's config can't name it.
+        environment_options: options that replace the run's own, by name.
+        best: load the parameters of the run's best evaluation, not the newest ones. Evaluations of the result then use
+            other seeds than the evaluations that selected these parameters.
 
     Raises:
-        UsageError: it is no run directory, has no such checkpoint, or was of an agent or environment that only its
-            own script knows.
+        UsageError: the path is no run directory, or has no such checkpoint; or only the run's own script can make its
+            agent or environment.
     """
     rundir, wanted = place_of(path)
     if best and wanted is not None:
@@ -204,7 +204,7 @@ def load_run(
     experiment = Experiment(
         builder,
         where,
-        # The best was chosen on the run's own seeds, and is judged on others.
+        # The run's own seeds selected the best parameters, so evaluating on them again would be biased.
         seed=(described["seed"] + _OTHER) % 2**31 if best else described["seed"],
         environment_options=options,
         evaluation=evaluation,
@@ -233,7 +233,7 @@ def load_run(
 
 
 def place_of(path: str | os.PathLike[str]) -> tuple[RunDirectory, int | None]:
-    """Returns the run directory that a path means, and the steps of the checkpoint if it means one."""
+    """Returns the run directory of a path, and the steps of the checkpoint if the path is one."""
     given = pathlib.Path(path).expanduser()
     if given.parent.name == "checkpoints" and given.name.isdigit():
         return RunDirectory.open(given.parent.parent), int(given.name)

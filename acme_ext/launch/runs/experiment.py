@@ -1,4 +1,4 @@
-"""What is run: one frozen description, from which every world makes the same parts."""
+"""The experiment: a frozen description from which every runner makes the same parts."""
 
 import contextlib
 import dataclasses
@@ -21,7 +21,7 @@ from acme_ext.types import Array, EnvironmentSpec
 from acme_ext.utils.checks import PositiveInt
 
 EnvironmentFactory = Callable[[int, bool], dm_env.Environment]
-"""`factory(seed, evaluation) -> dm_env.Environment`, called with both by position."""
+"""`factory(seed, evaluation) -> dm_env.Environment`, called with positional arguments."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,21 +29,25 @@ class Experiment:
     """An agent, an environment and a budget.
 
     Attributes:
-        builder: the agent. Fields that the user has not set are those of its preset for the environment; one that is to
-            keep its default in place of the preset is set by `builder.replace(torso=None)`.
+        builder: the agent. Fields that the user has not set come from its preset for the environment. To keep a field's
+            default instead of the preset's value, set the field explicitly: `builder.replace(torso=None)`.
         environment: a name, `family:rest` (see `envs.make`), or a picklable factory.
-        steps: the run's budget, environment steps of all its actors. A finished run given more goes on.
-        seed: of everything that can be seeded.
-        num_envs: environments that an actor steps together.
-        num_devices: devices that the learner's batch is split over, and in a compiled run the environments.
-        environment_options: the family's own, see its module in `acme_ext.envs`; the preset's where they are not set.
+        steps: the run's budget: environment steps, summed over all actors. A finished run continues if it is given
+            more.
+        seed: seeds the agent, the environments and the sampling of recorded data.
+        num_envs: environments that each actor steps in parallel.
+        num_devices: devices that the learner's batch is split over; a compiled run also splits its environments.
+        environment_options: options of the environment's family, see its module in `acme_ext.envs`. Options that are
+            not set come from the preset.
         evaluation: when the policy is evaluated, and on how many episodes (`Evaluation`).
         checkpoints: how often the run is saved (`Checkpoints`).
-        data: a folder of recorded experience (see `data.format`), or with `?best=SHARE` its episodes of the greatest
-            returns, to learn from in place of acting. `steps`, and `every` of `evaluation`, then count learner steps.
-        demos: likewise a folder, to learn from beside the run's own experience, with the agent's `replay.demo_ratio`.
-        run_dir: where everything is left; by default `runs/AGENT-ENVIRONMENT-sSEED` under the current folder, with what
-            of the config and of the environment's options is not their default, as in
+        data: a folder of recorded experience to learn from, without acting (see `data.format`). With `?best=SHARE`,
+            only this share of its episodes is used, those with the highest returns. `steps`, and `every` of
+            `evaluation`, then count learner steps.
+        demos: a folder of demonstrations, in the same form. The run learns from them and from its own experience; the
+            agent's `replay.demo_ratio` sets their share.
+        run_dir: the folder for all files of the run. The default is `runs/AGENT-ENVIRONMENT-sSEED` in the current
+            folder. Its name includes the settings and environment options that differ from their defaults, as in
             `runs/dqn-gym-CartPole-v1-learning_rate=0.0003-s0`.
     """
 
@@ -66,19 +70,19 @@ class Experiment:
 
     @property
     def step_key(self) -> str:
-        """What the run's steps count: `environment_steps`, or `learner_steps` of fixed data."""
+        """The unit of the run's steps: `environment_steps`, or `learner_steps` for a run on recorded data."""
         return "environment_steps" if self.data is None else "learner_steps"
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The environment's options: those of the agent's preset, where the user has not set them."""
+        """The environment's options: the agent's preset, updated with the options that the user has set."""
         family = self.environment.partition(":")[0] if isinstance(self.environment, str) else ""
         preset = self.builder.preset_for(self.environment).environment
         return {**preset.get(family, {}), **self.environment_options}
 
     @property
     def environment_name(self) -> str:
-        """The environment's name, or its function's."""
+        """The environment's name, or the name of its factory function."""
         return envs.name_of(self.environment)
 
     @property
@@ -87,11 +91,11 @@ class Experiment:
         return identity.usual_directory(self) if self.run_dir is None else pathlib.Path(self.run_dir)
 
     def describe(self) -> dict[str, Any]:
-        """Returns the description as plain JSON; a resumed run must match it in everything but `run`."""
+        """Returns the experiment as plain JSON; a resumed run must match all of it except `run`."""
         return identity.describe(self)
 
     def make_environment(self, num_envs: int, *, evaluation: bool = False, part: int = 0) -> BatchedEnvironment:
-        """Returns a batch of the experiment's environments; each `part` of the run has seeds of its own."""
+        """Returns a batch of the experiment's environments; each `part` of the run has different seeds."""
         environment = envs.make(
             self.environment,
             num_envs=num_envs,
@@ -102,12 +106,12 @@ class Experiment:
         return envs.canonical_actions(environment)
 
     def make_agent(self, spec: EnvironmentSpec) -> Agent:
-        """Returns the builder's agent, with a replay that suits the number of environments."""
+        """Returns the builder's agent, with a replay for this number of environments."""
         agent = self.builder.make_agent(spec)
         return dataclasses.replace(agent, replay=agent.replay.for_envs(self.num_envs))
 
     def make_spec(self) -> EnvironmentSpec:
-        """Returns the specs of the experiment's environment, which is made to ask it, and closed."""
+        """Creates an environment to read its specs, closes it, and returns the specs."""
         with contextlib.closing(self.make_environment(1)) as environment:
             return envs.make_spec(environment)
 
@@ -121,11 +125,11 @@ class Experiment:
         return devices[: self.num_devices]
 
     def key(self, part: str) -> Array:
-        """Returns the random key of a part of the run: `learner`, `actor` or `evaluator`."""
+        """Returns the random key for one part of the run: `learner`, `actor` or `evaluator`."""
         return jax.random.fold_in(jax.random.key(self.seed), ("learner", "actor", "evaluator").index(part))
 
     def actor_key(self, index: int, start: int) -> Array:
-        """Returns the random key of one of a program's actors, which has been started `start` times before."""
+        """Returns the random key for a program's actor number `index`, which has been started `start` times before."""
         return jax.random.fold_in(jax.random.fold_in(self.key("actor"), index), start)
 
     def ranks(self, actors: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What of an experiment is refused, or warned of, before anything runs."""
+"""Checks an experiment before anything runs, and refuses or warns about settings that can't work."""
 
 import bisect
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,11 @@ NOTHING_LEARNED = (
     "warning: nothing was learned, because the replay never held enough for the learner's first batch: give the run "
     "more steps, or the agent a smaller replay.min_size or batch_size."
 )
-"""What is said at the end of a run whose learner has made no step."""
+"""The message at the end of a run whose learner has made no step."""
 
 
 def check_fields(experiment: "Experiment") -> None:
-    """Raises UsageError for a field that no experiment can have."""
+    """Raises UsageError if a field of the experiment has an invalid value."""
     builder: Any = experiment.builder
     if isinstance(builder, type):
         raise UsageError(f"builder is the class {builder.__name__}: give an object of it, {builder.__name__}().")
@@ -39,8 +39,10 @@ def check_fields(experiment: "Experiment") -> None:
 
 
 def check(experiment: "Experiment", spec: EnvironmentSpec) -> None:
-    """Raises UsageError if the agent can't act in the environment, its networks don't fit, or its replay could never
-    work; computes nothing.
+    """Checks that the agent fits the environment, without computing anything.
+
+    Raises:
+        UsageError: the agent can't act in the environment, its networks don't fit it, or its replay can't work.
     """
     agent = experiment.make_agent(spec)
     agent.core.abstract_state()
@@ -52,13 +54,14 @@ def check(experiment: "Experiment", spec: EnvironmentSpec) -> None:
 
 
 def foresee(experiment: "Experiment", spec: EnvironmentSpec) -> str | None:
-    """Returns a warning for a run that is sure to learn nothing, because its replay can't have enough for the learner's
-    first batch; None for any other.
+    """Returns a warning if the run's budget is too small for the replay to reach the learner's first batch.
+
+    Such a run learns nothing. Returns None for all other runs.
     """
     agent = experiment.make_agent(spec)
     replay = agent.replay
     batch = replay.batch_size * agent.sgd_steps_per_call
-    if replay.samples_allowed(experiment.steps - replay.waiting) >= batch:  # a step gives one item at most
+    if replay.samples_allowed(experiment.steps - replay.waiting) >= batch:  # a step adds at most one item
         return None
     needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed) + replay.waiting
     return (

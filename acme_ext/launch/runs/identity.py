@@ -1,4 +1,4 @@
-"""What a run is known by: its description in `config.json`, which a resumed run must match, and its directory."""
+"""Identifies a run: its description in `config.json`, which a resumed run must match, and its directory's name."""
 
 import dataclasses
 import hashlib
@@ -16,7 +16,7 @@ from acme_ext.utils.rundir import ABSENT, flatten
 if TYPE_CHECKING:
     from acme_ext.launch.runs.experiment import Experiment
 
-_LONGEST = 80  # characters of a run directory's name that say what was chosen
+_LONGEST = 80  # characters of a run directory's name for the settings that are not defaults
 
 
 def describe(experiment: "Experiment") -> dict[str, Any]:
@@ -50,7 +50,7 @@ def _describe_recorded(experiment: "Experiment") -> dict[str, Any]:
 
 
 def _describe_environment(experiment: "Experiment") -> Any:
-    """Returns the environment in JSON's types: its name, or `py:module:name` of its function."""
+    """Returns the environment in JSON types: its name, or `py:module:name` for a factory function."""
     if isinstance(experiment.environment, str):
         return experiment.environment
     described = naming.describe(experiment.environment, "the environment")
@@ -58,14 +58,14 @@ def _describe_environment(experiment: "Experiment") -> Any:
 
 
 def about(experiment: "Experiment", **more: Any) -> dict[str, Any]:
-    """Returns what recorded data says of the run that it came from, plain JSON."""
+    """Returns the run's description for the data that it records, as plain JSON."""
     described = describe(experiment)
     names = ("environment", "environment_options", "agent", "config", "seed")
     return {**{name: described[name] for name in names}, **more}
 
 
 def split_data(data: str) -> tuple[str, float]:
-    """Returns the folder of `Experiment.data` and the share of its episodes that is learned from."""
+    """Splits `Experiment.data` into the folder and the share of its episodes to learn from."""
     folder, _, option = data.partition("?")
     name, _, value = option.partition("=")
     try:
@@ -78,7 +78,7 @@ def split_data(data: str) -> tuple[str, float]:
 
 
 def usual_directory(experiment: "Experiment") -> pathlib.Path:
-    """Returns the run directory of an experiment that is given none."""
+    """Returns an experiment's default run directory."""
     where = experiment.environment_name if experiment.data is None else f"data-{pathlib.Path(experiment.data).name}"
     demos = [] if experiment.demos is None else [f"demos-{pathlib.Path(experiment.demos).name}"]
     parts = [experiment.builder.name, where, *_choices(experiment), *demos, f"s{experiment.seed}"]
@@ -86,14 +86,14 @@ def usual_directory(experiment: "Experiment") -> pathlib.Path:
 
 
 def _choices(experiment: "Experiment") -> list[str]:
-    """Returns `name=value` for each field of the agent that is not its default for the environment, and for each
-    option of the environment; of many, the first and a digest of all.
+    """Returns `name=value` for each field of the agent that differs from its default for the environment, and for each
+    environment option that the user has set. A long list is cut, and a digest of the whole list is added.
     """
     chosen = flatten(dict(experiment.environment_options))
     try:
         make: Any = type(experiment.builder)
         usual = _describe_builder(make().for_environment(experiment.environment))
-    except TypeError:  # of one's own, whose fields have no defaults
+    except TypeError:  # a custom builder whose fields have no defaults
         pass
     else:
         fields = _describe_builder(experiment.builder)
@@ -107,13 +107,13 @@ def _choices(experiment: "Experiment") -> list[str]:
 
 
 def _describe_builder(builder: Builder) -> dict[str, Any]:
-    """Returns the fields of a builder and of its config in one flat mapping, by dotted name."""
+    """Returns the fields of a builder and of its config as one flat dictionary with dotted names."""
     described = naming.describe(builder, "the agent")
     return flatten({**described.pop("config"), **described})
 
 
 def _short(value: Any) -> str:
-    """Returns a value as a part of a file's name: 64x64, true, 0.0003."""
+    """Returns a value as text for a file name: 64x64, true, 0.0003."""
     if isinstance(value, list):
         return "x".join(map(_short, value))
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)

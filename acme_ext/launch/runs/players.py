@@ -1,4 +1,4 @@
-"""Agents of runs as players of board games, who move in many games at once."""
+"""Lets the agents of runs play board games, in many games at once."""
 
 import functools
 import os
@@ -17,22 +17,22 @@ from acme_ext.specs import ACTION_MASK, PLAYER, STATE
 from acme_ext.types import Array
 from acme_ext.utils import compiling, naming
 
-_BATCH = 32  # positions of a call, so that one program is compiled
+_BATCH = 32  # positions in each call; a fixed number, so that only one program is compiled
 
 
 class Thought(NamedTuple):
-    """What an agent made of positions."""
+    """An agent's actions in N positions, and the results of its search if it plans."""
 
     action: np.ndarray  # [N]
-    value: np.ndarray  # [N] of the search, of the player who moves, if it plans; otherwise 0
-    visits: np.ndarray  # [N, A] share of the search's visits, if it plans; otherwise empty, as the next
-    prior: np.ndarray  # [N, A] of the network
-    action_values: np.ndarray  # [N, A] of actions that were visited
-    nodes: np.ndarray  # [N, M, 4] of the search's trees, see `ops.search.nodes_of`
+    value: np.ndarray  # [N] the search's value for the player to move; 0 if the agent doesn't plan
+    visits: np.ndarray  # [N, A] fractions of the search's visits; this and the next fields: empty without planning
+    prior: np.ndarray  # [N, A] the network's policy
+    action_values: np.ndarray  # [N, A] values of the actions that the search visited
+    nodes: np.ndarray  # [N, M, 4] nodes of the search trees, see `ops.search.nodes_of`
 
 
 class RunPlayer:
-    """Plays as a run's agent does in evaluation.
+    """A player that acts as a run's agent does in evaluation.
 
     Args:
         path: the run directory, or one of its checkpoints.
@@ -42,7 +42,7 @@ class RunPlayer:
         where = place_of(path)[0].read_config()["environment"]
         if not isinstance(where, str) or not where.startswith("board:"):
             raise UsageError(f"{path} is a run of {naming.said(where)}: only the agents of board:GAME play.")
-        # Whom it was trained against does not matter, and may be a run that is gone.
+        # The opponent from training has no effect here, and it may be a run that has been deleted.
         loaded = load_run(path, environment_options={"opponent": RANDOM})
         self.name, self.game = str(path), where.removeprefix("board:")
         self._fields = set(loaded.spec.observations)
@@ -69,7 +69,7 @@ class RunPlayer:
         self._act = compiling.jit(act)
 
     def think(self, states: Any) -> Thought:
-        """Returns what the agent would do in states `[N, ...]` of pgx, as many as are wanted."""
+        """Returns the agent's actions in pgx states `[N, ...]`, for any N."""
         count = len(states.terminated)
         parts = []
         for start in range(0, count, _BATCH):
@@ -83,8 +83,9 @@ def _padded(x: Array) -> Array:
 
 
 def player_of(path: str | os.PathLike[str]) -> RunPlayer:
-    """Returns the player of a run as it is now; of one that nothing was saved of since, the same again, which is
-    compiled.
+    """Returns a player with a run's newest checkpoint.
+
+    If the run has saved nothing since the last call, returns the same player, which is already compiled.
     """
     rundir, _ = place_of(path)
     saved = rundir.checkpoints.stat().st_mtime_ns if rundir.checkpoints.is_dir() else 0

@@ -1,4 +1,4 @@
-"""When a run is evaluated, and when it is saved."""
+"""Schedules of a run: when it is evaluated and when it is saved."""
 
 import dataclasses
 
@@ -8,12 +8,12 @@ from acme_ext.utils import checks
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """When and how long the agent is evaluated, on environments of its own, acting as it does in evaluation."""
+    """When the agent is evaluated, and on how many episodes, with its evaluation policy and separate environments."""
 
     every: int = 5_000  # environment steps between evaluations; 0: only at the end
-    episodes: int = 10  # of an evaluation on the way
-    final_episodes: int = 20  # of the one at the end
-    num_envs: int = 10  # environments stepped together; no more than episodes are made
+    episodes: int = 10  # episodes of each evaluation during the run
+    final_episodes: int = 20  # episodes of the evaluation at the end
+    num_envs: int = 10  # environments stepped in parallel; never more than there are episodes
 
     def __post_init__(self):
         checks.types(self, "evaluation.")
@@ -24,12 +24,12 @@ class Evaluation:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoints:
-    """When a run saves itself; it always does at its end."""
+    """When a run saves a checkpoint; it always saves one at its end."""
 
     every_s: float = 60.0  # seconds between checkpoints; 0: only at the end
-    keep: int = 2  # checkpoints kept
-    replay: bool = True  # whether the replay's contents are part of it
-    replay_every_s: float = 0.0  # least seconds from one time that these are written to the next; 0: each time
+    keep: int = 2  # how many of the newest checkpoints are kept
+    replay: bool = True  # whether checkpoints include the replay's contents
+    replay_every_s: float = 0.0  # minimum seconds between writes of the replay's contents; 0: in every checkpoint
 
     def __post_init__(self):
         checks.types(self, "checkpoints.")

@@ -1,4 +1,4 @@
-"""Fields of a config from text and back."""
+"""Converts fields of a config from text, as on the command line, and from JSON."""
 
 import ast
 import collections.abc
@@ -18,7 +18,7 @@ _MISFIT = object()
 
 
 def split(assignments: Iterable[str]) -> dict[str, str]:
-    """Splits `name=value` texts; raises UsageError for one that isn't."""
+    """Splits texts of the form `name=value`; raises UsageError for any other text."""
     values = {}
     for text in assignments:
         name, sign, value = text.partition("=")
@@ -29,19 +29,20 @@ def split(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def replace(config: Config, values: Mapping[str, str]) -> Config:
-    """Returns a frozen dataclass with fields replaced by values given as text, each converted to its field's type.
+    """Returns a frozen dataclass with some fields replaced by values given as text, converted to the fields' types.
 
-    A dotted name is that of a nested config's field, and `module:name` is a function or class.
+    A dotted name sets a field of a nested config. A value `module:name` is imported as a function or class.
 
     Raises:
-        UsageError: there is no such field (with the nearest names), or the text is no value of its type.
+        UsageError: there is no such field (the message suggests similar names), or the text is not a valid value.
     """
     return dataclasses.replace(config, **_converted(config, values))  # type: ignore[type-var]
 
 
 def _converted(config: Any, values: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
-    """Returns the fields of a dataclass that are set by text, converted; see `replace`. Messages name them with the
-    prefix.
+    """Returns converted values for the fields of a dataclass that are given as text; see `replace`.
+
+    Error messages put the prefix before the fields' names.
     """
     hints = typing.get_type_hints(type(config))
     names = _field_names(config)
@@ -62,7 +63,7 @@ def _converted(config: Any, values: Mapping[str, str], prefix: str = "") -> dict
 
 
 def configure(builder: Any, values: Mapping[str, str]) -> Any:
-    """Returns a builder with fields of its own, or of its config, replaced by values given as text; see `replace`."""
+    """Returns a builder with fields of the builder or of its config replaced by values given as text; see `replace`."""
     own = {name for name in _field_names(builder) if name.partition(".")[0] != "config"}
     valid = own | _field_names(builder.config)
     for name in values:
@@ -75,7 +76,9 @@ def configure(builder: Any, values: Mapping[str, str]) -> Any:
 
 
 def from_json(cls: type[Config], values: Mapping[str, Any]) -> Config:
-    """Returns a config from what JSON made of it: tuples come back as lists, nested configs and functions by name."""
+    """Returns a config from its JSON form, in which tuples are lists, nested configs are dictionaries and functions are
+    names.
+    """
     return cls(**_fields_from_json(cls, values))
 
 
@@ -96,14 +99,18 @@ def _fields_from_json(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def builder_of(described: Mapping[str, Any]) -> Any:
-    """Returns the builder that a run's config describes; raises UsageError if it holds what has no name."""
+    """Returns the builder that a run's config describes.
+
+    Raises:
+        UsageError: a part of it can't be found by name, such as a function defined in a script.
+    """
     builder = builders.make(described["agent"])
     config = from_json(type(builder.config), described["config"])
     return builder.replace(config=config, **_fields_from_json(type(builder), described["builder"]))
 
 
 def _field_names(config: Any) -> set[str]:
-    """Returns the names of a config's fields, those of nested configs dotted."""
+    """Returns the names of a config's fields; fields of nested configs have dotted names."""
     names = set()
     for field in dataclasses.fields(config):
         names.add(field.name)
@@ -114,7 +121,7 @@ def _field_names(config: Any) -> set[str]:
 
 
 def amounts(assignments: Iterable[str]) -> dict[str, dict[str, float]]:
-    """Returns what `group=name:amount,name:amount` texts say; raises UsageError for one that is none."""
+    """Parses texts of the form `group=name:amount,name:amount`; raises UsageError for any other text."""
     found: dict[str, dict[str, float]] = {}
     for group, text in split(assignments).items():
         for part in text.split(","):
@@ -127,7 +134,7 @@ def amounts(assignments: Iterable[str]) -> dict[str, dict[str, float]]:
 
 
 def literal(text: str) -> Any:
-    """Returns the Python literal that a text writes (`true` and `false` too), or else the text itself."""
+    """Parses a text as a Python literal (also `true` and `false`); returns the text itself if it is none."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:
@@ -148,7 +155,7 @@ def _convert(name: str, text: str, hint: Any) -> Any:
 
 
 def _fit(option: Any, text: str, value: Any, options: tuple[Any, ...] = ()) -> Any:
-    """Returns what a text, or the literal it writes, is as a value of a type; `_MISFIT` if it is none."""
+    """Converts a text, or the literal parsed from it, to a type; returns `_MISFIT` if that is not possible."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if option is bool and isinstance(value, bool):
         return value
@@ -170,12 +177,12 @@ def _fit(option: Any, text: str, value: Any, options: tuple[Any, ...] = ()) -> A
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
-    """Returns the types that a field may be of."""
+    """Returns the types that a field may have."""
     return typing.get_args(hint) if typing.get_origin(hint) in checks.UNIONS else (hint,)
 
 
 def _is_text(options: tuple[Any, ...]) -> bool:
-    """Returns whether a text with a colon is a text, and not the name of a function."""
+    """Returns whether a text with a colon is plain text, and not the name of a function."""
     return str in options and not any(map(_is_callable, options))
 
 

@@ -1,4 +1,6 @@
-"""A run's directory at work: refused, resumed, logged to and saved to. The same for every way of running."""
+"""The run directory during a run: it is checked, locked, resumed, logged to and saved to, in the same way by all
+runners.
+"""
 
 import contextlib
 import math
@@ -21,24 +23,24 @@ from acme_ext.utils.rundir import RunDirectory
 
 
 class SavesReplay(Protocol):
-    """Something that writes a replay's contents to a folder which doesn't exist yet."""
+    """An object that writes a replay's contents to a new folder."""
 
     def checkpoint(self, folder: pathlib.Path) -> None: ...
 
 
-_WHOLE = {"agent", "environment", "config", "run"}  # of a run's config.json, by whichever version
-_MOST = 8  # differences of a run that are named
-_TELL_EVERY_S = 1.0  # what the run is doing
-_REPLAY = "replay"  # the folder of a checkpoint that holds Reverb's own
+_WHOLE = {"agent", "environment", "config", "run"}  # keys of a run's config.json, whichever version wrote it
+_MOST = 8  # differences between two runs that a message names
+_TELL_EVERY_S = 1.0  # between writes of the run's status
+_REPLAY = "replay"  # the folder of a checkpoint that holds Reverb's checkpoint
 
 
 class RunCheckpoints:
-    """A run's checkpoints: learner, state and replay.
+    """A run's checkpoints of the learner, the state and the replay.
 
     Args:
         rundir: the run's directory.
         settings: when and what to save.
-        report: told of what the user should know.
+        report: called with messages for the user.
     """
 
     def __init__(self, rundir: RunDirectory, settings: Checkpoints, report: Callable[[str], None]):
@@ -46,7 +48,7 @@ class RunCheckpoints:
         self._store = CheckpointStore(rundir.checkpoints, settings.keep, report=report)
         self._saved_at = time.monotonic()
         self._replay_saved_at = -math.inf
-        self._latest: pathlib.Path | None = None  # with a replay, saved here
+        self._latest: pathlib.Path | None = None  # the latest checkpoint that this process has saved with a replay
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint."""
@@ -62,12 +64,15 @@ class RunCheckpoints:
         *,
         last: bool = False,
     ) -> None:
-        """Saves a checkpoint at step `steps` of the budget: trees of arrays, a state of plain JSON, and the replay if
-        asked for and there is one.
+        """Saves a checkpoint at step `steps` of the budget.
 
         Args:
-            last: whether the run ends here. Otherwise a replay that was written not long ago is not written again: the
-                checkpoint before gives its own, as hard links.
+            steps: of the budget.
+            trees: trees of arrays.
+            state: plain JSON.
+            replay: the replay; None for a run without one. It is saved only if the settings ask for it.
+            last: whether the run ends here. If not, and if the replay was written less than `replay_every_s` seconds
+                ago, hard links to the previous checkpoint's replay are made instead of writing it again.
         """
 
         now = time.monotonic()
@@ -88,14 +93,15 @@ class RunCheckpoints:
         self._saved_at = time.monotonic()
 
     def restore(self, templates: Mapping[str, Any], steps: int | None = None) -> Restored | None:
-        """Returns the latest good checkpoint, or that of `steps`, whose replay somebody else has found to be good; None
-        for a run that has none.
+        """Returns the latest undamaged checkpoint, or the one at `steps`; None for a run that has none.
+
+        With `steps`, the checkpoint's replay is not verified: the caller has already done that.
         """
         return self._store.restore(templates, extra=steps is None, steps=steps)
 
     @contextlib.contextmanager
     def explaining(self) -> Iterator[None]:
-        """Adds to the error of a loss that was not finite what of the run stays."""
+        """Adds to the error for a loss that is not finite which checkpoint remains."""
         try:
             yield
         except NotFiniteError as error:
@@ -105,24 +111,24 @@ class RunCheckpoints:
 
 
 def replay_folder(restored: Restored | None) -> pathlib.Path | None:
-    """Returns the folder of a checkpoint that holds the replay, or None."""
+    """Returns the folder with a checkpoint's replay, or None if it has none."""
     if restored is None or not (restored.path / _REPLAY).is_dir():
         return None
     return restored.path / _REPLAY
 
 
 class BestParams:
-    """The parameters of a run's best evaluation, beside its checkpoints.
+    """The parameters of a run's best evaluation, which are stored separately from its checkpoints.
 
     Args:
         rundir: the run's directory.
-        report: told of damage.
+        report: called with a message if the stored parameters are damaged.
     """
 
     def __init__(self, rundir: RunDirectory, report: Callable[[str], None] = print):
         self._store = CheckpointStore(rundir.best, keep=1, report=report)
         self._lock = threading.Lock()
-        self._mean: float | None = None  # not looked for yet
+        self._mean: float | None = None  # None: not read yet
 
     @property
     def mean(self) -> float:
@@ -131,19 +137,19 @@ class BestParams:
         if mean is None:
             try:
                 restored = self._store.restore({})
-            except RunError:  # damaged: the next is the best
+            except RunError:  # damaged: the next evaluation becomes the best
                 restored = None
             self._mean = mean = float(restored.info["best"]["mean"]) if restored else -math.inf
         return mean
 
     def offer(self, mean: float, steps: int, params: Callable[[], Any], standing: list | None) -> None:
-        """Keeps the parameters of an evaluation if none was better.
+        """Stores an evaluation's parameters if its mean return is higher than all earlier ones.
 
         Args:
             mean: the evaluation's mean return.
-            steps: of the budget.
-            params: returns what the policy is applied with.
-            standing: what policies carried from episode to episode, see `acting.policy.Policy`.
+            steps: steps of the budget.
+            params: returns the policy's parameters.
+            standing: the policies' statistics from one episode to the next, see `acting.policy.Policy.standing`.
         """
         with self._lock:
             if mean > self.mean:
@@ -151,17 +157,17 @@ class BestParams:
                 self._mean = mean
 
     def restore(self, template: Any) -> Restored | None:
-        """Returns what was kept, under `POLICY`, with its `info["best"]`; None where no evaluation was made."""
+        """Returns the stored parameters as the tree `POLICY`, with `info["best"]`; None if there are none yet."""
         return self._store.restore({POLICY: template})
 
 
 class RunStore:
-    """What a run keeps, in its directory.
+    """Writes a run's logs, checkpoints, best parameters and status to its directory.
 
     Args:
-        rundir: locked by the caller, with the experiment's config written.
-        experiment: the run's.
-        report: told of what the user should know.
+        rundir: the run directory. The caller has locked it and written the experiment's config.
+        experiment: the run's experiment.
+        report: called with messages for the user.
     """
 
     def __init__(self, rundir: RunDirectory, experiment: Experiment, report: Callable[[str], None]):
@@ -177,16 +183,17 @@ class RunStore:
 
     @property
     def wall_time_s(self) -> float:
-        """Seconds that the run has been running, all its parts together."""
+        """Seconds that the run has taken so far, including the time before it was resumed."""
         return self._elapsed + time.monotonic() - self._started
 
     def now(self) -> dict[str, float]:
-        """Returns the column of a row with the run's time."""
+        """Returns the log column with the run's time."""
         return {"wall_time_s": round(self.wall_time_s, 3)}
 
     def log(self, label: str, row: Mapping[str, Any]) -> None:
-        """Appends a row to a log; the run's time is added to one that hasn't it. What the builder says of a row is told
-        once for each log.
+        """Appends a row to a log, and adds the run's time if the row has none.
+
+        Reports the builder's warning about a row, at most once for each log.
         """
         if label not in self._warned and (warning := self._builder.warning(label, row)):
             self._warned.add(label)
@@ -196,38 +203,39 @@ class RunStore:
         self._loggers[label].write({**row, **({} if "wall_time_s" in row else self.now())})
 
     def tell(self, nodes: Mapping[str, str], replay: str = "") -> None:
-        """Writes down for `acme-ext watch` what the run is doing now; a second apart at most.
+        """Writes the run's current status for `acme-ext watch`, at most once a second.
 
         Args:
-            nodes: what each is doing or waiting for, in words.
-            replay: its state, in words.
+            nodes: what each node is doing or waiting for, in words.
+            replay: the replay's state, in words.
         """
         if time.monotonic() - self._told_at >= _TELL_EVERY_S:
             self._told_at = time.monotonic()
             self.rundir.write_status({"time": time.time(), "nodes": dict(nodes), "replay": replay})
 
     def restore(self, templates: Mapping[str, Any], steps: int | None = None) -> Restored | None:
-        """Returns a checkpoint as `RunCheckpoints.restore` does, and makes the logs end where it was saved."""
+        """Returns a checkpoint as `RunCheckpoints.restore` does, and deletes log rows that were written after it."""
         restored = self.checkpoints.restore(templates, steps)
         for path in sorted(self.rundir.logs.glob("*.csv")):
             last = restored.steps if restored else -1
             if path.stem == "evaluator" and last >= self._budget:
-                last -= 1  # the evaluation at the end is made again
+                last -= 1  # the final evaluation is repeated
             loggers.truncate(self.rundir, path.stem, self._step_key, last)
         if restored is not None:
             self._elapsed = restored.info["state"]["wall_time_s"]
         return restored
 
     def close(self) -> None:
-        """Closes the logs."""
+        """Closes the logs and deletes the status file."""
         self.rundir.status.unlink(missing_ok=True)
         for logger in list(self._loggers.values()):  # another thread may add one
             logger.close()
 
 
 def say_differences(differences: Mapping[str, tuple[Any, Any]]) -> str:
-    """Returns in words how a run differs from the one in its directory. Another agent or environment says it all, as
-    most other fields then differ too.
+    """Returns in words how a run differs from the one in its directory.
+
+    If the agent or the environment differs, only these are named, because most other fields then differ too.
     """
     told = [name for name in ("agent", "environment") if name in differences] or list(differences)
     fields = [f"{name} is {differences[name][0]!r} there and {differences[name][1]!r} here" for name in told[:_MOST]]
@@ -238,22 +246,22 @@ def say_differences(differences: Mapping[str, tuple[Any, Any]]) -> str:
 def prepare(
     experiment: Experiment, *, fresh: bool = False, arrangement: Mapping[str, Any] | None = None
 ) -> RunDirectory:
-    """Readies an experiment's directory for a run; what an earlier part of the run left there is resumed.
+    """Prepares an experiment's directory for a run. If it already holds a part of this run, the run can be resumed.
 
     Args:
-        experiment: what is to be run.
-        arrangement: what else of the run must be the same to go on with it.
-        fresh: deletes what an earlier run left in the directory and starts anew.
+        experiment: the experiment to run.
+        fresh: deletes the files of an earlier run in the directory and starts from the beginning.
+        arrangement: further settings, such as a program's number of actors, that a resumed run must match.
 
     Raises:
-        UsageError: the directory holds another experiment (the fields that differ are named), or is in use, or can't be
-            written, or holds files that are no run's.
+        UsageError: the directory holds another experiment (the message names the fields that differ), is in use, can't
+            be written, or holds files that don't belong to a run.
     """
     description = {**experiment.describe(), **(arrangement or {})}
     path = experiment.directory
     if path.is_dir() and any(path.iterdir()):
         there = RunDirectory.open(path) if (path / "config.json").is_file() else None
-        # Others too call a file config.json, and theirs isn't ours to delete.
+        # Other programs also write files named config.json; those must not be deleted.
         ours = _only_remains(path) if there is None else there.read_config().keys() >= _WHOLE
         if not ours:
             raise UsageError(f"{path} is neither empty nor a run directory: choose another.")
@@ -273,7 +281,7 @@ def prepare(
                 if entry.name != "lock":
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         rundir.write_config(description)
-        # Replay scratch of a killed part of the run.
+        # Temporary replay files of an earlier part of the run that was killed.
         shutil.rmtree(rundir.replay, ignore_errors=True)
         rundir.replay.mkdir()
     return rundir
@@ -281,7 +289,7 @@ def prepare(
 
 @contextlib.contextmanager
 def hold(rundir: RunDirectory, experiment: Experiment, report: Callable[[str], None]) -> Iterator[RunStore]:
-    """Holds a prepared directory for one run."""
+    """Locks a prepared directory for one run, and yields its store."""
     with rundir.lock():
         store = RunStore(rundir, experiment, report)
         try:
@@ -300,7 +308,7 @@ def draw_curve(experiment: Experiment, rundir: RunDirectory) -> pathlib.Path:
 
 
 def by_another_version(rundir: RunDirectory) -> str:
-    """Returns by which version a run was made, in words, where it is not this one."""
+    """Returns in words which version made a run; an empty text if it was this one."""
     version = rundir.read_config()["run"].get("version", "an earlier one")
     return "" if version == __version__ else f", made by version {version} (this is {__version__})"
 

@@ -1,4 +1,4 @@
-"""A trained policy, to be used in code of one's own."""
+"""A trained run and its policy, for use in your own code."""
 
 import functools
 import os
@@ -28,12 +28,12 @@ _NOT_GIVEN: Any = object()
 
 
 class PolicyFunction:
-    """A policy as a pure function of what is given to it, with the memory that it has of an episode in its state.
+    """A policy as a pure function, whose memory of the episode is an explicit state.
 
     Args:
-        policy: of an agent.
-        standing: what the run's policies carry from episode to episode; see `Policy.standing`.
-        steps: that the run has taken, for schedules.
+        policy: an agent's policy.
+        standing: the run's statistics from one episode to the next; see `Policy.standing`.
+        steps: environment steps that the run has taken, for schedules.
     """
 
     def __init__(self, policy: Policy, standing: list[list] | None, steps: int):
@@ -54,12 +54,12 @@ class PolicyFunction:
         """Returns the actions `[B, ...]` and the new state.
 
         Args:
-            params: of the policy.
-            keys: `[B]` random, one for each.
+            params: the policy's parameters.
+            keys: `[B]` random keys, one for each environment.
             observation: `[B, ...]`.
-            state: from `init`, or the step before.
-            reward: `[B]` float32, came with the observation.
-            first: `[B]` bool, whether an episode begins.
+            state: the state from `init`, or from the step before.
+            reward: `[B]` float32, the reward that came with the observation.
+            first: `[B]` bool, whether the observation begins an episode.
         """
         recurrent, carry = state
         reward = jnp.where(first, 0.0, reward)
@@ -69,18 +69,18 @@ class PolicyFunction:
 
 
 class TrainedPolicy:
-    """How the agent of a run acts; compiled for each number of observations when first called with as many.
+    """The policy of a run's agent, compiled once for each batch size.
 
     ```
     action = policy(observation)
-    action, state = policy(observation, state)  # of an agent with a memory; None where an episode begins
+    action, state = policy(observation, state)  # for an agent with memory; the state is None at an episode's start
     ```
 
-    Observations are those of the environment, and actions in its own units.
+    Observations have the environment's spec, and actions have the environment's units.
 
     Args:
         loaded: the run's agent.
-        seed: of what is random in it.
+        seed: random seed, for policies that sample actions.
     """
 
     def __init__(self, loaded: Loaded, seed: int = 0):
@@ -92,9 +92,9 @@ class TrainedPolicy:
             explore: PolicyFunction(policy, loaded.standing, loaded.steps)
             for explore, policy in ((False, agent.evaluation_policy), (True, agent.policy))
         }
-        """As in evaluation, and by True as in training, with the exploration."""
+        """The evaluation policy, at key False, and the exploring policy of training, at key True."""
         self.has_memory = bool(jax.tree.leaves(self.functions[False].init(1)))
-        """Whether it has to be given a state."""
+        """Whether calls must pass a state."""
         self._initial: dict[tuple[bool, int], Tree] = {}
         self._calls = 0
         self._compiled: dict[bool, Any] = {}
@@ -109,18 +109,18 @@ class TrainedPolicy:
         first: Any = None,
         explore: bool = False,
     ) -> Any:
-        """Returns the action for one observation, or the actions for a batch of them; with a state given, also the new
-        one.
+        """Returns the action for one observation or the actions for a batch; with a state given, also the new state.
 
         Args:
-            observation: of the environment's spec, with or without a leading axis.
-            state: what the call before has returned; None where all episodes begin.
-            reward: that came with the observation, or `[B]` of them; for policies that have it as an input.
-            first: whether an episode begins, or `[B]` of it, in place of a state of None: the state begins anew.
+            observation: an observation of the environment's spec, or a batch with a leading axis.
+            state: the state that the previous call returned; None at the start of all episodes.
+            reward: the reward that came with the observation, or `[B]` rewards; needed by policies with this input.
+            first: whether the observation begins an episode, or `[B]` such flags. Where true, the state is reset. None:
+                all begin if the state is None, and none otherwise.
             explore: act as in training, with the exploration of the run's last step; otherwise as in evaluation.
 
         Raises:
-            UsageError: the observation is not of the spec, or the policy needs a state or a reward.
+            UsageError: the observation doesn't match the spec, or the policy needs a state or a reward.
         """
         batch, observations = self._batched(observation)
         if state is _NOT_GIVEN and self.has_memory:
@@ -173,7 +173,7 @@ class TrainedPolicy:
         return self._reads_reward[explore]
 
     def _batched(self, observation: Any) -> tuple[int | None, Tree]:
-        """Returns how many observations there are, None for one without a leading axis, and all with one."""
+        """Returns the batch size, None for a single observation, and the observations with a leading axis."""
         stated = self._spec.observations
         try:
             given = tree.map_structure_up_to(stated, lambda s, x: np.asarray(x, s.dtype), stated, observation)
@@ -195,7 +195,7 @@ class TrainedPolicy:
 
 
 class Run:
-    """A run that was trained; see `load`."""
+    """A trained run; see `load`."""
 
     def __init__(self, path: str | os.PathLike[str], loaded: Loaded):
         self.path = Path(path)
@@ -204,14 +204,14 @@ class Run:
 
     @functools.cached_property
     def policy(self) -> TrainedPolicy:
-        """How its agent acts."""
+        """The policy of the run's agent."""
         return TrainedPolicy(self.loaded)
 
     def evaluate(self, episodes: int | None = None) -> Score:
-        """Evaluates the agent, on the seeds of the run's own evaluations.
+        """Evaluates the agent, with the same seeds as the run's own evaluations; after `best=True`, with other seeds.
 
         Args:
-            episodes: None takes as many as the run's last evaluation.
+            episodes: the number of episodes; None for as many as in the run's final evaluation.
         """
         if self._evaluator is None:
             self._evaluator = Evaluator(self.loaded.experiment, self.loaded.spec, self.loaded.source)
@@ -219,14 +219,15 @@ class Run:
         return self._evaluator.evaluate(episodes or usual, standing=self.loaded.standing)
 
     def film(self, path: str | os.PathLike[str], episodes: int = 3) -> Path:
-        """Writes a film of episodes of evaluation, and returns its path.
+        """Records a video of evaluation episodes, and returns its path.
 
         Args:
             path: ends in `.mp4` (H.264) or `.gif`.
-            episodes: that are played for it.
+            episodes: the number of episodes in the video.
 
         Raises:
-            UsageError: the environment can't be drawn, or films can't be written here.
+            UsageError: the environment can't be rendered, the path has another ending, or a package for writing videos
+                is missing.
         """
         path = Path(path)
         films.check(path)
@@ -253,7 +254,7 @@ class Run:
 
 
 def load(path: str | os.PathLike[str], **arguments: Any) -> Run:
-    """Returns a run's agent, of its latest good checkpoint, to act with and to evaluate; writes nothing.
+    """Loads a run's agent from its latest undamaged checkpoint, for acting and evaluation; writes nothing.
 
     ```
     run = launch.load("runs/x")

@@ -1,9 +1,9 @@
-"""What runs in the nodes of a program. Each is made from the same parts as the run in one process.
+"""The nodes of a program. They use the same parts as a run in one process.
 
-- `coordinator`: owns the run directory: it counts, logs, gives out evaluations and says when to stop.
-- `reports`: every other node's side of it: totals and numbered rows go to it, and orders come in the answer.
-- `replay`: a shard of the replay; `learner`, `actor` and `evaluator`: as in one process, over the network.
-- `inference`: where actors only step environments, the policy of all of them.
+- `coordinator`: owns the run directory. It counts steps, writes logs, schedules evaluations and stops the program.
+- `reports`: the other nodes' connection to the coordinator. They send it counts and log rows, and get orders back.
+- `replay`: a shard of the replay. `learner`, `actor` and `evaluator`: the same as in one process, over the network.
+- `inference`: a server that applies the policy for actors that only step environments.
 
-A node knows its neighbours by their clients alone, and waits for none of them in silence.
+A node accesses other nodes only through their clients. While it waits for one, it reports what it waits for.
 """

@@ -1,4 +1,4 @@
-"""An actor's node."""
+"""The node of an actor."""
 
 import contextlib
 import functools
@@ -22,29 +22,29 @@ from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.calls import RemoteCall
 
-_PENDING = 16  # rows, beside a step of all environments, that the replay may not have taken when an actor goes on
+_PENDING = 16  # rows, plus one step of all environments, that may be on their way to the replay while an actor acts
 
 
 class ActorNode:
-    """Steps environments and writes what happens to its shard of the replay, until the coordinator says stop.
+    """Steps environments and writes the experience to its replay shard, until the coordinator tells it to stop.
 
-    With an inference server it holds no parameters, and steps its environments in `callers` parts, one after the other:
-    while one part steps, the server makes the other's actions.
+    With an inference server, it holds no parameters. It then divides its environments into `callers` parts: while one
+    part steps, the server computes the actions for the other.
 
     Args:
-        experiment: what is run.
-        index: which of the actors it is.
-        actors: how many there are.
+        experiment: the experiment that the program runs.
+        index: the actor's number.
+        actors: number of actors in the program.
         replay: the Reverb client of its shard.
-        shards: how many there are.
+        shards: number of replay shards.
         learner: the learner's client.
-        inference: its inference server's client; None applies the policy here.
-        coordinator: the coordinator's.
-        callers: parts of the environments, each of which asks the inference server for itself.
-        experience: whether it keeps the experience; otherwise the inference server does.
-        token: the inference server's.
-        record: makes the writer that this node records whole episodes with, where it keeps the experience, from a spec
-            and a name; None records nothing.
+        inference: the client of its inference server; None to apply the policy in this node.
+        coordinator: the coordinator's client.
+        callers: number of parts of the environments; each part sends its own requests to the inference server.
+        experience: whether this node writes the experience; if not, the inference server does.
+        token: the secret that the inference server checks.
+        record: `(spec, name) -> writer` for recording complete episodes, if this node writes the experience; None to
+            record nothing.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ActorNode:
         self._parts: list[_Part] = []
         recorded: FolderWriter | None = None
         for caller, mine in enumerate(np.array_split(np.arange(experiment.num_envs), callers)):
-            # Each actor has environments of its own, and others each time it is started.
+            # The seeds differ between actors, between their parts, and between starts of the same actor.
             seeds = 1 + (self._start * actors + index) * callers + caller
             environment = experiment.make_environment(len(mine), part=seeds)
             self._stack.callback(environment.close)
@@ -94,7 +94,7 @@ class ActorNode:
             self._reporter.kept(actor.core, self._parts[-1].name)
 
     def run(self) -> None:
-        """Acts until it is told to stop; all that it did is then in the replay."""
+        """Acts until it is told to stop; then sends all remaining experience to the replay."""
         try:
             while not self._reporter.orders.stop and not lp.wait_for_stop(0):
                 for part in self._parts:
@@ -109,7 +109,7 @@ class ActorNode:
             for part in self._parts:
                 part.writer.wait()
                 self._reporter.keep(part.actor.core, part.name, now=True)
-        except StopWaitingError:  # in the middle of something: what a writer has not sent is left
+        except StopWaitingError:  # told to stop while waiting: unsent experience is dropped
             pass
         finally:
             self._stack.close()
@@ -117,12 +117,12 @@ class ActorNode:
         self._reporter.done()
 
     def _count(self, taken: int, version: int) -> None:
-        """Counts steps, and reports if it is time to."""
+        """Counts steps, and reports them if a report is due."""
         reporter, counts = self._reporter, self._reporter.counts
         counts["environment_steps"] += taken
         counts["parameter_version"] = version
         unreported = counts["environment_steps"] - reporter.reported.get("environment_steps", 0)
-        # Near the budget everybody asks more often: nobody goes far past it, even if the others are faster.
+        # Near the end of the budget, actors report more often, so that the program doesn't far exceed its budget.
         left = self._experiment.steps - reporter.orders.environment_steps
         reporter.report("acting", now=2 * unreported * self._actors >= left)
 
@@ -140,7 +140,7 @@ class ActorNode:
         )
 
     def _local(self, agent: Agent, mine: np.ndarray, writer: Any, learner: Any) -> tuple[Actor, Callable[[], int]]:
-        """Returns an actor with parameters of its own, and what gives their version."""
+        """Returns an actor with its own parameters, and a function that returns their version."""
         num_envs = self._experiment.num_envs
         on_wait = self._waiting(lambda: "waiting for the learner's first parameters")
         variables = RemoteVariables(learner.variables, period_s=renewal_s(agent.replay), on_wait=on_wait)
@@ -157,8 +157,8 @@ class ActorNode:
     def _remote(
         self, caller: int, mine: np.ndarray, writer: Any, inference: Any
     ) -> tuple[Actor, Callable[[], int], Any]:
-        """Returns an actor whose actions are the inference server's, what gives the version that made them, and what
-        writes its experience, if need be by way of the server.
+        """Returns an actor that gets its actions from the inference server, a function that returns the version of the
+        parameters behind them, and the writer of its experience, which may send it through the server.
         """
         on_wait = self._waiting(lambda: "waiting for the inference server's actions")
         who = (self._index, caller, self._start)

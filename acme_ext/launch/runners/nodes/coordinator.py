@@ -1,7 +1,7 @@
-"""The node that knows how far a program is: it counts, logs, schedules evaluations and says when to stop.
+"""The coordinator of a program: it counts steps, writes logs, schedules evaluations and stops the program.
 
-Nodes report to it a few times a second and get their orders in the answer. Reports carry totals, and rows with numbers,
-so that one which Courier delivers twice counts once.
+The other nodes report to it a few times a second, and the reply has their orders. Reports contain totals and numbered
+log rows, so a report that Courier delivers twice is counted once.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ from acme_ext.utils.progress import ProgressLine, number
 from acme_ext.utils.rundir import RunDirectory
 
 _TICK_S = 0.05
-_PATIENCE_S = 30.0  # without any progress before the program says what each node waits for
-_ADDED = ("environment_steps", "environment_episodes", "evaluator_steps")  # counts whose totals are kept
-_DRAIN_S = 1.0  # that actors get to stop before the learner makes its last save without them
+_PATIENCE_S = 30.0  # time without progress after which the program prints what each node waits for
+_ADDED = ("environment_steps", "environment_episodes", "evaluator_steps")  # counts that are summed over nodes
+_DRAIN_S = 1.0  # time for the actors to stop, before the learner makes its last save without them
 
 
 class _Report(NamedTuple):
@@ -42,20 +42,20 @@ class _Task:
     """An evaluation that is due."""
 
     orders: dict[str, Any]
-    node: str | None = None  # who makes it; one of that name that is started again makes it again
+    node: str | None = None  # the evaluator that has the task; if it is restarted, it repeats the task
     result: Mapping[str, Any] | None = None
 
 
 class Coordinator:
-    """See the module.
+    """The coordinator of a program; see the module.
 
     Args:
-        experiment: what is run.
-        actors: how many there are.
-        evaluators: how many there are. Each evaluation is made by whichever is free.
+        experiment: the experiment that the program runs.
+        actors: number of actors.
+        evaluators: number of evaluators. A free evaluator takes the next evaluation.
         quiet: shows no progress line.
-        resumes: the steps of the checkpoint that the program goes on from, which was found to be whole; None: the
-            latest that is, if there is any.
+        resumes: steps of the checkpoint to resume from, which has already been verified. None: the latest undamaged
+            checkpoint, if there is any.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Coordinator:
         resumes: int | None = None,
     ):
         self._experiment, self._num_actors, self._num_evaluators = experiment, actors, evaluators
-        self._acts = experiment.data is None  # otherwise the run's steps are the learner's
+        self._acts = experiment.data is None  # otherwise the budget counts learner steps
         self._lock = threading.RLock()
         self._stack = contextlib.ExitStack()
         self._progress = self._stack.enter_context(
@@ -80,36 +80,36 @@ class Coordinator:
         self._base = dict(state.get("counts", {"environment_steps": 0, "environment_episodes": 0}))
         self._learner_steps = state.get("learner_steps", 0)
         self._starts: dict[str, int] = dict(state.get("starts", {}))
-        # A part of the run that left no checkpoint has started nodes too, and one of them may still be there.
+        # An earlier part of the run that saved no checkpoint also started nodes, and one of them may still be running.
         for name, start in self._store.rundir.read_starts().items():
             self._starts[name] = max(start, self._starts.get(name, -1))
-        self._entered: set[str] = set()  # the names of those that were started in this part
-        # What policies carry, by who has it, and their standings; see `acting.policy.Policy`.
+        self._entered: set[str] = set()  # names of the nodes that were started in this part of the run
+        # The policies' carries and standings, by the name of their node; see `acting.policy.Policy`.
         self._kept: dict[str, str] = dict(state.get("kept", {}))
         self._standings: dict[str, list] = dict(state.get("standings", {}))
         self._next_evaluation = self._evaluated_until()
         self._reports: dict[str, _Report] = {}
-        self._totals: dict[str, float] = dict.fromkeys(_ADDED, 0)  # of all reports, by the name of what is counted
+        self._totals: dict[str, float] = dict.fromkeys(_ADDED, 0)  # sums over all reports, by the name of the count
         self._done: dict[str, dict[str, Any]] = {}
         self._rows_seen: dict[str, int] = {}
         self._writing = threading.Lock()
-        self._rows: list[tuple[str, dict[str, Any]]] = []  # of logs, that are to be written, in their order
-        self._tasks: list[_Task] = []  # those not in the log yet, in the order of their steps
+        self._rows: list[tuple[str, dict[str, Any]]] = []  # log rows to write, in order
+        self._tasks: list[_Task] = []  # evaluations that are not in the log yet, in the order of their steps
         self._died: Sequence[str] = ()
         self._stopping_since: float | None = None
         self._asked_to_stop = self._closed = False
-        self._begun = False  # the learner, in this program
+        self._begun = False  # whether the learner has begun in this program
         self._finished = threading.Event()
         if restored:
             self._progress.print(f"resuming {self._store.rundir.path} at step {self._steps:,}.")
 
-    # What nodes call -----------------------------------------------------------------------------------------------
+    # Methods that other nodes call ---------------------------------------------------------------------------------
 
     def enter(self, name: str) -> int:
-        """Returns how many times a node was started before, in all the parts of the run that this one goes on from.
+        """Registers a start of a node, and returns how often it was started before, including before a resume.
 
-        What the one before reported stays counted, and it can report no more. A call that is delivered twice only
-        leaves a number out.
+        The reports of earlier starts stay counted, but earlier starts can't report any more. If a call is delivered
+        twice, one number is skipped.
         """
         with self._lock:
             start = self._starts.get(name, -1) + 1
@@ -124,18 +124,18 @@ class Coordinator:
         """Takes a node's report; returns its Orders.
 
         Args:
-            node: the node's name; `node_name(name, start)` for one that is started again with a new `enter`.
-            state: what it is doing or waiting for, in words.
-            counts: totals since it was started.
-            rows: of logs, as (number, label, row), numbered from 1 by the node.
+            node: the node's name, `node_name(name, start)`, with the start from `enter`.
+            state: what the node is doing or waiting for, in words.
+            counts: totals since the node was started.
+            rows: log rows as (number, label, row); the node numbers them from 1.
 
         Raises:
-            RunError: another node was started in this one's place, or this one is of an earlier part of the run, whose
-                totals are counted already: a host that was taken for lost may have kept it.
+            RunError: the node has been replaced by a newer start, or belongs to an earlier part of the run, whose
+                totals are already counted. It may have survived on a host that was thought to be lost.
         """
         with self._lock:
             self._refuse_former(node)
-            if self._closed:  # who is still there is about to be stopped, and its log is written
+            if self._closed:  # remaining nodes are about to be stopped, and the logs are complete
                 return tuple(Orders(True, self._steps))
             former = self._reports[node].counts if node in self._reports else {}
             self._reports[node] = _Report(time.monotonic(), state, dict(counts))
@@ -162,13 +162,13 @@ class Coordinator:
         return tuple(orders)
 
     def done(self, node: str, result: Mapping[str, Any]) -> None:
-        """Takes a node's last word: an evaluator's score for its task, or that it has ended."""
+        """Takes an evaluator's score for its task, or another node's message that it has ended."""
         with self._lock:
             self._refuse_former(node)
             if not node.startswith("evaluator"):
                 self._done[node] = dict(result)
                 return
-        if result.get("params"):  # before the result counts: after the last, everything ends
+        if result.get("params"):  # saved before the result is recorded, because the last result ends the program
             best = pickle.loads(result["params"])
             self._store.best.offer(
                 result["row"]["episode_return_mean"], result["steps"], lambda: best, result["standing"]
@@ -178,25 +178,25 @@ class Coordinator:
             if self._closed or task is None or task.result is not None:
                 return  # too late, or delivered twice
             task.result = result
-            # The log is in the order of steps, whoever is first.
+            # Log the scores in the order of their steps, even if the evaluators finish in another order.
             while self._tasks and (score := self._tasks[0].result) is not None:
                 self._log_score(self._tasks.pop(0).orders, score)
         self._write()
 
     def keep(self, name: str, carry: str, standing: list | None) -> None:
-        """Keeps what a node's policy carries, as text, for the node that is started in its place; and its standing."""
+        """Stores the carry of a node's policy, as text, for the node's next start, and the policy's standing."""
         with self._lock:
             self._kept[name] = carry
             if standing is not None:
                 self._standings[name] = standing
 
     def kept(self, name: str) -> str | None:
-        """Returns what was kept under a name, in this part of the run or in the one that it goes on from."""
+        """Returns the carry that was stored under a name, in this part of the run or before it was resumed."""
         with self._lock:
             return self._kept.get(name)
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns what a checkpoint needs to know of the whole program; its logs are written up to here."""
+        """Writes all pending log rows, and returns the program's state for a checkpoint."""
         self._write(wait=True)
         with self._lock:
             return {
@@ -209,16 +209,16 @@ class Coordinator:
             }
 
     def request_stop(self, died: Sequence[str] = ()) -> None:
-        """Stops the program after a last save, without an evaluation; the nodes that have died are not waited for."""
+        """Stops the program after a last save, without an evaluation and without waiting for nodes that have died."""
         with self._lock:
             self._asked_to_stop, self._died = True, died
             if self._stopping_since is None:
                 self._stopping_since = time.monotonic()
 
-    # What it does itself -------------------------------------------------------------------------------------------
+    # The coordinator's own work ------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Watches over the program until it ends, and then stops what still runs."""
+        """Supervises the program until it ends, and then stops all nodes that still run."""
         moved, last = time.monotonic(), None
         try:
             while not self._finished.is_set() and not stops.ends(_TICK_S):
@@ -244,7 +244,7 @@ class Coordinator:
         lp.stop()
 
     def explain(self) -> str:
-        """Returns what each node waits for."""
+        """Returns in words what each node is doing or waiting for."""
         with self._lock:
             lines = [f"  {name}: {doing}" for name, doing in self._doing().items()]
         return "nothing has moved for a while:\n" + ("\n".join(lines) or "  no node has reported yet")
@@ -259,7 +259,7 @@ class Coordinator:
         }
 
     def _look(self) -> None:
-        """Does what is due; called with the lock held."""
+        """Updates the progress line, schedules evaluations and ends the program when it is done; call with the lock."""
         steps, experiment = self._steps, self._experiment
         fields = self._both(steps, self._learner_steps)
         of_replay: dict[str, float] = {}
@@ -283,7 +283,7 @@ class Coordinator:
                 if not self._learner_steps:
                     self._progress.print(NOTHING_LEARNED)
                 self._give_task(steps, experiment.evaluation.final_episodes, final=True)
-        elif self._asked_to_stop and not self._begun:  # there is nothing to save
+        elif self._asked_to_stop and not self._begun:  # nothing to save
             self._finished.set()
 
     def _give_task(self, steps: int, episodes: int, *, final: bool) -> None:
@@ -300,7 +300,7 @@ class Coordinator:
         self._tasks.append(_Task(orders))
 
     def _task_of(self, evaluator: str) -> dict[str, Any] | None:
-        """Returns what an evaluator is to do: what it has been given and has not done, or the first that nobody has."""
+        """Returns an evaluator's unfinished task, or else assigns it the first task that no evaluator has."""
         open_tasks = [task for task in self._tasks if task.result is None and task.node in (evaluator, None)]
         if not open_tasks:
             return None
@@ -317,9 +317,9 @@ class Coordinator:
             self._finished.set()
 
     def _drained(self) -> bool:
-        """Whether the actors have stopped, so that the last checkpoint holds all they did."""
+        """Whether the actors have stopped, or their time to do so is over, so that the last checkpoint can be made."""
         gone = {base_name(node) for node in self._done if node.startswith("actor")}
-        # These are the supervisor's names: `actor-1`, or `actor` where there is one alone.
+        # The supervisor names actors `actor-1`, or `actor` if there is only one.
         gone |= {f"actor {name.partition('-')[2] or 0}" for name in self._died if name.partition("-")[0] == "actor"}
         return len(gone) >= self._num_actors or time.monotonic() - (self._stopping_since or 0) > _DRAIN_S
 
@@ -336,7 +336,7 @@ class Coordinator:
         return name not in self._starts or node == node_name(name, self._starts[name])
 
     def _evaluated_until(self) -> int:
-        """Returns the step of the next evaluation, by those in the log: one that was cut short is made again."""
+        """Returns the step of the next evaluation after those in the log; an interrupted one is repeated."""
         every = self._experiment.evaluation.every
         path = loggers.csv_path(self._store.rundir, "evaluator")
         steps = loggers.read_csv(path).get(self._experiment.step_key, ()) if path.is_file() else ()
@@ -344,14 +344,16 @@ class Coordinator:
         return (last // every + 1) * every if every else 0
 
     def _log(self, label: str, row: dict[str, Any]) -> None:
-        """Has a row written by the next `_write`; called with the lock held."""
+        """Queues a log row for the next `_write`; call with the lock held."""
         if "episode_return" in row:
             self._progress.update(episode_return=row["episode_return"])
         self._rows.append((label, {self._experiment.step_key: self._steps, **row, **self._store.now()}))
 
     def _write(self, wait: bool = False) -> None:
-        """Writes what rows there are, in their order, while others may report. Where somebody else is at it, they are
-        left to that one, or it is waited for, also where it has taken all of them.
+        """Writes the queued log rows in order, without blocking reports.
+
+        If another thread is writing, returns at once and leaves the rows to it. With `wait`, waits for that thread
+        first, even if it has taken all rows.
         """
         while (wait or self._rows) and self._writing.acquire(blocking=wait):
             wait = False
@@ -364,7 +366,7 @@ class Coordinator:
                 self._writing.release()
 
     def _both(self, steps: int, learner_steps: int) -> dict[str, float]:
-        """Returns the columns of a row that count: steps of the budget, and of the learner."""
+        """Returns the step columns of a log row: environment steps, if the run has any, and learner steps."""
         return (
             {"environment_steps": steps, "learner_steps": learner_steps}
             if self._acts

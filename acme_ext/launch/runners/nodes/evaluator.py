@@ -1,4 +1,4 @@
-"""The evaluator's node."""
+"""The node of an evaluator."""
 
 import pickle
 from typing import Any
@@ -16,14 +16,14 @@ _LOOK_S = 0.05
 
 
 class EvaluatorNode:
-    """Makes the evaluations that the coordinator asks for, with parameters no older than each says.
+    """Runs the evaluations that the coordinator assigns, each with parameters at least as new as it requires.
 
     Args:
-        experiment: what is run.
-        spec: of its environment.
-        index: which of the evaluators it is.
+        experiment: the experiment that the program runs.
+        spec: the environment's spec.
+        index: the evaluator's number.
         learner: the learner's client.
-        coordinator: the coordinator's.
+        coordinator: the coordinator's client.
     """
 
     def __init__(self, experiment: Experiment, spec: EnvironmentSpec, index: int, learner: Any, coordinator: Any):

@@ -1,4 +1,4 @@
-"""The node that acts for actors: they step environments, it has the policy."""
+"""The inference server: a node that applies the policy for actors, which only step environments."""
 
 import contextlib
 import dataclasses
@@ -28,12 +28,12 @@ from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.types import Array, EnvironmentSpec, Tree
 from acme_ext.utils.calls import Call, CallServer
 
-_PENDING = 16  # rows, beside a step of all its environments, that the replay may not have taken when a caller goes on
-_HELD_S = 0.01  # between looks at what the replay has taken
-_LAST_S = 0.5  # for the replay to take rows, once the program is to stop
+_PENDING = 16  # rows, plus one step of all its environments, that may be on their way to the replay for a caller
+_HELD_S = 0.01  # between checks of whether the replay has taken rows
+_LAST_S = 0.5  # time for the replay to take rows after the program is told to stop
 _REPORT_S = 0.1
 _LOG_EVERY_S = 1.0
-_WAIT_S = 0.002  # that an accelerator waits for more requests; a CPU, whose time grows with the batch, doesn't
+_WAIT_S = 0.002  # an accelerator waits this long for more requests; a CPU doesn't, as its time grows with the batch
 
 
 class _Request(NamedTuple):
@@ -42,74 +42,73 @@ class _Request(NamedTuple):
     call: Call
     seat: "_Seat"
     run: int  # how often its actor was started before
-    tick: int  # how often its caller has asked since
-    keys: Array | None  # [K] of a timeline that begins
-    steps: int  # of the environments, that the run has taken
+    tick: int  # how many requests its caller has made since that start
+    keys: Array | None  # [K] random keys, if a new timeline begins
+    steps: int  # environment steps that the run has taken
     first: np.ndarray  # [K] bool
     timestep: dm_env.TimeStep
-    with_state: bool  # whether the recurrent state from before is wanted
+    with_state: bool  # whether the reply must have the recurrent state from before the step
 
 
 @dataclasses.dataclass
 class _Seat:
-    """What is known of one caller: an actor's environments, or half of them."""
+    """The state of one caller, which has all or a part of an actor's environments."""
 
     actor: int
-    envs: np.ndarray  # [K] which of the actor's environments
+    envs: np.ndarray  # [K] indices of the actor's environments
     slots: np.ndarray
     ranks: np.ndarray
-    writer: Any = None  # of its experience, where that is kept here
+    writer: Any = None  # writes its experience, if this node does that
     run: int = -1  # how often its actor was started before
     tick: int = -1
-    acted: tuple[Acted, int] | None = None  # the answer to that request, and the version of the parameters
-    waits: bool = False  # for a batch
-    sent: int = 0  # rows of the writer's when the replay had last taken enough of them
+    acted: tuple[Acted, int] | None = None  # the answer to the latest request, and the version of the parameters
+    waits: bool = False  # whether a request waits for a batch
+    sent: int = 0  # the writer's row count when the replay had last taken enough rows
 
     @property
     def keeps_state(self) -> bool:
-        """Whether the experience that is kept here has recurrent state in it."""
+        """Whether the writer stores recurrent states."""
         return getattr(self.writer, "keeps_state", False)
 
 
 @dataclasses.dataclass
 class _Held:
-    """A call that the replay holds back."""
+    """A call that waits until the replay has taken earlier rows."""
 
     call: Call
     seat: _Seat
-    key: tuple  # the same for the same call, made again
-    pending: int  # rows of its seat's that the replay need not have taken
+    key: tuple  # identifies the call if it is repeated
+    pending: int  # rows of its seat that the replay may not have taken yet
     go_on: Callable[[Call], None]
     since: float = dataclasses.field(default_factory=time.monotonic)
 
 
 class InferenceNode:
-    """Applies the policy for actors, to batches of what they ask, with recurrent state that stays here.
+    """Applies the policy for actors to batches of their requests, and keeps their recurrent states.
 
-    The actors ask at a port of its own, see `utils.calls`, and one thread takes what they ask and answers it. A request
-    that is made again, since its answer was lost, is answered from memory. A caller whose actor was started again, or
-    whom this node doesn't know because it was started again itself, begins a new timeline: recurrent state, randomness
-    and unfinished sequences are its own. Parameters change between batches only.
+    Actors send requests to this node's own port, see `utils.calls`. One thread receives and answers them. If a request
+    is repeated because its answer was lost, it is answered from memory. If an actor or this node was restarted, the
+    actor's callers begin a new timeline, with new recurrent states, random keys and sequences. Parameters change only
+    between batches.
 
-    Where the actors don't keep the `experience`, the node writes what it hears to the replay: observations then cross
-    the network once, and recurrent state never. A replay that takes no more holds back the answers to those who write
-    to it.
+    If the actors don't write the `experience`, this node writes it to the replay. Observations then cross the network
+    once, and recurrent states never. When a replay shard is full, answers to the actors that write to it are delayed.
 
     Args:
-        experiment: what is run.
-        spec: of its environment.
-        actors: how many there are.
-        replays: Reverb clients, one for each shard; actors are spread over them in turn.
+        experiment: the experiment that the program runs.
+        spec: the environment's spec.
+        actors: number of actors in the program.
+        replays: Reverb clients, one for each shard; actors use them in turn.
         learner: the learner's client.
-        coordinator: the coordinator's.
-        index: which of the inference servers it is.
-        servers: how many there are. It acts for the actors whose numbers leave `index` when divided by that.
-        callers: of an actor, each with an equal part of its environments.
-        experience: whether the actors keep the experience; otherwise this node does.
-        token: that actors show, see `utils.calls.CallServer`.
-        address: Launchpad's of this node, at whose host it listens; None for this machine alone.
-        record: makes the writer that this node records whole episodes with, where it keeps the experience, from a spec
-            and a name; None records nothing.
+        coordinator: the coordinator's client.
+        index: the inference server's number.
+        servers: number of inference servers. This one serves the actors with `actor % servers == index`.
+        callers: callers per actor, each with an equal part of its environments.
+        experience: whether the actors write the experience; if not, this node does.
+        token: the secret that actors must send, see `utils.calls.CallServer`.
+        address: this node's Launchpad address; the node listens on its host. None for this machine only.
+        record: `(spec, name) -> writer` for recording complete episodes, if this node writes the experience; None to
+            record nothing.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class InferenceNode:
         name = "inference" if servers == 1 else f"inference {index}"
         self._reporter = Reporter(coordinator, node_name(name, coordinator.enter(name)))
         self._experiment, self._index = experiment, index
-        # What a policy carries is of these environments: a run that goes on with more or fewer servers begins it anew.
+        # A carry belongs to these environments. A run that is resumed with another number of servers starts new ones.
         self._kept_as = name if servers == 1 else f"{name} of {servers}"
         example = specs.zeros(spec.observations, 1)
         self._expected = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(example)]
@@ -142,7 +141,7 @@ class InferenceNode:
         self._core = SlotCore(agent.policy, slots, bucket_sizes(slots))
         on_wait = waiting(self._reporter, lambda: "waiting for the learner's first parameters")
         self._variables = RemoteVariables(learner.variables, period_s=renewal_s(agent.replay), on_wait=on_wait)
-        with contextlib.suppress(StopWaitingError):  # then nobody will ask
+        with contextlib.suppress(StopWaitingError):  # then no actor will send requests
             _, params = self._variables.held()
             self._core.warm_up(params, example)
         self._reporter.kept(self._core, self._kept_as)
@@ -170,15 +169,15 @@ class InferenceNode:
         self._thread.start()
 
     def port(self) -> int:
-        """Returns where the actors ask; see `acting.remote.RemoteInference`."""
+        """Returns the port for the actors' requests; see `acting.remote.RemoteInference`."""
         return self._calls.port
 
     def fill(self) -> tuple[int, int]:
-        """Returns how many environments' steps the batches held so far, without and with their padding."""
+        """Returns the number of environment steps in all batches so far, without and with padding."""
         return self._core.rows, self._core.padded_rows
 
     def compilations(self) -> int:
-        """Returns how many programs have been compiled."""
+        """Returns the number of compiled programs."""
         return self._core.compilations()
 
     def run(self) -> None:
@@ -201,7 +200,7 @@ class InferenceNode:
             self.end()
 
     def end(self) -> None:
-        """Serves no more: whoever waits is told that the program ends."""
+        """Stops serving; callers that wait are told that the program ends."""
         if self._ended.is_set():
             return
         self._ended.set()
@@ -224,7 +223,7 @@ class InferenceNode:
                 self._release()
                 while self._batcher.due_s() == 0.0:
                     self._run_batch()
-                self._reporter.keep(self._core, self._kept_as)  # by this thread, whose calls write it in place
+                self._reporter.keep(self._core, self._kept_as)  # in this thread, which updates the carry in place
             for request in self._batcher.take():
                 request.call.answer(None)
             for held in self._held.values():
@@ -233,8 +232,10 @@ class InferenceNode:
             self._error = error
 
     def _release(self) -> None:
-        """Lets those go on whose rows the replay has taken meanwhile. Nobody is held for another's: of two shards, the
-        one that is full may wait for the learner, which waits for the other.
+        """Continues the held calls whose rows the replay has taken.
+
+        A call waits only for its own rows. Otherwise there could be a deadlock: one shard is full and waits for the
+        learner, and the learner waits for rows of another shard.
         """
         for who, held in list(self._held.items()):
             if self._has_sent(held.seat, held.pending):
@@ -242,14 +243,14 @@ class InferenceNode:
                 held.go_on(held.call)
             elif self._reporter.orders.stop and time.monotonic() - held.since > _LAST_S:
                 del self._held[who]
-                held.call.answer(None)  # what the replay doesn't take before the end stays out of it
+                held.call.answer(None)  # rows that the replay doesn't take in time are dropped
 
     def _receive(self, call: Call) -> None:
-        """Answers a call, or has it wait for a batch."""
+        """Answers a call, or queues it for a batch."""
         try:
             actor, caller, run, method, *rest = call.arguments
             seat, key = self._seats[actor, caller], (run, method, *rest[:1]) if method == "act" else (run, method)
-            # What is there of a seat already is an earlier start's, or this very call: its caller has gone.
+            # An older request of this seat comes from an earlier start, or is this call repeated; its caller is gone.
             if seat.waits:
                 self._run_batch()
             if (held := self._held.get(id(seat))) is not None:
@@ -308,7 +309,7 @@ class InferenceNode:
     _METHODS: ClassVar[dict[str, Callable[..., None]]] = {"act": _act, "leave": _leave}
 
     def _when_sent(self, held: _Held) -> None:
-        """Goes on with a call, at once or as soon as the replay has taken the rows of its seat."""
+        """Continues with a call as soon as the replay has taken enough rows of its seat."""
         if self._has_sent(held.seat, held.pending):
             held.go_on(held.call)
         else:
@@ -324,7 +325,7 @@ class InferenceNode:
         return True
 
     def _tell(self, seat: _Seat, newest: dm_env.TimeStep, goes_on: bool) -> None:
-        """Tells a seat's writer what its latest actions led to."""
+        """Adds the results of a seat's latest actions to its writer."""
         if not goes_on or seat.acted is None:
             seat.writer.add_first(newest)
             return
@@ -333,13 +334,13 @@ class InferenceNode:
         seat.writer.add(acted.action, newest, acted.extras, **kept)
 
     def _check(self, timestep: dm_env.TimeStep, count: int) -> None:
-        """Raises ValueError if a timestep isn't what the seat's environments give, which would fail others too."""
+        """Raises ValueError if a timestep doesn't fit the seat's environments; it would make the whole batch fail."""
         found = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(timestep.observation)]
         if found != self._expected or any(len(leaf) != count for leaf in tree.flatten(timestep)):
             raise ValueError(f"observations of {count} are {found} where {self._expected} was expected")
 
     def _run_batch(self) -> None:
-        """Answers the requests that have waited longest, as many as a batch holds."""
+        """Answers the requests that have waited longest, up to the size of a batch."""
         batch = self._batcher.take()
         for request in batch:
             request.seat.waits = False
@@ -359,7 +360,7 @@ class InferenceNode:
             request.call.answer(self._reply(seat, request.with_state))
 
     def _reply(self, seat: _Seat, with_state: bool) -> tuple:
-        """Returns what the seat's caller is told of its latest actions."""
+        """Returns the reply to the seat's caller, with its latest actions."""
         assert seat.acted is not None
         acted, version = seat.acted
         if seat.writer is not None:
@@ -367,8 +368,8 @@ class InferenceNode:
         return tuple(Reply(acted.action, acted.extras, acted.state if with_state else (), version))
 
     def _apply(self, batch: Sequence[_Request]) -> tuple[list[Acted], int]:
-        """Returns what the policy gives for each of some requests, and the version of its parameters."""
-        # One look at what is held: all of a batch act on the same parameters.
+        """Returns the policy's output for each request of a batch, and the version of the parameters."""
+        # Read the parameters once, so that the whole batch uses the same ones.
         version, params = self._variables.held()
         for request in batch:
             if request.keys is not None:

@@ -1,4 +1,4 @@
-"""The learner's node."""
+"""The node of the learner."""
 
 import contextlib
 import functools
@@ -35,11 +35,11 @@ _LOG_EVERY_S = 1.0
 
 
 class LearnerClient:
-    """What other nodes have of the learner: `variables`, and by Courier what its node has.
+    """The client of the learner: `variables`, and the methods of its node through Courier.
 
     Args:
-        client: Courier's.
-        token: the program's.
+        client: the Courier client.
+        token: the program's secret.
     """
 
     def __init__(self, client: Any, token: bytes):
@@ -47,13 +47,13 @@ class LearnerClient:
         self._of_thread = threading.local()
 
     def variables(self, held: int) -> tuple[int, Any]:
-        """Gives the policy's parameters, see `acting.remote.Fetch`. All nodes of a host fetch them once."""
+        """Returns the policy's parameters, see `acting.remote.Fetch`. The nodes of a host fetch them only once."""
         if (fetch := getattr(self._of_thread, "fetch", None)) is None:
             fetch = self._of_thread.fetch = SharedFetch(self.newest, self._token + self._client.address.encode())
         return fetch(held)
 
     def newest(self, held: int) -> tuple[int, Any]:
-        """Gives them from the learner itself, likewise; over a connection of each thread's own."""
+        """Returns them directly from the learner; each thread has its own connection."""
         if (call := getattr(self._of_thread, "call", None)) is None:
             here = functools.partial(find, self._client)
             call = self._of_thread.call = RemoteCall(here, token=self._token, awake_s=0.0)
@@ -65,7 +65,7 @@ class LearnerClient:
 
 
 class LearnerHandle(base.Handle):
-    """Gives a `LearnerClient` to the nodes that use the learner."""
+    """A Launchpad handle, which becomes a `LearnerClient` in the nodes that use the learner."""
 
     def __init__(self, address: lp_address.Address, token: bytes):
         self._address, self._token = address, token
@@ -77,12 +77,13 @@ class LearnerHandle(base.Handle):
 
 
 class LearnerCourierNode(lp.CourierNode):
-    """The learner as a node.
+    """The learner as a Launchpad node.
 
     Args:
         make_learner: makes the `LearnerNode`.
-        token: that whoever asks for its parameters shows.
-        arguments: of the `LearnerNode`, as its options are.
+        token: the secret that nodes must send to get parameters.
+        arguments: arguments of the `LearnerNode`.
+        options: keyword arguments of the `LearnerNode`.
     """
 
     def __init__(self, make_learner: Callable[..., Any], token: bytes, *arguments: Any, **options: Any):
@@ -96,19 +97,20 @@ class LearnerCourierNode(lp.CourierNode):
 
 
 class LearnerNode:
-    """Learns from the replay for as long as the coordinator lets it, or from recorded data for its budget; gives its
-    parameters to whoever asks, and saves.
+    """Learns, serves the policy's parameters to other nodes, and saves checkpoints.
+
+    It learns from the replay until the coordinator tells it to stop, or from recorded data until its budget is used.
 
     Args:
-        experiment: what is run.
-        spec: of its environment.
-        replays: Reverb clients, one for each shard; none of an experiment with `data`.
-        coordinator: its client.
+        experiment: the experiment that the program runs.
+        spec: the environment's spec.
+        replays: Reverb clients, one for each shard; empty for an experiment with `data`.
+        coordinator: the coordinator's client.
         resumes: see `Coordinator`.
-        token: that whoever asks for parameters shows.
-        address: Launchpad's of this node, at whose host it gives them.
-        snapshot_every: steps of the budget between exports of the policy; None for none.
-        skip_damaged: leaves out damaged parts of recorded data.
+        token: the secret that nodes must send to get parameters.
+        address: this node's Launchpad address; it serves parameters on its host.
+        snapshot_every: steps of the budget between exports of the policy; None for no exports.
+        skip_damaged: skips damaged parts of recorded data.
     """
 
     def __init__(
@@ -128,8 +130,8 @@ class LearnerNode:
         self._reporter = Reporter(coordinator, node_name("learner", coordinator.enter("learner")))
         self._coordinator = coordinator
         self._remote: RemoteReplay | None = None
-        self._mixed: Mixed | None = None  # the batches, where there are demonstrations
-        self._drawn: dict[str, Any] = {}  # what draws recorded rows, by its name in a checkpoint
+        self._mixed: Mixed | None = None  # the batches, if there are demonstrations
+        self._drawn: dict[str, Any] = {}  # samplers of recorded rows, by their names in a checkpoint
         self._stack = contextlib.ExitStack()
         if experiment.data is None:
             agent = experiment.make_agent(spec)
@@ -143,7 +145,7 @@ class LearnerNode:
         )
         self._checkpoints = RunCheckpoints(RunDirectory.open(experiment.directory), experiment.checkpoints, print)
         self._pool = futures.ThreadPoolExecutor(1, "checkpoints")
-        self._saving: futures.Future[None] | None = None  # the latest save, under way or not
+        self._saving: futures.Future[None] | None = None  # the latest save, running or not yet checked
         restored = self._checkpoints.restore({"learner": agent.core.abstract_state()}, resumes)
         if restored is not None:
             self._learner.restore(restored.trees["learner"])
@@ -155,15 +157,15 @@ class LearnerNode:
         self._variables = VariableServer(self._learner, lambda: self._learner.steps, token, host)
 
     def port(self) -> int:
-        """Returns where the policy's parameters are given; see `LearnerClient`."""
+        """Returns the port for requests of the policy's parameters; see `LearnerClient`."""
         return self._variables.port
 
     def get_variables(self, names: Sequence[str]) -> list[Any]:
-        """Gives parameters by name, as Acme's `VariableSource` does; `policy` is what every agent acts with."""
+        """Returns parameters by name, as Acme's `VariableSource` does; every agent acts with `policy`."""
         return jax.device_get(self._learner.get_variables(names))
 
     def run(self) -> None:
-        """Learns until it is told to stop, saves, and goes on giving parameters until the program ends."""
+        """Learns until it is told to stop, saves, and then serves parameters until the program ends."""
         with self._checkpoints.explaining():
             self._learn_and_save()
         self._reporter.report("has ended", now=True)
@@ -203,15 +205,15 @@ class LearnerNode:
 
     @property
     def _steps(self) -> int:
-        """Steps of the budget that were taken, as far as this node has heard."""
+        """Steps of the budget that were taken, as of this node's latest report."""
         return self._reporter.orders.environment_steps if self._experiment.data is None else self._learner.steps
 
     def _is_over(self) -> bool:
-        """Whether the budget is used up, where it is one of learner steps."""
+        """Whether a budget of learner steps is used up; always False for a budget of environment steps."""
         return self._experiment.data is not None and self._learner.steps >= self._experiment.steps
 
     def _of_replay(self, agent: Agent, spec: EnvironmentSpec, skip_damaged: bool) -> Any:
-        """Returns the batches of the replay's shards, with demonstrations if there are some."""
+        """Returns batches from the replay's shards, mixed with demonstrations if there are any."""
         self._remote = remote = RemoteReplay(self._clients, agent.replay.table)
         part, calls = agent.replay.split(len(self._clients)), agent.sgd_steps_per_call
         on_wait = waiting(self._reporter, lambda: f"waiting for a batch: {remote.describe()}")
@@ -245,7 +247,7 @@ class LearnerNode:
         self._reporter.row("learner", {"learner_steps": self._learner.steps, **self._learner.metrics(), **drawn})
 
     def _save(self, last: bool = False) -> futures.Future[None]:
-        """Has a thread save what there is now; the replay's contents are a little newer."""
+        """Saves the current state in another thread; the replay's contents in it are slightly newer."""
         self._learner.check()
         state = {**self._coordinator.snapshot(), "learner_steps": self._learner.steps}
         state |= {name: drawn.save() for name, drawn in self._drawn.items()}

@@ -1,4 +1,4 @@
-"""The node that holds a part of the replay."""
+"""The node of a replay shard."""
 
 import pathlib
 import shutil
@@ -19,7 +19,7 @@ _LOOK_S = 0.05
 
 
 class ReplayHandle(base.Handle):
-    """Gives a `reverb.Client` to the nodes that use a replay node."""
+    """A Launchpad handle, which becomes a `reverb.Client` in the nodes that use a replay node."""
 
     def __init__(self, address: lp_address.Address):
         self._address = address
@@ -31,12 +31,14 @@ class ReplayHandle(base.Handle):
 
 
 class ReplayNode(lp.PyNode):
-    """A Reverb server as a node. Launchpad's own imports Reverb in the launcher, and its server can't be restored.
+    """A Reverb server as a node.
+
+    It replaces Launchpad's own Reverb node, which imports Reverb in the launcher and can't restore a checkpoint.
 
     Args:
-        tables: makes the `reverb.Table`s, in the node.
-        scratch: folder for Reverb's own files.
-        restore: folder of a checkpoint to start with.
+        tables: a function that makes the `reverb.Table`s in the node.
+        scratch: folder for Reverb's temporary files.
+        restore: folder of a checkpoint to start from.
     """
 
     def __init__(self, tables: Callable[[], list], scratch: pathlib.Path, restore: pathlib.Path | None):
@@ -60,10 +62,10 @@ class ReplayNode(lp.PyNode):
 
 
 class RemoteReplay:
-    """All shards of a replay, from outside.
+    """Access to all shards of a replay over the network.
 
     Args:
-        clients: a Reverb client for each.
+        clients: a Reverb client for each shard.
         table: the table's name.
     """
 
@@ -71,7 +73,7 @@ class RemoteReplay:
         self._clients, self._table = clients, table
 
     def checkpoint(self, folder: pathlib.Path) -> None:
-        """Writes the shards' contents, at the same time, to folders `0, 1, ...` in a folder that doesn't exist yet."""
+        """Writes the shards' contents in parallel to folders `0, 1, ...` in a new folder."""
         folder.mkdir()
 
         def write(shard: int, client: Any) -> None:
@@ -81,7 +83,7 @@ class RemoteReplay:
             list(pool.map(write, *zip(*enumerate(self._clients), strict=True)))
 
     def counts(self) -> dict[str, float]:
-        """Returns the replay's size, and its samples per insert since the first sample could be taken."""
+        """Returns the replay's size, where a block counts as its number of rows, and its samples per insert."""
         size = inserts = samples = 0
         for client in self._clients:
             info = client.server_info(timeout=10)[self._table]
@@ -96,7 +98,7 @@ class RemoteReplay:
 
 
 def describe(client: Any) -> str:
-    """Returns the state of a server's rate limiters, in words; of one that doesn't answer, that."""
+    """Returns the state of a server's rate limiters in words, or that the server doesn't answer."""
     try:
         return describe_tables(client)
     except Exception as error:
@@ -104,5 +106,5 @@ def describe(client: Any) -> str:
 
 
 def shard_folder(folder: pathlib.Path, shard: int) -> pathlib.Path:
-    """Returns where in a checkpoint's replay folder a shard's contents lie."""
+    """Returns a shard's folder in a checkpoint's replay folder."""
     return folder / str(shard)

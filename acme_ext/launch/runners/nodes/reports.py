@@ -1,4 +1,4 @@
-"""A node's side of the coordinator: it reports, and gets its orders in the answer."""
+"""A node's connection to the coordinator: the node sends reports, and the replies have its orders."""
 
 import contextlib
 import threading
@@ -8,40 +8,41 @@ from concurrent import futures
 from typing import Any, NamedTuple
 
 STARTING = "is starting"
-"""A node's state before any other: it has done nothing yet."""
+"""The state that a node reports first, before it has done anything."""
 
 
 _LOOK_S = 0.2
-_KEEP_S = 2.0  # between the times that what a policy carries is sent
+_KEEP_S = 2.0  # between the times that a policy's carry is sent
 
 
 class Orders(NamedTuple):
-    """What a node is told."""
+    """The coordinator's orders to a node."""
 
     stop: bool  # whether to end (an actor, an evaluator) or to make the last save (the learner)
-    environment_steps: int  # that the whole program has taken
+    environment_steps: int  # environment steps that the whole program has taken
     evaluate: dict[str, Any] | None = None  # an evaluator's next task
 
 
 def node_name(name: str, start: int) -> str:
-    """Returns what a node of a name, started for the `start`-th time (from 0), reports as."""
+    """Returns the name that a node reports under after its start number `start`, counted from 0."""
     return f"{name}, start {start}"
 
 
 def base_name(node: str) -> str:
-    """Returns the name of a node, whichever its start."""
+    """Returns a node's name without the number of its start."""
     return node.partition(",")[0]
 
 
 class Reporter:
-    """A node's side: reports, when it is made and then a few times a second at most, and keeps the latest orders.
+    """Sends a node's reports to the coordinator, at most one per `period_s` seconds, and keeps the latest orders.
 
-    Nobody waits for the answer to a report but who wants it `now`: the orders in it are taken up when they have come.
-    Rows stay here until the report that had them is answered.
+    Reports are asynchronous unless they are sent with `now=True`: the orders are read once the reply has arrived. Log
+    rows are kept until the report that contained them is answered.
 
     Args:
-        coordinator: its client.
+        coordinator: the coordinator's client.
         node: the node's name.
+        period_s: minimum seconds between reports.
     """
 
     def __init__(self, coordinator: Any, node: str, period_s: float = 0.1):
@@ -49,25 +50,25 @@ class Reporter:
         self._lock = threading.RLock()  # several threads of a node may report
         self._rows: list[tuple[int, str, dict[str, Any]]] = []
         self._numbered = 0
-        self._under_way: tuple[Any, int] | None = None  # the answer to come, and the last row that was reported
+        self._under_way: tuple[Any, int] | None = None  # the pending reply, and the number of the last row sent
         self._keep_next: dict[str, float] = {}
         self._next = 0.0
         self.counts: dict[str, float] = {}
-        """Totals to report."""
+        """Totals for the next report."""
         self.reported: dict[str, float] = {}
-        """Those of the latest report."""
+        """Totals of the latest report."""
         self.orders = Orders(False, 0)
-        """The latest."""
+        """The latest orders."""
         self.report(STARTING, now=True)
 
     def row(self, label: str, row: dict[str, Any]) -> None:
-        """Adds a row to a log, with the next report."""
+        """Adds a log row to the next report."""
         with self._lock:
             self._numbered += 1
             self._rows.append((self._numbered, label, row))
 
     def report(self, state: str, *, now: bool = False) -> Orders:
-        """Reports if it is time to; if `now`, in any case, and waits for the answer. Returns the latest orders."""
+        """Reports if a report is due; with `now`, always reports and waits for the reply. Returns the latest orders."""
         with self._lock:
             self._take_answer(wait=now)
             if now or (self._under_way is None and time.monotonic() >= self._next):
@@ -85,8 +86,9 @@ class Reporter:
             self._rows = [row for row in self._rows if row[0] > last]
 
     def keep(self, core: Any, name: str, *, now: bool = False) -> None:
-        """Has the coordinator keep what an `InferenceCore`'s policy carries, under a name, if it is time to; nothing
-        for a policy without a carry.
+        """Sends the carry of an `InferenceCore`'s policy to the coordinator, under a name, if that is due.
+
+        Does nothing for a policy without a carry.
         """
         if core is None or not core.has_carry or not (now or time.monotonic() >= self._keep_next.get(name, 0.0)):
             return
@@ -94,22 +96,23 @@ class Reporter:
         self._keep_next[name] = time.monotonic() + _KEEP_S
 
     def kept(self, core: Any, name: str) -> None:
-        """Gives an `InferenceCore` back what was kept under a name."""
+        """Restores an `InferenceCore`'s carry from the one that was stored under a name."""
         if core is not None and core.has_carry:
             core.restore_carry(self._coordinator.kept(name))
 
     def done(self, **result: Any) -> None:
-        """Says the node's last word, or an evaluator's score."""
+        """Reports that the node has ended, or an evaluator's score."""
         self._coordinator.done(self._node, result)
 
 
 def find(server: Any, on_wait: Callable[[], None] = lambda: None) -> tuple[str, int]:
-    """Returns at which host and port a node answers calls, see `utils.calls`; waits for one that is not there yet, or
-    not any more.
+    """Returns the host and port at which a node answers calls, see `utils.calls`.
+
+    Waits for a node that has not started yet, or is being restarted.
 
     Args:
         server: the node's Courier client, with a method `port`.
-        on_wait: called a few times a second while it waits; may raise to end the wait.
+        on_wait: called a few times a second during the wait; it may raise to end the wait.
     """
     host, _, _ = server.address.rpartition(":")
     port = server.futures.port()
@@ -120,9 +123,9 @@ def find(server: Any, on_wait: Callable[[], None] = lambda: None) -> tuple[str, 
 
 
 def waiting(reporter: Reporter, state: Callable[[], str]) -> Callable[[], None]:
-    """Returns an `on_wait` that reports what is waited for, and raises StopWaitingError when told to stop.
+    """Returns an `on_wait` that reports `state()`, and raises StopWaitingError when the node is told to stop.
 
-    `state` may ask a server: it is called once a second at most.
+    `state` may call a server; it is called at most once a second.
     """
     next_look, text = 0.0, ""
 

@@ -1,8 +1,8 @@
-"""How a node hears that it is to end.
+"""How nodes learn that they must stop.
 
-This package's launchers tell the nodes in an order in which each can still do what it has to. Launchpad's own tell all
-of them at once, at Ctrl-C too. The coordinator then has the program end as if somebody had asked for it, and until it
-has, the nodes that take part in the last save go on.
+This package's launchers stop the nodes in an order that lets each finish its work. Launchpad's own launchers tell all
+nodes at once, also at Ctrl-C. The coordinator then ends the program in the usual way, and the nodes that take part in
+the last save keep running until it has finished.
 """
 
 import time
@@ -14,12 +14,12 @@ from acme_ext.launch.processes.forks import IN_ORDER
 
 
 def told_at_once() -> bool:
-    """Whether a launcher of Launchpad's own runs this node; asked in the node's own thread."""
+    """Whether one of Launchpad's own launchers runs this node; call this in the node's own thread."""
     return context.get_context().launch_config != IN_ORDER
 
 
 def ends(timeout_s: float) -> bool:
-    """Waits for so long, and returns whether this node, which takes part in the last save, is to end now."""
+    """Waits up to `timeout_s`; returns whether this node, which takes part in the last save, must end now."""
     if not lp.wait_for_stop(timeout_s):
         return False
     if told_at_once():
