@@ -21,7 +21,7 @@ class Networks(NamedTuple):
 
 
 def make_networks(spec: EnvironmentSpec, config: DPGConfig, torso: str | torsos.Torso | None = None) -> Networks:
-    """Returns the networks, each with a torso of its own, see `torsos.features`. D4PG's critic gives distributions,
+    """Returns the networks, each with its own torso, see `torsos.features`. D4PG's critic gives distributions,
     Ape-X DPG's expected values.
     """
     action_size = specs.action_size(spec, "D4PG")

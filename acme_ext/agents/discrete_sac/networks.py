@@ -21,7 +21,7 @@ class Networks(NamedTuple):
 def make_networks(
     spec: EnvironmentSpec, config: DiscreteSACConfig, torso: str | torsos.Torso | None = None
 ) -> Networks:
-    """Returns the networks, each with a torso of its own."""
+    """Returns the networks, each with its own torso."""
     num_actions = specs.num_actions(spec, "DiscreteSAC")
 
     def for_each_action(observation: Tree) -> Array:

@@ -16,7 +16,7 @@ def margin_loss(q: Array, action: Array, margin: float, legal: Array | None = No
         q: `[B, A]` action values.
         action: `[B]` what was done.
         margin: by which it is to be better.
-        legal: `[B, A]` which actions may be taken; None for all.
+        legal: `[B, A]` the legal actions; None if all are legal.
     """
     others = margin * (1 - jax.nn.one_hot(action, q.shape[-1]))
     return jnp.max(masking.masked(q + others, legal), axis=-1) - value.take_action(q, action)

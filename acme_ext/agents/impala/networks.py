@@ -13,7 +13,7 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Output(NamedTuple):
-    """What the network gives at every timestep."""
+    """The network's outputs at every timestep."""
 
     policy: Categorical  # [T, B, A]
     value: Array  # [T, B]

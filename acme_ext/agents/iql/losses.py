@@ -15,7 +15,7 @@ def expectile_loss(error: Array, expectile: float) -> Array:
 
 
 def advantage_weights(advantage: Array, inverse_temperature: float, max_weight: float) -> Array:
-    """Returns min(exp(beta A), max_weight), `[B]`, through which no gradient flows (eq. 7)."""
+    """Returns min(exp(beta A), max_weight), `[B]`, without a gradient (eq. 7)."""
     return lax.stop_gradient(jnp.minimum(jnp.exp(inverse_temperature * advantage), max_weight))
 
 

@@ -22,7 +22,7 @@ class Networks(NamedTuple):
 
 
 def make_networks(spec: EnvironmentSpec, config: IQLConfig, torso: str | torsos.Torso | None = None) -> Networks:
-    """Returns the networks, each with a torso of its own, see `torsos.features`.
+    """Returns the networks, each with its own torso, see `torsos.features`.
 
     The policy's standard deviation is the same in all states, as in the authors' code.
     """

@@ -15,14 +15,14 @@ from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     policy: TrainState
     critic: TrainState
     duals: TrainState  # losses.Duals
     target_policy: Params
     target_critic: Params
-    key: Array  # the random key of all steps to come
+    key: Array  # random key for the next steps
     steps: Array  # [] int32, SGD steps taken
 
 

@@ -23,7 +23,7 @@ class Networks(NamedTuple):
 
 
 def make_networks(spec: EnvironmentSpec, config: MPOConfig, torso: str | torsos.Torso | None = None) -> Networks:
-    """Returns the networks, each with a torso of its own, see `torsos.features`. MPO's critic gives expected values,
+    """Returns the networks, each with its own torso, see `torsos.features`. MPO's critic gives expected values,
     DMPO's distributions.
     """
     action_size = specs.action_size(spec, "MPO")

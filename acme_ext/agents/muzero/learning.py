@@ -139,7 +139,7 @@ def consistency_costs(
     network: ModelNetwork, params: Params, states: Tree, observation: Tree, roots: Array, mask: Array
 ) -> Array:
     """Returns the mean over unrolled steps of the negative cosine `[N]` between what is predicted of the model's states
-    and the projected states of what was observed then, through which no gradient flows (Ye et al. 2021, eq. 3).
+    and the projected states of what was observed then, without a gradient (Ye et al. 2021, eq. 3).
 
     Args:
         network: the networks.

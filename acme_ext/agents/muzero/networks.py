@@ -19,8 +19,8 @@ def make_network(
         UsageError: there are value prefixes and two players.
 
     Args:
-        spec: of the environment.
-        config: the agent's.
+        spec: the environment's spec.
+        config: the agent's config.
         torso: of the representation, where that is an MLP; see `torsos.features`.
     """
     if config.value_prefix and masking.player_of(spec.observations) is not None:
@@ -36,8 +36,8 @@ def planning_network(
     """Returns the networks of an agent that plans.
 
     Args:
-        spec: of the environment.
-        config: the agent's.
+        spec: the environment's spec.
+        config: the agent's config.
         torso: see `torsos.features`.
         options: further ones of `models.model_network`.
     """

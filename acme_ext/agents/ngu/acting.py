@@ -111,7 +111,7 @@ def policy_of(
 
     Args:
         networks: see `networks.make_networks`.
-        config: the agent's.
+        config: the agent's config.
         choice: of the policy of the family, for every episode.
         evaluation: see above.
         preferred: see there.

@@ -22,7 +22,7 @@ from acme_ext.types import Array, Params, Sample, Sequence, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     values: core.State
     embedding: TrainState

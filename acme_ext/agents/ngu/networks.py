@@ -39,7 +39,7 @@ class InverseModel:
 
     Args:
         num_actions: A.
-        config: the agent's.
+        config: the agent's config.
         torso: see `torsos.features`.
     """
 
@@ -81,8 +81,8 @@ def make_networks(
     (-1, 1), and which policy it is, one-hot; a policy alone that is given no bonus is R2D2's own.
 
     Args:
-        spec: of the environment.
-        config: the agent's.
+        spec: the environment's spec.
+        config: the agent's config.
         torso: see `torsos.dense_features`; of the action values and, with parameters of its own, of the embedding.
         core: see `recurrent.make_core`.
     """

@@ -27,11 +27,11 @@ Advantages = Callable[[Sequence, Array], tuple[Array, Array]]
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     trained: TrainState
     values: Moments  # [...] of one step's
-    key: Array  # the random key of all steps to come
+    key: Array  # random key for the next steps
     steps: Array  # [] int32, learner steps taken: batches
 
 
@@ -122,7 +122,7 @@ def core_of_policy_loss(
     Args:
         policy_loss: see `PolicyLoss`.
         network: see `networks.make_network`.
-        config: the agent's.
+        config: the agent's config.
         optimizer: takes a gradient whose norm is bounded already.
         observation: an example `[1, ...]`, for the parameters' shapes.
         epochs: times that each step of a batch is learned from.

@@ -21,7 +21,7 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Output(NamedTuple):
-    """What the network gives at every timestep."""
+    """The network's outputs at every timestep."""
 
     policy: Distribution  # [T, B, ...]
     value: Array  # [T, B], or [T, B, num_values], in the units of `normalize_values`
@@ -43,8 +43,8 @@ def make_network(
     that all actions are about equally likely at first, and the value's by 1.
 
     Args:
-        spec: of the environment.
-        config: the agent's.
+        spec: the environment's spec.
+        config: the agent's config.
         torso: see `torsos.features`.
         core: see `recurrent.make_core`.
         num_values: values that are predicted; None for one without an axis of its own.

@@ -55,7 +55,7 @@ def first_error(batch: Sequence, config: R2D2Config) -> Array:
 
     Args:
         batch: NumPy or JAX arrays, with the policy's extras.
-        config: the agent's.
+        config: the agent's config.
     """
     best, mask = batch.extras.best, batch.mask
     xp = value.numpy_of(best, mask)

@@ -47,7 +47,7 @@ def make_core(
 
     Args:
         network: see `networks.make_network`; its output may also be a tuple of several kinds of values.
-        config: the agent's.
+        config: the agent's config.
         observation: an example `[1, ...]`, for the parameters' shapes, as the network is given it.
         task_of: what is to be learned from a batch.
         optimizer: None takes Adam by the config.
@@ -115,7 +115,7 @@ def adam(config: R2D2Config) -> optax.GradientTransformation:
 
 def values(network: RecurrentNetwork, params: Params, inputs: Inputs, state: Tree, burn_in: int) -> Any:
     """Returns the action values `[T + 1 - burn_in, B, A]`, or a tuple of several kinds, after a burn-in of so many
-    timesteps, through which no gradient flows (Kapturowski et al. 2019, section 3).
+    timesteps, without a gradient (Kapturowski et al. 2019, section 3).
     """
     if burn_in:
         _, state = network.unroll(params, jax.tree.map(lambda x: x[:burn_in], inputs), state)

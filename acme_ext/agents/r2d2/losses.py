@@ -21,7 +21,7 @@ def n_step_target(
         v_t: `[T, B]` values in h's scale at the steps' ends.
         mask: `[T, B]` 1 where there is a step.
         n: steps.
-        rescaling_epsilon: of h; None for values as they are.
+        rescaling_epsilon: epsilon of h; None for unscaled values.
     """
     if rescaling_epsilon is None:
         return multistep.n_step_returns(r_t, discount_t, v_t, mask, n)
@@ -54,8 +54,8 @@ def td_error(
         q_target: `[T + 1, B, A]` target network's action values.
         mask: `[T, B]` 1 where there is a step.
         n: steps of a return.
-        rescaling_epsilon: of h; None for values as they are.
-        legal: `[T + 1, B, A]` which actions may be taken; None for all.
+        rescaling_epsilon: epsilon of h; None for unscaled values.
+        legal: `[T + 1, B, A]` the legal actions; None if all are legal.
     """
     best = jnp.argmax(masking.masked(q, legal)[1:], axis=-1)
     v_t = jnp.take_along_axis(q_target[1:], best[..., None], axis=-1)[..., 0]
@@ -93,8 +93,8 @@ def retrace_error(
         mask: `[T, B]` 1 where there is a step.
         lambda_: how far traces go.
         target_epsilon: epsilon of the target policy.
-        rescaling_epsilon: of h; None for values as they are.
-        legal: `[T + 1, B, A]` which actions may be taken; None for all.
+        rescaling_epsilon: epsilon of h; None for unscaled values.
+        legal: `[T + 1, B, A]` the legal actions; None if all are legal.
     """
 
     def taken(x: Array, action: Array) -> Array:

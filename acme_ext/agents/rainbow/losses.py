@@ -11,8 +11,10 @@ from acme_ext.types import Array
 def categorical_double_q_target(
     r_t: Array, discount_t: Array, logits_t: Array, q_t_selector: Array, atoms: Array
 ) -> Array:
-    """Returns the probabilities `[B, N]` of the projected target, through which no gradient flows (Hessel et al. 2018,
-    'Multi-step learning', with double Q).
+    """Returns the probabilities `[B, N]` of the projected target (Hessel et al. 2018, 'Multi-step learning', with
+    double Q).
+
+    No gradient flows through it.
 
     Phi_z(R_t + gamma_t z, softmax(logits_t[argmax_a q_t_selector[a]]))
 
@@ -60,7 +62,7 @@ def quantile_double_q_loss(
         discount_t: `[B]` n-step discounts, zero after a termination.
         quantiles_t: `[B, A, M]` target network's quantiles at the last observation.
         q_t_selector: `[B, A]` action values there that choose, as for `categorical_double_q_target`.
-        kappa: where the Huber loss turns linear.
+        kappa: where the Huber loss becomes linear.
     """
     quantiles_t = of_action(quantiles_t, jnp.argmax(q_t_selector, axis=-1))
     target = lax.stop_gradient(r_t[:, None] + discount_t[:, None] * quantiles_t)

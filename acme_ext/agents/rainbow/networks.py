@@ -37,8 +37,8 @@ def make_network(
     fractions are midpoints.
 
     Args:
-        spec: of the environment.
-        config: the agent's.
+        spec: the environment's spec.
+        config: the agent's config.
         torso: see `torsos.features`; the head has a hidden layer of its own.
     """
     num_actions = specs.num_actions(spec, "Rainbow")

@@ -20,7 +20,7 @@ from acme_ext.types import Array, Params, Sample, Sequence, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     ppo: ppo.State
     distillation: DistillationState

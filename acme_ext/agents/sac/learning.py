@@ -17,13 +17,13 @@ from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     policy: TrainState
-    critics: TrainState  # both, each array [2, ...]
+    critics: TrainState  # both critics; each array is [2, ...]
     target_critics: Params
     log_temperature: TrainState  # []
-    key: Array  # the random key of all steps to come
+    key: Array  # random key for the next steps
 
 
 QValues = Callable[[Tree, Array], Array]
@@ -52,7 +52,7 @@ def make_core(
 
     Args:
         networks: see there.
-        config: the agent's.
+        config: the agent's config.
         observation: an example `[1, ...]`, for the parameters' shapes.
         penalty: for agents that differ from SAC in the critics' loss.
         entropy_in_target: whether the critics' targets have the entropy of the policy in them.

@@ -8,7 +8,7 @@ from acme_ext.types import Array
 
 
 def td_error(q_tm1: Array, r_t: Array, discount_t: Array, q_t: Array, log_prob_t: Array, temperature: Array) -> Array:
-    """Returns the critics' soft Bellman errors `[N, B]`; their gradient flows through `q_tm1` alone (eq. 5 and 6).
+    """Returns the critics' soft Bellman errors `[N, B]`; their gradient flows only through `q_tm1` (eq. 5 and 6).
 
     delta_i = R_t + gamma_t * (min_i q_t[i] - alpha * log pi(a_t | o_t)) - q_tm1[i]
 

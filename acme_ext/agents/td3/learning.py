@@ -17,13 +17,13 @@ from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     policy: TrainState
-    critics: TrainState  # both, each array [2, ...]
+    critics: TrainState  # both critics; each array is [2, ...]
     target_policy: Params
     target_critics: Params
-    key: Array  # the random key of all steps to come
+    key: Array  # random key for the next steps
     steps: Array  # [] int32, SGD steps taken
 
 
@@ -41,7 +41,7 @@ def make_core(
 
     Args:
         networks: see there.
-        config: the agent's.
+        config: the agent's config.
         observation: an example `[1, ...]`, for the parameters' shapes.
         loss_of_policy: for agents that differ from TD3 in it.
     """

@@ -22,7 +22,7 @@ def smoothed_action(a_t: Array, noise: Array, stddev: float, max_noise: float) -
 
 
 def td_error(q_tm1: Array, r_t: Array, discount_t: Array, q_t: Array) -> Array:
-    """Returns the critics' errors `[N, B]` against the smaller target; their gradient flows through `q_tm1` alone.
+    """Returns the critics' errors `[N, B]` against the smaller target; their gradient flows only through `q_tm1`.
 
     delta_i = R_t + gamma_t * min_i q_t[i] - q_tm1[i]   (algorithm 1)
 

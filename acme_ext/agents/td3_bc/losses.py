@@ -9,7 +9,9 @@ from acme_ext.types import Array
 def policy_loss(q: Array, action: Array, data_action: Array, alpha: float) -> Array:
     """Returns the policy's loss `[]` (Fujimoto and Gu 2021, eq. 5 and 6).
 
-    -lambda * mean q + mean (pi(o) - a)**2,   lambda = alpha / mean |q|, through which no gradient flows
+    -lambda * mean q + mean (pi(o) - a)**2,   lambda = alpha / mean |q|
+
+    No gradient flows through lambda.
 
     Args:
         q: `[B]` the first critic's values of the policy's actions.
