@@ -11,11 +11,11 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Networks(NamedTuple):
-    """A policy and a critic; neither is given a random key."""
+    """A policy and a critic; they use no random key."""
 
     num_actions: int  # A
     policy: hk.Transformed  # observation [B, ...] -> logits [B, A]
-    critic: hk.Transformed  # observation [B, ...] -> q [B, A]; one of the two
+    critic: hk.Transformed  # observation [B, ...] -> q [B, A]; one of the two critics
 
 
 def make_networks(

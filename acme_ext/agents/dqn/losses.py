@@ -17,8 +17,9 @@ def td_error(q_tm1: Array, a_tm1: Array, r_t: Array, discount_t: Array, q_t_valu
         a_tm1: `[B]` actions taken there.
         r_t: `[B]` n-step rewards.
         discount_t: `[B]` n-step discounts, zero after a termination.
-        q_t_value: `[B, A]` target network's action values at the last observation.
-        q_t_selector: `[B, A]` the same of the network that chooses the action: online for double Q, else the target.
+        q_t_value: `[B, A]` the target network's action values at the last observation.
+        q_t_selector: `[B, A]` action values at the last observation that select the action: from the online network for
+            double Q-learning, otherwise from the target network.
     """
     target = value.double_q_target(r_t, discount_t, q_t_value, q_t_selector)
     return lax.stop_gradient(target) - value.take_action(q_tm1, a_tm1)
