@@ -9,7 +9,7 @@ from acme_ext.agents.dqn import acting as dqn
 
 
 def make_policy(network: hk.Transformed, config: ApexConfig, *, evaluation: bool) -> Policy:
-    """Returns the epsilon-greedy policy, with a different, fixed epsilon for each environment.
+    """Returns the epsilon-greedy policy, with a different epsilon for each environment, see `exploration.ladder`.
 
     In evaluation it is greedy.
 

@@ -15,7 +15,10 @@ from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs; a step draws nothing at random."""
+    """The learning state, with everything that is needed to resume.
+
+    Steps are deterministic, so there is no random key.
+    """
 
     policy: TrainState
     critic: TrainState

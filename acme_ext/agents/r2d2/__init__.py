@@ -1,1 +1,3 @@
-"""R2D2 (Kapturowski et al. 2019): recurrent Q-learning from a prioritized replay of sequences with stored state."""
+"""R2D2 (Kapturowski et al. 2019): recurrent Q-learning with prioritized replay of sequences, which include the
+recurrent state.
+"""

@@ -1,1 +1,3 @@
-"""TD3 (Fujimoto et al. 2018): deterministic policy gradients with twin critics, smoothed targets and a delay."""
+"""TD3 (Fujimoto et al. 2018): deterministic policy gradients with twin critics, target policy smoothing and delayed
+policy updates.
+"""

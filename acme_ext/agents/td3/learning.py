@@ -28,7 +28,7 @@ class State(NamedTuple):
 
 
 PolicyLoss = Callable[[Array, Array, Transition], Array]
-"""`(q [B], action [B, A], batch) -> loss []`, of the first critic's values of the policy's actions."""
+"""`(q [B], action [B, A], batch) -> loss []`, where q are the first critic's values of the policy's actions."""
 
 
 def make_core(
@@ -40,10 +40,10 @@ def make_core(
     """Returns TD3's learner core (Fujimoto et al. 2018, algorithm 1).
 
     Args:
-        networks: see there.
+        networks: see `networks.make_networks`.
         config: the agent's config.
         observation: an example `[1, ...]`, for the parameters' shapes.
-        loss_of_policy: for agents that differ from TD3 in it.
+        loss_of_policy: the policy's loss, see `PolicyLoss`; the default is TD3's.
     """
     falling = functools.partial(optimizers.decayed, config.learning_rate, config.learning_rate_decay_steps)
     optimizer, policy_optimizer = (optax.adam(falling(updates=n)) for n in (1, 1 / config.policy_period))

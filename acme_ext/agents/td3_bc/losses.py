@@ -1,4 +1,4 @@
-"""TD3+BC's loss of the policy."""
+"""TD3+BC's policy loss."""
 
 import jax.numpy as jnp
 from jax import lax
@@ -15,9 +15,9 @@ def policy_loss(q: Array, action: Array, data_action: Array, alpha: float) -> Ar
 
     Args:
         q: `[B]` the first critic's values of the policy's actions.
-        action: `[B, A]` the policy's.
-        data_action: `[B, A]` those in the data.
-        alpha: weight of the values.
+        action: `[B, A]` the policy's actions.
+        data_action: `[B, A]` the actions in the data.
+        alpha: weight of the critic's values.
     """
     scale = alpha / lax.stop_gradient(jnp.maximum(jnp.mean(jnp.abs(q)), 1e-6))
     return -scale * jnp.mean(q) + jnp.mean(jnp.square(action - data_action))
