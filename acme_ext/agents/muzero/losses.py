@@ -47,8 +47,8 @@ def value_targets(
 
     z_t = u_{t+1} + gamma u_{t+2} + ... + gamma**n v_{t+n}
 
-    Some actions are sampled for exploration instead of taken by the search, so the rewards after them do not show the
-    value of the search's policy. With `own`, a return is therefore cut before such an action and bootstraps from the
+    If a sampled action differs from the search's best one, the rewards after it do not show the value of the search's
+    policy. With `own`, a return is therefore cut before such an action and bootstraps from the
     value there, as in Watkins's Q(lambda). At the action itself the target is the value `v_tm1`, so nothing is learned
     there.
 

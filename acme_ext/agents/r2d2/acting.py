@@ -15,8 +15,10 @@ from acme_ext.types import Array, Params, Sequence, Tree
 
 
 def make_policy(network: RecurrentNetwork, config: R2D2Config, *, evaluation: bool) -> Policy:
-    """Returns the epsilon-greedy recurrent policy, with a different epsilon for each environment; in evaluation it is
-    greedy.
+    """Returns the epsilon-greedy recurrent policy, with a different epsilon for each environment, see
+    `exploration.ladder`.
+
+    In evaluation it is greedy.
     """
     return policy_of(network, ladder(config, evaluation=evaluation), retraced=config.retrace_lambda is not None)
 

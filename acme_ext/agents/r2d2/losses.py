@@ -140,7 +140,7 @@ def sequence_loss(error: Array, weight: Array) -> Array:
 def sequence_error(error: Array, mask: Array, max_share: float) -> Array:
     """Returns the errors `[B]` of whole sequences, which are their priorities (Kapturowski et al. 2019, section 2.3).
 
-    p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t|, without padding.
+    p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t|, over the steps without padding.
 
     Args:
         error: `[T, B]` TD errors.

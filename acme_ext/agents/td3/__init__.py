@@ -1,3 +1,1 @@
-"""TD3 (Fujimoto et al. 2018): deterministic policy gradients with twin critics, target policy smoothing and delayed
-policy updates.
-"""
+"""TD3 (Fujimoto et al. 2018): deterministic policy gradients, twin critics, target smoothing, delayed updates."""
