@@ -27,23 +27,23 @@ REMOVED: dict[str, dict[str, str]] = {
     "no-distribution": {"distribution": "none"},
     "no-noisy": {"noisy": "false"},
 }
-"""The part that is removed -> the fields that remove it."""
+"""Name of the removed part -> the config fields that remove it."""
 
 VARIANTS = ("rainbow", *REMOVED, "dqn")
 CATCH = "catch"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns its exit code, which is 0 or what `benchmarks.learning` would return."""
+    """Runs the command line; returns its exit code, which is 0 or an exit code of `benchmarks.learning`."""
     options = _parser().parse_args(arguments)
     return command.run("benchmarks.ablation", lambda: _main(options))
 
 
 def settings(game: str) -> dict[str, Setting]:
-    """Returns the settings of all variants on a game of MinAtar or on catch, by the names of their runs' folders.
+    """Returns the settings of all variants on a MinAtar game or on catch, by the names of their run folders.
 
-    Those of Rainbow and DQN on Breakout are `benchmarks.learning`'s own, and so are their runs. On catch, which takes
-    minutes in place of hours, they are the agents' defaults, evaluated more often.
+    For Rainbow and DQN on Breakout, the settings and runs are shared with `benchmarks.learning`. On catch, which takes
+    minutes instead of hours, the settings are the agents' defaults with more frequent evaluations.
     """
     rainbow, dqn = (
         dataclasses.replace(SETTINGS[f"{agent}-catch"], steps=15_000, eval_every=1_500, eval_episodes=50)
@@ -58,7 +58,7 @@ def settings(game: str) -> dict[str, Setting]:
 
 
 def folder(variant: str, game: str) -> str:
-    """Returns the name of the folder of a variant's runs, that of `benchmarks.learning` where it has the same."""
+    """Returns the name of a variant's run folder; it is `benchmarks.learning`'s folder if that has the same setting."""
     removed = "rainbow-" if variant in REMOVED else ""
     return f"{removed}{variant}-{'parts-catch' if game == CATCH else f'minatar-{game}'}"
 
@@ -124,7 +124,7 @@ def write(
     experiments: Mapping[str, Sequence[Experiment]],
     found: Mapping[str, Sequence[Outcome]],
 ) -> list[pathlib.Path]:
-    """Writes the page and the learning curves of all variants to `out` with their endings; returns the paths."""
+    """Writes the page and the learning curves of all variants to `out` with file extensions; returns the paths."""
     from acme_ext.utils import plots
 
     rundirs = {v: [RunDirectory.open(e.directory) for e in of_seeds] for v, of_seeds in experiments.items()}

@@ -25,21 +25,21 @@ from benchmarks.pages import RESULTS
 BEST = (6, 2, 0)
 """The best policy of each part of the training."""
 HIGH, LOW = 0.9, 0.3
-"""How often the best one's episodes end with a return of 1, and all others'."""
+"""Probability of a return of 1 in an episode of the best policy, and in episodes of all others."""
 
 
 class Played(NamedTuple):
-    """What was played in every episode of B environments."""
+    """The policies that were selected in every episode of B environments."""
 
     arm: Array  # [episodes, B]
     evaluated: Array  # [episodes] the policy that an evaluation would have taken
 
 
 def play(config: Agent57Config, best: np.ndarray, num_envs: int, seed: int | jax.Array) -> Played:
-    """Plays an episode in each environment for every entry of `best` `[episodes]`, the best policy of the time.
+    """Plays one episode in each environment for every entry of `best` `[episodes]`, the index of the best policy.
 
-    An episode is two timesteps, of which the second comes with the return. Arms are chosen by what Agent57's actors and
-    evaluations choose by.
+    An episode has two timesteps; the return is the reward at the second one. Arms are selected with the same functions
+    as in Agent57's actors and evaluations.
     """
     choice, evaluation = acting.by_bandit(config), acting.best_so_far(config.num_arms)
     zeros = jnp.zeros(num_envs)
@@ -133,7 +133,7 @@ def page(found: Sequence[Played], best: np.ndarray, config: Agent57Config) -> st
 
 
 def delay(right: np.ndarray, row: int = 20) -> int:
-    """Returns the first place from where `row` entries are true; the length where there is none."""
+    """Returns the first index with `row` true entries in succession; the length if there is none."""
     runs = np.convolve(right.astype(np.int64), np.ones(row, np.int64), "valid") == row
     return int(runs.argmax()) if runs.any() else len(right)
 

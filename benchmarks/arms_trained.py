@@ -28,9 +28,9 @@ from benchmarks import command, report
 from benchmarks.pages import RESULTS
 
 SIZE, LIMIT = 6, 20
-"""Cells of the room's sides, and steps of an episode."""
+"""Side length of the room in cells, and number of steps of an episode."""
 PARTS = 3
-"""Of the training, between which another behaviour is rewarded."""
+"""Number of parts of the training; the rewarded behaviour changes from each part to the next."""
 _MOVES = np.array(((-1, 0), (0, 1), (1, 0), (0, -1)), np.int32)
 
 CONFIG = {
@@ -57,12 +57,14 @@ class _Standing(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Fashion(FunctionalEnvironment):
-    """An empty room in which all episodes have `LIMIT` steps. The reward comes with the last of them: the share of its
-    steps that led to a cell where the agent had not been, or in every second part of the environment's life, the share
-    that did not. The observation is where the agent is, and where it began.
+    """An empty room with episodes of `LIMIT` steps, in which the rewarded behaviour changes over time.
+
+    The only reward is at the last step. It is the fraction of the episode's steps to cells that the agent had not
+    visited yet. In every second part of the environment's lifetime, it is the fraction of all other steps instead. The
+    observation has the agent's position and its starting position.
 
     Args:
-        part: steps of a part.
+        part: number of steps of a part.
     """
 
     part: int
@@ -84,7 +86,7 @@ class Fashion(FunctionalEnvironment):
         return Moved(after, observation, reward, jnp.bool_(False), late)
 
     def step(self, state: FunctionalState, action: Array) -> tuple[FunctionalState, dm_env.TimeStep]:
-        """Steps as ever; the age goes on where an episode begins."""
+        """Takes a step; the age is not reset at the beginning of an episode."""
         after, timestep = super().step(state, action)
         (standing, start), (before, _) = after.inner, state.inner
         standing = standing._replace(age=jnp.maximum(standing.age, before.age))
@@ -104,7 +106,7 @@ class Fashion(FunctionalEnvironment):
 
 
 class Played(NamedTuple):
-    """What was played in the episodes of B environments."""
+    """The selected policies and the returns of the episodes of B environments."""
 
     arm: np.ndarray  # [episodes, B]
     returned: np.ndarray  # [episodes, B]
@@ -112,7 +114,7 @@ class Played(NamedTuple):
 
 
 def train(environment: FunctionalEnvironment, episodes: int, num_envs: int, seed: int) -> Played:
-    """Trains Agent57 for so many episodes of each environment, all of `LIMIT` steps."""
+    """Trains Agent57 for a number of episodes in each environment, which all have `LIMIT` steps."""
     builder: Any = settings.configure(Agent57(), CONFIG)
     experiment = launch.Experiment(
         builder, lambda *_: environment, steps=episodes * LIMIT * num_envs, seed=seed, num_envs=num_envs
@@ -164,15 +166,15 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def late(episodes: int) -> list[np.ndarray]:
-    """Returns the episodes of each part's second half."""
+    """Returns the indices of the episodes in the second half of each part."""
     size = -(-episodes // PARTS)
     parts = [np.arange(start, min(start + size, episodes)) for start in range(0, episodes, size)]
     return [part[len(part) // 2 :] for part in parts]
 
 
 def _rows(played: Played) -> list[tuple]:
-    """Returns for each part, of its second half: the arms' mean returns, the shares of episodes that they play, and the
-    share of evaluations that each is taken for.
+    """Returns a row for each part, from its second half: each arm's mean return, its fraction of the training episodes,
+    and its fraction of the evaluations.
     """
     arms, rows = range(int(CONFIG["num_arms"])), []
     for part in late(len(played.arm)):

@@ -28,12 +28,12 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "nature": {"noop_max": 30},
     "machado": {"noop_max": 0, "sticky_actions": 0.25, "life_loss": False, "full_action_set": True},
 }
-"""Options of the environment: as in Mnih et al. 2015, and as Machado et al. 2018 recommend."""
+"""Options of the environment: as in Mnih et al. 2015, and as recommended by Machado et al. 2018."""
 _MAX_FRAMES = 108_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns its exit code, which means what `learning.main`'s does."""
+    """Runs the command line; returns its exit code, see `learning.main`."""
     options = _parser().parse_args(arguments)
     return command.run("benchmarks.atari", lambda: _main(options))
 
@@ -120,7 +120,7 @@ _HEADER = ("game", "random", "human", "score", "least", "greatest", "human-norma
 
 
 def _table(found: Mapping[str, Sequence[Outcome]]) -> list[str]:
-    """Returns a row for each game, in markdown."""
+    """Returns a table in Markdown with a row for each game."""
     lines = ["| " + " | ".join(_HEADER) + " |", "|---|" + "--:|" * (len(_HEADER) - 1)]
     for game, each in found.items():
         scores = [o.score for o in each]
@@ -138,7 +138,7 @@ def _normalized(game: str, each: Sequence[Outcome]) -> list[float]:
 
 
 def _together(found: Mapping[str, Sequence[Outcome]]) -> list[str]:
-    """Returns what the games come to together, in markdown."""
+    """Returns the aggregates over games, in Markdown."""
     whole = atari57.aggregate({game: _normalized(game, each) for game, each in found.items()})
     lines = ["| of the human-normalised scores | | 95% interval |", "|---|--:|--:|"]
     for name, estimate in (
@@ -154,7 +154,7 @@ def _together(found: Mapping[str, Sequence[Outcome]]) -> list[str]:
 
 
 def write(out: pathlib.Path, setting: Setting, found: Mapping[str, Sequence[Outcome]]) -> list[pathlib.Path]:
-    """Writes the page, and every run's score, to `out` with their endings; returns the paths."""
+    """Writes the page and the scores of all runs to `out` with their file extensions; returns the paths."""
     table = out.with_suffix(".csv")
     with files.replacing(table) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

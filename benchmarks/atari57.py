@@ -15,7 +15,7 @@ from acme_ext.errors import UsageError, nearest
 
 
 class Players(NamedTuple):
-    """What two players score in a game."""
+    """The reference scores of a game."""
 
     random: float
     human: float
@@ -83,7 +83,7 @@ SCORES: dict[str, Players] = {
 
 
 def check(games: Sequence[str]) -> None:
-    """Raises UsageError for a game that is none of the 57, or comes twice."""
+    """Raises UsageError if a game is not one of the 57, or if it is listed twice."""
     for game in games:
         if game not in SCORES:
             raise UsageError(f"{game!r} is none of the 57 games: {nearest(game, SCORES)}")
@@ -92,23 +92,23 @@ def check(games: Sequence[str]) -> None:
 
 
 def normalized(game: str, score: float) -> float:
-    """Returns the human-normalised score: 0 is the random player's and 1 the human's."""
+    """Returns the human-normalised score: 0 for the random player's score, and 1 for the human's."""
     random, human = SCORES[game]
     return (score - random) / (human - random)
 
 
 class Estimate(NamedTuple):
-    """A figure over games and seeds."""
+    """An aggregate over games and seeds."""
 
     value: float
     interval: tuple[float, float] | None  # 95%, by stratified bootstrap; None of a single seed, which tells of no other
 
 
 class Aggregates(NamedTuple):
-    """What the human-normalised scores of several games and seeds come to together.
+    """Aggregates of the human-normalised scores of several games and seeds.
 
-    Mean, median and percentile are of the games' means over the seeds; the interquartile mean is of the middle half of
-    all runs (Agarwal et al. 2021, Deep RL at the edge of the statistical precipice).
+    Mean, median and percentile are computed from the games' means over seeds. The interquartile mean is the mean of the
+    middle half of all runs (Agarwal et al. 2021, Deep RL at the edge of the statistical precipice).
     """
 
     iqm: Estimate
@@ -122,9 +122,9 @@ def aggregate(scores: Mapping[str, Sequence[float]], *, resamples: int = 2_000, 
     """Returns the aggregates of human-normalised scores.
 
     Args:
-        scores: of each game, a score for every seed; as many of each.
-        resamples: of the bootstrap, in which every game's runs are drawn anew.
-        seed: of the bootstrap.
+        scores: for each game, the scores of all seeds; the number of seeds must be the same for all games.
+        resamples: number of bootstrap samples; the runs of each game are resampled separately.
+        seed: random seed of the bootstrap.
     """
     from rliable import library, metrics
 

@@ -16,11 +16,11 @@ from benchmarks import command
 from benchmarks.pages import RESULTS
 
 MEANS = (0.9, 0.8, 0.7, 0.5, 0.5)
-"""Of the Bernoulli arms."""
+"""Means of the Bernoulli arms."""
 
 
 def drifting(steps: int) -> np.ndarray:
-    """Returns the means `[steps, K]` of arms of which another is the best in each quarter."""
+    """Returns means of arms `[steps, K]`, with a different best arm in each quarter of the steps."""
     means = np.full((steps, len(MEANS)), 0.5)
     for quarter, rows in enumerate(np.array_split(np.arange(steps), 4)):
         means[rows, quarter] = 0.9
@@ -28,12 +28,12 @@ def drifting(steps: int) -> np.ndarray:
 
 
 def regret(bandit: Bandit, means: np.ndarray, seeds: int) -> np.ndarray:
-    """Returns the sums of what was missed so far, by the arms' means, `[steps, seeds]`.
+    """Returns the cumulative regret `[steps, seeds]`, computed from the arms' means.
 
     Args:
-        bandit: which.
-        means: `[steps, K]` of the arms at each step.
-        seeds: bandits, each with random keys of its own.
+        bandit: the bandit algorithm.
+        means: `[steps, K]` means of the arms at each step.
+        seeds: number of independent bandits, each with its own random keys.
     """
     keys = jax.random.split(jax.random.key(0), seeds)
 
@@ -50,7 +50,7 @@ def regret(bandit: Bandit, means: np.ndarray, seeds: int) -> np.ndarray:
 
 
 def contestants(steps: int) -> dict[str, Bandit]:
-    """Returns the bandits by name, with the numbers that their bounds ask for."""
+    """Returns the bandits by name, with the parameters that their regret bounds assume."""
     arms = len(MEANS)
     return {
         "epsilon-greedy, 0.1": bandits.epsilon_greedy(arms, 0.1),
@@ -62,7 +62,7 @@ def contestants(steps: int) -> dict[str, Bandit]:
 
 
 def bounds(steps: int) -> dict[str, float]:
-    """Returns the bounds on the expected regret of arms that don't change, after so many plays."""
+    """Returns the bounds on the expected regret after `steps` plays, for arms with constant means."""
     gaps = np.array([max(MEANS) - mean for mean in MEANS if mean < max(MEANS)])
     return {
         "UCB1": float(8 * np.sum(np.log(steps) / gaps) + (1 + np.pi**2 / 3) * gaps.sum()),

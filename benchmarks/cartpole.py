@@ -16,8 +16,9 @@ SPEC = acme.specs.EnvironmentSpec(
 
 
 def timesteps(num_envs: int, shape: tuple[int, ...] = (4,)) -> list[dm_env.TimeStep]:
-    """Returns timesteps `[B, ...]` that can be gone through again and again: an episode of each of B environments, the
-    resets staggered. Observations `[B, *shape]` are drawn at random.
+    """Returns timesteps `[B, ...]` that can be repeated in a cycle.
+
+    They contain an episode of each of B environments, with staggered resets. Observations `[B, *shape]` are random.
     """
     rng = np.random.default_rng(0)
     period = LENGTH + 1  # a step of a batch resets what has ended
@@ -38,7 +39,7 @@ def timesteps(num_envs: int, shape: tuple[int, ...] = (4,)) -> list[dm_env.TimeS
 
 
 def episode() -> list[dm_env.TimeStep]:
-    """Returns an episode of one environment, unbatched, as dm_env has it."""
+    """Returns an episode of a single environment, as unbatched dm_env timesteps."""
     observations = np.random.default_rng(0).standard_normal((LENGTH + 1, 4)).astype(np.float32)
     one = np.float32(1.0)
     middle = [dm_env.TimeStep(dm_env.StepType.MID, one, one, o) for o in observations[1:-1]]

@@ -10,12 +10,13 @@ from acme_ext.launch.processes import process_tree
 
 
 def run(name: str, command: Callable[[], int]) -> int:
-    """Runs a command that returns its exit code; returns that, or 2 for what can't be asked for, or 1 for a failed run,
-    of which it prints one sentence.
+    """Runs a command; returns its exit code, 2 for a usage error, or 1 for a failed run.
+
+    For an error, it prints one sentence.
 
     Args:
-        name: of the module, as `benchmarks.learning`.
-        command: what it does.
+        name: name of the module, such as `benchmarks.learning`.
+        command: runs the command, and returns its exit code.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
     try:
@@ -26,12 +27,12 @@ def run(name: str, command: Callable[[], int]) -> int:
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
-    """Raises UsageError for a seed that is there twice."""
+    """Raises UsageError if a seed is listed twice."""
     if len(set(seeds)) < len(seeds):
         raise UsageError("--seeds names a seed twice.")
 
 
 def end_with(parent: int) -> None:
-    """Has the kernel end this process with its parent of that number, and what this one has started likewise."""
+    """Makes the kernel end this process, and the processes that it started, when the parent process ends."""
     if not process_tree.tell_when_orphaned(parent, signal.SIGKILL):
         os._exit(1)

@@ -24,7 +24,7 @@ _NONE_SEEN = np.zeros(4, np.float32), np.ones(4, np.float32), 1e-4  # moments of
 
 
 def ppo(num_envs: int) -> Callable[[], int]:
-    """Returns a function that makes a compiled call of PPO's loop, of 5 batches, and returns the steps taken."""
+    """Returns a function that makes one compiled call of PPO's loop, with 5 batches, and returns the steps taken."""
     c, environment = builders.PPO().config, functional("CartPole-v1")
     length, optimizer = c.replay.length, optax.chain(optax.clip_by_global_norm(0.5), optax.adam(3e-4, eps=1e-5))
 
@@ -111,9 +111,9 @@ def ppo(num_envs: int) -> Callable[[], int]:
 
 
 def dqn(num_envs: int) -> Callable[[], int]:
-    """Returns a function that makes a compiled call of DQN's loop, of 64 ticks, and returns the steps taken.
+    """Returns a function that makes one compiled call of DQN's loop, with 64 ticks, and returns the steps taken.
 
-    The replay keeps single steps; a transition of n steps is put together when it is drawn.
+    The replay stores single steps; n-step transitions are computed when they are sampled.
     """
     c, environment = builders.DQN().config, functional("CartPole-v1")
     n, ticks = c.replay.n_step, c.replay.max_size // num_envs

@@ -27,7 +27,7 @@ ARMS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "NGU, embedding stays random": ("ngu", {**_NGU, "embedding_learning_rate": "0"}),
     "RND": ("rnd", {}),
 }
-"""What is compared: an agent, and the fields of its config that aren't its defaults."""
+"""The arms of the comparison: an agent, and the fields of its config that aren't its defaults."""
 
 
 def setting(arm: str, steps: int) -> Setting:
@@ -68,7 +68,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def draw(found: seeds.Found, axes: Any) -> None:
-    """Draws the shares by steps: the mean of the seeds, from the least to the greatest."""
+    """Plots the shares by steps: the mean over seeds, and the range from minimum to maximum."""
     for arm, of_seeds in found.items():
         steps = of_seeds[0].evaluations["environment_steps"]
         shares = np.array([o.evaluations["episode_return_mean"] for o in of_seeds])

@@ -28,7 +28,7 @@ _DROPPED = 20  # first calls, which compile and warm up
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the table; 1 where a policy acts otherwise than the run's by more than 1e-5."""
+    """Prints the table; returns 1 if an exported policy differs from the run's by more than 1e-5."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", help="a run directory")
     parser.add_argument("--actions", type=int, default=1_000, metavar="N", help="(%(default)s)")
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(path: str, actions: int) -> dict[str, tuple[float, float]]:
-    """Returns by policy the median seconds of an action, and the greatest difference of actions and states."""
+    """Returns, for each policy, the median seconds per action, and the maximum difference of actions and states."""
     run = launch.load(path)
     experiment = run.loaded.experiment
     environment = envs.make_single(experiment.environment, seed=experiment.seed, evaluation=True, **experiment.options)

@@ -64,13 +64,13 @@ _HEAD = ["| actors | server | calls/s | MB/s | cores |", "|--:|---|--:|--:|--:|"
 
 
 class Demand(NamedTuple):
-    """What is asked of the servers.
+    """The load that actors and the learner put on the servers.
 
     Attributes:
         rate: environment steps/s of each actor.
-        learner_rate: calls/s of the learner, each of which makes new parameters.
-        seconds: that are measured.
-        per_host: actors that are played to be on one host, which fetches parameters once for all of them.
+        learner_rate: calls/s of the learner; each one makes new parameters.
+        seconds: duration of the measurement.
+        per_host: number of actors of each simulated host, which fetches parameters once for all of them.
     """
 
     rate: float
@@ -79,17 +79,17 @@ class Demand(NamedTuple):
     per_host: int = 64
 
     def callers(self, actors: int) -> int:
-        """Returns how many hosts ask the learner for its parameters."""
+        """Returns the number of hosts that fetch parameters from the learner."""
         return -(-actors // self.per_host)
 
 
 class Load(NamedTuple):
-    """What a server had to do.
+    """The measured load of a server.
 
     Attributes:
-        calls: in a second, of all actors.
-        nbytes: in a second, of what was asked and answered, before any compression.
-        cores: that its process used.
+        calls: calls per second, from all actors.
+        nbytes: bytes per second of requests and answers, before compression.
+        cores: number of cores that its process used.
     """
 
     calls: float
@@ -99,7 +99,7 @@ class Load(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Pictures:
-    """Makes environments that show pictures at a pace of `rate` steps/s, in episodes of 100 steps."""
+    """Makes environments with image observations, which run at `rate` steps/s, in episodes of 100 steps."""
 
     rate: float
 
@@ -134,7 +134,7 @@ class _Pictures(dm_env.Environment):
 
 @dataclasses.dataclass(frozen=True)
 class Paced(Unlimited):
-    """DQN with the Nature network, whose learner makes `learner_rate` calls a second at most."""
+    """DQN with the Nature network and at most `learner_rate` learner calls per second."""
 
     learner_rate: float = 10.0
 
@@ -163,7 +163,7 @@ class _PacedAgent(Agent):
 
 
 class _Counted:
-    """A client whose calls, and the bytes that they carry, are counted under a name."""
+    """A client that counts its calls and their bytes under a name."""
 
     def __init__(self, client: Any, counts: collections.Counter, name: str):
         self._client, self._counts, self._name = client, counts, name
@@ -199,7 +199,7 @@ def _size(message: Any) -> int:
 
 
 class _Untouched(RemoteVariables):
-    """Parameters that are had and not looked at: the actors of many hosts would each do that for themselves."""
+    """Parameters that are fetched but not unpacked; in a real program, each actor host would unpack them itself."""
 
     @staticmethod
     def _unpack(payload: bytes) -> Any:
@@ -207,7 +207,7 @@ class _Untouched(RemoteVariables):
 
 
 class _Actor(ActorNode):
-    """An actor that the inference server acts for, and that has parameters all the same."""
+    """An actor that uses the inference server, but also fetches parameters."""
 
     def __init__(self, *arguments: Any, counts: collections.Counter, learner: Any, host: bytes, **named: Any):
         self.counts = counts
@@ -240,7 +240,7 @@ def _act(
     inference: Any,
     coordinator: Any,
 ) -> None:
-    """Runs actors in threads of this node, and notes a few times a second what they have asked for."""
+    """Runs actors in threads of this node, and records their numbers of calls a few times per second."""
     from launchpad.launch import worker_manager
 
     manager = worker_manager.get_worker_manager()
@@ -307,7 +307,7 @@ class _Watch:
         return {**total, "time": total["time"] / max(1, len(notes))}
 
     def _cpu(self) -> dict[str, float]:
-        """Returns the seconds of CPU that each server has used, and when."""
+        """Returns the CPU seconds that each server has used so far, and the time."""
         used = {"cpu time": time.monotonic()}
         for entry in pathlib.Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError):
@@ -344,7 +344,9 @@ def make(experiment: Any, actors: int, demand: Demand, folder: pathlib.Path) -> 
 
 
 def measure(actors: int, demand: Demand) -> tuple[dict[str, Load], float, float]:
-    """Returns what each server had to do for so many actors, the learner's calls a second, and the machine's load."""
+    """Returns the load of each server with this number of actors, the learner's calls per second, and the machine's
+    load.
+    """
     with tempfile.TemporaryDirectory(prefix="fanout-") as name:
         folder = pathlib.Path(name)
         config = DQNConfig(
@@ -383,7 +385,7 @@ def measure(actors: int, demand: Demand) -> tuple[dict[str, Load], float, float]
 
 
 def _learner_rate(path: pathlib.Path) -> float:
-    """Returns the learner's calls a second over the second half of its log."""
+    """Returns the learner's calls per second in the second half of its log."""
     rows = loggers.read_csv(path)
     steps, times = rows["learner_steps"], rows["wall_time_s"]
     half = len(steps) // 2
@@ -391,11 +393,14 @@ def _learner_rate(path: pathlib.Path) -> float:
 
 
 def full_at(numbers: Sequence[int], loads: Sequence[Load]) -> tuple[float, bool]:
-    """Returns for how many callers a server would use a core, and whether it was measured to fall behind before.
+    """Returns the maximum number of callers of a server, and whether it fell behind in a measurement.
+
+    If it fell behind, the number is computed from the calls that it served. Otherwise it is the estimated number for
+    which the server needs one core.
 
     Args:
-        numbers: of callers, in order.
-        loads: what the server had to do for each.
+        numbers: numbers of callers, ascending.
+        loads: the server's load for each of them.
     """
     demand = loads[0].calls / numbers[0]
     for actors, load in zip(numbers, loads, strict=True):
@@ -408,7 +413,7 @@ def full_at(numbers: Sequence[int], loads: Sequence[Load]) -> tuple[float, bool]
 
 
 def page(found: Mapping[int, tuple[Mapping[str, Load], float, float]], demand: Demand) -> list[str]:
-    """Returns what was found, by the number of actors, as lines of markdown."""
+    """Returns the results by number of actors, as lines of Markdown."""
     lines = list(_HEAD)
     for actors, (loads, _, _) in found.items():
         for name, load in loads.items():

@@ -48,13 +48,13 @@ _HEAD = [
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A program, and what happens to it.
+    """A program, and the fault that is injected.
 
     Attributes:
-        node: what is killed, of `NODES`.
-        world: where the nodes run, of `WORLDS`.
-        restarts: that it has in an hour.
-        steps: its budget.
+        node: the node to kill, one of `NODES`.
+        world: where the nodes run, one of `WORLDS`.
+        restarts: number of allowed restarts per hour.
+        steps: the budget in environment steps.
     """
 
     node: str
@@ -64,7 +64,7 @@ class Trial:
 
 
 class Outcome(NamedTuple):
-    """What came of it."""
+    """The outcome of a trial."""
 
     code: int  # its exit code
     restarted: int  # nodes that were started again
@@ -76,7 +76,7 @@ class Outcome(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Fragile:
-    """Makes CartPoles that take 2 ms a step, and raise once there is a file `raise` in a folder."""
+    """Makes CartPole environments that take 2 ms per step, and raise when there is a file `raise` in the folder."""
 
     folder: str
 
@@ -106,7 +106,7 @@ class _Fragile(dm_env.Environment):
 
 
 def run(name: str) -> int:
-    """Runs the trial in a folder; the entry of the command."""
+    """Runs the trial that is stored in a folder; the entry point of the command."""
     folder = pathlib.Path(name)
     trial: Trial = pickle.loads((folder / "trial").read_bytes())
     experiment = launch.Experiment(
@@ -127,7 +127,7 @@ def run(name: str) -> int:
 
 
 def attempt(trial: Trial) -> Outcome:
-    """Runs a trial as a command of its own."""
+    """Runs a trial as a separate command."""
     folder, mark = pathlib.Path(tempfile.mkdtemp(prefix="faults-")), uuid.uuid4().hex
     run_folder = folder / "run"
     (folder / "trial").write_bytes(pickle.dumps(trial))
@@ -188,7 +188,7 @@ def _strike(trial: Trial, folder: pathlib.Path, mark: str, process: subprocess.P
 
 
 def _marked(mark: str) -> list[int]:
-    """Returns the processes of a program that run."""
+    """Returns the running processes of a program."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -210,7 +210,7 @@ def _output(pid: int) -> str:
 
 
 def _steps(run_folder: pathlib.Path) -> int:
-    """Returns how many environment steps the log of a run has."""
+    """Returns the number of environment steps in the log of a run."""
     path = run_folder / "logs" / "actor.csv"
     steps = loggers.read_csv(path).get("environment_steps", ()) if path.is_file() else ()
     return int(max(steps)) if len(steps) else 0
@@ -230,7 +230,7 @@ def _wait_for(process: subprocess.Popen, condition: Callable[[], bool]) -> None:
 
 
 def row(trial: Trial, outcome: Outcome) -> str:
-    """Returns a line of the table."""
+    """Returns a row of the table."""
     what = "actor (raises)" if trial.world == "threads" else trial.node
     saved = f"{outcome.saved:,}" if outcome.saved >= 0 else "the start"
     code = f"{outcome.code}" if outcome.code >= 0 else f"by {signal.Signals(-outcome.code).name}"
@@ -239,7 +239,7 @@ def row(trial: Trial, outcome: Outcome) -> str:
 
 
 def trials(nodes: Sequence[str], worlds: Sequence[str], restarts: int, steps: int) -> list[Trial]:
-    """Returns what is tried: every node in every world, and on threads an actor alone."""
+    """Returns the trials: every node in every world, but only an actor on threads."""
     return [
         Trial(node, world, restarts, steps)
         for world in worlds

@@ -28,7 +28,7 @@ _STEPS = {"transitions, n = 1": 6_000, "transitions, n = 3": 6_000, "sequences":
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns its exit code: 0, or 2 where it was asked for what can't be."""
+    """Runs the command line; returns its exit code: 0, or 2 for a usage error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.frames", description=__doc__)
     parser.add_argument("games", metavar="GAME", nargs="*", default=["envpool:Pong-v5"])
     options = parser.parse_args(arguments)
@@ -48,7 +48,7 @@ def _main(games: Sequence[str]) -> int:
 
 
 def measure(game: str, kind: str, once: bool) -> tuple[int, float]:
-    """Returns the bytes of an item's row and what an item takes in memory."""
+    """Returns the size of an item's row and the memory for an item, both in bytes."""
     environment = envs.make(game, num_envs=_ENVS, seed=0)
     spec: EnvironmentSpec = envs.make_spec(environment)
     if not once:
@@ -72,7 +72,7 @@ def measure(game: str, kind: str, once: bool) -> tuple[int, float]:
 
 
 def replay_of(spec: EnvironmentSpec, kind: str) -> Replay:
-    """Returns the replay of a kind of items; sequences are as long as those of R2D2 on Atari."""
+    """Returns the replay for a kind of items; sequences have the length that R2D2 uses on Atari."""
     if kind == "sequences":
         config = dataclasses.replace(ATARI.replay, prioritized=False)
         return SequenceReplay.of(spec, config, batch_size=1, discount=0.997)

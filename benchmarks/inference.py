@@ -37,7 +37,7 @@ _TOKEN = bytes(32)  # of the server
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A builder and what it acts in."""
+    """A builder and its environment."""
 
     name: str
     environment: str
@@ -58,7 +58,7 @@ class Model:
         )
 
     def make(self, num_envs: int, seed: int = 0) -> BatchedEnvironment:
-        """Returns a batch of its environments."""
+        """Returns a batch of the model's environments."""
         if self.still:
             return Still(self, num_envs)
         from acme_ext import envs
@@ -67,7 +67,7 @@ class Model:
 
     @property
     def factory(self) -> Any:
-        """What an experiment takes for the environment."""
+        """The environment argument for an experiment."""
         return functools.partial(make_still, self) if self.still else self.environment
 
 
@@ -77,13 +77,13 @@ MODELS = {
     "cnn": Model("cnn", "envpool:Pong-v5", (84, 84, 4), "uint8"),
     "deep-lstm": Model("deep-lstm", "envpool:Pong-v5", (84, 84, 4), "uint8"),
 }
-"""DQN's MLP 64x64, in two environments (Gymnasium steps 32 CartPoles at once in the time that it takes for one
-Acrobot), DQN's Nature network, and IMPALA's deep residual network with an LSTM of 256.
+"""The models: DQN's MLP 64x64 in two environments, DQN's Nature network, and IMPALA's deep residual network with an
+LSTM of 256 units. Gymnasium steps 32 CartPole environments in the time that it needs for one Acrobot.
 """
 
 
 class Still(BatchedEnvironment):
-    """Environments in which nothing ever happens, at no cost."""
+    """Environments with constant timesteps, whose steps take almost no time."""
 
     def __init__(self, model: Model, num_envs: int):
         self.num_envs, self._model = num_envs, model
@@ -109,7 +109,7 @@ class Still(BatchedEnvironment):
 
 
 class StillOne(dm_env.Environment):
-    """One of them, for whoever wants its specs."""
+    """A single such environment, for its specs."""
 
     def __init__(self, model: Model):
         self._batch = Still(model, 1)
@@ -128,12 +128,12 @@ class StillOne(dm_env.Environment):
 
 
 def make_still(model: Model, seed: int, evaluation: bool) -> dm_env.Environment:
-    """An environment factory."""
+    """Makes a `StillOne`; an environment factory."""
     return StillOne(model)
 
 
 class Spec(NamedTuple):
-    """The specs of a model's environment; `acme.specs` would do, and imports more."""
+    """The specs of a model's environment; unlike `acme.specs`, it needs no slow imports."""
 
     observations: Any
     actions: Any
@@ -142,7 +142,7 @@ class Spec(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What a measurement came to."""
+    """The results of a measurement."""
 
     rate: float  # environment steps per second, of all actors
     cpu_s: float = 0.0  # of the actors' processes, for 1,000 steps
@@ -160,7 +160,7 @@ def spec_of(model: Model) -> Spec:
 
 
 def parameters(model: Model) -> Any:
-    """Returns what the model's policy is applied with, at its start."""
+    """Returns the initial parameters of the model's policy."""
     import jax
 
     core = model.builder().make_agent(spec_of(model)).core
@@ -168,7 +168,7 @@ def parameters(model: Model) -> Any:
 
 
 def raw_policy(model: Model, num_envs: int) -> Any:
-    """Returns the compiled policy as one would write it by hand, `(tick, timestep) -> action, extras`, NumPy."""
+    """Returns a compiled policy, written by hand: `(tick, timestep) -> action, extras`, as NumPy arrays."""
     import jax
     import jax.numpy as jnp
 
@@ -193,7 +193,7 @@ def raw_policy(model: Model, num_envs: int) -> Any:
 
 
 class Bare:
-    """The environments and the compiled policy, one after the other."""
+    """A bare loop of the environments and the compiled policy."""
 
     def __init__(self, model: Model, num_envs: int):
         self._policy, self._environment = raw_policy(model, num_envs), model.make(num_envs)
@@ -211,8 +211,9 @@ class Bare:
 
 
 def core(model: Model, num_envs: int, seconds: float, rounds: int = 5) -> tuple[float, float]:
-    """Returns the steps per second of `LocalInference` on one timestep, and the median ratio to the raw policy's, with
-    which it takes turns.
+    """Returns the steps per second of `LocalInference` on one timestep, and the median ratio to the raw policy's.
+
+    Both are measured in turns.
     """
     import jax
 
@@ -247,7 +248,7 @@ def _rate(step: Any, seconds: float) -> float:
 
 
 class _World:
-    """The learner and the coordinator of a server that has neither."""
+    """A stand-in for the learner and the coordinator of an inference server."""
 
     def __init__(self, params: Any):
         import jax
@@ -273,7 +274,7 @@ class _World:
 
 
 def _serve(model: Model, actors: int, num_envs: int, callers: int, pipe: Any) -> None:
-    """A server's process: serves until it is told to stop, and tells what its batches were."""
+    """Runs a server's process: it serves until it is told to stop, and then reports statistics of its batches."""
     _quiet()
     from acme_ext.launch.runners.nodes.inference import InferenceNode
     from acme_ext.launch.runs.experiment import Experiment
@@ -291,7 +292,7 @@ def _serve(model: Model, actors: int, num_envs: int, callers: int, pipe: Any) ->
 
 
 def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None, pipe: Any) -> None:
-    """An actor's process: acts for some seconds whenever it is told to, and tells how fast."""
+    """Runs an actor's process: it acts for some seconds on request, and reports its rate."""
     _quiet()
     import jax
 
@@ -305,7 +306,7 @@ def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None
     latencies: list[float] = []
 
     class Timed:
-        """An inference whose requests are timed, from when they are begun to when the actions are wanted and there."""
+        """An inference that measures the time from the beginning of a request until its actions are returned."""
 
         def __init__(self, inference: Any):
             self._inference, self._begun = inference, 0.0
@@ -367,7 +368,7 @@ def _quiet() -> None:
 
 
 class Crew:
-    """The processes of one arrangement: so many actors of so many environments each, and maybe a server."""
+    """The processes of one arrangement: a number of actors with several environments each, and optionally a server."""
 
     def __init__(self, model: Model, num_envs: int, actors: int, arrangement: str):
         self._context = multiprocessing.get_context("spawn")
@@ -385,7 +386,7 @@ class Crew:
             stack.pop_all()
 
     def go(self, seconds: float) -> Figures:
-        """Has all actors act for so long."""
+        """Lets all actors act for `seconds`."""
         for pipe in self._actors:
             pipe.send(seconds)
         told = [_receive(pipe) for pipe in self._actors]
@@ -396,7 +397,9 @@ class Crew:
         return Figures(sum(one[0] for one in told), cpu_s, float(p50), float(p99))
 
     def served(self) -> tuple[float, int]:
-        """Returns the share of the server's batches that was no padding, and what it compiled while serving."""
+        """Returns the fraction of the server's batches that was not padding, and its number of compilations while
+        serving.
+        """
         assert self._server is not None
         self._server.send(None)
         return _receive(self._server)
@@ -415,8 +418,9 @@ class Crew:
 
 
 def measure(model: Model, num_envs: int, actors: int, seconds: float, rounds: int) -> dict[str, Figures]:
-    """Measures the bare loop and both arrangements, which take turns: a shared machine is fast in one moment and slow
-    in the next. Figures are medians over the rounds, and so are the ratios.
+    """Measures the bare loop and both arrangements in turns, because the speed of a shared machine varies.
+
+    The figures and the ratios are medians over the rounds.
     """
     found: dict[str, list[Figures]] = {"bare loop": [], "actor": [], "server": []}
     with contextlib.ExitStack() as stack:
@@ -447,7 +451,7 @@ def _receive(pipe: Any) -> Any:
 
 
 def page(cores: Sequence[str], rows: Sequence[str], still: bool, command: str) -> str:
-    """Returns the results as markdown."""
+    """Returns the results as Markdown."""
     environments = "CartPole or Acrobot with the MLP, EnvPool's Pong with the others"
     if still:
         environments = "Environments that cost nothing"

@@ -27,8 +27,7 @@ RUNS = pathlib.Path("runs") / "benchmarks"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code.
 
-    0: the bars are reached; 1: one isn't, or a run failed; 2: it was asked for what can't be; 128 + n: signal n
-    stopped it.
+    0: the bars are reached; 1: a bar isn't reached, or a run failed; 2: a usage error; 128 + n: signal n stopped it.
     """
     options = _parser().parse_args(arguments)
     return command.run("benchmarks.learning", lambda: _main(options))
@@ -84,7 +83,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def _of_setting(name: str, changed: Mapping[str, str], options: argparse.Namespace) -> int:
-    """Runs a setting; returns the exit code of `main`."""
+    """Runs a setting; returns the exit code for `main`."""
     setting = SETTINGS[name]
     setting = dataclasses.replace(setting, config={**setting.config, **changed})
     runs = options.runs or RUNS / name
@@ -111,9 +110,9 @@ def _of_setting(name: str, changed: Mapping[str, str], options: argparse.Namespa
 
 
 def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs: int, *, fresh: bool) -> int:
-    """Runs the experiments that aren't finished, each in a process of its own, and says under its name how it goes.
+    """Runs the unfinished experiments in separate processes, and prints their progress with their names.
 
-    Returns 0, or the greatest exit code of those that didn't finish.
+    Returns 0, or the largest exit code of those that didn't finish.
     """
     codes: dict[str, int] = {}
     waiting = []
@@ -161,9 +160,11 @@ def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs
 def run_at_once(
     experiment: launch.Experiment, seeds: int, *, fresh: bool = False
 ) -> tuple[list[launch.Experiment], int]:
-    """Runs so many seeds, from the experiment's on, in one compiled program, unless all are finished.
+    """Runs several seeds in one compiled program, unless all are finished.
 
-    Returns the experiment of each seed, and 0 or the exit code of what was stopped.
+    The first seed is the experiment's own.
+
+    Returns the experiment of each seed, and 0, or the exit code if the program was stopped.
     """
     each = runner.of_seeds(experiment, seeds)
     stopped = None
@@ -194,9 +195,9 @@ def _train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: 
 
 
 def finished(experiment: launch.Experiment) -> bool:
-    """Whether an experiment's directory holds its run, to the budget and evaluated.
+    """Whether an experiment's directory has its complete run, including the final evaluation.
 
-    Raises UsageError if it holds another experiment's, by the fields that differ.
+    Raises UsageError if it has the run of another experiment; the message has the fields that differ.
     """
     if not (experiment.directory / "config.json").is_file():
         return False

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Contestant:
-    """Something that does units of work.
+    """A measured program that does units of work.
 
     Attributes:
-        work: does a little of it, milliseconds best, and returns the units done.
-        finish: waits for what `work` has left under way; its time counts.
-        prepare: brings it up to speed before a round; its time doesn't count.
+        work: does a small amount of work, ideally of some milliseconds, and returns the number of units done.
+        finish: waits for asynchronous work that `work` has started; its time counts.
+        prepare: warms up before a round; its time doesn't count.
     """
 
     work: Callable[[], int]
@@ -27,27 +27,27 @@ class Contestant:
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """A contestant's rates, round by round."""
+    """A contestant's rates in each round."""
 
     rounds: tuple[float, ...]  # units a second
     cpu_us: float | None = None  # CPU time of the whole process for a unit, us; median over the rounds
 
     @property
     def per_second(self) -> float:
-        """The median of the rounds, units a second."""
+        """The median over rounds, in units per second."""
         return statistics.median(self.rounds)
 
     def over(self, other: "Rate") -> float:
-        """Returns this rate divided by another measured by turns with it: the median of the rounds' ratios."""
+        """Returns the ratio of this rate to another one that was measured in turns with it: the median over rounds."""
         return statistics.median(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
 
 
 def rates(contestants: Mapping[str, Contestant], seconds: float, rounds: int) -> dict[str, Rate]:
-    """Lets the contestants work by turns, each for `seconds` in all, and returns their rates.
+    """Measures the contestants in turns, each for `seconds` in total, and returns their rates.
 
-    A round before the measured ones takes what happens only once: compilation, buffers, connections. Their order is
-    reversed from one round to the next, so that none always follows the same one: after a contestant that used a single
-    core, the other core is slow at first.
+    An extra first round is not measured, because of compilation, buffers and connections. The order of contestants is
+    reversed in every other round, so that a contestant doesn't always follow the same one: after a contestant that used
+    a single core, the other core is slow at first.
     """
     per_second: dict[str, list[float]] = {name: [] for name in contestants}
     cpu_us: dict[str, list[float]] = {name: [] for name in contestants}
@@ -61,12 +61,12 @@ def rates(contestants: Mapping[str, Contestant], seconds: float, rounds: int) ->
 
 
 def best(measured: Sequence[Rate]) -> Rate:
-    """Returns the fastest of several forms of one thing."""
+    """Returns the fastest of several variants."""
     return max(measured, key=lambda rate: rate.per_second)
 
 
 def one_after_the_other(parts: Sequence[Rate]) -> Rate:
-    """Returns the rate of making each unit by all of these, one after the other."""
+    """Returns the rate of units that need all of these parts, one after the other."""
     combined = tuple(1 / sum(1 / value for value in values) for values in zip(*(p.rounds for p in parts), strict=True))
     return Rate(combined)
 
@@ -83,7 +83,7 @@ def _round(contestant: Contestant, seconds: float) -> tuple[int, float, float]:
 
 
 def by_turns(kinds: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Rate]:
-    """Returns the rates of runs that say their own rate, `rounds` of each kind, one of every kind after the other."""
+    """Returns the rates of runs that return their own rate; in each of the `rounds`, every kind runs once."""
     found: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
         for kind, rate in kinds.items():

@@ -22,12 +22,12 @@ from benchmarks import command, learning, report, validation
 RUNS = learning.RUNS / "offline"
 RESULTS = learning.RESULTS / "offline.json"
 EPISODES = 50
-"""Of every final evaluation."""
+"""Number of episodes of every final evaluation."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """An agent that is trained to act in data. Its seed is 100."""
+    """An agent that is trained to generate data; its seed is 100."""
 
     agent: str
     environment: str
@@ -52,7 +52,7 @@ class Trained:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What one policy does, recorded."""
+    """A recorded part of a data set, from one policy."""
 
     trained: str  # a name in `TRAINED`; for `replay` one that acts in no other data set
     policy: Behaviour | Literal["replay"]  # how it acts; `replay`: all that it does from the first step of training on
@@ -62,7 +62,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """A data set, and who learns from it."""
+    """A data set, and the learners for it."""
 
     about: str
     expert: str  # a name in `TRAINED`, whose score is 100
@@ -82,7 +82,7 @@ class Learner:
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """What the mean score of some agents' seeds must be."""
+    """A bar for the mean score over seeds, for some agents."""
 
     data: str
     learners: tuple[str, ...]
@@ -97,7 +97,7 @@ class Bar:
         return f"{self.kind} {added}"
 
     def reached(self, score: float, other: float) -> bool:
-        """Whether a score reaches it, beside the score of what it is compared with."""
+        """Whether a score reaches the bar, compared with the `other` score."""
         if self.kind == "within":
             return abs(score - other) <= self.by
         if self.kind == "below":
@@ -155,7 +155,7 @@ DATA: dict[str, Data] = {
         steps=20_000,
     ),
 }
-"""The first part's agent says which environment it is."""
+"""The data sets by name; the environment is that of the first part's agent."""
 
 _SMALL = {"hidden_sizes": "64,64"}
 _LONGER = {**_SMALL, "replay.n_step": "5"}
@@ -206,14 +206,13 @@ BARS = (
     Bar("breakout-replay", ("discrete_cql", "bcq"), "behaviour", kind="above"),
     Bar("breakout-replay", ("discrete_cql", "bcq"), "bc", kind="above"),
 )
-"""Set after a pilot with the seeds 100 and up."""
+"""The bars, which were set after a pilot with the seeds 100 and up."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code.
 
-    0: the bars are reached; 1: one isn't, or a run failed; 2: it was asked for what can't be; 128 + n: signal n
-    stopped it.
+    0: the bars are reached; 1: a bar isn't reached, or a run failed; 2: a usage error; 128 + n: signal n stopped it.
     """
     options = _parser().parse_args(arguments)
     return command.run("benchmarks.offline", lambda: _main(options))
@@ -303,11 +302,11 @@ def _experiment(
 
 
 def make(name: str, recorded: pathlib.Path) -> dict[str, Any]:
-    """Makes a data set, unless it is there: trains who acts in it, and records that; returns what is known of it.
+    """Makes a data set if it doesn't exist yet: trains the agents and records their policies; returns facts about it.
 
     Args:
-        name: in `DATA`.
-        recorded: the folder of the data sets and of the runs that they are from.
+        name: a name in `DATA`.
+        recorded: the folder for the data sets and for the training runs.
     """
     done = recorded / f"{name}.json"
     if done.is_file():
@@ -344,13 +343,13 @@ def make(name: str, recorded: pathlib.Path) -> dict[str, Any]:
 def train(
     trained: Trained, run_dir: pathlib.Path, known: Mapping[str, float], record: pathlib.Path | None = None
 ) -> int:
-    """Trains who acts in data, or goes on with it; returns the environment steps that it took.
+    """Trains an agent that generates data, or resumes its run; returns the environment steps that it took.
 
     Args:
-        trained: who.
-        run_dir: of its run.
-        known: the returns of random actions and of the expert.
-        record: folder of all that it does.
+        trained: the agent.
+        run_dir: the directory of its run.
+        known: the mean returns of random actions and of the expert.
+        record: the folder for recording its training episodes; None to record nothing.
     """
     steps = trained.steps if trained.share is None else trained.first
     while True:
@@ -368,11 +367,12 @@ def train(
 
 
 def scores(entry: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Returns the scores of who acted in a data set, as `behaviour`, and of each learner's seeds: 0 is random actions'
-    mean return, 100 the expert's.
+    """Returns the scores of a data set's policies, as `behaviour`, and of each learner's seeds.
+
+    A score of 0 is the mean return of random actions, and 100 the expert's.
 
     Args:
-        entry: of a data set, as in the JSON file.
+        entry: a data set's entry in the JSON file.
     """
     known = entry["recorded"]
     found = {label: [_score(value, known) for value in seeds.values()] for label, seeds in entry["seeds"].items()}
@@ -384,8 +384,8 @@ def _score(value: float, known: Mapping[str, float]) -> float:
 
 
 def verdicts(written: Mapping[str, Any]) -> list[tuple[Bar, str, float, float, bool]]:
-    """Returns, for each bar and each of its learners that were run: it, the learner, the mean score, the score that it
-    is compared with, and whether the bar is reached.
+    """Returns, for each bar and each of its learners that were run: the bar, the learner, the mean score, the score for
+    comparison, and whether the bar is reached.
     """
     found = []
     for bar in BARS:
@@ -400,7 +400,7 @@ def verdicts(written: Mapping[str, Any]) -> list[tuple[Bar, str, float, float, b
 
 
 def table(path: pathlib.Path) -> list[str]:
-    """Returns the lines of the page: the data, the scores, and the bars."""
+    """Returns the lines of the page, with the data, the scores, and the bars."""
     written = _read(path)
     lines = ["| data | who acts | trained for | steps | episodes | mean return | score | random | expert |"]
     lines.append("|---|---|--:|--:|--:|--:|--:|--:|--:|")
@@ -434,13 +434,13 @@ def table(path: pathlib.Path) -> list[str]:
 
 
 def _read(path: pathlib.Path) -> dict[str, Any]:
-    """Returns what the JSON file has of each data set, in the order of `DATA`."""
+    """Returns the JSON file's entries for data sets, in the order of `DATA`."""
     written = files.read_json(path)
     return {name: written[name] for name in DATA if name in written}
 
 
 def agent_table(agent: str, path: pathlib.Path) -> list[str]:
-    """Returns the lines of an agent's page on what it learned from recorded data; none where it did not."""
+    """Returns the lines of an agent's page about its results on recorded data, if there are any."""
     written = _read(path) if path.is_file() else {}
     rows = []
     for name, entry in written.items():

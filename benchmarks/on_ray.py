@@ -31,7 +31,7 @@ _ROWS = {  # what is shown: (a trial, a field of its outcome)
 
 
 def trials(seconds: float) -> dict[str, Trial]:
-    """Returns the programs that are run, for `seconds` each where they don't end by themselves; 2 actors in each."""
+    """Returns the measured programs, with 2 actors each; those that don't end by themselves run for `seconds`."""
     return {
         "short": Trial(DQN(_MLP), steps=2_000, sleep_s=1e-3),
         "latency": Trial(DQN(_MLP), sleep_s=3e-3, seconds=seconds),
@@ -41,11 +41,10 @@ def trials(seconds: float) -> dict[str, Trial]:
 
 
 def table(found: Mapping[str, Mapping[str, Sequence[Outcome]]]) -> list[str]:
-    """Returns the figures as lines of markdown: medians of the rounds, from the least to the greatest, and the median
-    ratio of a round.
+    """Returns the figures as lines of Markdown: medians and ranges over rounds, and the median ratio in a round.
 
     Args:
-        found: by trial and world, the outcomes of the rounds.
+        found: the outcomes of the rounds, by trial and world.
     """
     lines = ["| | processes | Ray | Ray / processes |", "|---|--:|--:|--:|"]
     for name, (kind, field) in _ROWS.items():

@@ -24,7 +24,7 @@ _COLUMNS = {"environment_steps": 0, "learner_steps": 0, "wall_time_s": 1, "episo
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a seed's run came to."""
+    """The results of a seed's run."""
 
     seed: int
     score: float  # the mean return of the final evaluation
@@ -40,17 +40,17 @@ class Outcome:
 
     @property
     def lost(self) -> int:
-        """Final positions against all that can be replied that are lost."""
+        """The number of lost final positions against all possible replies."""
         return sum(lost for *_, lost in self.replies or ())
 
 
 def read(experiment: Experiment, parts: int, *, every_reply: bool = False) -> Outcome:
-    """Reads what the finished run of an experiment, in so many parts, has left.
+    """Reads the results of an experiment's finished run.
 
     Args:
-        experiment: the run's.
+        experiment: the run's experiment.
         parts: see `Setting.parts`.
-        every_reply: play against all that can be replied too.
+        every_reply: whether to also play against all possible replies.
     """
     rundir = RunDirectory.open(experiment.directory)
     evaluation = rundir.read_evaluation()
@@ -82,7 +82,7 @@ def read(experiment: Experiment, parts: int, *, every_reply: bool = False) -> Ou
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What the seeds of a setting come to together."""
+    """The results of a setting over all seeds."""
 
     mean: float  # of the final returns
     iqm: float  # the mean of their middle half
@@ -94,7 +94,7 @@ class Summary:
 
 
 def summarise(setting: Setting, outcomes: Sequence[Outcome], *, resamples: int = 2_000) -> Summary:
-    """Returns what the seeds come to."""
+    """Returns the results over all seeds."""
     scores = np.array([o.score for o in outcomes])
     drawn = np.random.default_rng(0).integers(len(scores), size=(resamples, len(scores)))
     low, high = np.percentile([interquartile_mean(scores[i]) for i in drawn], [2.5, 97.5])
@@ -114,7 +114,7 @@ _CURVE = ("environment_steps", "episode_return_mean")
 
 
 def passed(setting: Setting, outcomes: Sequence[Outcome]) -> bool:
-    """Whether nothing is at fault and the bars are reached."""
+    """Whether there are no faults and the bars are reached."""
     if any(o.fault for o in outcomes) or (setting.never_loses and any(o.lost for o in outcomes)):
         return False
     found = summarise(setting, outcomes, resamples=1)
@@ -149,7 +149,7 @@ def _cells(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
 
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
-    """Returns the lines of a table, a row for each seed and for what they come to together."""
+    """Returns the lines of a table, with a row for each seed and a row for all seeds."""
     rows = [_HEADER, *_cells(outcomes)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADER))]
     return ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -164,7 +164,7 @@ def verdict(setting: Setting, outcomes: Sequence[Outcome]) -> str:
 
 
 def bar(setting: Setting, outcomes: Sequence[Outcome]) -> str:
-    """Returns the setting's bars and whether they are reached; nothing where there is none."""
+    """Returns the setting's bars and whether they are reached; an empty string if there are no bars."""
     bars = [
         f"{name} {least:g}" for name, least in (("mean", setting.mean), ("least", setting.least)) if least is not None
     ]
@@ -177,8 +177,9 @@ def bar(setting: Setting, outcomes: Sequence[Outcome]) -> str:
 
 
 def write(path: pathlib.Path, name: str, setting: Setting, outcomes: Sequence[Outcome]) -> None:
-    """Writes what the seeds came to, their curves and the machine to a JSON file, under the setting's name and beside
-    what it has of others.
+    """Writes the seeds' results, their curves and the machine to a JSON file, under the setting's name.
+
+    The file's entries for other settings are kept.
     """
     entry = {
         "setting": str(setting),
@@ -207,7 +208,7 @@ def _text(entries: Mapping[str, Any]) -> str:
 
 
 class Written(NamedTuple):
-    """What `write` wrote of a setting."""
+    """A setting's entry that `write` wrote."""
 
     setting: str  # in words, as it stood
     machine: dict[str, Any]
@@ -215,7 +216,7 @@ class Written(NamedTuple):
 
 
 def load(path: pathlib.Path) -> dict[str, Written]:
-    """Returns what `write` wrote, by the settings' names; nothing where there is no file."""
+    """Returns the entries that `write` wrote, by the settings' names; empty if there is no file."""
     entries = files.read_json(path) if path.is_file() else {}
     return {
         name: Written(entry["setting"], entry["machine"], [Outcome(**seed) for seed in entry["seeds"]])

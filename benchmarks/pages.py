@@ -28,14 +28,14 @@ FIGURES = {
     "explore:key_door": "key_door",
     "jax:navix/DoorKey-8x8": "doorkey",
 }
-"""The environments that have a figure, and its name."""
+"""The environments with a figure, and the figure's name."""
 SWEPT = "key_door"
-"""The demonstrations, by their name in RECORDED, whose share is swept."""
+"""The name in `RECORDED` of the demonstrations whose share is varied."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What was measured of a setting."""
+    """The results of a setting."""
 
     name: str
     setting: Setting
@@ -44,7 +44,7 @@ class Result:
 
     @property
     def world(self) -> str:
-        """In words, what ran, where it is not one process with several environments."""
+        """A description of the arrangement, if it is not one process with several environments."""
         if self.setting.actors:
             return f"{self.setting.actors} actor processes{self.setting.arrangement}"
         if self.setting.compiled:
@@ -53,7 +53,7 @@ class Result:
 
     @property
     def changed(self) -> str:
-        """The fields that aren't the agent's defaults, as they are set."""
+        """The settings of fields that aren't the agent's defaults."""
         fields = {**self.setting.config, **self.setting.environment_options}
         return "".join(f", `{name}={value}`" for name, value in fields.items())
 
@@ -63,7 +63,7 @@ class Result:
 
     @property
     def cells(self) -> list[str]:
-        """The figures of a row, from the budget to the version."""
+        """The cells of a row, from the budget to the version."""
         found = outcomes.summarise(self.setting, self.seeds)
         interval = f" ({found.interval[0]:.4g} to {found.interval[1]:.4g})" if len(self.seeds) > 1 else ""
         seconds = sorted(o.wall_time_s for o in self.seeds)[len(self.seeds) // 2]
@@ -86,7 +86,7 @@ _RULES = "--:|--:|--:|--:|--:|--:|---|--:|---|"
 
 
 def read(results: pathlib.Path = RESULTS) -> list[Result]:
-    """Returns what has been measured, in the order of the settings."""
+    """Returns all results, in the order of the settings."""
     written = outcomes.load(results / learning.FILE)
     return [
         Result(name, setting, written[name].machine, written[name].seeds)
@@ -120,7 +120,7 @@ def agent_table(agent: str, found: Sequence[Result]) -> list[str]:
 
 
 def demo_ratios(found: Sequence[Result]) -> dict[str, dict[float, list[float]]]:
-    """Returns the final returns of the seeds by the share of demonstrations, of each agent that was given `SWEPT`."""
+    """Returns the seeds' final returns by the share of demonstrations, for each agent that learned from `SWEPT`."""
     returns: dict[str, dict[float, list[float]]] = {}
     for r in found:
         if r.setting.demos == SWEPT:
@@ -130,7 +130,7 @@ def demo_ratios(found: Sequence[Result]) -> dict[str, dict[float, list[float]]]:
 
 
 def demo_table(found: Sequence[Result]) -> list[str]:
-    """Returns the lines on the share of demonstrations."""
+    """Returns the lines of the table on the share of demonstrations."""
     lines = ["| agent | `replay.demo_ratio` | seeds | mean | least |", "|---|--:|--:|--:|--:|"]
     for agent, of_ratio in demo_ratios(found).items():
         for ratio, scores in of_ratio.items():
@@ -140,7 +140,7 @@ def demo_table(found: Sequence[Result]) -> list[str]:
 
 
 def draw_demo_ratios(found: Sequence[Result], out: pathlib.Path) -> None:
-    """Draws the final returns by the share of demonstrations: the mean of the seeds, from the least to the greatest."""
+    """Plots the final returns by the share of demonstrations: the mean and the range over seeds."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 3), dpi=150, layout="constrained")
@@ -156,7 +156,7 @@ def draw_demo_ratios(found: Sequence[Result], out: pathlib.Path) -> None:
 
 
 def whole_table(found: Sequence[Result]) -> list[str]:
-    """Returns the lines of the page of all agents."""
+    """Returns the lines of the page with all agents."""
     lines = [f"| agent | environment | {' | '.join(_COLUMNS)} | setting |", f"|---|---|{_RULES}---|"]
     for r in found:
         world = f"`{r.setting.environment}`{r.changed}" + (f", {r.world}" if r.world else "")
@@ -165,7 +165,7 @@ def whole_table(found: Sequence[Result]) -> list[str]:
 
 
 def between_marks(text: str, lines: Sequence[str]) -> str:
-    """Returns a page with the lines between its marks."""
+    """Returns a page's text with `lines` between its marks."""
     pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
     if len(pattern.findall(text)) != 1:
         raise ValueError(f"a page needs {BEGIN} and {END}, once")
@@ -173,7 +173,7 @@ def between_marks(text: str, lines: Sequence[str]) -> str:
 
 
 def pages(found: Sequence[Result]) -> dict[pathlib.Path, str]:
-    """Returns every page as it should be."""
+    """Returns the up-to-date text of every page."""
     wanted = {RESULTS / "learning.md": whole_table(found)}
     for path in sorted(RESULTS.glob("validation-*.json")):
         wanted[path.with_suffix(".md")] = validation.table(path)
@@ -191,8 +191,8 @@ def pages(found: Sequence[Result]) -> dict[pathlib.Path, str]:
 
 
 def draw(environment: str, found: Sequence[Result], out: pathlib.Path) -> None:
-    """Draws the curves of all that was evaluated on the way on an environment: the mean of the seeds, from the least to
-    the greatest of them, against environment steps.
+    """Plots the learning curves on an environment, from evaluations during training: the mean and the range over seeds,
+    against environment steps.
     """
     from matplotlib.figure import Figure
 

@@ -22,13 +22,13 @@ _LAST = int(dm_env.StepType.LAST)
 
 
 class PlainLoop:
-    """Acts and learns in turn.
+    """A plain loop that acts and learns in turn.
 
     Args:
-        builder: gives the algorithm; its replay's kind and its rate limit's tolerance are not followed, its batch size,
-            samples per insert, least and greatest size are.
-        environment: a name.
-        num_envs: environments stepped together.
+        builder: makes the algorithm. The loop uses the replay's batch size, samples per insert, minimum and maximum
+            size, but not its kind and its rate limiter's tolerance.
+        environment: the environment's name.
+        num_envs: number of environments that are stepped together.
     """
 
     def __init__(self, builder: DQN, environment: str, num_envs: int):
@@ -70,7 +70,7 @@ class PlainLoop:
 
     @property
     def steps(self) -> int:
-        """Environment steps taken; each gives a transition."""
+        """Environment steps taken; each one makes a transition."""
         return self._inserted
 
     def step(self) -> None:
@@ -88,7 +88,7 @@ class PlainLoop:
         self._learn()
 
     def close(self) -> None:
-        """Waits for the learner's steps, and closes the environments."""
+        """Waits for the learner's last steps, and closes the environments."""
         jax.block_until_ready(self._state)
         self._environment.close()
 

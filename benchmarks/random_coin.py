@@ -23,11 +23,11 @@ from benchmarks.settings import Setting
 
 BETAS = (0.01, 0.1)
 AGENTS = {"one network": "ngu", "two networks": "benchmarks.random_coin:Apart"}
-"""How values are learned, and the agent that does it."""
+"""How values are learned, and the agent for it."""
 
 
 def make_policy(networks: NGUNetworks, config: Agent57Config, *, evaluation: bool) -> Policy:
-    """Returns Agent57's policy with NGU's choice of who plays: anyone, in evaluation the policy without a bonus."""
+    """Returns Agent57's policy with NGU's selection: random policies, and in evaluation the policy without a bonus."""
     choice = acting.exploiting() if evaluation else acting.uniform(config.num_arms)
     preferred = functools.partial(combined_values, rescaling_epsilon=config.rescaling_epsilon)
     return acting.policy_of(networks, config, choice, evaluation=evaluation, preferred=preferred)
@@ -35,14 +35,14 @@ def make_policy(networks: NGUNetworks, config: Agent57Config, *, evaluation: boo
 
 @dataclasses.dataclass(frozen=True)
 class Apart(Agent57):
-    """Agent57 without its bandit: what is left of its difference from NGU is that values are learned apart."""
+    """Agent57 without its bandit; it only differs from NGU in having separate values for reward and bonus."""
 
     name = "apart"
     policy_of = staticmethod(make_policy)
 
 
 def setting(agent: str, beta: float, steps: int) -> Setting:
-    """Returns the setting of an agent of `AGENTS`, with what `CONFIG` changes of its defaults."""
+    """Returns the setting of an agent of `AGENTS`, with the changes of its defaults in `CONFIG`."""
     options: dict[str, Any] = {"size": SIZE, "time_limit": LIMIT}
     config = {**CONFIG, "beta": f"{beta:g}"}
     if agent == "two networks":  # whose discounts have a middle
@@ -109,7 +109,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def draw(found: seeds.Found, axes: Any) -> None:
-    """Draws the returns by beta: the mean of the seeds, from the least to the greatest."""
+    """Plots the returns by beta: the mean and the range over seeds."""
     for agent in AGENTS:
         of_agent = {float(key.split(" | ")[1]): of for key, of in found.items() if key.startswith(f"{agent} | ")}
         scores = np.array([[o.score for o in of_seeds] for of_seeds in of_agent.values()])

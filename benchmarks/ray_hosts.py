@@ -33,7 +33,7 @@ _FIELDS = {"hidden_sizes": "64,64", "batch_size": 64, "replay.min_size": 500}
 
 
 class Host:
-    """A host of the cluster, alive as long as a process that sleeps in its namespaces."""
+    """A simulated host of the cluster; it exists as long as a sleeping process in its namespaces."""
 
     def __init__(self, switch: "Host | None", number: int):
         self.name, self.address = f"host{number}", f"10.77.0.{number}"
@@ -54,19 +54,19 @@ class Host:
         self.run(f"hostname {self.name}")
 
     def enter(self, line: str) -> list[str]:
-        """Returns a command line that runs another on this host."""
+        """Returns a command line that runs `line` on this host."""
         pid = str(self._holder.pid)
         return ["nsenter", "--target", pid, "--net", "--mount", "--uts", "sh", "-c", line]
 
     def run(self, line: str) -> str:
-        """Runs a command here; returns what it prints."""
+        """Runs a command on this host; returns its output."""
         done = subprocess.run(self.enter(line), capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{line}: {done.stdout}{done.stderr}")
         return done.stdout
 
     def processes(self) -> list[int]:
-        """Returns the processes that run here."""
+        """Returns the processes on this host."""
         mine, found = os.readlink(f"/proc/{self._holder.pid}/ns/net"), []
         for entry in pathlib.Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -76,7 +76,7 @@ class Host:
         return found
 
     def node(self, name: str) -> int | None:
-        """Returns the process of a program's node that runs here, or None."""
+        """Returns the process of a program's node on this host, or None."""
         for pid in self.processes():
             with contextlib.suppress(OSError):
                 if os.readlink(f"/proc/{pid}/fd/1").endswith(f"/{name}.log"):
@@ -84,7 +84,7 @@ class Host:
         return None
 
     def lose(self) -> None:
-        """Pulls the cable, and then switches the power off."""
+        """Disconnects the host's network, and then kills its processes."""
         if self._switch is not None:
             self._switch.run(f"ip link set {self.name} down")
         for pid in self.processes():
@@ -94,7 +94,7 @@ class Host:
 
 
 class Command:
-    """The command that runs the program, on a host."""
+    """The command that runs the program on a host."""
 
     def __init__(self, host: Host, run: pathlib.Path, line: str):
         self._run, self.started = run, time.monotonic()
@@ -119,7 +119,7 @@ class Command:
 
 
 def play(steps: int) -> None:
-    """Plays the whole course, and prints what is seen of it."""
+    """Runs all steps of the test, and prints the observations."""
     switch = Host(None, 0)
     hosts = [switch]
     shared = pathlib.Path(tempfile.mkdtemp(prefix="ray-hosts-", dir=_SHARED))
@@ -199,7 +199,7 @@ def _start_ray(host: Host, head: Host | None, resources: dict[str, int]) -> None
 
 
 def _kill(host: Host, name: str, command: Command) -> None:
-    """Kills a node's process, and waits until another is at work in its stead."""
+    """Kills a node's process, and waits until a new process replaces it."""
     pid, now = host.node(name), time.monotonic()
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -232,7 +232,7 @@ def _say(what: str, value: object) -> None:
 
 
 def _why_not() -> str | None:
-    """Returns why it can't be played here, or None."""
+    """Returns why the test can't run on this machine, or None."""
     if os.geteuid() != 0:
         return "only root may make hosts"
     tools = [name for name in ("ip", "unshare", "nsenter", "mount") if shutil.which(name) is None]

@@ -14,7 +14,7 @@ from benchmarks.settings import DATA, RECORDED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns its exit code: 0, or 2 where it was asked for what can't be."""
+    """Runs the command line; returns its exit code: 0, or 2 for a usage error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recorded", description=__doc__)
     parser.add_argument("name", metavar="NAME", nargs="?", help="which; without it all are listed")
     options = parser.parse_args(arguments)
@@ -32,8 +32,9 @@ def _main(name: str | None) -> int:
 
 
 def make(name: str) -> Folder:
-    """Trains the agent, goes on with its run if that was stopped, and records the parameters of its best evaluation;
-    returns the folder, which is not made again where it is whole.
+    """Trains the agent, and records episodes with the parameters of its best evaluation; returns the folder.
+
+    It resumes a run that was stopped. It does nothing if the folder is complete.
     """
     recorded, out = RECORDED[name], DATA / name
     if (out / MANIFEST).is_file() and (folder := Folder(out)).steps >= recorded.recorded:

@@ -28,16 +28,16 @@ _PACKAGES = (
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """What a figure is held against.
+    """A reference value that a figure is compared with.
 
     Attributes:
-        name: what it is.
-        value: in the figure's unit.
+        name: name of the reference.
+        value: its value in the figure's unit.
         ratio: the figure divided by it.
-        goal: the least ratio wanted, or None where it only gives the scale.
-        cpu_us: CPU time of the whole process for a unit; None where it wasn't measured.
-        source: `measured` by turns with the figure, or `computed` from such.
-        spread: the least and the greatest of the rounds' ratios; None where there was one round.
+        goal: the minimum ratio, or None if the reference is only for comparison.
+        cpu_us: CPU time of the whole process per unit, in microseconds; None if it wasn't measured.
+        source: `measured` in turns with the figure, or `computed` from such measurements.
+        spread: minimum and maximum of the rounds' ratios; None if there was only one round.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Reference:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A rate of ours."""
+    """A measured rate of this project."""
 
     section: str
     name: str
@@ -82,14 +82,14 @@ def against(
     goal: float | None = None,
     source: Literal["measured", "computed"] = "measured",
 ) -> Reference:
-    """Returns the reference to a rate that was measured by turns with ours, or computed from such."""
+    """Returns the reference for a rate that was measured in turns with ours, or computed from such measurements."""
     ratios = [a / b for a, b in zip(ours.rounds, theirs.rounds, strict=True)]
     spread = (min(ratios), max(ratios)) if len(ratios) > 1 else None
     return Reference(name, theirs.per_second, ours.over(theirs), goal, theirs.cpu_us, source, spread)
 
 
 def machine() -> dict[str, Any]:
-    """Returns what the figures depend on, without names of hosts or places."""
+    """Returns the facts about the machine that the figures depend on, without host names or paths."""
     model = ""
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     if cpuinfo.is_file():
@@ -106,12 +106,12 @@ def machine() -> dict[str, Any]:
 
 
 def load() -> float:
-    """Returns how many threads wanted a core, on average over the last minute."""
+    """Returns the average number of runnable threads over the last minute."""
     return round(os.getloadavg()[0], 2)
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Returns the figures as aligned text, a line for each that they are held against."""
+    """Returns the figures as aligned text, with a line for each reference."""
     header = ("", "ours", "CPU us", "against", "theirs", "CPU us", "ours/theirs", "goal", "")
     lines: list[str] = []
     for section in dict.fromkeys(f.section for f in figures):
@@ -130,7 +130,7 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def markdown(figures: Sequence[Figure], facts: dict[str, Any]) -> str:
-    """Returns the figures as a page."""
+    """Returns the figures as a Markdown page."""
     machine = ", ".join(f"{name} {value}" for name, value in facts.items() if name != "command")
     lines = [
         "# Speed",
@@ -186,7 +186,7 @@ def _rows(f: Figure) -> list[tuple[str, ...]]:
 
 
 def number(value: float | None) -> str:
-    """Returns a number with three digits that count, and thousands apart; nothing for None."""
+    """Returns a number with three significant digits and thousands separators; an empty string for None."""
     if value is None:
         return ""
     if value >= 100:

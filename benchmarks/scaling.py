@@ -34,7 +34,7 @@ _POINTS = 200  # of a mean
 
 @dataclasses.dataclass(frozen=True)
 class Slow:
-    """Makes environments whose steps take `sleep_s` seconds more, but for those of evaluations."""
+    """Makes environments whose steps take `sleep_s` more seconds, except in evaluations."""
 
     environment: str
     options: Mapping[str, Any]
@@ -74,7 +74,7 @@ class _Sleeping(dm_env.Environment):
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a run came to."""
+    """The results of a run."""
 
     actors: int
     seed: int
@@ -90,7 +90,7 @@ class Outcome:
 
 
 def read(actors: int, seed: int, rundir: RunDirectory) -> Outcome:
-    """Reads what a finished run has left."""
+    """Reads the results of a finished run."""
     evaluations = loggers.read_csv(loggers.csv_path(rundir, "evaluator"))
     episodes = loggers.read_csv(loggers.csv_path(rundir, "actor"))
     steps, seconds = episodes["environment_steps"], episodes["wall_time_s"] - episodes["wall_time_s"][0]
@@ -104,7 +104,7 @@ def read(actors: int, seed: int, rundir: RunDirectory) -> Outcome:
 
 
 def draw(outcomes: Sequence[Outcome], title: str, path: pathlib.Path) -> None:
-    """Draws the two panels: a line for each number of actors, the mean over seeds, in a band from least to greatest."""
+    """Plots two panels, with a line for each number of actors: the mean over seeds, and a band for the range."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -131,7 +131,7 @@ def draw(outcomes: Sequence[Outcome], title: str, path: pathlib.Path) -> None:
 
 
 def page(outcomes: Sequence[Outcome], bar: float, described: str, name: str) -> str:
-    """Returns the results as markdown. Of several seeds, figures are medians."""
+    """Returns the results as Markdown; figures are medians over seeds."""
     groups = _by_actors(outcomes)
     first = next(iter(groups))
     rates = {actors: float(np.median([o.rate for o in members])) for actors, members in groups.items()}
@@ -180,7 +180,7 @@ def page(outcomes: Sequence[Outcome], bar: float, described: str, name: str) -> 
 
 
 def _spread(values: Sequence[float] | np.ndarray, form: str, unit: str = "") -> str:
-    """Returns the median of some values, and their range where there are several; a dash for what never was."""
+    """Returns the median of values, and their range if there are several; a dash if they are infinite."""
 
     def say(value: float) -> str:
         return f"{value:{form}}{unit}" if np.isfinite(value) else "-"
@@ -194,15 +194,17 @@ def _by_actors(outcomes: Sequence[Outcome]) -> dict[int, list[Outcome]]:
 
 
 def _on_one_grid(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolates curves on the range that all cover: grid `[points]` and values `[curves, points]`."""
+    """Interpolates curves on their common range; returns the grid `[points]` and the values `[curves, points]`."""
     start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     grid = np.linspace(start, end, _POINTS)
     return grid, np.stack([np.interp(grid, x, y) for x, y in curves])
 
 
 def _bar(outcomes: Sequence[Outcome], environment: str) -> float:
-    """Returns the environment's bar. One of which none is known: nine tenths of the way from the mean of the first
-    evaluations to the best mean return that every number of actors reached.
+    """Returns the environment's bar.
+
+    For an unknown environment, it is at nine tenths of the way from the mean of the first evaluations to the best mean
+    return that every number of actors reached.
     """
     if environment in _BARS:
         return _BARS[environment]
@@ -253,8 +255,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code.
 
-    0: done; 1: a run failed; 2: it was asked for what can't be; 128 + n: signal n stopped it, and the same command goes
-    on.
+    0: done; 1: a run failed; 2: a usage error; 128 + n: signal n stopped it, and the same command resumes it.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser().parse_args(arguments)

@@ -15,16 +15,16 @@ from benchmarks.outcomes import Outcome
 from benchmarks.settings import Setting
 
 Found = Mapping[str, Sequence[Outcome]]
-"""What the seeds of each setting came to."""
+"""The results of the seeds of each setting."""
 
 
 def parser(name: str, doc: str | None, steps: int) -> argparse.ArgumentParser:
     """Returns the parser of a command `python -m benchmarks.NAME`.
 
     Args:
-        name: of the module in `benchmarks`.
-        doc: what it does.
-        steps: of the environment, by default.
+        name: name of the module in `benchmarks`.
+        doc: description of the command.
+        steps: default number of environment steps.
     """
     made = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}",
@@ -49,11 +49,12 @@ def run(
     """Runs settings, writes the page and its figure, and prints the page; returns the exit code.
 
     Args:
-        options: of `parser`.
-        settings: what is compared, by what the page calls it, with cells of the table between `|`.
-        name: of the page's file.
-        head: the page's lines above the table, of which the last is the name of the table's first column.
-        draw: draws the figure on the axes that it is given.
+        options: the parsed options of `parser`.
+        settings: the settings to compare, by their names on the page; a name can have several table cells, separated by
+            `|`.
+        name: name of the page's file.
+        head: the page's lines above the table; the last one is the name of the table's first column.
+        draw: plots the figure on the given axes.
     """
     if options.seeds < 1 or options.steps < 1:
         raise UsageError("--seeds and --steps must be at least 1.")

@@ -13,8 +13,9 @@ DATA = pathlib.Path("runs") / "benchmarks" / "data"
 
 @dataclasses.dataclass(frozen=True)
 class Recorded:
-    """Data that settings learn from: an agent is trained, and what it then does is recorded. `python -m
-    benchmarks.recorded NAME` makes it.
+    """Recorded data of a trained agent, for settings that learn from data.
+
+    `python -m benchmarks.recorded NAME` makes it.
     """
 
     agent: str
@@ -40,14 +41,14 @@ RECORDED: dict[str, Recorded] = {
     "catch": Recorded("dqn", "bsuite:catch/0", 40_000, 8, 450),
     "pendulum": Recorded("td3", "gym:Pendulum-v1", 20_000, 1, 2_000),
 }
-"""By the name of its folder in `DATA`."""
+"""The recorded data, by the name of its folder in `DATA`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """An agent, an environment, a budget, and what must come of it.
+    """An agent, an environment, a budget, and the required results.
 
-    The agent has its defaults, or the preset of the environment's family, but for `config`.
+    The agent has its defaults, or the preset of the environment's family, except for the fields in `config`.
     """
 
     agent: str
@@ -98,7 +99,7 @@ class Setting:
 
     @property
     def arrangement(self) -> str:
-        """In words, where a program runs and what its inference server does, where that isn't as usual."""
+        """A description of where a program runs and what its inference server does, if these aren't the defaults."""
         on = " on Ray" if self.on == "ray" else ""
         if self.inference == "actor":
             return on
@@ -106,8 +107,10 @@ class Setting:
 
 
 def _montezuma(agent: str, **config: str) -> Setting:
-    """Returns a setting of so few steps that no return is seen. It shows that the published network learns from
-    pictures without a fault, and resumes. Batches, replay and episodes are small.
+    """Returns a setting with so few steps that the agent finds no reward.
+
+    It checks that the published network trains on images without errors, and that runs resume. Batches, replay and
+    episodes are small.
     """
     environment, options = "envpool:MontezumaRevenge-v5", {"max_episode_steps": 500}
     return Setting(
@@ -116,7 +119,9 @@ def _montezuma(agent: str, **config: str) -> Setting:
 
 
 def _doorkey(agent: str, mean: float | None = None, least: float | None = None, **config: str) -> Setting:
-    """Returns a setting of DoorKey-8x8 with one map, seen whole, and a fraction of the default network and epochs."""
+    """Returns a setting of DoorKey-8x8 with one fully observed map, a smaller network and fewer epochs than the
+    defaults.
+    """
     options = {"fixed_map": True, "view": "whole", "max_steps": 50}
     config |= {"image_features": "64", "num_epochs": "4", "num_minibatches": "4"}
     return Setting(

@@ -18,17 +18,17 @@ from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, learning, report
 
 BARS = {"jax:catch": 0.95, "jax:CartPole-v1": 475.0}
-"""What an evaluation's mean has to reach, by environment."""
+"""The bar for an evaluation's mean return, by environment."""
 
 KINDS = {"Gumbel": "true", "MuZero": "false"}
-"""The search -> `search.gumbel`."""
+"""Kind of search -> value of `search.gumbel`."""
 
 USUAL = 16  # simulations of the runs with reanalysis
 
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """Runs that differ in their seed alone."""
+    """Runs that only differ in their seeds."""
 
     search: str  # of KINDS
     simulations: int
@@ -39,19 +39,19 @@ class Arm:
 
     @property
     def folder(self) -> str:
-        """The name of its runs' folder."""
+        """The name of the runs' folder."""
         return f"{self.search.lower()}-{self.simulations}" + (f"-{self.reanalyze:g}" if self.reanalyze else "")
 
     @property
     def config(self) -> dict[str, str]:
-        """Its fields of MuZero's config."""
+        """The arm's fields of MuZero's config."""
         fields = {"search.gumbel": KINDS[self.search], "search.simulations": str(self.simulations)}
         return {**fields, "reanalyze": str(self.reanalyze)} if self.reanalyze else fields
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What the seeds of an arm came to."""
+    """The results of an arm's seeds."""
 
     final: np.ndarray  # [seeds] mean return of the last evaluation
     on_the_way: np.ndarray  # [seeds] mean over all evaluations
@@ -134,12 +134,12 @@ def _experiment(arm: Arm, options: argparse.Namespace, runs: pathlib.Path) -> la
 
 
 def _builder(options: argparse.Namespace) -> builders.MuZero:
-    """Returns what the arms have in common."""
+    """Returns the builder that all arms share."""
     return settings.configure(builders.MuZero().for_environment(options.environment), settings.split(options.set))
 
 
 def read(rundirs: Sequence[pathlib.Path], bar: float) -> Found:
-    """Returns what finished runs came to, one of each seed."""
+    """Returns the results of finished runs, one for each seed."""
     curves = [loggers.read_csv(loggers.csv_path(RunDirectory.open(path), "evaluator")) for path in rundirs]
     final, way, reached = [], [], []
     for path, curve in zip(rundirs, curves, strict=True):
@@ -153,7 +153,7 @@ def read(rundirs: Sequence[pathlib.Path], bar: float) -> Found:
 
 
 def steps_to_bar(reached: np.ndarray) -> str:
-    """Returns in words after how many steps seeds reached the bar."""
+    """Returns the mean number of steps after which seeds reached the bar, as text."""
     good = reached[~np.isnan(reached)]
     missing = "" if len(good) == len(reached) else f" ({len(good)} of {len(reached)})"
     return f"{good.mean():,.0f}{missing}" if len(good) else "none"
@@ -163,10 +163,10 @@ def page(found: Mapping[Arm, Found], options: argparse.Namespace, figure: str, f
     """Returns the page.
 
     Args:
-        found: of each arm.
-        options: the command line's.
-        figure: the name of its file.
-        facts: about the machine.
+        found: the results of each arm.
+        options: the command line's options.
+        figure: name of the figure's file.
+        facts: facts about the machine.
     """
     given = _parser().parse_args([])
     changed = "".join(
@@ -206,7 +206,7 @@ def page(found: Mapping[Arm, Found], options: argparse.Namespace, figure: str, f
 
 
 def draw(found: Mapping[Arm, Found], path: pathlib.Path) -> None:
-    """Draws the final returns and those on the way by simulations, the means of the seeds and each of them."""
+    """Plots the returns, final and during training, by the number of simulations: means over seeds, and each seed."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), dpi=120, layout="constrained")

@@ -31,7 +31,7 @@ _LAST_SAVE_S = 120
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """A look at a run."""
+    """A measurement of a run at one time."""
 
     seconds: float
     steps: int  # of the environment
@@ -40,7 +40,7 @@ class Sample:
 
 @dataclasses.dataclass(frozen=True)
 class Growth:
-    """How a run's memory went on after the warm-up."""
+    """The growth of a run's memory after the warm-up."""
 
     first: Sample
     last: Sample
@@ -54,7 +54,7 @@ class Growth:
 
 
 def growth(samples: Sequence[Sample]) -> Growth:
-    """Returns how the memory grew; raises UsageError for too few samples."""
+    """Returns the growth of the memory; raises UsageError if there are too few samples."""
     counted = samples[int(_WARM_UP * len(samples)) :]
     if len(counted) < _LEAST or counted[-1].steps == counted[0].steps:
         raise UsageError(f"{len(counted)} samples are too few to tell: give more --minutes, or a smaller --every.")
@@ -64,8 +64,9 @@ def growth(samples: Sequence[Sample]) -> Growth:
 
 
 def watch(process: subprocess.Popen, run: pathlib.Path, seconds: float, every_s: float) -> list[Sample]:
-    """Looks at a run every so many seconds from its first episode's end on, and tells what it sees, until its time is
-    over or it ends.
+    """Measures a run every `every_s` seconds, and prints the measurements.
+
+    It starts at the end of the run's first episode, and stops after `seconds` or when the run ends.
     """
     while not _steps(run) and process.poll() is None:
         time.sleep(0.1)
@@ -91,7 +92,7 @@ def _megabytes(pid: int) -> float:
 
 
 def _steps(run: pathlib.Path) -> int:
-    """Returns the step of the last whole row that an actor has logged."""
+    """Returns the step in the last complete row of an actor's log."""
     path = run / "logs" / "actor.csv"
     if not path.is_file():
         return 0
@@ -117,7 +118,7 @@ def _command(options: argparse.Namespace) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code.
 
-    0: the growth is within the bound; 1: it isn't, or the run failed; 2: it was asked for what can't be.
+    0: the growth is within the bound; 1: it isn't, or the run failed; 2: a usage error.
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("agent", nargs="?", default="dqn", help="(%(default)s)")

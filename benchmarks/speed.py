@@ -31,7 +31,7 @@ SECTIONS = {
     "program": "start and stop of programs, steps a second of their actors and learners",
     PEERS: "environment steps a second of other libraries at the same work (--peers)",
 }
-"""Name -> what it measures, by `run` in `benchmarks.sections.NAME`."""
+"""Name -> description of the measurement by `run` in `benchmarks.sections.NAME`."""
 
 _MOST_LOAD = 1.0  # beside which a page may be written
 
@@ -39,13 +39,13 @@ RESULTS = pathlib.Path(__file__).parent / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns its exit code: 0 done, 2 it was asked for what can't be."""
+    """Runs the command line; returns its exit code: 0, or 2 for a usage error."""
     options = _parser().parse_args(arguments)
     return command.run("benchmarks.speed", lambda: _main(options))
 
 
 def run_section(name: str, seconds: float, rounds: int) -> list[Figure]:
-    """Measures one section in this process; each contestant gets `seconds` in all, in `rounds` turns."""
+    """Measures one section in this process; each contestant gets `seconds` in total, in `rounds` turns."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported
     with native_stderr():
         return importlib.import_module(f"benchmarks.sections.{name}").run(seconds, rounds)
@@ -99,7 +99,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def _command(options: argparse.Namespace) -> str:
-    """Returns the command line that measures the same again."""
+    """Returns the command line that repeats the measurement."""
     only = ["--only", *options.only] if options.only else []
     peers = ["--peers"] if options.peers else []
     turns = ["--rounds", str(options.rounds), "--seconds", f"{options.seconds:g}"]
@@ -107,7 +107,7 @@ def _command(options: argparse.Namespace) -> str:
 
 
 def _in_a_process_of_its_own(name: str, seconds: float, rounds: int) -> list[Figure]:
-    """Measures a section where no other's threads and memory are in the way."""
+    """Measures a section in a separate process, without the threads and memory of other sections."""
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, context, command.end_with, (os.getpid(),)) as pool:
         return pool.submit(run_section, name, seconds, rounds).result()

@@ -43,7 +43,7 @@ _MLP = DQNConfig(hidden_sizes=(64, 64), batch_size=128)
 
 
 class Kind(NamedTuple):
-    """A replay, and what learns from it."""
+    """A replay, and the learner for it."""
 
     name: str
     spec: EnvironmentSpec
@@ -54,15 +54,15 @@ class Kind(NamedTuple):
 
 
 class Standstill(NamedTuple):
-    """What one checkpoint cost.
+    """The cost of a checkpoint.
 
     Attributes:
-        items: of Reverb, in the table.
-        nbytes: of the replay on the disk.
-        seconds: from the checkpoint's beginning to its end.
-        usual: seconds of the longest learner call before.
-        longest: seconds of the longest learner call meanwhile.
-        rate: learner calls a second meanwhile, beside before.
+        items: number of Reverb items in the table.
+        nbytes: size of the replay's files, in bytes.
+        seconds: duration of the checkpoint.
+        usual: seconds of the longest learner call before the checkpoint.
+        longest: seconds of the longest learner call during the checkpoint.
+        rate: learner calls per second during the checkpoint, relative to the rate before.
     """
 
     items: int
@@ -74,7 +74,7 @@ class Standstill(NamedTuple):
 
 
 def kinds() -> list[Kind]:
-    """Returns what is measured."""
+    """Returns the replays to measure."""
     blocks = dataclasses.replace(_MLP.replay, rows_per_item=_ENVS)
     of_priorities = dataclasses.replace(_MLP, replay=dataclasses.replace(_MLP.replay, prioritized=True))
     pictures = DQNConfig(image_features=ATARI.image_features, batch_size=32, replay=blocks)
@@ -116,7 +116,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def measure(kind: Kind, rows: int) -> Standstill:
-    """Fills a replay with so many rows, learns from it, and saves it."""
+    """Fills a replay with `rows` rows, learns from it, and saves it."""
     import reverb
 
     agent = DQN(kind.config).make_agent(kind.spec)
@@ -156,8 +156,9 @@ def measure(kind: Kind, rows: int) -> Standstill:
 
 
 def _calls(learner: Any, until: float | None, done: Callable[[], bool] = lambda: False) -> list[float]:
-    """Returns the seconds of each of a learner's calls, made until a time or until something is done. Each is waited
-    for: otherwise a call may wait for all those that are queued.
+    """Returns the seconds of each of a learner's calls, until the time `until`, or until `done`.
+
+    It waits for each call to complete. Otherwise a call may have to wait for all queued ones.
     """
     seconds, at = [], time.monotonic()
     while not done() and (until is None or at < until):
@@ -170,7 +171,7 @@ def _calls(learner: Any, until: float | None, done: Callable[[], bool] = lambda:
 
 @contextlib.contextmanager
 def _served(replay: Any, scratch: pathlib.Path) -> Iterator[int]:
-    """Has another process hold a replay's tables; gives its port."""
+    """Runs a replay's server in another process; yields its port."""
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(replay, scratch, theirs, os.getpid()))
@@ -195,9 +196,9 @@ def page(found: dict[str, Standstill], rows: int, facts: dict[str, Any]) -> str:
     """Returns the page.
 
     Args:
-        found: by the replay, in words.
-        rows: that were asked for.
-        facts: about the machine.
+        found: the results, by the description of the replay.
+        rows: requested number of rows.
+        facts: facts about the machine.
     """
     lines = [
         "# A learner while its replay is saved",

@@ -91,10 +91,10 @@ def page(held: tournament.Held, seconds: Sequence[float], options: argparse.Name
     """Returns the page.
 
     Args:
-        held: the tournament of the copies, in the order of their training, and the opponents after them.
-        seconds: of training, of each copy.
-        options: the command line's.
-        facts: about the machine.
+        held: the tournament of the copies in the order of their training, followed by the opponents.
+        seconds: training time of each copy.
+        options: the command line's options.
+        facts: facts about the machine.
     """
     last = len(seconds) - 1
     changed = " ".join([" --set", *options.set]) if options.set else ""

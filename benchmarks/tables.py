@@ -18,18 +18,18 @@ from acme_ext.replay.transitions import TransitionReplay
 from benchmarks.measure import Contestant
 
 PENDING = 256
-"""Rows on their way to the server, where there is a choice: with thousands of them Reverb's own bookkeeping is slow."""
+"""Maximum number of rows in transit to the server, if configurable; with thousands of them, Reverb is slow."""
 
 
 class FixedVariables(acme.core.VariableSource):
-    """Variables that stay as they are."""
+    """A source of constant variables."""
 
     def __init__(self, variables: Mapping[str, Any]):
         self._variables = variables
 
     @classmethod
     def of(cls, agent: Agent) -> "FixedVariables":
-        """Returns those that an agent begins with."""
+        """Returns a source of an agent's initial variables."""
         return cls(agent.core.variables(jax.jit(agent.core.init)(jax.random.key(0))))
 
     def get_variables(self, names: Sequence[str]) -> list[Any]:
@@ -37,14 +37,17 @@ class FixedVariables(acme.core.VariableSource):
 
 
 def unlimited(agent: Agent) -> Any:
-    """Returns an agent's replay with a table that only a least size limits, so that a batch is always found."""
+    """Returns an agent's replay, limited only by a minimum size, so that sampling never waits; a queue keeps its own
+    limit.
+    """
     limit = None if agent.replay.fifo else RateLimit()  # a queue has its own
     return dataclasses.replace(agent.replay, limit=limit, max_size=10_000)
 
 
 def experience(agent: Agent, timesteps: Sequence[dm_env.TimeStep], times: int = 25) -> tuple[Any, RawBatch]:
-    """Returns an agent's replay, and the batches of one learner call, of what its own policy has done at `timesteps`
-    `[B, ...]`, gone through `times` times.
+    """Returns an agent's replay, and the batches of one learner call.
+
+    The data are the actions of the agent's policy at `timesteps` `[B, ...]`, repeated `times` times.
     """
     replay, num_envs = unlimited(agent), len(timesteps[0].step_type)
     server = ReplayServer(replay.tables())
@@ -72,8 +75,9 @@ class _Errors(NamedTuple):
 
 
 def fill(client: Any, replay: TransitionReplay, timesteps: Sequence[dm_env.TimeStep], times: int) -> None:
-    """Fills a replay's table, by a Reverb client, with the transitions of `timesteps` `[B, ...]`, gone through `times`
-    times.
+    """Fills a replay's table through a Reverb client.
+
+    The data are the transitions of `timesteps` `[B, ...]`, repeated `times` times.
     """
     num_envs = len(timesteps[0].step_type)
     writer = replay.writer(client, num_envs, max_pending=PENDING)
@@ -89,7 +93,7 @@ def fill(client: Any, replay: TransitionReplay, timesteps: Sequence[dm_env.TimeS
 
 
 def reader(read: Callable[[], Any], batches: int) -> Contestant:
-    """Returns what reads `batches` batches a call."""
+    """Returns a contestant that reads `batches` batches per call."""
 
     def work() -> int:
         read()

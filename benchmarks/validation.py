@@ -18,7 +18,7 @@ from benchmarks.settings import Setting
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
-    """Agents that can be compared with one another."""
+    """A set of agents that are compared with each other."""
 
     agents: tuple[str, ...]
     environments: Mapping[str, int]  # to environment steps
@@ -59,14 +59,14 @@ SUITES = {
         4,
     ),
 }
-"""What is run, by name."""
+"""The suites, by name."""
 
 BAR = 0.5
-"""Share of the way from the random policy's return to the best agent's that every agent should come."""
+"""The bar for every agent, as a fraction of the way from the random policy's return to the best agent's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns its exit code: 0, 2 for what can't be asked for, or that of a run that failed."""
+    """Runs the command line; returns its exit code: 0, 2 for a usage error, or the exit code of a failed run."""
     options = _parser().parse_args(arguments)
     return command.run("benchmarks.validation", lambda: _main(options))
 
@@ -84,12 +84,12 @@ def settings(name: str) -> dict[tuple[str, str], Setting]:
 
 
 def _episodes(environment: str) -> int:
-    """Returns the episodes of an evaluation: fewer where they are long."""
+    """Returns the number of episodes of an evaluation: fewer if they are long."""
     return 10 if environment.startswith(("minatar:", "dmc:")) else 20
 
 
 def random_return(environment: str, *, episodes: int = 100) -> float:
-    """Returns the mean return of actions drawn uniformly, over so many episodes of the evaluation's kind."""
+    """Returns the mean return of uniformly random actions, over `episodes` episodes of the evaluation's environment."""
     rng, num_envs = np.random.default_rng(0), min(10, episodes)
     with envs.make(environment, num_envs=num_envs, evaluation=True) as batch:
         spec = batch.action_spec()
@@ -163,7 +163,7 @@ def _main(options: argparse.Namespace) -> int:
 def write(
     path: pathlib.Path, wanted: Mapping[tuple[str, str], Setting], found: Mapping[tuple[str, str], Sequence[Outcome]]
 ) -> None:
-    """Writes what was found beside what `path` has of other agents and environments."""
+    """Writes the results to `path`, and keeps its results of other agents and environments."""
     written = files.read_json(path) if path.is_file() else {}
     for (environment, agent), seeds in found.items():
         entry = written.setdefault(
@@ -180,8 +180,9 @@ def write(
 
 
 def table(path: pathlib.Path) -> list[str]:
-    """Returns the lines of the table of what was found: the mean of the seeds and the least, or one seed's return, a
-    row for each environment. What stays below the bar is in bold.
+    """Returns the lines of the results table, with a row for each environment.
+
+    It has the mean and the minimum over seeds, or the return of a single seed. Results below the bar are in bold.
     """
     written = files.read_json(path)
     agents = list(dict.fromkeys(agent for entry in written.values() for agent in entry["agents"]))

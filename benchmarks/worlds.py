@@ -22,11 +22,11 @@ PAIRS = {
     "r2d2-catch": "jax:catch",
     "sac-pendulum": "jax:Pendulum-v1",
 }
-"""By the name of a setting of `benchmarks.learning`: the same environment in JAX."""
+"""Name of a setting of `benchmarks.learning` -> the same environment in JAX."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns its exit code: 0, or 2 for what can't be asked for."""
+    """Runs the command line; returns its exit code: 0, or 2 for a usage error."""
     options = _parser().parse_args(arguments)
     return command.run("benchmarks.worlds", lambda: _main(options))
 
@@ -72,7 +72,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def _summary(found: Sequence[Outcome]) -> dict[str, list[float]]:
-    """Returns what the seeds came to, a list for each field."""
+    """Returns the seeds' results, as a list for each field."""
     return {
         "score": [round(o.score, 4) for o in found],
         "area": [round(float(np.mean(o.evaluations["episode_return_mean"])), 4) for o in found],
@@ -80,9 +80,10 @@ def _summary(found: Sequence[Outcome]) -> dict[str, list[float]]:
 
 
 def table(path: pathlib.Path, results: pathlib.Path) -> list[str]:
-    """Returns the lines of the table of `path`, beside the single processes' results in `results`, a file of
-    `benchmarks.learning`: the mean over the seeds, the least and the greatest seed, of the final return and of the mean
-    of all evaluations on the way.
+    """Returns the lines of the table of `path`, compared with single processes' results in `results`.
+
+    `results` is a file of `benchmarks.learning`. The table has the mean, the minimum and the maximum over seeds, for
+    the final return and for the mean of all evaluations during training.
     """
     lines = [
         "| setting | steps | world | seeds | final return | least | greatest | all evaluations | least | greatest |",

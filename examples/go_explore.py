@@ -1,8 +1,9 @@
-"""Go-Explore's first phase (Ecoffet et al. 2021, First return, then explore): back to a place, and on from there.
+"""Go-Explore's exploration phase (Ecoffet et al. 2021, First return, then explore).
 
-An archive has the environment's state in each cell that was ever reached, by the best way there. A cell is chosen, its
-state restored, and actions at random go on from there. No network learns anything. `python go_explore.py` says in how
-many steps that finds the goals of `explore:chain` and `explore:key_door`, and random actions from the start do.
+The archive has an entry for each cell that was reached: the environment's state and the best known actions to get
+there. In each iteration, a cell is sampled, its state is restored, and random actions explore from there. There is no
+neural network. `python go_explore.py` prints how many steps this takes to reach the goals of `explore:chain` and
+`explore:key_door`, compared with random actions from the start.
 """
 
 import copy
@@ -17,16 +18,16 @@ from acme_ext.envs.explore import Chain, KeyDoor
 
 @dataclasses.dataclass
 class Cell:
-    """The best way to a place that is known."""
+    """The best known way to a cell."""
 
-    environment: object  # as it stood there
-    actions: tuple[int, ...]  # that lead there
-    score: float  # rewards on the way
-    seen: int = 0  # steps of exploration that came here
+    environment: object  # copy of the environment in this cell
+    actions: tuple[int, ...]  # actions from the start to this cell
+    score: float  # sum of the rewards on the way
+    seen: int = 0  # number of exploration steps that reached this cell
 
     @property
     def weight(self):
-        """How much the cell is to be chosen (Ecoffet et al. 2021, Methods, 'Cell selection')."""
+        """The unnormalised probability of selecting the cell (Ecoffet et al. 2021, Methods, 'Cell selection')."""
         return 1 / np.sqrt(self.seen + 1)
 
     def is_worse_than(self, score, actions):
@@ -34,12 +35,15 @@ class Cell:
 
 
 def cell_of(observation, levels=8):
-    """What makes observations the same place: their numbers, in few levels. Pictures would be made smaller, too."""
+    """Returns the key of the observation's cell: its numbers, rounded to a few levels.
+
+    Images would also have to be downscaled.
+    """
     return np.round(np.asarray(observation) * (levels - 1)).astype(np.uint8).tobytes()
 
 
 def random_actions(rng, num_actions, steps, repeat):
-    """Gives actions at random, each with the probability `repeat` the one before."""
+    """Yields random actions; each one repeats the previous action with probability `repeat`."""
     action = rng.integers(num_actions)
     for _ in range(steps):
         if rng.random() >= repeat:
@@ -48,18 +52,18 @@ def random_actions(rng, num_actions, steps, repeat):
 
 
 def go_explore(make, *, goal, seed=0, most=200_000, steps=100, repeat=0.95):
-    """Explores until a way of a score of `goal` is found, or `most` steps are taken.
+    """Explores until a way with a score of `goal` is found, or for `most` steps.
 
     Args:
-        make: makes the environment, a dm_env whose state `copy.deepcopy` copies, and in which nothing is random.
-        goal: the score that is looked for.
-        seed: of all that is random.
-        most: steps of the environment, at most.
-        steps: of each exploration; 100 in the paper.
+        make: makes the environment, a deterministic dm_env that `copy.deepcopy` can copy.
+        goal: the target score.
+        seed: the random seed.
+        most: the maximum number of environment steps.
+        steps: steps of exploration from each selected cell; 100 in the paper.
         repeat: see `random_actions`; 0.95 in the paper.
 
     Returns:
-        The actions of that way, or None; the steps that were taken; and the archive, by cell.
+        The actions of that way, or None; the number of steps taken; and the archive, a dict of `Cell` by cell key.
     """
     rng, environment, taken = np.random.default_rng(seed), make(), 0
     num_actions = environment.action_spec().num_values
@@ -86,7 +90,7 @@ def go_explore(make, *, goal, seed=0, most=200_000, steps=100, repeat=0.95):
 
 
 def random_search(make, *, goal, seed=0, most=200_000, repeat=0.0):
-    """Takes random actions from the start, episode by episode; returns the steps to a score of `goal`, or None."""
+    """Takes random actions from the start of episodes; returns the number of steps until a score of `goal`, or None."""
     rng, environment = np.random.default_rng(seed), make()
     environment.reset()
     score = 0.0

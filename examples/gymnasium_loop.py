@@ -1,4 +1,4 @@
-"""A trained policy in a plain loop of Gymnasium: `python gymnasium_loop.py runs/x CartPole-v1`."""
+"""A trained policy in a plain Gymnasium loop: `python gymnasium_loop.py runs/x CartPole-v1`."""
 
 import sys
 
@@ -8,7 +8,7 @@ from acme_ext import launch
 
 
 def play(path, name, episodes=1):
-    """Returns the returns of episodes that the agent of a run plays."""
+    """Plays episodes with the trained agent of a run; returns their returns."""
     run = launch.load(path)
     environment = gymnasium.make(name)
     returns = []

@@ -1,4 +1,4 @@
-"""An environment of one's own: a maze whose only reward is at the other end."""
+"""A custom environment: a maze with its only reward at the opposite corner."""
 
 import dm_env
 import numpy as np

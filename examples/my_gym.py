@@ -1,4 +1,4 @@
-"""An environment of Gymnasium of one's own, with a wrapper and with actions that are not always legal."""
+"""A custom Gymnasium environment, with a wrapper and a mask of legal actions."""
 
 import gymnasium
 import numpy as np

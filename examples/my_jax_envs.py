@@ -1,4 +1,4 @@
-"""An environment of one's own, written in JAX: it runs compiled, and in every other way."""
+"""A custom environment written in JAX, for compiled runs and all other kinds of runs."""
 
 import dataclasses
 

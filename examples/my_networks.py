@@ -1,4 +1,4 @@
-"""Parts of networks of one's own."""
+"""Custom parts of networks."""
 
 import haiku as hk
 import jax

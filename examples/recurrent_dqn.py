@@ -33,7 +33,7 @@ class RecurrentDQN(DQN):
     def make_core(self, spec, network):
         def loss(params, target_params, batch, weight, key):
             q, target = (network.outputs(each, batch) for each in (params, target_params))
-            td_error = jax.vmap(losses.td_error)  # over time
+            td_error = jax.vmap(losses.td_error)  # vectorised over time
             error = td_error(q[:-1], batch.action, batch.reward[1:], batch.discount, target[1:], q[1:]) * batch.mask
             return losses.q_loss(error, weight, self.config.huber_delta), LossOutput({}, jnp.abs(error).max(axis=0))
 

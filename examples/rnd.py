@@ -1,4 +1,4 @@
-"""Random network distillation (Burda et al. 2018) around PPO: one value head for the reward and the bonus together."""
+"""Random network distillation (Burda et al. 2018) with PPO: a single value head for the sum of reward and bonus."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from acme_ext.networks.torsos import flatten_observation
 
 @dataclasses.dataclass(frozen=True)
 class Config(PPOConfig):
-    bonus_coef: float = 0.01  # weight of the bonus beside the reward
+    bonus_coef: float = 0.01  # weight of the bonus relative to the reward
     bonus_learning_rate: float = 1e-3  # Adam
 
 
@@ -26,7 +26,7 @@ class State(NamedTuple):
     ppo: Any
     predictor: TrainState
     target: Any  # the random network's parameters
-    errors: normalize.Moments  # []
+    errors: normalize.Moments  # [] moments of the prediction errors
 
 
 @dataclasses.dataclass(frozen=True)

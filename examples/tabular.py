@@ -1,6 +1,6 @@
-"""SARSA beside Q-learning on the cliff (Sutton and Barto 2018, example 6.6), with a table for a network.
+"""SARSA and Q-learning on the cliff (Sutton and Barto 2018, example 6.6), with a table instead of a network.
 
-`python tabular.py` trains both and draws the returns of their episodes, `cliff.png`.
+`python tabular.py` trains both and plots the returns of their episodes in `cliff.png`.
 """
 
 import dataclasses
@@ -28,17 +28,17 @@ class Config:
     learning_rate: float = 0.5  # the step size alpha
     discount: float = 1.0
     batch_size: int = 1
-    replay: UnrollConfig = UnrollConfig(length=1, max_size=1)  # every step is learned from once, as it comes
+    replay: UnrollConfig = UnrollConfig(length=1, max_size=1)  # online learning: each step is used once
 
 
 def sampled_next(q_t, epsilon, key):
-    """What SARSA looks ahead to: `[B]` the value of the action that the policy takes next, here drawn anew."""
+    """Returns SARSA's next value `[B]`, for a next action sampled from the policy."""
     action = epsilon_greedy(jax.random.split(key, len(q_t)), q_t, epsilon)
     return q_t[jnp.arange(len(q_t)), action]
 
 
 def best_next(q_t, epsilon, key):
-    """What Q-learning looks ahead to: `[B]` the largest value, whatever the policy does."""
+    """Returns Q-learning's next value `[B]`, the maximum over actions."""
     del epsilon, key
     return q_t.max(axis=-1)
 
@@ -53,7 +53,7 @@ class Sarsa(Builder):
     def make_networks(self, spec):
         shape = (*spec.observations.shape, specs.num_actions(spec, self.name))
 
-        def q(state):  # one-hot, so that this is a row of the table
+        def q(state):  # the state is one-hot, so this is a row of the table
             return state.astype(jnp.float32) @ hk.get_parameter("q", shape, init=jnp.zeros)
 
         return hk.without_apply_rng(hk.transform(q))
@@ -77,7 +77,7 @@ class Sarsa(Builder):
             q_t = networks.apply(target_params, batch.observation[1])
             target = batch.reward[1] + batch.discount[0] * self.next_value(q_t, self.config.epsilon, key)
             error = batch.mask[0] * (target - q_tm1[jnp.arange(len(q_tm1)), batch.action[0]])
-            # Down the gradient of half of its square, an entry of the table moves by alpha times the error.
+            # The gradient of half the squared error updates an entry of the table by alpha times the error.
             return jnp.mean(0.5 * error**2), LossOutput({"q_mean": q_tm1.mean()})
 
         example = specs.zeros(spec.observations, 1)
@@ -91,28 +91,28 @@ class QLearning(Sarsa):
 
 
 def train(builder, seed, folder, steps=15_000):
-    """Trains one agent; returns the result of the run."""
+    """Trains an agent; returns the result of the run."""
     experiment = launch.Experiment(
         builder,
         "gym:CliffWalking-v1",
         steps=steps,
         environment_options={"max_episode_steps": 1_000},
         seed=seed,
-        evaluation=launch.Evaluation(every=0, final_episodes=1),  # greedy, and nothing is random there
+        evaluation=launch.Evaluation(every=0, final_episodes=1),  # greedy and deterministic
         run_dir=f"{folder}/{builder.name}-{seed}",
     )
     return launch.run(experiment, quiet=True)
 
 
 def online_returns(results, episodes=500):
-    """Returns the mean over runs of the return of each of their first episodes, with its exploration."""
+    """Returns the returns of the first training episodes, with exploration, as means over runs."""
     logs = [loggers.read_csv(result.run_dir / "logs" / "actor.csv")["episode_return"] for result in results]
     episodes = min(episodes, *map(len, logs))
     return np.mean([log[:episodes] for log in logs], axis=0)
 
 
 def draw(results, out, window=20):
-    """Draws the returns during learning, smoothed over episodes, as the textbook's figure has them."""
+    """Plots the returns during learning, smoothed over episodes, as in the textbook's figure."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 3.6), layout="constrained")

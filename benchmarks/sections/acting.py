@@ -31,7 +31,7 @@ _NAME = "CartPole-v1"
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures the environment loop with an actor beside bare environments and the bare compiled policy."""
+    """Measures the environment loop with an actor, compared with bare environments and the bare compiled policy."""
     figures = []
     for num_envs in _BATCHES:
         with contextlib.ExitStack() as stack:
@@ -88,7 +88,7 @@ def _nothing() -> None:
 
 
 def repeated(step: Callable[[], int], finish: Callable[[], object] = _nothing, times: int = 20) -> Contestant:
-    """Returns what takes `times` steps a turn, each of which says how many it was."""
+    """Returns a contestant that calls `step` `times` times per turn; each call returns its number of units."""
 
     def work() -> int:
         return sum(step() for _ in range(times))
@@ -97,13 +97,13 @@ def repeated(step: Callable[[], int], finish: Callable[[], object] = _nothing, t
 
 
 def _actions(num_envs: int, count: int = 2) -> Callable[[], np.ndarray]:
-    """Returns what gives random actions `[B]`, made in advance."""
+    """Returns a function that returns random actions `[B]`, generated in advance."""
     actions = np.random.default_rng(0).integers(count, size=(997, num_envs))
     return itertools.cycle(actions).__next__
 
 
 def bare_environment(environment: BatchedEnvironment) -> Contestant:
-    """Steps an environment of discrete actions by random ones."""
+    """Returns a contestant that steps an environment with random discrete actions."""
     spec = environment.action_spec()
     assert isinstance(spec, DiscreteArray)
     action = _actions(environment.num_envs, spec.num_values)
@@ -145,7 +145,7 @@ def _vectorised(stack: contextlib.ExitStack, num_envs: int) -> Contestant:
 
 
 def bare_policy(builder: Builder, spec: EnvironmentSpec, params: Any, num_envs: int) -> Contestant:
-    """Applies an agent's compiled policy, one without a recurrent state."""
+    """Returns a contestant that applies an agent's compiled policy without a recurrent state."""
     act, observation = _bare_act(builder, spec, params, num_envs), specs.zeros(spec.observations, num_envs)
 
     def step() -> int:
@@ -156,8 +156,9 @@ def bare_policy(builder: Builder, spec: EnvironmentSpec, params: Any, num_envs: 
 
 
 def bare_acting(environment: BatchedEnvironment, builder: Builder, spec: EnvironmentSpec, params: Any) -> Contestant:
-    """Steps an environment by an agent's compiled policy: the bare environment and the bare policy in turn, so that
-    each finds the processor's caches as the other has left them.
+    """Returns a contestant that steps an environment with an agent's compiled policy.
+
+    The bare environment and the bare policy alternate, so that they share the processor's caches as in a real run.
     """
     act, timestep = _bare_act(builder, spec, params, environment.num_envs), environment.reset()
 

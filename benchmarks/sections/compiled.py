@@ -25,12 +25,12 @@ _SINGLE_GOALS = {"ppo": 20.0, "dqn": 10.0}
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures compiled loops beside bare ones of the same work and beside runs in one process."""
+    """Measures compiled loops, compared with bare loops of the same work and with runs in one process."""
     return [measure(name, num_envs, seconds, rounds) for name in _SINGLE_GOALS for num_envs in BATCHES]
 
 
 def measure(name: str, num_envs: int, seconds: float, rounds: int) -> Figure:
-    """Measures one agent with so many environments."""
+    """Measures one agent with `num_envs` environments."""
     with contextlib.ExitStack() as stack:
         bare = getattr(compiled_loops, name)(num_envs)
         contestants = {
@@ -52,7 +52,7 @@ def measure(name: str, num_envs: int, seconds: float, rounds: int) -> Figure:
 
 
 def ours(name: str, num_envs: int) -> Contestant:
-    """Returns the calls of the runner's loop."""
+    """Returns a contestant for calls of the runner's loop."""
     experiment = _experiment(name, "jax:CartPole-v1", num_envs, "none")
     agent = dataclasses.replace(experiment.make_agent(experiment.make_spec()), sgd_steps_per_call=1)
     loop = loops.Loop(agent, functional("CartPole-v1"), num_envs, name)
@@ -70,7 +70,7 @@ def ours(name: str, num_envs: int) -> Contestant:
 
 
 def _single(stack: contextlib.ExitStack, name: str, num_envs: int) -> Contestant:
-    """Returns the turns of a run in one process."""
+    """Returns a contestant for a run in one process."""
     experiment = _experiment(name, "gym:CartPole-v1", num_envs, stack.enter_context(tempfile.TemporaryDirectory()))
     # For PPO a batch.
     work = repeated(opened_run(stack, experiment), times=128 if name == "ppo" else 16).work

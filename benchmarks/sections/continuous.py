@@ -17,18 +17,19 @@ SPEC = acme.specs.EnvironmentSpec(
     rewards=cartpole.SPEC.rewards,
     discounts=cartpole.SPEC.discounts,
 )
-"""As large as the walker's of the control suite."""
+"""The spec's sizes are those of the control suite's walker."""
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures `Learner.step` of every agent that has continuous actions, with its defaults and a resident batch,
-    beside the bare compiled step of the same loss and batch, its limit, in its best form.
+    """Measures `Learner.step` of every agent with continuous actions, with default configs and a resident batch.
+
+    The reference is the fastest variant of the bare compiled step with the same loss and batch, which is the limit.
     """
     return [measure_resident("continuous", builder, SPEC, seconds, rounds) for builder in agents()]
 
 
 def agents() -> list[Builder]:
-    """Returns the agents that take `SPEC`'s actions and learn from transitions, with their defaults."""
+    """Returns the agents that support `SPEC`'s actions and learn from transitions, with their default configs."""
     found = []
     for name in builders.AGENTS:
         builder = builders.load(name)()

@@ -32,8 +32,10 @@ _EXPONENT = 0.6
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures the dataset beside a bare TrajectoryDataset over the same packed table, its limit, and Acme's dataset
-    over the five columns of its own adder.
+    """Measures the dataset, compared with a bare TrajectoryDataset and with Acme's dataset.
+
+    The TrajectoryDataset reads the same packed table, and is the limit. Acme's dataset reads the five columns of Acme's
+    adder.
     """
     figures = []
     for order in _ORDERS:

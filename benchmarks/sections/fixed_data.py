@@ -37,7 +37,7 @@ _LEARNERS = ((IQL(), continuous.SPEC), (BC(), continuous.SPEC), (DiscreteCQL(), 
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures batches beside a bare gather, learners beside bare steps, and a recorded run beside one that isn't."""
+    """Measures batches, learners and recorded runs, compared with a bare gather, bare steps and plain runs."""
     return [
         *(gather(builder, spec, seconds, rounds) for builder, spec in _GATHERED),
         *(learning(builder, spec, seconds, rounds) for builder, spec in _LEARNERS),
@@ -46,7 +46,7 @@ def run(seconds: float, rounds: int) -> list[Figure]:
 
 
 def gather(builder: Builder, spec: EnvironmentSpec, seconds: float, rounds: int, rows: int = _ROWS) -> Figure:
-    """Measures the batches of an agent's learner calls beside NumPy's indexing of the same rows, drawn likewise."""
+    """Measures the batches of learner calls, compared with NumPy's indexing of rows sampled in the same way."""
     agent = builder.make_agent(spec)
     data, size, count = _rows(agent, spec, rows), agent.replay.batch_size, agent.sgd_steps_per_call
     batches, rng = FixedBatches(data, size * count, 0), np.random.default_rng(0)
@@ -66,7 +66,7 @@ def gather(builder: Builder, spec: EnvironmentSpec, seconds: float, rounds: int,
 
 
 def learning(builder: Builder, spec: EnvironmentSpec, seconds: float, rounds: int, rows: int = _ROWS) -> Figure:
-    """Measures an agent's learner on fixed data beside its bare compiled step on a resident batch."""
+    """Measures an agent's learner on fixed data, compared with its bare compiled step on a resident batch."""
     agent = builder.make_agent(spec)
     size = agent.replay.batch_size * agent.sgd_steps_per_call
     batches: Iterator = FixedBatches(_rows(agent, spec, rows), size, 0)
@@ -78,7 +78,7 @@ def learning(builder: Builder, spec: EnvironmentSpec, seconds: float, rounds: in
 
 
 def recording(builder: Builder, seconds: float, rounds: int, num_envs: int = 8) -> Figure:
-    """Measures a run in one process that records, the time of writing its shards added, beside one that doesn't."""
+    """Measures a run in one process that records, including writing its shards, compared with a run that doesn't."""
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
@@ -110,7 +110,7 @@ def recording(builder: Builder, seconds: float, rounds: int, num_envs: int = 8) 
 
 
 def _rows(agent: Agent, spec: EnvironmentSpec, count: int) -> np.ndarray:
-    """Returns that many of an agent's rows, of a few episodes again and again."""
+    """Returns `count` of an agent's rows, from a few repeated episodes."""
     rows = fixed.rows_of(agent.replay, [_episode(spec, seed) for seed in range(8)], agent.policy.init_state(1))
     count = min(count, max(1, _BYTES // rows.shape[1]))
     return rows[np.arange(count) % len(rows)]
@@ -134,7 +134,7 @@ def _episode(spec: EnvironmentSpec, seed: int) -> Episode:
 
 
 def _shards(folder: pathlib.Path) -> Contestant:
-    """Returns what writes shards of CartPole; its units are environment steps."""
+    """Returns a contestant that writes shards of CartPole; its units are environment steps."""
     writer = FolderWriter(folder, cartpole.SPEC, {})
     episodes = [_episode(cartpole.SPEC, seed) for seed in range(SHARD_STEPS // _LENGTH)]
 

@@ -33,7 +33,7 @@ _ROWS = (512, 2_048, 8_192, 30_000)
 
 
 class Pair(NamedTuple):
-    """An agent with a bonus, and its like without."""
+    """An agent with a bonus, and a similar agent without one."""
 
     bonus: Builder
     without: Builder
@@ -48,7 +48,7 @@ PAIRS = (
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures acting with a bonus beside acting without, the episodic memory alone, and learners beside bare steps."""
+    """Measures acting with a bonus and without, the episodic memory alone, and learners, compared with bare steps."""
     return [
         *(acting(pair, seconds, rounds) for pair in PAIRS),
         *(memory(num_envs, rows, seconds, rounds) for num_envs in _BATCHES for rows in _ROWS),
@@ -76,8 +76,9 @@ def acting(pair: Pair, seconds: float, rounds: int) -> Figure:
 
 
 def memory(num_envs: int, rows: int, seconds: float, rounds: int) -> Figure:
-    """Measures one step of NGU's memory of `rows` embeddings for each environment, all of them in use: the distances to
-    the nearest, and another embedding.
+    """Measures one step of NGU's memory: computing the nearest distances, and adding an embedding.
+
+    The memory is full, with `rows` embeddings for each environment.
     """
     config, rng = _MEMORY.config, np.random.default_rng(0)
     full = rng.standard_normal((num_envs, config.embedding_size, rows)).astype(np.float32)

@@ -44,7 +44,9 @@ class Setting(NamedTuple):
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures `Learner.step` beside the bare compiled step on a resident batch, its limit, in its best form."""
+    """Measures `Learner.step`, compared with its limit: the fastest variant of the bare compiled step on a resident
+    batch.
+    """
     return [f for setting in settings() for f in measure(setting, seconds, rounds)]
 
 
@@ -63,7 +65,7 @@ def measure(setting: Setting, seconds: float, rounds: int) -> list[Figure]:
 
 
 def beside_bare(ours: Rate, measured: Mapping[str, Rate], goal: float = _GOAL) -> list[Reference]:
-    """Returns what a learner is held against: the fastest of the contestants named `bare ...`, and of `plain ...`."""
+    """Returns a learner's references: the fastest contestant named `bare ...`, and the fastest named `plain ...`."""
     bare, plain = (
         best([rate for name, rate in measured.items() if name.startswith(kind)]) for kind in ("bare", "plain")
     )
@@ -74,8 +76,9 @@ def beside_bare(ours: Rate, measured: Mapping[str, Rate], goal: float = _GOAL) -
 
 
 def settings() -> list[Setting]:
-    """Returns what is measured: a small network, for which replay is the slower part, with single transitions and with
-    blocks of them, and a large one.
+    """Returns the settings: a small network with single transitions and with blocks of them, and a large network.
+
+    With the small network, replay is the slower part.
     """
     mlp = DQNConfig(hidden_sizes=(64, 64), batch_size=128)
     blocks = dataclasses.replace(mlp, sgd_steps_per_call=8, replay=TransitionConfig(rows_per_item=16))
@@ -128,7 +131,7 @@ def _contestants(stack: contextlib.ExitStack, setting: Setting) -> dict[str, Con
 
 
 def measure_resident(section: str, builder: Builder, spec: EnvironmentSpec, seconds: float, rounds: int) -> Figure:
-    """Measures an agent's `Learner.step` on a resident batch of vectors as observations, beside its bare step."""
+    """Measures an agent's `Learner.step` on a resident batch with vector observations, compared with its bare step."""
     agent = builder.make_agent(spec)
     replay, raw = experience(agent, cartpole.timesteps(8, spec.observations.shape))
     with contextlib.ExitStack() as stack:
@@ -142,8 +145,9 @@ def measure_resident(section: str, builder: Builder, spec: EnvironmentSpec, seco
 def beside(
     stack: contextlib.ExitStack, agent: Agent, replay: Any, name: str, batches: Iterator[RawBatch]
 ) -> dict[str, Contestant]:
-    """Returns an agent's learner on `batches`, under that name, and the bare step on the first of them, which stays on
-    the device, in several forms; see `beside_bare`.
+    """Returns contestants: an agent's learner on `batches`, called `name`, and variants of the bare step.
+
+    The bare steps use the first batch, which stays on the device; see `beside_bare`.
     """
     core, count, raw = agent.core, agent.sgd_steps_per_call, next(batches)
     learner = Learner(
@@ -159,7 +163,7 @@ def beside(
 
 
 def stepping(learner: Learner, steps: int) -> Contestant:
-    """Returns the learner's calls, of `steps` SGD steps each."""
+    """Returns a contestant for the learner's calls, with `steps` SGD steps each."""
 
     def work() -> int:
         learner.step()
@@ -177,8 +181,9 @@ def resident(replay: Replay, raw: RawBatch, count: int) -> Sample:
 
 
 def bare(core: LearnerCore, batches: Sample, count: int, *, unroll: bool, plain: bool = False) -> Contestant:
-    """Returns the core's step and nothing else, `count` of them fused in a call, compiled as the learner's or by plain
-    `jax.jit`.
+    """Returns a contestant that only runs the core's step, with `count` steps fused in a call.
+
+    It is compiled like the learner's step, or with plain `jax.jit`.
     """
 
     def step(state: Any, sample: Sample) -> tuple[Any, Any]:
@@ -215,7 +220,7 @@ IMAGES = acme.specs.EnvironmentSpec(
 
 
 def images(num_envs: int) -> list[dm_env.TimeStep]:
-    """Returns timesteps of images like a game's: a plain ground and some things that move."""
+    """Returns timesteps with images similar to a game's: a plain background and some moving objects."""
     rng = np.random.default_rng(0)
     made = []
     for timestep in cartpole.timesteps(num_envs):

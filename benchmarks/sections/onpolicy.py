@@ -39,17 +39,17 @@ _PARTS = ("environment", "policy", "learner", "acting")
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures whole runs beside the bare environments, policy and learner step, in turns of a run each.
+    """Measures whole runs in turns with the bare environments, policy and learner step.
 
-    A part that is repeated alone keeps the processor's caches to itself and is faster than it can be in a run, so that
-    the environment and the policy are measured in turn as well.
+    A part that runs alone doesn't share the processor's caches, so it is faster than in a run. Therefore the
+    environment and the policy are also measured alternating.
     """
     rounds = max(1, rounds // 5)  # a turn is long here
     return [measure(setting, max(1, int(seconds * setting.steps_per_second)), rounds, seconds) for setting in SETTINGS]
 
 
 def measure(setting: Setting, counted: int, rounds: int, seconds: float) -> Figure:
-    """Measures `rounds` runs of `counted` environment steps, and after each the parts, for their share of `seconds`."""
+    """Measures `rounds` runs of `counted` environment steps, and after each run the parts, for a share of `seconds`."""
     name, num_envs = setting.environment, setting.num_envs
     builder = setting.builder.for_environment(name)  # as the run has it
     found: dict[str, list[float]] = {part: [] for part in ("run", *_PARTS)}
@@ -95,7 +95,7 @@ def _contestants(stack: contextlib.ExitStack, builder: PPO | IMPALA, name: str, 
 
 
 def _learner(builder: PPO | IMPALA, spec: EnvironmentSpec) -> Contestant:
-    """Returns the compiled step on one batch that stays on the device; its units are environment steps."""
+    """Returns a contestant for the compiled step on one resident batch; its units are environment steps."""
     agent = builder.make_agent(spec)
     replay, core = agent.replay, agent.core
     rows = np.zeros((replay.batch_size, replay.tables()[0].info.signature.shape[0]), np.uint8)

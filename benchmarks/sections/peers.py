@@ -19,13 +19,13 @@ from benchmarks.sections import compiled, training
 
 FOLDER = pathlib.Path(__file__).parents[1] / "peers"
 ENVIRONMENTS = {"sb3": "sb3.py", "torch": "torch_loop.py", "acme": "acme_dqn.py"}
-"""Peer -> its script; `torch` has the environment of `sb3`."""
+"""Peer -> its script; `torch` uses the Python environment of `sb3`."""
 
 _PENDULUM = "gym:Pendulum-v1"
 
 
 class Peer(NamedTuple):
-    """What a run of ours is held against."""
+    """A peer that our run is compared with."""
 
     name: str
     forms: tuple[str, ...]  # contestants, of which the fastest counts
@@ -72,7 +72,7 @@ WORKS = (
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures all works, in turns of a run each."""
+    """Measures all works, with the runs in turns."""
     return measure(contestants(seconds), max(1, rounds // 5))
 
 
@@ -92,10 +92,10 @@ def measure(kinds: Mapping[str, Callable[[], float]], rounds: int) -> list[Figur
 
 
 def contestants(seconds: float) -> dict[str, Callable[[], float]]:
-    """Returns what makes a run of each and returns its environment steps a second.
+    """Returns functions by name that make a run and return its environment steps per second.
 
     Raises:
-        UsageError: a peer's environment is missing.
+        UsageError: a peer's Python environment is missing.
     """
     for name in ("sb3", "acme"):
         if not python(name).is_file():
@@ -121,17 +121,19 @@ def contestants(seconds: float) -> dict[str, Callable[[], float]]:
 
 
 def _alone(contestant: Contestant, seconds: float) -> float:
-    """Returns the units a second of a contestant, brought up to speed before."""
+    """Returns the units per second of a contestant, after a warm-up."""
     return rates({"it": contestant}, seconds, 1)["it"].per_second
 
 
 def python(environment: str) -> pathlib.Path:
-    """Returns the interpreter of a peer's environment."""
+    """Returns the interpreter of a peer's Python environment."""
     return FOLDER / ".venv" / environment / "bin" / "python"
 
 
 def peer(name: str, seconds: float, *arguments: str) -> Callable[[], float]:
-    """Returns what runs a peer's script for about `seconds` past its start, and returns its steps a second."""
+    """Returns a function that runs a peer's script for about `seconds` after its start, and returns its steps per
+    second.
+    """
     command = [python("acme" if name == "acme" else "sb3"), FOLDER / ENVIRONMENTS[name], *arguments]
 
     def run_it() -> float:

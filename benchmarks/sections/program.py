@@ -57,7 +57,7 @@ _NATURE = DQNConfig(
 
 @dataclasses.dataclass(frozen=True)
 class Unlimited(DQN):
-    """DQN whose learner takes as many batches as it can."""
+    """DQN without a limit on the learner's rate."""
 
     def make_replay(self, spec: Any, networks: Any) -> Any:
         replay = super().make_replay(spec, networks)
@@ -66,7 +66,7 @@ class Unlimited(DQN):
 
 @dataclasses.dataclass(frozen=True)
 class Timed:
-    """Makes environments that note when they took their first and their last step, in a file of `folder` each."""
+    """Makes environments that record the times of their first and last steps, each in a file of `folder`."""
 
     environment: str  # "images" for pictures of noise in episodes of 20 steps
     sleep_s: float
@@ -129,16 +129,16 @@ class _Images(dm_env.Environment):
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A program to be run.
+    """A program to measure.
 
     Attributes:
         builder: the agent.
         environment: see `Timed`.
-        actors: how many.
-        sleep_s: of an environment's step.
-        seconds: that it learns, until it is interrupted; None: it ends by itself.
-        steps: its budget, if it ends by itself.
-        on: where its nodes run.
+        actors: number of actors.
+        sleep_s: seconds that an environment's step sleeps.
+        seconds: how long it learns until it is interrupted; None if it ends by itself.
+        steps: budget of environment steps, if it ends by itself.
+        on: where the nodes run.
     """
 
     builder: DQN
@@ -152,7 +152,7 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a trial; times in seconds."""
+    """The outcome of a trial; times are in seconds."""
 
     first_action: float  # from the start of the command
     first_learner_step: float  # likewise
@@ -162,7 +162,7 @@ class Outcome:
 
 
 def attempt(trial: Trial) -> Outcome:
-    """Runs a trial as a command of its own."""
+    """Runs a trial as a separate command."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "steps").mkdir()
@@ -202,7 +202,7 @@ def attempt(trial: Trial) -> Outcome:
 
 
 def main(name: str) -> None:
-    """Runs the trial in a folder; the entry of the command."""
+    """Runs the trial that is stored in a folder; the entry point of the command."""
     command.end_with(os.getppid())
     folder = pathlib.Path(name)
     trial: Trial = pickle.loads((folder / "trial").read_bytes())
@@ -219,7 +219,7 @@ def main(name: str) -> None:
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures programs of processes, by turns of a program each."""
+    """Measures programs of several processes, in turns."""
     return measure(max(_LEAST_S, seconds), max(1, rounds // 5), _ACTORS, _settings())
 
 
@@ -251,8 +251,10 @@ def measure(
 
 
 def _settings() -> list[tuple[str, str, DQNConfig]]:
-    """Returns the networks whose learners are measured: one whose steps are far shorter than Reverb takes for a batch,
-    and two whose steps are worth a millisecond and more.
+    """Returns the networks whose learners are measured.
+
+    The steps of one are much shorter than Reverb's time for a batch; the steps of the other two take a millisecond or
+    more.
     """
     return [
         ("MLP 64x64, batch 128", "gym:CartPole-v1", _MLP),
@@ -326,7 +328,7 @@ def _importing() -> float:
 
 
 def _resident(environment: str, config: DQNConfig, seconds: float) -> float:
-    """Returns the steps per second of the program's learner in this process, on one batch again and again."""
+    """Returns the steps per second of the program's learner in this process, on a single repeated batch."""
     builder = Unlimited(config)
     single = _Images(0) if environment == "images" else envs.make_single(environment)
     spec = envs.make_spec(single)
@@ -358,7 +360,7 @@ def _resident(environment: str, config: DQNConfig, seconds: float) -> float:
 
 
 def _timesteps(spec: Any) -> list[dm_env.TimeStep]:
-    """Returns an episode of 20 steps of noise, of one environment."""
+    """Returns an episode of one environment, with 20 steps of random observations."""
     rng, shape = np.random.default_rng(0), spec.observations.shape
     made = []
     for place in range(21):
@@ -375,7 +377,7 @@ def _timesteps(spec: Any) -> list[dm_env.TimeStep]:
 
 
 def _wait_for_learner(process: subprocess.Popen, folder: pathlib.Path) -> float:
-    """Returns when the learner's first step was logged."""
+    """Returns the time when the learner's first step was logged."""
     log, deadline = folder / "run" / "logs" / "learner.csv", time.time() + _PATIENCE_S
     while not (log.is_file() and log.read_bytes().count(b"\n") > 1):
         if process.poll() is not None or time.time() > deadline:
@@ -387,7 +389,7 @@ def _wait_for_learner(process: subprocess.Popen, folder: pathlib.Path) -> float:
 
 
 def _rate(folder: pathlib.Path, label: str, column: str) -> float:
-    """Returns a count's rate in the program's log, from the learner's second row on, when all is compiled."""
+    """Returns a count's rate in the program's log, from the learner's second row on, after compilation."""
     rundir = RunDirectory.open(folder / "run")
     learner = loggers.read_csv(loggers.csv_path(rundir, "learner"))["wall_time_s"]
     rows = loggers.read_csv(loggers.csv_path(rundir, label))

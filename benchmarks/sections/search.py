@@ -41,7 +41,7 @@ _SELF_PLAY = (32, 128)  # games at a time
 
 
 class Setting(NamedTuple):
-    """An agent, and a batch that it searches from."""
+    """An agent, and a batch of states to search from."""
 
     name: str
     builder: Planning
@@ -50,7 +50,7 @@ class Setting(NamedTuple):
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures searching beside bare mctx with the same model, self-play, and MuZero's learner beside its bare step."""
+    """Measures search compared with bare mctx, self-play, and MuZero's learner compared with its bare step."""
     figures = []
     for num_envs in _BATCHES:
         for setting in settings(num_envs):
@@ -60,7 +60,7 @@ def run(seconds: float, rounds: int) -> list[Figure]:
 
 
 def settings(num_envs: int) -> list[Setting]:
-    """Returns what is searched: models that are learned, of an MLP and of a grid, and the rules of a game."""
+    """Returns the settings: learned models with an MLP and with a grid, and the rules of a game."""
     rng = np.random.default_rng(0)
     first = dm_env.TimeStep(np.zeros(num_envs, np.uint8), np.zeros(num_envs, np.float32), np.ones(num_envs), None)
     found = [
@@ -80,7 +80,7 @@ def settings(num_envs: int) -> list[Setting]:
 
 
 def measure(setting: Setting, seconds: float, rounds: int) -> list[Figure]:
-    """Measures an actor's search, the transfer of its actions included, beside mctx's alone."""
+    """Measures an actor's search, including the transfer of its actions, compared with mctx alone."""
     config: SearchConfig = setting.builder.config.search
     measured = rates(_contestants(setting), seconds, rounds)
     figures = []
@@ -97,7 +97,7 @@ def measure(setting: Setting, seconds: float, rounds: int) -> list[Figure]:
 
 
 def self_play(builder: AlphaZero, num_envs: int, seconds: float, rounds: int) -> Figure:
-    """Measures the environment loop of an actor that plays both sides and writes nothing, beside its search alone."""
+    """Measures the loop of an actor that plays both sides and writes nothing, compared with its search alone."""
     environment = _board(num_envs)
     agent = builder.for_environment(environment.name).make_agent(envs.make_spec(environment))
     source = VariableClient(FixedVariables.of(agent))
@@ -125,12 +125,12 @@ def _board(num_envs: int, **options: Any) -> Any:
 
 
 def _times(rate: Rate, count: int) -> Rate:
-    """Returns the rate of parts, of which every unit has `count`."""
+    """Returns the rate of parts, if every unit has `count` parts."""
     return Rate(tuple(count * value for value in rate.rounds), None if rate.cpu_us is None else rate.cpu_us / count)
 
 
 def _contestants(setting: Setting) -> dict[str, Contestant]:
-    """Returns what searches from a batch; units are moves."""
+    """Returns contestants that search from a batch; units are moves."""
     agent = setting.builder.make_agent(setting.spec)
     size, source = len(setting.timestep.step_type), FixedVariables.of(agent)
     ours = LocalInference(agent.policy, VariableClient(source), jax.random.key(0), size)
@@ -154,11 +154,11 @@ def _searching(step: Callable[[], Any], moves: int) -> Contestant:
 
 
 def _by_model(setting: Setting, noise: float = 1.0) -> tuple[Callable, Tree]:
-    """Returns MuZero's search by mctx alone, `(params, key, observation [B, ...]) -> actions [B]`, and observations.
+    """Returns MuZero's search with bare mctx, `(params, key, observation [B, ...]) -> actions [B]`, and observations.
 
     Args:
-        setting: what is searched.
-        noise: at the root, 1 or none, 0.
+        setting: the setting.
+        noise: scale of the noise at the root; 1 for noise, 0 for none.
     """
     mctx = load_mctx()
     network, config = setting.builder.make_networks(setting.spec), setting.builder.config
@@ -181,8 +181,9 @@ def _by_model(setting: Setting, noise: float = 1.0) -> tuple[Callable, Tree]:
 
 
 def _by_rules(setting: Setting, noise: float = 1.0) -> tuple[Callable, Tree]:
-    """Returns AlphaZero's search by mctx alone, `(params, key, pgx's states [B, ...]) -> actions [B]`, and states. The
-    arguments are those of `_by_model`.
+    """Returns AlphaZero's search with bare mctx, `(params, key, pgx's states [B, ...]) -> actions [B]`, and states.
+
+    The arguments are the same as for `_by_model`.
     """
     mctx = load_mctx()
     game, network = setting.builder.make_networks(setting.spec)
@@ -230,7 +231,7 @@ def _gumbel(
 
 
 def _open_spiel(simulations: int) -> Contestant:
-    """Returns open_spiel's search, one game at a time; its units are moves."""
+    """Returns a contestant with open_spiel's search, one game at a time; its units are moves."""
     import pyspiel
 
     game = load_spiel(_GAME)
@@ -247,4 +248,4 @@ _GRID = acme.specs.EnvironmentSpec(
     rewards=cartpole.SPEC.rewards,
     discounts=cartpole.SPEC.discounts,
 )
-"""As MinAtar's games are."""
+"""A spec with the sizes of MinAtar's games."""

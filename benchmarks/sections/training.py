@@ -33,14 +33,14 @@ _STEPS_PER_SECOND = 8_000  # counted, for each second asked for
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures whole runs of DQN beside a plain loop over the same algorithm, in turns of a run each."""
+    """Measures whole runs of DQN, in turns with a plain loop of the same algorithm."""
     rounds = max(1, rounds // 5)  # a turn is long here
     counted = max(1, int(seconds * _STEPS_PER_SECOND))
     return measure(_CONFIG, _BATCHES, _WARM_UP, counted, rounds)
 
 
 def measure(config: DQNConfig, batches: Sequence[int], warm_up: int, counted: int, rounds: int) -> list[Figure]:
-    """Measures `rounds` runs of each kind, whose first `warm_up` environment steps aren't counted."""
+    """Measures `rounds` runs of each kind, without the first `warm_up` environment steps."""
     kinds: dict[str, Callable[[], float]] = {}
     for num_envs in batches:
         kinds[f"ours {num_envs}"] = lambda n=num_envs: whole_run(DQN(config), _ENVIRONMENT, n, warm_up, counted)
@@ -61,7 +61,7 @@ def measure(config: DQNConfig, batches: Sequence[int], warm_up: int, counted: in
 
 
 def whole_run(builder: Builder, environment: str, num_envs: int, warm_up: int, counted: int) -> float:
-    """Returns the environment steps a second of a run in one process, after its first `warm_up` steps."""
+    """Returns the environment steps per second of a run in one process, after the first `warm_up` steps."""
     with tempfile.TemporaryDirectory() as folder:
         experiment = launch.Experiment(
             builder,
@@ -86,8 +86,10 @@ def whole_run(builder: Builder, environment: str, num_envs: int, warm_up: int, c
 def opened_run(
     stack: contextlib.ExitStack, experiment: launch.Experiment, record: str | None = None
 ) -> Callable[[], int]:
-    """Opens a run in one process; returns what steps its environments once, learns as often as is due, and returns the
-    environment steps taken. There is no housekeeping.
+    """Opens a run in one process; returns a function that makes one step of it.
+
+    The function steps the environments once, makes the learner steps that are due, and returns the number of
+    environment steps taken. It skips the run's housekeeping, such as checkpoints and evaluations.
     """
     environment = experiment.make_environment(experiment.num_envs)
     stack.callback(environment.close)
@@ -105,12 +107,12 @@ def opened_run(
 
 
 def dqn(num_envs: int, warm_up: int, counted: int) -> float:
-    """Returns the environment steps a second of a run of this section's work."""
+    """Returns the environment steps per second of a run with this section's config."""
     return whole_run(DQN(_CONFIG), _ENVIRONMENT, num_envs, warm_up, counted)
 
 
 def plain(num_envs: int, warm_up: int, counted: int, config: DQNConfig = _CONFIG) -> float:
-    """Returns the environment steps a second of the plain loop at the same work."""
+    """Returns the environment steps per second of the plain loop with the same config."""
     loop = PlainLoop(DQN(config), _ENVIRONMENT, num_envs)
     while loop.steps < warm_up:
         loop.step()

@@ -26,7 +26,7 @@ _BURSTS = (16, 128)  # rows that the bare writer is given at once
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures the writer beside a bare StructuredWriter given packed rows, its limit, and Acme's adder."""
+    """Measures the writer, compared with its limit, a bare StructuredWriter with packed rows, and with Acme's adder."""
     with contextlib.ExitStack() as stack:
         # Not kept in a variable: a server waits for seconds for writers that still live when it stops.
         measured = rates(_contestants(stack), seconds, rounds)

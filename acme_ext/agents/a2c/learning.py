@@ -1,4 +1,4 @@
-"""A2C's learning: PPO's, with one step down the plain policy gradient of the whole batch."""
+"""A2C's learning: like PPO's, but with one step along the plain policy gradient of the whole batch."""
 
 import optax
 

@@ -1,1 +1,1 @@
-"""Agent57 (Badia et al. 2020b): NGU with values of reward and bonus apart, and a bandit that chooses the policy."""
+"""Agent57 (Badia et al. 2020b): NGU with separate values for reward and bonus, and a bandit that selects the policy."""

@@ -1,4 +1,4 @@
-"""How Agent57's actors choose which policy of the family plays an episode: by a bandit for each environment."""
+"""How Agent57's actors select a policy of the family for each episode: with a bandit for each environment."""
 
 import functools
 from typing import NamedTuple
@@ -16,7 +16,10 @@ from acme_ext.types import Array, Tree
 
 
 def make_policy(networks: NGUNetworks, config: Agent57Config, *, evaluation: bool) -> Policy:
-    """Returns the policy: an episode's is chosen by the bandit, in evaluation the best by the actors' standing."""
+    """Returns the policy. A bandit selects the family's policy for each episode.
+
+    In evaluation it is the policy with the best mean return in the actors' newest episodes.
+    """
     choice = best_so_far(config.num_arms) if evaluation else by_bandit(config)
     preferred = functools.partial(combined_values, rescaling_epsilon=config.rescaling_epsilon)
     policy = ngu.policy_of(networks, config, choice, evaluation=evaluation, preferred=preferred)
@@ -24,16 +27,17 @@ def make_policy(networks: NGUNetworks, config: Agent57Config, *, evaluation: boo
 
 
 class Chooser(NamedTuple):
-    """What is kept of each environment."""
+    """The state of the policy selection, for each environment."""
 
     bandit: bandits.Window
-    arm: Array  # [B] int32, that plays the episode; -1 before the run's first
-    episode_return: Array  # [B] of the episode so far, not discounted
+    arm: Array  # [B] int32, the policy of the current episode; -1 before the first episode of the run
+    episode_return: Array  # [B] undiscounted return of the episode so far
 
 
 def by_bandit(config: Agent57Config) -> Choice:
-    """Returns the choice by a sliding-window UCB whose reward is the episode's return (Badia et al. 2020b, section
-    3.2). It is told of an episode where the next one begins.
+    """Returns the selection by a sliding-window UCB bandit (Badia et al. 2020b, section 3.2).
+
+    The bandit's reward is the episode's return. The bandit is updated when the next episode begins.
     """
     bandit = bandits.sliding_window_ucb(
         config.num_arms, config.bandit_window, config.bandit_scale, config.bandit_epsilon
@@ -47,7 +51,7 @@ def by_bandit(config: Agent57Config) -> Choice:
         played = bandit.update(state.bandit, jnp.maximum(state.arm, 0), state.episode_return)
         of_bandit = bandits.where(first & (state.arm >= 0), played, state.bandit)
         arm = jnp.where(first, bandit.select(keys, of_bandit), state.arm)
-        # The reward of an episode's last timestep comes before `first`, and none comes with it.
+        # The last reward of an episode arrives before `first`; the reward at a `first` timestep is 0.
         episode_return = jnp.where(first, 0.0, state.episode_return) + context.reward
         return arm, Chooser(of_bandit, arm, episode_return)
 
@@ -55,16 +59,19 @@ def by_bandit(config: Agent57Config) -> Choice:
 
 
 def standing(run: Run, num_arms: int) -> Run:
-    """Returns what the evaluation's policy is given as its own `run`: how often each policy is among the newest
-    episodes of all environments `[N]`, and the sum of their returns `[N]`; its distances begin with none.
+    """Returns the initial `run` for the evaluation's policy, made from the actors' `run`.
+
+    It has the number of episodes of each policy `[N]` and the sum of their returns `[N]`, over the newest episodes of
+    all environments. The average of the distances starts empty.
     """
     counts = bandits.in_window(run.choice.bandit, num_arms)
     return Run(bandits.Counts(*(x.sum(axis=0) for x in counts)), ngu.Distances(ngu.ZERO, ngu.ZERO))
 
 
 def best_so_far(num_arms: int) -> Choice:
-    """Returns the choice of the policy with the best mean return by the actors' standing, of several such the first:
-    number 0 where nothing is known.
+    """Returns the selection of the policy with the best mean return in the actors' newest episodes.
+
+    In a tie it is the first such policy. It is policy 0 if there are no episodes yet.
     """
 
     def init(batch: int) -> bandits.Counts:
@@ -79,13 +86,14 @@ def best_so_far(num_arms: int) -> Choice:
 
 
 def combined_values(q: Tree, beta: Array, rescaling_epsilon: float | None) -> Array:
-    """Returns the values that Agent57 acts by `[..., A]`, h(h^-1(Q_e) + beta h^-1(Q_i)) (Badia et al. 2020b, section
-    3.1).
+    """Returns the combined action values `[..., A]` (Badia et al. 2020b, section 3.1).
+
+    h(h^-1(Q_e) + beta h^-1(Q_i))
 
     Args:
-        q: the values of reward and of bonus `[..., A]`, in h's scale.
-        beta: `[...]` weight of the bonus.
-        rescaling_epsilon: of h; None for values as they are.
+        q: the action values of the reward and of the bonus, `[..., A]` each, rescaled by h.
+        beta: `[...]` weights of the bonus.
+        rescaling_epsilon: epsilon of h; None for unscaled values.
     """
     extrinsic, bonus = q
     beta = beta[..., None]

@@ -1,4 +1,4 @@
-"""Agent57's learning: NGU's, of two kinds of values, each from its own reward and with its own optimizer."""
+"""Agent57's learning: like NGU's, but with two kinds of values, each with its own reward and its own optimizer."""
 
 import functools
 
@@ -17,10 +17,11 @@ from acme_ext.types import Sequence, Tree
 
 
 def make_core(networks: NGUNetworks, config: Agent57Config, observation: Tree) -> LearnerCore[State]:
-    """Returns Agent57's learner core; arguments as for NGU's.
+    """Returns Agent57's learner core; the arguments are the same as for NGU.
 
-    The values of the reward learn from the reward, and those of the bonus from the bonus, both by Retrace with the one
-    target policy of the values together. A sequence's priority is by the sum of both errors' sizes.
+    One network learns the values of the reward, and the other one the values of the bonus. Both use Retrace with the
+    same target policy, which is epsilon-greedy in the combined values. A sequence's priority is computed from the sum
+    of the absolute errors of both.
     """
 
     def task_of(batch: Sequence) -> Task:

@@ -1,4 +1,4 @@
-"""Agent57's two networks of action values, which share nothing."""
+"""Agent57's two networks of action values, which share no parameters."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from acme_ext.networks import recurrent, torsos
 from acme_ext.types import Array, EnvironmentSpec, Params, Tree
 
 PARTS = ("extrinsic", "intrinsic")
-"""The networks: of the reward, and of the bonus."""
+"""The two networks: values of the reward, and values of the bonus."""
 
 
 def make_networks(
@@ -20,14 +20,15 @@ def make_networks(
     torso: str | torsos.Torso | None = None,
     core: str | recurrent.MakeCore | None = "lstm",
 ) -> networks.NGUNetworks:
-    """Returns NGU's networks with two of action values, whose outputs are a tuple in the order of `PARTS`."""
+    """Returns NGU's networks with two networks of action values; their outputs are a tuple in the order of `PARTS`."""
     made = networks.make_networks(spec, config, torso, core)
     return made._replace(values=twice(made.values))
 
 
 def twice(network: recurrent.RecurrentNetwork) -> recurrent.RecurrentNetwork:
-    """Returns two networks like this one as one: parameters by the names of `PARTS`, and pairs of outputs and of
-    recurrent states.
+    """Returns one network that consists of two copies of this one, with separate parameters.
+
+    The parameters are a dict with the keys `PARTS`. The outputs and the recurrent states are pairs.
     """
 
     def init(key: Array, inputs: Any, state: Tree) -> Params:

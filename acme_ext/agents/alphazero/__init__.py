@@ -1,1 +1,1 @@
-"""AlphaZero (Silver et al. 2018): planning by a tree search in the rules of a game, learned by self-play."""
+"""AlphaZero (Silver et al. 2018): tree search with the rules of a game, trained by self-play."""

@@ -1,4 +1,4 @@
-"""How AlphaZero acts: by a search in the rules of the game."""
+"""How AlphaZero acts: by a tree search with the rules of the game."""
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,12 @@ from acme_ext.types import Array, Params, Tree
 
 
 def make_policy(networks: Networks, config: AlphaZeroConfig, *, evaluation: bool) -> Policy:
-    """Returns the policy that searches by the rules; in evaluation without noise, taking the best action."""
+    """Returns the policy that searches with the rules; in evaluation without noise, and with the best action."""
     return policy_of(planner(networks, config), config, evaluation=evaluation)
 
 
 def planner(networks: Networks, config: AlphaZeroConfig) -> Plan:
-    """Returns the search in a game's own rules."""
+    """Returns the search with the rules of the game."""
     network, support = networks.network, config.support
 
     def evaluate(params: Params, observation: Tree, legal: Array | None) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""AlphaZero's learning: policies of searches and outcomes of games, in the shared core of agents with one loss."""
+"""AlphaZero's learning: the network learns the searches' policies and the games' outcomes."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,8 @@ from acme_ext.types import Array, Params, Sequence, Tree
 def make_core(networks: Networks, config: AlphaZeroConfig, observation: Tree) -> LearnerCore[State]:
     """Returns AlphaZero's learner core.
 
-    (z - v)**2 of Silver et al. 2018 is here the cross-entropy of a distribution over lost, drawn and won.
+    The value loss is the cross-entropy of a distribution over lost, drawn and won, instead of (z - v)**2 as in Silver
+    et al. 2018.
     """
     network, support = networks.network, config.support
 
@@ -27,7 +28,7 @@ def make_core(networks: Networks, config: AlphaZeroConfig, observation: Tree) ->
     ) -> tuple[Array, LossOutput]:
         r_t, mask = batch.reward[1:], batch.mask
         discount = losses.signed_discounts(batch.discount, batch.observation)
-        # Of no meaning but in games that are longer than a sequence.
+        # With n_step=None, returns bootstrap from these only in games longer than a sequence, and at sampled moves.
         v_t = lax.stop_gradient(values_of(network, support, target_params, batch.observation))
         z = losses.value_targets(r_t, discount, v_t[1:], mask, config.n_step, own_steps(batch, config), v_t[:-1])
 

@@ -1,4 +1,4 @@
-"""AlphaZero's network, and the game that it is for."""
+"""AlphaZero's network and its game."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,27 +12,27 @@ from acme_ext.types import EnvironmentSpec
 
 
 class Networks(NamedTuple):
-    """A policy and value network."""
+    """A policy and value network, and the name of its game."""
 
-    game: str  # whose rules are the model
+    game: str  # the game whose rules are the search's model
     network: models.ModelNetwork  # without dynamics
 
 
 def make_network(
     spec: EnvironmentSpec, config: AlphaZeroConfig, torso: str | torsos.Torso | None = None
 ) -> models.ModelNetwork:
-    """Returns the network of features and heads.
+    """Returns the policy and value network.
 
     Args:
-        spec: of the environment.
-        config: the agent's.
-        torso: of the features, where they are an MLP's; see `torsos.features`.
+        spec: the environment's spec.
+        config: the agent's config.
+        torso: the torso of the features if they are an MLP; see `torsos.features`.
     """
     return planning_network(spec, config, torso, learned=False)
 
 
 def game_of(spec: EnvironmentSpec) -> str:
-    """Returns the name of the game whose states observations hold; raises UsageError if they hold none."""
+    """Returns the name of the game whose states are in the observations; raises UsageError if there are none."""
     fields = spec.observations if isinstance(spec.observations, Mapping) else {}
     for needed in (specs.ACTION_MASK, specs.PLAYER, specs.STATE):
         if needed not in fields:

@@ -1,4 +1,4 @@
-"""Symmetries of boards: positions that are turned or mirrored are worth the same (Silver et al. 2017, methods)."""
+"""Symmetries of boards: rotated or mirrored positions have the same value (Silver et al. 2017, methods)."""
 
 import functools
 from typing import NamedTuple
@@ -12,22 +12,22 @@ from acme_ext.specs import ACTION_MASK
 from acme_ext.types import Array, Tree
 
 SQUARE = ("tic_tac_toe", "othello", "go_9x9")
-"""Games with the eight symmetries of the square, whose actions are the fields, row by row, and perhaps to pass."""
+"""Games with the eight symmetries of the square; the actions are the fields, row by row, and in some games a pass."""
 
 MIRRORED = ("connect_four",)
-"""Games whose columns, which are the actions, can be mirrored."""
+"""Games that can be mirrored left to right; the actions are the columns."""
 
 
 class Symmetries(NamedTuple):
-    """S symmetries of a game, the first of which changes nothing."""
+    """S symmetries of a game; the first one is the identity."""
 
-    fields: np.ndarray  # [S, H * W] which field is seen at each place
-    actions: np.ndarray  # [S, A] which action is meant there
+    fields: np.ndarray  # [S, H * W] index of the original field at each position
+    actions: np.ndarray  # [S, A] index of the original action for each action
 
 
 @functools.cache
 def of_game(game: str) -> Symmetries:
-    """Returns a game's symmetries; of one that has none that are known here, that which changes nothing."""
+    """Returns a game's symmetries; only the identity if no others are known."""
     rules = rules_of(game)
     height, width = rules.planes.shape[:2]
     fields, actions = np.arange(height * width).reshape(height, width), np.arange(rules.num_actions)
@@ -41,13 +41,13 @@ def of_game(game: str) -> Symmetries:
 
 
 def drawn(key: Array, game: str, observation: Tree, policy: Array) -> tuple[Tree, Array]:
-    """Returns positions and their policies, each turned or mirrored at random.
+    """Returns positions and their policies, each with a random symmetry applied.
 
     Args:
-        key: random.
-        game: whose they are.
-        observation: `[N, ...]` with the fields `board` and `action_mask`.
-        policy: `[N, A]`.
+        key: random key.
+        game: name of the game.
+        observation: the positions `[N, ...]`, with the fields `board` and `action_mask`.
+        policy: `[N, A]` action probabilities.
     """
     known, board = of_game(game), observation["board"]
     which = jax.random.randint(key, board.shape[:1], 0, len(known.fields))

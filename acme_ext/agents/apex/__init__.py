@@ -1,3 +1,4 @@
-"""Ape-X DQN (Horgan et al. 2018): DQN's learning from the prioritized replay of many actors, who explore by a ladder of
-epsilons and say first how surprising their experience is.
+"""Ape-X DQN (Horgan et al. 2018): DQN with many actors and prioritized replay.
+
+Each environment explores with a different epsilon. The actors compute the initial priorities of their transitions.
 """

@@ -9,10 +9,11 @@ from acme_ext.agents.dqn import acting as dqn
 
 
 def make_policy(network: hk.Transformed, config: ApexConfig, *, evaluation: bool) -> Policy:
-    """Returns the epsilon-greedy policy whose epsilon is fixed, and another for each environment; in evaluation the
-    greedy one.
+    """Returns the epsilon-greedy policy, with a different epsilon for each environment, see `exploration.ladder`.
 
-    In training its extras are `ActorValues`, from which new transitions get their first priorities.
+    In evaluation it is greedy.
+
+    With prioritized replay, its extras in training are `ActorValues`, for the initial priorities of new transitions.
     """
     with_values = config.replay.prioritized and not evaluation
     return dqn.policy_of(dqn.without_keys(network), ladder(config, evaluation=evaluation), with_values=with_values)

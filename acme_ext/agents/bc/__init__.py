@@ -1,1 +1,1 @@
-"""Behavioural cloning (Pomerleau 1989): a policy that does what was done in recorded data."""
+"""Behavioural cloning (Pomerleau 1989): a policy that imitates the actions in recorded data."""

@@ -9,7 +9,10 @@ from acme_ext.types import Params, Tree
 
 
 def make_policy(network: Network, config: BCConfig, *, evaluation: bool) -> Policy:
-    """Returns the policy: the likeliest action, or the one that was learned; in evaluation too."""
+    """Returns the policy, which is the same in evaluation.
+
+    It takes the most likely discrete action, or the network's continuous action.
+    """
     del config, evaluation
 
     def apply(params: Params, context: Context, observation: Tree, state: Tree):

@@ -12,7 +12,7 @@ from acme_ext.types import Array, Params, Transition, Tree
 
 
 def make_core(network: Network, config: BCConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns the learner core; `observation` is an example `[1, ...]`."""
+    """Returns the learner core; `observation` is an example `[1, ...]`, for the parameters' shapes."""
 
     def loss(
         params: Params, target_params: Params, batch: Transition, weight: Array, key: Array

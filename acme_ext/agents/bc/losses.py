@@ -8,14 +8,15 @@ from acme_ext.types import Array
 
 
 def imitation_loss(out: Array, action: Array, *, discrete: bool) -> Array:
-    """Returns the loss `[B]` of a policy's output beside the actions that were taken.
+    """Returns the loss `[B]` between a policy's outputs and the actions in the data.
 
-    Cross-entropy -log pi(a | o), or the squared distance sum_i (pi(o)_i - a_i)**2 / A.
+    It is the cross-entropy -log pi(a | o) for discrete actions, and the mean squared error sum_i (pi(o)_i - a_i)**2 / A
+    for continuous ones.
 
     Args:
-        out: `[B, A]` logits, or actions.
-        action: `[B]`, or `[B, A]`.
-        discrete: which.
+        out: `[B, A]` logits, or continuous actions.
+        action: the data's actions, `[B]` if discrete, or `[B, A]` if continuous.
+        discrete: whether the actions are discrete.
     """
     if discrete:
         return -value.take_action(jax.nn.log_softmax(out), action)

@@ -12,14 +12,14 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Network(NamedTuple):
-    """The policy, and what its output means."""
+    """The policy network, and the kind of its outputs."""
 
     apply: hk.Transformed  # observation [B, ...] -> logits [B, A], or an action [B, A] in [-1, 1]
     discrete: bool
 
 
 def make_network(spec: EnvironmentSpec, config: BCConfig, torso: str | torsos.Torso | None = None) -> Network:
-    """Returns the network; `torso` see `torsos.dense_features`."""
+    """Returns the network; see `torsos.dense_features` for `torso`."""
     discrete = specs.is_discrete(spec)
     size = specs.num_actions(spec, "BC") if discrete else specs.action_size(spec, "BC")
 

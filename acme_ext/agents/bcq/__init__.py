@@ -1,1 +1,1 @@
-"""Discrete BCQ (Fujimoto et al. 2019b): DQN among those actions alone that the data would take."""
+"""Discrete BCQ (Fujimoto et al. 2019b): DQN restricted to the actions that are likely in the data."""

@@ -10,7 +10,7 @@ from acme_ext.types import Array, Params, Tree
 
 
 def make_policy(network: hk.Transformed, config: BCQConfig, *, evaluation: bool) -> Policy:
-    """Returns the epsilon-greedy policy among the actions that the data would take."""
+    """Returns the epsilon-greedy policy, whose greedy action is one that is likely in the data."""
 
     def q_values(params: Params, keys: Array, observation: Tree) -> Array:
         out = network.apply(params, None, observation)

@@ -16,7 +16,9 @@ from acme_ext.types import Array, Params, Transition, Tree
 def make_core(network: hk.Transformed, config: BCQConfig, observation: Tree) -> LearnerCore[State]:
     """Returns discrete BCQ's learner core (Fujimoto et al. 2019b, algorithm 1).
 
-    loss = DQN's, its target's action chosen among those that are allowed - mean log p(a | o) + logits_coef * logits**2
+    loss = DQN's loss - mean log p(a | o) + logits_coef * mean logits**2
+
+    DQN's target only uses actions that are likely in the data, see `losses.allowed_values`.
     """
 
     def loss(

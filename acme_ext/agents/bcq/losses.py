@@ -1,4 +1,4 @@
-"""Discrete BCQ's choice of actions."""
+"""Discrete BCQ's restriction of actions."""
 
 import jax.numpy as jnp
 
@@ -6,14 +6,13 @@ from acme_ext.types import Array
 
 
 def allowed_values(q: Array, logits: Array, threshold: float) -> Array:
-    """Returns action values `[B, A]` for an argmax, the least there are where an action is left out (Fujimoto et al.
-    2019b, eq. 8).
+    """Returns action values `[B, A]` for an argmax over the allowed actions (Fujimoto et al. 2019b, eq. 8).
 
-    An action is left out where p(a | o) / max_a p(a | o) < tau.
+    Actions with p(a | o) / max_a p(a | o) < tau aren't allowed; they get the lowest value of the data type.
 
     Args:
         q: `[B, A]` action values.
-        logits: `[B, A]` of the data's actions.
+        logits: `[B, A]` logits of p(a | o), the action's probability in the data.
         threshold: tau.
     """
     ratio = jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True))

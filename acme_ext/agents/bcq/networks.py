@@ -1,4 +1,4 @@
-"""Discrete BCQ's network: action values, and how likely the data takes each action."""
+"""Discrete BCQ's network: action values, and the probabilities of actions in the data."""
 
 from typing import NamedTuple
 
@@ -11,15 +11,16 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Output(NamedTuple):
-    """What the network gives."""
+    """The network's outputs."""
 
     q: Array  # [B, A] action values
-    logits: Array  # [B, A] of the data's actions
+    logits: Array  # [B, A] logits of the action probabilities in the data
 
 
 def make_network(spec: EnvironmentSpec, config: BCQConfig, torso: str | torsos.Torso | None = None) -> hk.Transformed:
-    """Returns the network `apply(params, key, observation [B, ...]) -> Output`, whose heads share a torso, see
-    `torsos.dense_features`.
+    """Returns the network `apply(params, key, observation [B, ...]) -> Output`.
+
+    Its two heads share a torso, see `torsos.dense_features`.
     """
     num_actions = specs.num_actions(spec, "BCQ")
 

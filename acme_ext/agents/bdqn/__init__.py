@@ -1,3 +1,4 @@
-"""Bootstrapped DQN (Osband et al. 2016) with randomized priors (Osband et al. 2018): DQN with several heads, one of
-which acts for a whole episode.
+"""Bootstrapped DQN (Osband et al. 2016) with randomized priors (Osband et al. 2018).
+
+It is DQN with several heads; a randomly chosen head acts for a whole episode.
 """

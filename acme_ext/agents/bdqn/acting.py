@@ -1,4 +1,4 @@
-"""How bootstrapped DQN acts: each episode by one of its heads, evaluations by all of them."""
+"""How bootstrapped DQN acts: with one head in each training episode, and with all heads in evaluation."""
 
 from typing import NamedTuple
 
@@ -20,42 +20,44 @@ GREEDY = np.zeros((), np.float32)
 
 
 class BDQNParams(NamedTuple):
-    """What the policy is applied with."""
+    """The policy's parameters."""
 
     values: Params
-    prior: Params  # of a network like that of the values, which never change
+    prior: Params  # of the prior network, which has the same architecture and is never trained
 
 
 class BDQNExtras(NamedTuple):
-    """What is stored with every action."""
+    """The data that is stored with every action."""
 
-    mask: Array  # [B, K] bool, the heads that learn from the step
+    mask: Array  # [B, K] bool, whether a head learns from the step
 
 
 def extras_of(config: BDQNConfig) -> BDQNExtras:
-    """Returns what stands for the extras of one environment's step, where a replay is described."""
+    """Returns example extras of one environment's step, for the replay's shapes and data types."""
     return BDQNExtras(np.zeros(config.num_heads, np.bool_))
 
 
 def head_values(network: hk.Transformed, params: BDQNParams, observation: Tree, scale: float) -> Array:
-    """Returns the action values of every head, `[B, K, A]`: Q = f + scale * p (Osband et al. 2018, eq. 8), without a
-    gradient for p.
+    """Returns the action values of every head, `[B, K, A]`: Q = f + scale * p (Osband et al. 2018, eq. 8).
+
+    No gradient flows through the prior p.
     """
     values = network.apply(params.values, None, observation)
     return values + scale * lax.stop_gradient(network.apply(params.prior, None, observation))
 
 
 def make_policy(network: hk.Transformed, config: BDQNConfig, *, evaluation: bool) -> Policy:
-    """Returns the greedy policy of the head that is drawn for the episode, each as likely as any other; in evaluation
-    that of all heads, see `joined`.
+    """Returns the greedy policy of one head, which is sampled uniformly for each episode.
 
-    In training its extras are `BDQNExtras`: a head learns from a step with the probability `config.mask_probability`.
-    The head is a carry of the policy (see `acting.policy.Carry`).
+    In evaluation it is the greedy policy of all heads together, see `joined`.
+
+    In training its extras are `BDQNExtras`: each head learns from a step with probability `config.mask_probability`.
+    The episode's head is stored in the policy's carry (see `acting.policy.Carry`).
 
     Args:
         network: see `networks.make_network`.
-        config: the agent's.
-        evaluation: see above.
+        config: the agent's config.
+        evaluation: whether to act for evaluation.
     """
 
     def q_values(params: BDQNParams, observation: Tree) -> Array:
@@ -81,12 +83,14 @@ def make_policy(network: hk.Transformed, config: BDQNConfig, *, evaluation: bool
 
 
 def joined(q: Array, config: BDQNConfig) -> Array:
-    """Returns values `[B, A]` of which the greatest is what all heads together prefer: their mean, or, of those actions
-    that most heads value most (Osband et al. 2016, section 6.2), their mean.
+    """Returns action values `[B, A]` that combine all heads: their mean, or a majority vote.
+
+    With the vote, only the actions that are greedy for the most heads keep their mean values (Osband et al. 2016,
+    section 6.2).
 
     Args:
         q: `[B, K, A]` action values.
-        config: the agent's, of which `evaluation` says which.
+        config: the agent's, whose `evaluation` is `mean` or `vote`.
     """
     mean = jnp.mean(q, axis=1)
     if config.evaluation == "mean":

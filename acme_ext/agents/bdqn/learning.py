@@ -1,4 +1,4 @@
-"""Bootstrapped DQN's learning: DQN's loss of every head, with a target of its own, over the steps that are its own."""
+"""Bootstrapped DQN's learning: every head has DQN's loss, with its own targets, on its own subset of the steps."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class BDQNState(NamedTuple):
     """The learning state."""
 
     core: State
-    prior: Params  # drawn once
+    prior: Params  # parameters of the prior network, sampled once
 
 
 def make_core(network: hk.Transformed, config: BDQNConfig, observation: Tree) -> LearnerCore[BDQNState]:
@@ -27,7 +27,7 @@ def make_core(network: hk.Transformed, config: BDQNConfig, observation: Tree) ->
 
     loss = mean_i w_i * sum_k mask_ik * loss(delta_ik)   (Osband et al. 2016, eq. 10; Osband et al. 2018, eq. 8)
 
-    An item's error is the mean |delta| of the heads that learn from it.
+    The error of an item i is the mean |delta_ik| over the heads k that learn from it.
     """
     of_heads = jax.vmap(losses.td_error, (1, None, None, None, 1, 1), 1)
 

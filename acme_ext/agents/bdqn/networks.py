@@ -1,4 +1,4 @@
-"""Bootstrapped DQN's network: several heads, each with parameters of its own."""
+"""Bootstrapped DQN's network: several heads with separate parameters."""
 
 import haiku as hk
 import jax
@@ -11,11 +11,12 @@ from acme_ext.types import Array, EnvironmentSpec, Params, Tree
 
 
 def make_network(spec: EnvironmentSpec, config: BDQNConfig, torso: str | torsos.Torso | None = None) -> hk.Transformed:
-    """Returns the network `apply(params, key, observation [B, ...]) -> q [B, K, A]`, which makes no use of the key.
+    """Returns the network `apply(params, key, observation [B, ...]) -> q [B, K, A]`, which ignores the key.
 
-    Pictures go through one torso for all heads, and so does everything where a torso is given. The gradient that comes
-    to the torso is the mean of the heads' (Osband et al. 2016, appendix D.3). Other observations are flattened, so that
-    the heads share nothing. A head has a layer of `image_features` after the torso for pictures, else `hidden_sizes`.
+    All heads share one torso for images, and a torso passed as `torso` for any observations. The torso's gradient is
+    the mean of the heads' gradients (Osband et al. 2016, appendix D.3). Otherwise observations are flattened, and the
+    heads share no parameters. The default torso for images is followed by a layer of `image_features` in each head;
+    otherwise each head has layers of `hidden_sizes`.
     """
     num_actions = specs.num_actions(spec, "Q-learning")
 

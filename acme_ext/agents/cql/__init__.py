@@ -1,1 +1,1 @@
-"""Conservative Q-learning (Kumar et al. 2020): SAC whose critics are also pushed down where the data has no actions."""
+"""Conservative Q-learning (Kumar et al. 2020): SAC with a penalty on critics' values outside the data."""

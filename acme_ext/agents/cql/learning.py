@@ -1,4 +1,4 @@
-"""CQL's learning: SAC's, with a penalty on the critics, and no entropy in their targets."""
+"""CQL's learning: like SAC's, but with a penalty on the critics, and without the entropy in their targets."""
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,14 @@ from acme_ext.types import Array, Params, Transition, Tree
 
 
 def make_core(networks: Networks, config: CQLConfig, observation: Tree) -> LearnerCore[sac.State]:
-    """Returns CQL's learner core; arguments as for SAC's."""
+    """Returns CQL's learner core; the arguments are the same as for SAC."""
     count, size = config.penalty_samples, networks.action_size
 
     def penalty(q_values: sac.QValues, policy: Params, batch: Transition, q_tm1: Array, key: Array) -> Array:
-        """Of uniform actions, and of the policy's here and where the transition ends, all taken here."""
+        """Returns the penalty, from the values at the transitions' first observations.
+
+        The sampled actions are uniform ones, and those of the policy at the first and at the last observations.
+        """
         uniform_key, here_key, there_key = jax.random.split(key, 3)
         lead = (count, q_tm1.shape[1], size)
         actions = [jax.random.uniform(uniform_key, lead, minval=-1.0, maxval=1.0)]

@@ -11,11 +11,11 @@ def conservative_penalty(q_sampled: Array, log_density: Array, q_data: Array) ->
 
     sum_i mean_b log (1 / N) sum_n exp(q_sampled[i, n, b] - log_density[n, b]) - q_data[i, b]
 
-    The first part estimates log sum_a exp Q(o, a) by samples of known density.
+    The first part estimates log sum_a exp Q(o, a) by importance sampling.
 
     Args:
         q_sampled: `[I, N, B]` each critic's values of sampled actions.
-        log_density: `[N, B]` with which they were sampled.
+        log_density: `[N, B]` log-densities of the distributions that the actions were sampled from.
         q_data: `[I, B]` each critic's values of the data's actions.
     """
     count = q_sampled.shape[1]

@@ -1,3 +1,4 @@
-"""Critic regularized regression (Wang et al. 2020): a policy cloned from those actions in the data that a critic finds
-better than the policy's own.
+"""Critic regularized regression (Wang et al. 2020).
+
+The policy imitates the actions in the data that have a higher value, according to a critic, than the policy's own.
 """

@@ -16,17 +16,17 @@ from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     policy: TrainState
-    critics: TrainState  # both, each array [2, ...]
+    critics: TrainState  # both critics; each array is [2, ...]
     target_policy: Params
     target_critics: Params
-    key: Array  # the random key of all steps to come
+    key: Array  # random key for the next steps
 
 
 def make_core(networks: Networks, config: CRRConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns CRR's learner core (Wang et al. 2020, algorithm 1), of IQL's networks without the value."""
+    """Returns CRR's learner core (Wang et al. 2020, algorithm 1); it uses IQL's networks except the value network."""
     optimizer = optax.adam(config.learning_rate)
 
     def init(key: Array) -> State:
@@ -46,7 +46,7 @@ def make_core(networks: Networks, config: CRRConfig, observation: Tree) -> Learn
         return apply_twins(networks.critic.apply, params, observation, action)
 
     def sampled_values(policy: Params, critics: Params, observation: Tree, key: Array) -> Array:
-        """Returns the least critic's values `[S, B]` of actions that a policy samples."""
+        """Returns values `[S, B]` of S actions sampled from the policy, the minimum over both critics."""
         distribution = networks.policy.apply(policy, None, observation)
         noise = jax.random.normal(key, (config.num_samples, *distribution.mean.shape))
         actions = jnp.clip(distribution.sample(noise), -1.0, 1.0)

@@ -1,4 +1,4 @@
-"""How D4PG and Ape-X DPG act, and what their actors say of it."""
+"""How D4PG and Ape-X DPG act, and the extras that their actors store."""
 
 import jax.numpy as jnp
 
@@ -12,10 +12,9 @@ from acme_ext.types import Array, Tree
 
 
 def make_policy(networks: Networks, config: DPGConfig, *, evaluation: bool) -> Policy:
-    """Returns the policy, whose actions are clip(pi(o) + noise); in evaluation without noise.
+    """Returns the policy, with actions clip(pi(o) + noise); in evaluation without noise.
 
-    With prioritized replay its extras in training are `ActorValues`, from which new transitions get their first
-    priorities.
+    With prioritized replay, its extras in training are `ActorValues`, for the initial priorities of new transitions.
     """
     with_values = config.replay.prioritized and not evaluation
 

@@ -1,4 +1,4 @@
-"""The learning of D4PG, and of Ape-X DPG with a critic that gives expected values."""
+"""The learning of D4PG, and of Ape-X DPG, whose critic outputs expected values."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,10 @@ from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs; a step draws nothing at random."""
+    """The learning state, with everything that is needed to resume.
+
+    Steps are deterministic, so there is no random key.
+    """
 
     policy: TrainState
     critic: TrainState
@@ -25,10 +28,10 @@ class State(NamedTuple):
 
 
 class PolicyParams(NamedTuple):
-    """What actors are given."""
+    """The parameters that actors get."""
 
     policy: Params
-    critic: Params  # () unless they compute first priorities
+    critic: Params  # () unless actors compute initial priorities
 
 
 def make_core(networks: Networks, config: DPGConfig, observation: Tree) -> LearnerCore[State]:
@@ -74,7 +77,7 @@ def make_core(networks: Networks, config: DPGConfig, observation: Tree) -> Learn
         critic, of_critic = sgd_step(
             critic_loss, critic_optimizer, state.critic, state.target_policy, state.target_critic, batch, sample.weight
         )
-        # Both gradients are taken before either network moves: the policy climbs the critic as it was.
+        # The policy's gradient uses the critic from before its update.
         policy, of_policy = sgd_step(
             policy_loss, policy_optimizer, state.policy, state.critic.params, batch.observation
         )

@@ -1,4 +1,4 @@
-"""The policy and the critic, and what the critic's outputs stand for."""
+"""The policy, the critic, and the meaning of the critic's outputs."""
 
 from typing import NamedTuple
 
@@ -12,17 +12,18 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Networks(NamedTuple):
-    """Actions are in [-1, 1]; neither network is given a random key."""
+    """The networks, for actions in [-1, 1]; they use no random key."""
 
     action_size: int  # A
     policy: hk.Transformed  # observation [B, ...] -> action [B, A]
-    critic: hk.Transformed  # (observation [B, ...], action [B, A]) -> output, as `value` reads it
+    critic: hk.Transformed  # (observation [B, ...], action [B, A]) -> output, see `value`
     value: critics.ValueModel
 
 
 def make_networks(spec: EnvironmentSpec, config: DPGConfig, torso: str | torsos.Torso | None = None) -> Networks:
-    """Returns the networks, each with a torso of its own, see `torsos.features`. D4PG's critic gives distributions,
-    Ape-X DPG's expected values.
+    """Returns the networks, each with its own torso, see `torsos.features`.
+
+    D4PG's critic outputs distributions, and Ape-X DPG's critic outputs expected values.
     """
     action_size = specs.action_size(spec, "D4PG")
     value = critics.value_of(config)

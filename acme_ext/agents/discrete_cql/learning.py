@@ -11,7 +11,7 @@ from acme_ext.types import Array, Params, Transition, Tree
 
 
 def make_core(network: hk.Transformed, config: DiscreteCQLConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns discrete CQL's learner core; arguments as for DQN's."""
+    """Returns discrete CQL's learner core; the arguments are the same as for DQN."""
     td_loss = dqn.loss_of(network, config)
 
     def loss(

@@ -7,7 +7,8 @@ from acme_ext.types import Array
 
 
 def conservative_penalty(q: Array, action: Array) -> Array:
-    """Returns log sum_a exp q[a] - q[action], `[B]`, of values `[B, A]` and actions `[B]` (Kumar et al. 2020, eq.
-    4).
+    """Returns the penalty log sum_a exp q[a] - q[action], `[B]` (Kumar et al. 2020, eq. 4).
+
+    The values `q` are `[B, A]`, and the data's actions `[B]`.
     """
     return jax.nn.logsumexp(q, axis=-1) - value.take_action(q, action)

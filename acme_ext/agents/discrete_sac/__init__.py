@@ -1,1 +1,1 @@
-"""Soft actor-critic for discrete actions (Christodoulou 2019): SAC whose expectations over actions are exact."""
+"""Soft actor-critic for discrete actions (Christodoulou 2019): SAC with exact expectations over actions."""

@@ -9,7 +9,7 @@ from acme_ext.types import Params, Tree
 
 
 def make_policy(networks: Networks, config: DiscreteSACConfig, *, evaluation: bool) -> Policy:
-    """Returns the policy: a sample among the legal actions, in evaluation the likeliest of them; reads no field."""
+    """Returns the policy: a sampled legal action, or in evaluation the most likely one; it does not use `config`."""
     del config
 
     def apply(params: Params, context: Context, observation: Tree, state: Tree):

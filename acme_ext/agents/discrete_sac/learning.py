@@ -1,4 +1,4 @@
-"""Discrete SAC's learning: SAC's, with expectations over all actions in the place of samples."""
+"""Discrete SAC's learning: like SAC's, but with expectations over all actions instead of samples."""
 
 import jax.numpy as jnp
 

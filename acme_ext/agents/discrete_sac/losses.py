@@ -1,4 +1,4 @@
-"""What is exact in discrete SAC where SAC samples (Christodoulou 2019); the losses are SAC's."""
+"""The exact expectations that discrete SAC uses instead of samples (Christodoulou 2019); the losses are SAC's."""
 
 from typing import NamedTuple
 
@@ -9,19 +9,19 @@ from acme_ext.types import Array
 
 
 class Expected(NamedTuple):
-    """Expectations over a policy's actions, in the place of what SAC knows of one that it samples."""
+    """Expectations over a policy's actions; SAC uses a sampled action instead."""
 
     q: Array  # [1, B] sum_a pi(a) min_i q[i, a]
-    log_prob: Array  # [B] sum_a pi(a) log pi(a): the entropy, negative
+    log_prob: Array  # [B] sum_a pi(a) log pi(a), the negative entropy
 
 
 def expected(logits: Array, q: Array) -> Expected:
     """Returns the expectations over all actions (eq. 10 to 12).
 
-    The smaller critic is believed action by action.
+    The minimum over critics is taken separately for each action.
 
     Args:
-        logits: `[B, A]` of the policy, `masking.ILLEGAL` where an action may not be taken, which counts for nothing.
+        logits: `[B, A]` the policy's logits; `masking.ILLEGAL` for illegal actions, which get probability 0.
         q: `[N, B, A]` each critic's values.
     """
     log_probs = jax.nn.log_softmax(logits)
@@ -31,13 +31,14 @@ def expected(logits: Array, q: Array) -> Expected:
 
 
 def target_entropy(share: float, num_actions: int, legal: Array | None) -> Array:
-    """Returns the entropy to keep to, a share of that of uniformly random legal actions, in nats: `[B]`, or `[]` where
-    all actions are legal.
+    """Returns the target entropy in nats, `[B]`, or `[]` if `legal` is None.
+
+    It is a fraction of the entropy of the uniform distribution over legal actions.
 
     Args:
-        share: in [0, 1].
-        num_actions: A.
-        legal: bool `[B, A]`; None where all are.
+        share: the fraction, in [0, 1].
+        num_actions: number of actions A.
+        legal: bool `[B, A]`, the legal actions; None if all are legal.
     """
     count = jnp.float32(num_actions) if legal is None else jnp.sum(legal, axis=-1, dtype=jnp.float32)
     return share * jnp.log(jnp.maximum(count, 1.0))

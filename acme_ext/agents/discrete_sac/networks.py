@@ -11,17 +11,17 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Networks(NamedTuple):
-    """A policy and a critic; neither is given a random key."""
+    """A policy and a critic; they use no random key."""
 
     num_actions: int  # A
     policy: hk.Transformed  # observation [B, ...] -> logits [B, A]
-    critic: hk.Transformed  # observation [B, ...] -> q [B, A]; one of the two
+    critic: hk.Transformed  # observation [B, ...] -> q [B, A]; one of the two critics
 
 
 def make_networks(
     spec: EnvironmentSpec, config: DiscreteSACConfig, torso: str | torsos.Torso | None = None
 ) -> Networks:
-    """Returns the networks, each with a torso of its own."""
+    """Returns the networks, each with its own torso."""
     num_actions = specs.num_actions(spec, "DiscreteSAC")
 
     def for_each_action(observation: Tree) -> Array:

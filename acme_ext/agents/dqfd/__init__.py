@@ -1,3 +1,5 @@
-"""Deep Q-learning from demonstrations (Hester et al. 2018): DQN that learns from demonstrations first, and then beside
-its own experience, with a margin that keeps what was done there above all else.
+"""Deep Q-learning from demonstrations (Hester et al. 2018): DQN with demonstrations in its replay.
+
+It first learns only from demonstrations, and then also from its own experience. A margin loss raises the values of
+demonstrated actions above those of other actions.
 """

@@ -1,4 +1,4 @@
-"""DQfD's learning: DQN's loss over one step and over n, and the margin loss of demonstrations."""
+"""DQfD's learning: DQN's 1-step and n-step losses, and a margin loss on demonstrations."""
 
 import dataclasses
 from typing import Any
@@ -16,11 +16,11 @@ from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 def make_core(network: hk.Transformed, config: DQfDConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns DQfD's learner core (Hester et al. 2018, eq. 3), for transitions with `one_step`.
+    """Returns DQfD's learner core (Hester et al. 2018, eq. 3), for n-step transitions that also have `one_step`.
 
     loss = 1-step loss + n_step_coef * n-step loss + margin_coef * margin loss + l2_coef * sum of squared parameters
 
-    The errors, of which priorities are made, are those over one step. Arguments are as for DQN's.
+    Priorities are computed from the 1-step errors. The arguments are the same as for DQN.
     """
     td_loss = dqn.loss_of(network, config)
 

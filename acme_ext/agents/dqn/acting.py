@@ -15,10 +15,10 @@ from acme_ext.types import Array, Params, Tree
 
 
 def epsilon_schedule(config: DQNConfig, *, evaluation: bool = False) -> Callable[[Context], Array]:
-    """Returns `context -> epsilon`; in evaluation a constant.
+    """Returns the schedule of epsilon, `context -> epsilon`; in evaluation a constant.
 
-    It falls linearly in the run's environment steps from the first that is learned from, as in the code of Mnih et al.
-    2015.
+    Epsilon decreases linearly with the run's environment steps. It starts to decrease when learning starts, as in the
+    code of Mnih et al. 2015.
     """
     if evaluation:
         return lambda context: jnp.float32(config.evaluation_epsilon)
@@ -30,12 +30,12 @@ def epsilon_schedule(config: DQNConfig, *, evaluation: bool = False) -> Callable
 
 
 def make_policy(network: hk.Transformed, config: DQNConfig, *, evaluation: bool) -> Policy:
-    """Returns the epsilon-greedy policy of a network, see `networks.make_network`, which is given no random key."""
+    """Returns the epsilon-greedy policy of a network that uses no random key, see `networks.make_network`."""
     return policy_of(without_keys(network), epsilon_schedule(config, evaluation=evaluation))
 
 
 def without_keys(network: hk.Transformed) -> Callable[[Params, Array, Tree], Array]:
-    """Returns the action values of a network that is given no random key, as `policy_of` takes them."""
+    """Returns the function of action values for `policy_of`, for a network that uses no random key."""
     return lambda params, keys, observation: network.apply(params, None, observation)
 
 
@@ -48,10 +48,10 @@ def policy_of(
     """Returns the epsilon-greedy policy of action values.
 
     Args:
-        q_values: `(params, keys [B], observation [B, ...]) -> q [B, A]`, a random key for each environment.
-        epsilon: of a context; `[]` or `[B]`.
-        with_values: whether its extras are `ActorValues`, from which new items get their first priorities; otherwise
-            there are none.
+        q_values: `(params, keys [B], observation [B, ...]) -> q [B, A]`, with a random key for each environment.
+        epsilon: `context -> epsilon`, `[]` or `[B]`.
+        with_values: whether its extras are `ActorValues`, for the initial priorities of new items; otherwise it has no
+            extras.
     """
 
     def apply(params: Params, context: Context, observation: Tree, state: Tree):

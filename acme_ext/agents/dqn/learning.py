@@ -1,4 +1,4 @@
-"""DQN's learning: the Q-loss in the shared core of agents with one loss."""
+"""DQN's learning: the Q-loss in the core for agents with a single loss."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from acme_ext.types import Array, Params, Transition, Tree
 
 
 def make_optimizer(config: QLearningConfig) -> optax.GradientTransformation:
-    """Returns Adam or centered RMSProp behind a bound on the gradient's global norm."""
+    """Returns Adam or centered RMSProp, with gradient clipping by global norm."""
     learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
     if config.optimizer == "adam":
         optimizer = optax.adam(learning_rate, eps=config.adam_epsilon)
@@ -31,12 +31,12 @@ def make_core(network: hk.Transformed, config: QLearningConfig, observation: Tre
 
 
 def loss_of(network: hk.Transformed, config: QLearningConfig) -> Loss:
-    """Returns DQN's loss of a network."""
+    """Returns DQN's loss for a network."""
 
     def loss(
         params: Params, target_params: Params, batch: Transition, weight: Array, key: Array
     ) -> tuple[Array, LossOutput]:
-        # Networks that are noisy have another noise each time (Fortunato et al. 2018, eq. 17).
+        # Noisy networks use independent noise for each evaluation (Fortunato et al. 2018, eq. 17).
         key_tm1, key_value, key_selector = jax.random.split(key, 3)
         q_tm1 = network.apply(params, key_tm1, batch.observation)
         q_t_value = network.apply(target_params, key_value, batch.next_observation)
@@ -50,6 +50,6 @@ def loss_of(network: hk.Transformed, config: QLearningConfig) -> Loss:
 
 
 def core_of_loss(loss: Loss, init_params: Callable[[Array], Params], config: QLearningConfig) -> LearnerCore[State]:
-    """Returns the core of an agent that differs from DQN in its loss; optimizer and target network are the same."""
+    """Returns the core of an agent with another loss, and with DQN's optimizer and target network."""
     target_update = TargetUpdate(config.target_period, config.target_rate)
     return single_loss_core(loss, init_params, make_optimizer(config), target_update=target_update)

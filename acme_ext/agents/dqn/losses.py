@@ -8,7 +8,7 @@ from acme_ext.types import Array
 
 
 def td_error(q_tm1: Array, a_tm1: Array, r_t: Array, discount_t: Array, q_t_value: Array, q_t_selector: Array) -> Array:
-    """Returns the (double) Q-learning error `[B]`; its gradient flows through `q_tm1` alone.
+    """Returns the (double) Q-learning error `[B]`; its gradient flows only through `q_tm1`.
 
     delta = R_t + gamma_t * q_t_value[argmax_a q_t_selector[a]] - q_tm1[a_tm1]   (van Hasselt et al. 2016, eq. 4)
 
@@ -17,8 +17,9 @@ def td_error(q_tm1: Array, a_tm1: Array, r_t: Array, discount_t: Array, q_t_valu
         a_tm1: `[B]` actions taken there.
         r_t: `[B]` n-step rewards.
         discount_t: `[B]` n-step discounts, zero after a termination.
-        q_t_value: `[B, A]` target network's action values at the last observation.
-        q_t_selector: `[B, A]` the same of the network that chooses the action: online for double Q, else the target.
+        q_t_value: `[B, A]` the target network's action values at the last observation.
+        q_t_selector: `[B, A]` action values at the last observation that select the action: from the online network for
+            double Q-learning, otherwise from the target network.
     """
     target = value.double_q_target(r_t, discount_t, q_t_value, q_t_selector)
     return lax.stop_gradient(target) - value.take_action(q_tm1, a_tm1)
@@ -33,7 +34,7 @@ def q_loss(error: Array, weight: Array, huber_delta: float | None) -> Array:
     Args:
         error: `[B]` TD errors.
         weight: `[B]` importance weights.
-        huber_delta: where the loss turns linear.
+        huber_delta: where the loss becomes linear.
     """
     loss = 0.5 * error**2 if huber_delta is None else value.huber(error, huber_delta)
     return jnp.mean(weight * loss)

@@ -1,1 +1,1 @@
-"""IMPALA (Espeholt et al. 2018): an actor-critic whose learner corrects for the lag of its actors by V-trace."""
+"""IMPALA (Espeholt et al. 2018): an actor-critic that corrects for its actors' older parameters with V-trace."""

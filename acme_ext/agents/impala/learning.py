@@ -1,4 +1,4 @@
-"""IMPALA's learning: a step down the gradient of V-trace's loss."""
+"""IMPALA's learning: gradient steps on the V-trace loss."""
 
 from typing import Any, NamedTuple
 
@@ -18,17 +18,17 @@ from acme_ext.types import Array, Params, Sample, Sequence, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     trained: TrainState
-    values: Moments  # [] of the values' targets
+    values: Moments  # [] moments of the value targets
     steps: Array  # [] int32, learner steps taken
 
 
 def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree) -> LearnerCore[State]:
     """Returns IMPALA's learner core; a step takes a batch of unrolls."""
     learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
-    # Without the correction the first updates are about 1 / sqrt(1 - decay) times as large as those that follow.
+    # Without bias correction, the first updates are about 1 / sqrt(1 - decay) times as large as later ones.
     optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon, bias_correction=True)
     optimizer = optimizers.bounded(optimizer, config.max_gradient_norm)
 

@@ -14,11 +14,11 @@ from acme_ext.types import Array
 
 
 class Costs(NamedTuple):
-    """The parts of the loss, each a sum `[]` over all steps."""
+    """The terms of the loss, each summed over all steps, `[]`."""
 
     policy_gradient: Array
     value: Array
-    entropy: Array  # as it is, to be made larger
+    entropy: Array  # the entropy itself, which is to be maximised
 
 
 def impala_costs(
@@ -37,33 +37,35 @@ def impala_costs(
     normalize_advantages: bool = False,
     popart: bool = False,
 ) -> tuple[Costs, Moments | None]:
-    """Returns what IMPALA descends along (Espeholt et al. 2018, section 4.2), with V-trace's v_s and q_s, and `moments`
-    with the v_s of these steps in them.
+    """Returns the terms of IMPALA's loss (Espeholt et al. 2018, section 4.2), and the updated `moments`.
 
     policy gradient = -sum rho_s * log pi(a_s) * (q_s - V(x_s)),   value = sum (v_s - V(x_s))**2 / 2
     entropy = sum -sum_a pi(a) log pi(a)
 
-    With `moments`, the network's values are in units of the standard deviation of the v_s, from their mean, and so are
-    the errors and advantages above (Hessel et al. 2019, section 3.1).
+    v_s and q_s are V-trace's. The moments are updated with the v_s of these steps.
 
-    Sums, as the paper's equations and its code have them, not means: learning rate and bound on the gradient go with
-    the number of steps in a batch.
+    With `moments`, the network's values are normalised: they are differences from the mean of the v_s, divided by their
+    standard deviation. The errors and advantages above then have the same units (Hessel et al. 2019, section 3.1).
+
+    The terms are sums, not means, as in the paper's equations and its code. The learning rate and the maximum gradient
+    norm therefore depend on the number of steps in a batch.
 
     Args:
-        actions: `[T, B, A]` the policy now, where the steps begin.
-        values: `[T + 1, B]` V(x) now, of the last observation too; normalised by `moments` if they are given.
+        actions: `[T, B, A]` the current policy at the steps' first observations.
+        values: `[T + 1, B]` the current values V(x), including the last observation's; normalised if there are
+            `moments`.
         a_tm1: `[T, B]` actions taken.
         r_t: `[T, B]` rewards.
         discount_t: `[T, B]` discounts, zero after a termination.
-        behaviour_log_prob_tm1: `[T, B]` of the actions, by the policy that took them.
-        mask: `[T, B]` 0 for what is no step.
-        moments: `[]` of the v_s of the steps before.
+        behaviour_log_prob_tm1: `[T, B]` log-probabilities of the actions under the policy that took them.
+        mask: `[T, B]` 1 where there is a step, 0 for padding.
+        moments: `[]` moments of the v_s of earlier steps; None if values are not normalised.
         max_rho: rho-bar.
         max_c: c-bar.
-        horizon: steps over which the moments forget.
-        popart: the last layer will be corrected for the moments, so that the network's values are compared in the new
-            units; otherwise its outputs are, as they are.
-        normalize_advantages: the weights of log pi(a_s) are brought to mean 0 and variance 1 over the batch.
+        horizon: number of steps over which the moments average.
+        popart: whether the caller corrects the last layer for the new moments. If so, the value loss uses the network's
+            values in the new units; otherwise it uses the network's outputs without a change.
+        normalize_advantages: whether to normalise the weights of log pi(a_s) to mean 0 and variance 1 over the batch.
     """
     log_prob = actions.log_prob(a_tm1)
     rho = mask * policy.importance_ratios(log_prob, behaviour_log_prob_tm1)
@@ -88,10 +90,10 @@ def impala_costs(
 
 
 def clip_rewards(rewards: Array, how: str) -> Array:
-    """Returns rewards as they are learned from.
+    """Returns the clipped rewards, for learning.
 
-    abs_one: clip(r, -1, 1). soft_asymmetric: 5 tanh(r / 5), times 0.3 where it is negative; so in the authors' code,
-    while appendix D of Espeholt et al. 2018 has 5 tanh(r) and 0.3 tanh(r). none: r.
+    abs_one: clip(r, -1, 1). soft_asymmetric: 5 tanh(r / 5), times 0.3 if it is negative. none: r. The soft_asymmetric
+    formula is from the authors' code; appendix D of Espeholt et al. 2018 has 5 tanh(r) and 0.3 tanh(r) instead.
     """
     if how == "abs_one":
         return jnp.clip(rewards, -1.0, 1.0)

@@ -1,4 +1,4 @@
-"""IMPALA's network: a torso, maybe a recurrent core, and two linear heads."""
+"""IMPALA's network: a torso, an optional recurrent core, and two linear heads."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Output(NamedTuple):
-    """What the network gives at every timestep."""
+    """The network's outputs at every timestep."""
 
     policy: Categorical  # [T, B, A]
     value: Array  # [T, B]
@@ -25,8 +25,9 @@ def make_network(
     torso: str | torsos.Torso | None = None,
     core: str | recurrent.MakeCore | None = None,
 ) -> recurrent.RecurrentNetwork:
-    """Returns the network, whose output is an `Output`; a recurrent core comes after the torso, and is given the last
-    action and the clipped last reward too (Espeholt et al. 2018, figure 3).
+    """Returns the network, whose output is an `Output` (Espeholt et al. 2018, figure 3).
+
+    The inputs of a recurrent core are the torso's features, the last action and the clipped last reward.
     """
     num_actions = specs.num_actions(spec, "IMPALA")
 

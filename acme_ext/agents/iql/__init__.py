@@ -1,3 +1,4 @@
-"""Implicit Q-learning (Kostrikov et al. 2022): values of the data's own actions alone, and a policy that is weighted
-towards the better of them.
+"""Implicit Q-learning (Kostrikov et al. 2022).
+
+The critics are only evaluated at the data's actions. The policy imitates these actions, weighted by their advantages.
 """

@@ -15,10 +15,10 @@ from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     policy: TrainState
-    critics: TrainState  # both, each array [2, ...]
+    critics: TrainState  # both critics; each array is [2, ...]
     value: TrainState
     target_critics: Params
 

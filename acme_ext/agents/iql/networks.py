@@ -1,4 +1,4 @@
-"""IQL's policy, critics and value."""
+"""IQL's policy, critic and value networks."""
 
 from typing import NamedTuple
 
@@ -13,16 +13,16 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Networks(NamedTuple):
-    """Actions are in [-1, 1]; no network is given a random key."""
+    """The networks, for actions in [-1, 1]; they use no random key."""
 
     action_size: int  # A
-    policy: hk.Transformed  # observation [B, ...] -> Gaussian [B, A], whose mean is a tanh
-    critic: hk.Transformed  # (observation [B, ...], action [B, A]) -> q [B]; one of the two
+    policy: hk.Transformed  # observation [B, ...] -> Gaussian [B, A], with a tanh on its mean
+    critic: hk.Transformed  # (observation [B, ...], action [B, A]) -> q [B]; one of the two critics
     value: hk.Transformed  # observation [B, ...] -> v [B]
 
 
 def make_networks(spec: EnvironmentSpec, config: IQLConfig, torso: str | torsos.Torso | None = None) -> Networks:
-    """Returns the networks, each with a torso of its own, see `torsos.features`.
+    """Returns the networks, each with its own torso, see `torsos.features`.
 
     The policy's standard deviation is the same in all states, as in the authors' code.
     """

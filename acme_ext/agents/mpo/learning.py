@@ -1,4 +1,4 @@
-"""The learning of MPO, and of DMPO with a critic that gives distributions."""
+"""The learning of MPO, and of DMPO, whose critic outputs distributions."""
 
 from typing import Any, NamedTuple
 
@@ -15,22 +15,22 @@ from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     policy: TrainState
     critic: TrainState
     duals: TrainState  # losses.Duals
     target_policy: Params
     target_critic: Params
-    key: Array  # the random key of all steps to come
+    key: Array  # random key for the next steps
     steps: Array  # [] int32, SGD steps taken
 
 
 def make_core(networks: Networks, config: MPOConfig, observation: Tree) -> LearnerCore[State]:
     """Returns the learner core.
 
-    The actions that the target policy would take at the end of each transition serve twice: the mean of their values is
-    what the critic bootstraps from, and they are what the E-step weighs.
+    At the last observation of each transition, actions are sampled from the target policy. They are used twice: the
+    critic bootstraps from their mean value, and the E-step computes weights for them.
     """
     rates = (config.policy_learning_rate, config.critic_learning_rate)
     policy_optimizer, critic_optimizer = (
@@ -65,7 +65,7 @@ def make_core(networks: Networks, config: MPOConfig, observation: Tree) -> Learn
         params: Params, duals: losses.Duals, observation: Tree, target: Gaussian, actions: Array, weights: Array
     ):
         online: Gaussian = networks.policy.apply(params, None, observation)
-        # Mean and standard deviation are fitted apart, each beside the target's other.
+        # Mean and standard deviation are fitted separately, each combined with the target policy's other one.
         fit = losses.weighted_log_likelihood(Gaussian(online.mean, target.stddev), actions, weights)
         fit += losses.weighted_log_likelihood(Gaussian(target.mean, online.stddev), actions, weights)
         kls = losses.mean_kl(target, online.mean), losses.stddev_kl(target, online.stddev)
@@ -136,7 +136,7 @@ def make_core(networks: Networks, config: MPOConfig, observation: Tree) -> Learn
             "alpha_mean": jnp.mean(values.alpha_mean),
             "alpha_stddev": jnp.mean(values.alpha_stddev),
             "stddev": stddev,
-            # Of each bound, how much is used: 1 is all of it.
+            # KL divergences as fractions of their bounds.
             "e_step_kl_used": e_step_kl / config.epsilon,
             "mean_kl_used": jnp.mean(kls[0]) / config.epsilon_mean,
             "stddev_kl_used": jnp.mean(kls[1]) / config.epsilon_stddev,
@@ -148,5 +148,5 @@ def make_core(networks: Networks, config: MPOConfig, observation: Tree) -> Learn
 
 
 def _on_samples(apply: Any, params: Params, observation: Tree, actions: Array) -> Array:
-    """Returns the critic's outputs `[N, B, ...]` for actions `[N, B, A]`, N of each observation `[B, ...]`."""
+    """Returns the critic's outputs `[N, B, ...]` for N actions `[N, B, A]` at each observation `[B, ...]`."""
     return jax.vmap(lambda action: apply(params, None, observation, action))(actions)

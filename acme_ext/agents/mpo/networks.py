@@ -1,4 +1,4 @@
-"""The policy and the critic, and what the critic's outputs stand for."""
+"""The policy, the critic, and the meaning of the critic's outputs."""
 
 from typing import NamedTuple
 
@@ -14,17 +14,18 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Networks(NamedTuple):
-    """Neither network is given a random key."""
+    """The networks; they use no random key."""
 
     action_size: int  # A
-    policy: hk.Transformed  # observation [B, ...] -> Gaussian [B, A]; its samples may leave [-1, 1]
-    critic: hk.Transformed  # (observation [B, ...], action [B, A]) -> output, as `value` reads it
+    policy: hk.Transformed  # observation [B, ...] -> Gaussian [B, A]; its samples may be outside [-1, 1]
+    critic: hk.Transformed  # (observation [B, ...], action [B, A]) -> output, see `value`
     value: critics.ValueModel
 
 
 def make_networks(spec: EnvironmentSpec, config: MPOConfig, torso: str | torsos.Torso | None = None) -> Networks:
-    """Returns the networks, each with a torso of its own, see `torsos.features`. MPO's critic gives expected values,
-    DMPO's distributions.
+    """Returns the networks, each with its own torso, see `torsos.features`.
+
+    MPO's critic outputs expected values, and DMPO's critic outputs distributions.
     """
     action_size = specs.action_size(spec, "MPO")
     value = critics.value_of(config)
@@ -44,7 +45,7 @@ def make_networks(spec: EnvironmentSpec, config: MPOConfig, torso: str | torsos.
         network = continuous.Critic(
             config.critic_sizes, outputs=value.outputs, layer_norm=config.layer_norm, torso=torso
         )
-        # As the environment will.
+        # The environment clips actions in the same way.
         return network(observation, jnp.clip(action, -1.0, 1.0))
 
     return Networks(action_size, hk.transform(policy), hk.transform(critic), value)

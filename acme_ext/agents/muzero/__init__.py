@@ -1,3 +1,4 @@
-"""MuZero (Schrittwieser et al. 2020): planning by a tree search in a learned model; Gumbel MuZero (Danihelka et al.
-2022) by default.
+"""MuZero (Schrittwieser et al. 2020): tree search with a learned model.
+
+The default is Gumbel MuZero (Danihelka et al. 2022).
 """

@@ -1,4 +1,4 @@
-"""How MuZero acts: by a search in its model."""
+"""How MuZero acts: by a tree search with its learned model."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,20 +19,20 @@ from acme_ext.types import Array, Params, Sequence, Tree
 class Planned(NamedTuple):
     """The extras of a policy that plans, stored with every action."""
 
-    policy: Array  # [B, A] float32, the search's
-    value: Array  # [B] float32, of the root after the search, of the player who moves: nu
-    own: Array  # [B] float32, 1 where the action is the search's, 0 where another one was sampled by its visits
+    policy: Array  # [B, A] float32, the search's improved policy
+    value: Array  # [B] float32, nu: the root's value after the search, for the player to move
+    own: Array  # [B] float32, 1 if the action is the search's best one, 0 if another action was sampled
 
 
 class Shown(NamedTuple):
-    """The extras in evaluation, for who wants to see what a search came to."""
+    """The extras in evaluation, for inspecting the results of a search."""
 
-    policy: Array  # [B, A] as of `Planned`, and the next
-    value: Array  # [B]
-    visits: Array  # [B, A] share of the visits
-    prior: Array  # [B, A]
-    action_values: Array  # [B, A] of actions that were visited
-    nodes: Array  # [B, N, 4] of the tree, see `search.nodes_of`
+    policy: Array  # [B, A] as in `Planned`
+    value: Array  # [B] as in `Planned`
+    visits: Array  # [B, A] fractions of the visits
+    prior: Array  # [B, A] the policy at the root before the search
+    action_values: Array  # [B, A] values of the root's actions; only valid for actions that were visited
+    nodes: Array  # [B, N, 4] nodes of the tree, see `search.nodes_of`
 
 
 Plan = Callable[[Params, Array, Tree, bool], Searched]
@@ -40,28 +40,29 @@ Plan = Callable[[Params, Array, Tree, bool], Searched]
 
 
 def extras_spec(num_actions: int) -> Planned:
-    """Returns arrays that stand for the extras of one environment's step."""
+    """Returns example extras of one environment's step, for shapes and data types."""
     return Planned(np.zeros(num_actions, np.float32), np.zeros((), np.float32), np.zeros((), np.float32))
 
 
 def make_policy(network: ModelNetwork, config: MuZeroConfig, *, evaluation: bool) -> Policy:
-    """Returns the policy that searches in the model; in evaluation without noise, taking the best action."""
+    """Returns the policy that searches with the model; in evaluation without noise, and with the best action."""
     return policy_of(planner(network, config), config, evaluation=evaluation)
 
 
 class Summing(NamedTuple):
-    """A node's state in the search of a model that predicts value prefixes: the model's own, and its sum of rewards."""
+    """The state of a search node if the model predicts value prefixes: the model's state and the last prefix."""
 
     hidden: Array  # [B, ...] see `Recalling`
-    memory: Tree  # [B, H] likewise
-    prefix: Array  # [B] the sum of the rewards that are recalled
-    steps: Array  # [B] int32, how many
+    memory: Tree  # [B, H] see `Recalling`
+    prefix: Array  # [B] predicted sum of the rewards since the last reset
+    steps: Array  # [B] int32, number of steps since the last reset
 
 
 def rewards_of(network: ModelNetwork, config: MuZeroConfig) -> Callable[[Params, Tree, Array], tuple[Array, Tree]]:
-    """Returns the model's step in a search, `(params, state, action [B]) -> (reward [B], state)`. With value
-    prefixes a reward is the difference of two of them, and the sum begins anew after `unroll_steps` (Ye et al. 2021,
-    section 4.2).
+    """Returns the model's step in a search, `(params, state, action [B]) -> (reward [B], state)`.
+
+    With value prefixes, the reward is the difference between two successive ones. The sum is reset after `unroll_steps`
+    steps (Ye et al. 2021, section 4.2).
     """
     support = config.support
 
@@ -80,11 +81,11 @@ def rewards_of(network: ModelNetwork, config: MuZeroConfig) -> Callable[[Params,
 
 
 def planner(network: ModelNetwork, config: MuZeroConfig) -> Plan:
-    """Returns the search in a learned model."""
+    """Returns the search with the learned model."""
     support, dynamics = config.support, rewards_of(network, config)
 
     def plan(params: Params, keys: Array, observation: Tree, explore: bool) -> Searched:
-        # With two players the other one moves next. The end of a game is not known: what is beyond is worth 0.
+        # With two players, they alternate. The model predicts no end of a game: values after it are trained to be 0.
         alternate = masking.player_of(observation) is not None
         discount = -config.discount if alternate else config.discount
 
@@ -105,8 +106,9 @@ def planner(network: ModelNetwork, config: MuZeroConfig) -> Plan:
 
 
 def policy_of(plan: Plan, config: PlanningConfig, *, evaluation: bool) -> Policy:
-    """Returns the policy that acts by a search; its extras are `Planned`, in evaluation `Shown`. Its state counts an
-    episode's moves if some of them are sampled.
+    """Returns the policy that acts by a search; its extras are `Planned`, or `Shown` in evaluation.
+
+    If the first moves of an episode are sampled, the policy's state is the number of moves so far.
     """
     counts = config.sampled_moves > 0 and not evaluation
 
@@ -130,26 +132,28 @@ def policy_of(plan: Plan, config: PlanningConfig, *, evaluation: bool) -> Policy
             action, state = sampled, state + 1
         return action, state, Planned(found.policy, found.value, own)
 
-    policy = Policy(apply, threaded=True)  # a search has 3 times as many simulations a second so, see `compiling.jit`
+    policy = Policy(apply, threaded=True)  # makes searches 3 times as fast, see `compiling.jit`
     return policy._replace(init_state=lambda batch: np.zeros(batch, np.int32)) if counts else policy
 
 
 def temperature(steps: Array, config: PlanningConfig) -> Array:
-    """Returns the temperature `[]` of acting by visits, after so many environment steps of the run."""
+    """Returns the temperature `[]` for sampling actions by visits, after `steps` environment steps of the run."""
     share = steps / config.temperature_steps
     return jnp.where(share < 0.5, 1.0, jnp.where(share < 0.75, 0.5, 0.25)).astype(jnp.float32)
 
 
 def own_steps(batch: Sequence, config: PlanningConfig) -> Array | None:
-    """Returns in which steps `[T, B]` the search's own action was taken, where `config` wants that to matter."""
+    """Returns whether each step `[T, B]` took the search's best action, or None if `config.cut_sampled` is false."""
     return batch.extras.own if config.cut_sampled else None
 
 
 def first_error(batch: Sequence, config: PlanningConfig) -> Array:
-    """Returns the errors `[M]` that new sequences get their first priorities from: the mean |nu - z| over their steps,
-    where z bootstraps from the searches' own values (Schrittwieser et al. 2020, appendix G).
+    """Returns the errors `[M]` for the initial priorities of new sequences (Schrittwieser et al. 2020, appendix G).
 
-    The last timestep's value is not known yet: where no termination makes it needless, the one before stands in.
+    The error is the mean |nu - z| over a sequence's steps, where z bootstraps from the searches' values.
+
+    The value of the last timestep is not known yet. Unless the episode terminated, the value of the timestep before is
+    used instead.
     """
     nu, mask = batch.extras.value, batch.mask
     xp = value.numpy_of(nu, mask)

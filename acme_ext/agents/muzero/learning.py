@@ -1,4 +1,4 @@
-"""MuZero's learning: the model unrolled from roots inside sequences, in the shared core of agents with one loss."""
+"""MuZero's learning: the model is unrolled from roots, which are steps sampled from the replay's sequences."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ from acme_ext.types import Array, Params, Sequence, Tree
 
 
 def make_optimizer(config: PlanningConfig) -> optax.GradientTransformation:
-    """Returns Adam with decoupled weight decay behind a bound on the gradient's global norm."""
+    """Returns AdamW, with gradient clipping by global norm."""
     learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
     return optimizers.bounded(optax.adamw(learning_rate, weight_decay=config.weight_decay), config.max_gradient_norm)
 
 
 def core_of_loss(loss: Loss, network: ModelNetwork, config: PlanningConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns the core of an agent that plans, which differs from others in its loss alone."""
+    """Returns the core of an agent that plans, with its own loss."""
     return single_loss_core(
         loss,
         lambda key: network.init(key, observation),
@@ -34,20 +34,22 @@ def core_of_loss(loss: Loss, network: ModelNetwork, config: PlanningConfig, obse
 
 
 def weighed(each: Array, weight: Array, roots: Array) -> Array:
-    """Returns the mean `[]` of what each root `[R * B]` costs, by its sequence's importance weight `[B]`."""
+    """Returns the mean `[]` of the roots' losses `[R * B]`, weighted by their sequences' importance weights `[B]`."""
     return jnp.mean(jnp.broadcast_to(weight, roots.shape).reshape(-1) * each)
 
 
 def value_errors(batch: Sequence, roots: Array, targets: Array) -> Array:
-    """Returns the errors `[B]` of sequences, the mean over roots `[R, B]` of |nu - z|, nu the search's value when the
-    root was acted on and z `[R * B]` its target (Schrittwieser et al. 2020, appendix G).
+    """Returns the errors `[B]` of sequences: the mean over roots `[R, B]` of |nu - z| (Schrittwieser et al. 2020,
+    appendix G).
+
+    nu is the value from the actor's search at the root, and z `[R * B]` its target.
     """
     nu = take(batch.extras.value, roots)
     return lax.stop_gradient(jnp.mean(jnp.abs(nu - targets).reshape(roots.shape), axis=0))
 
 
 def draw_roots(key: Array, batch: Sequence, config: PlanningConfig) -> Array:
-    """Returns steps `[R, B]` of a batch's sequences, with equal chances of all that are their own."""
+    """Returns the steps `[R, B]` of sampled roots in a batch's sequences, see `losses.root_weights`."""
     weights = losses.root_weights(batch.mask, batch.discount, config.replay.length)
     keys = jax.random.split(key, batch.mask.shape[1])
     shape = (config.roots,)
@@ -55,7 +57,7 @@ def draw_roots(key: Array, batch: Sequence, config: PlanningConfig) -> Array:
 
 
 def take(x: Array, steps: Array) -> Array:
-    """Returns `x[steps[r, b], b]`, `[R * B, ...]`, of `[T, B, ...]` and steps `[R, B]`."""
+    """Returns `x[steps[r, b], b]`, `[R * B, ...]`, for x `[T, B, ...]` and steps `[R, B]`."""
     found = x[steps, jnp.arange(steps.shape[1])]
     return found.reshape(-1, *x.shape[2:])
 
@@ -90,7 +92,7 @@ def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) ->
             policy = jnp.asarray(targets.policy).at[0, :fresh].set(lax.stop_gradient(again.policy))
             targets = targets._replace(policy=policy)
 
-        # After an episode's end any action leads from the absorbing state to itself.
+        # After an episode's end, actions are random: every action leads from the absorbing state to itself.
         count = targets.policy.shape[-1]
         following = roots + jnp.arange(unroll)[:, None, None]
         known = jnp.pad(batch.action.astype(jnp.int32), ((0, unroll), (0, 0)))
@@ -99,7 +101,7 @@ def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) ->
         actions = jax.vmap(lambda steps: take(chosen, steps))(following)  # [K, N]
 
         def step(state: Tree, action: Array) -> tuple[Tree, tuple[Array, Tree]]:
-            # Half of the gradient goes on into the steps before (Schrittwieser et al. 2020, appendix G).
+            # The gradient to earlier steps is halved at each step (Schrittwieser et al. 2020, appendix G).
             halved: Any = optax.scale_gradient(state, 0.5)
             reward, state = network.dynamics(params, halved, action)
             return state, (reward, state)
@@ -138,15 +140,17 @@ def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) ->
 def consistency_costs(
     network: ModelNetwork, params: Params, states: Tree, observation: Tree, roots: Array, mask: Array
 ) -> Array:
-    """Returns the mean over unrolled steps of the negative cosine `[N]` between what is predicted of the model's states
-    and the projected states of what was observed then, through which no gradient flows (Ye et al. 2021, eq. 3).
+    """Returns the consistency loss `[N]` (Ye et al. 2021, eq. 3).
+
+    It is the mean, over unrolled steps, of the negative cosine similarity between predictions from the model's states
+    and the projected states of the actual observations. No gradient flows through the latter.
 
     Args:
-        network: the networks.
-        params: theirs.
-        states: `[K + 1, N, ...]` of the model.
-        observation: `[T + 1, B, ...]`.
-        roots: `[R, B]`.
+        network: the model's networks.
+        params: the networks' parameters.
+        states: `[K + 1, N, ...]` the model's states.
+        observation: `[T + 1, B, ...]` observations of the sequences.
+        roots: `[R, B]` steps of the roots.
         mask: `[T + K + 1, B]` 1 where there is a step.
     """
     last, unroll = len(jax.tree.leaves(observation)[0]) - 1, len(jax.tree.leaves(states)[0]) - 1

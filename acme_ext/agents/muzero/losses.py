@@ -11,22 +11,22 @@ from acme_ext.types import Array, Tree
 
 
 class Targets(NamedTuple):
-    """What the model is to say at unrolled steps k = 0 ... K of N roots."""
+    """The targets for the model's predictions at unrolled steps k = 0 ... K from N roots."""
 
     policy: Array  # [K + 1, N, A]
     value: Array  # [K + 1, N]
-    reward: Array  # [K + 1, N] of the step to k; nothing at k = 0
+    reward: Array  # [K + 1, N] reward of the step from k - 1 to k; not used at k = 0
     policy_mask: Array  # [K + 1, N] 1 where there is a search's policy
     value_mask: Array  # [K + 1, N] 1 where the value is known
     reward_mask: Array  # [K + 1, N] 1 where the reward is known
 
 
 def signed_discounts(discount_t: Array, observation: Tree) -> Array:
-    """Returns discounts `[T, B]` that are negative where the next timestep is the other player's to move.
+    """Returns discounts `[T, B]` that are negative if the other player moves at the next timestep.
 
     Args:
-        discount_t: `[T, B]`.
-        observation: `[T + 1, B, ...]`, with the field `player` if there are two.
+        discount_t: `[T, B]` discounts.
+        observation: `[T + 1, B, ...]`, with the field `player` if there are two players.
     """
     player = masking.player_of(observation)
     if player is None:
@@ -43,22 +43,23 @@ def value_targets(
     own: Array | None = None,
     v_tm1: Array | None = None,
 ) -> Array:
-    """Returns the targets z `[T, B]` of values (Schrittwieser et al. 2020, section 3), of the player who moves.
+    """Returns the value targets z `[T, B]`, for the player to move (Schrittwieser et al. 2020, section 3).
 
     z_t = u_{t+1} + gamma u_{t+2} + ... + gamma**n v_{t+n}
 
-    A sampled move that the search would not have made says nothing of how good the positions before it are. With `own`
-    a return so ends before it with the value there, as those of Watkins's Q(lambda) do, and the value of where it was
-    made is not learned: it is its own target.
+    If a sampled action differs from the search's best one, the rewards after it do not show the value of the search's
+    policy. With `own`, a return is therefore cut before such an action and bootstraps from the
+    value there, as in Watkins's Q(lambda). At the action itself the target is the value `v_tm1`, so nothing is learned
+    there.
 
     Args:
         r_t: `[T, B]` rewards of the player who moved.
         discount_t: `[T, B]` discounts, see `signed_discounts`; 0 after a termination.
-        v_t: `[T, B]` values at the steps' ends.
+        v_t: `[T, B]` values at the ends of the steps.
         mask: `[T, B]` 1 where there is a step.
-        n: steps; None for all of the sequence.
-        own: `[T, B]` 1 where the search's own action was taken; None: a return is of any.
-        v_tm1: `[T, B]` values at the steps' beginnings, with `own`.
+        n: number of steps of a return; None for all steps of the sequence.
+        own: `[T, B]` 1 where the search's best action was taken; None to use all actions.
+        v_tm1: `[T, B]` values at the beginnings of the steps; only needed with `own`.
     """
     steps = len(r_t) if n is None else n
     if own is None:
@@ -70,15 +71,15 @@ def value_targets(
 def targets_at(
     roots: Array, policy: Array, z: Array, r_t: Array, discount_t: Array, mask: Array, unroll_steps: int
 ) -> Targets:
-    """Returns the targets at roots and the K steps after them, of sequences of T steps.
+    """Returns the targets at roots and the K steps after them, in sequences of T steps.
 
-    After a termination the state is absorbing: worth 0, without reward, and with no policy to learn (Schrittwieser et
-    al. 2020, appendix G). After a truncation, and after the sequence's last step, nothing is known.
+    After a termination the state is absorbing: its value and rewards are 0, and it has no policy target (Schrittwieser
+    et al. 2020, appendix G). After a truncation, and after the sequence's last step, there are no targets.
 
     Args:
-        roots: `[R, B]` steps at which they begin.
-        policy: `[T, B, A]` of searches.
-        z: `[T, B]` values.
+        roots: `[R, B]` the steps of the roots.
+        policy: `[T, B, A]` the searches' improved policies.
+        z: `[T, B]` value targets.
         r_t: `[T, B]` rewards.
         discount_t: `[T, B]` discounts.
         mask: `[T, B]` 1 where there is a step.
@@ -97,7 +98,7 @@ def targets_at(
         return found.reshape(found.shape[0], -1, *x.shape[2:])
 
     ended = mask * (discount_t == 0)
-    # At step t: whether the episode has terminated before it.
+    # Whether the episode has terminated before step t.
     over = jnp.cumsum(jnp.pad(ended, ((1, unroll_steps + 1), (0, 0))), axis=0) > 0
     absorbed = over[steps, columns].reshape(len(steps), -1).astype(jnp.float32)
     # A reward belongs to the step that ends at k.
@@ -115,7 +116,7 @@ def targets_at(
 
 
 class Costs(NamedTuple):
-    """The parts of the loss at every root."""
+    """The terms of the loss at every root."""
 
     policy: Array  # [N]
     value: Array  # [N]
@@ -125,19 +126,20 @@ class Costs(NamedTuple):
 def unrolled_costs(
     logits: Array, value_logits: Array, reward_logits: Array, targets: Targets, support: Support
 ) -> Costs:
-    """Returns the sums over unrolled steps of the three losses (Schrittwieser et al. 2020, eq. 1), each step after the
-    first weighed by 1 / K (appendix G).
+    """Returns the three losses, summed over unrolled steps (Schrittwieser et al. 2020, eq. 1).
+
+    Each step after the first is weighted by 1 / K (appendix G).
 
     KL(pi_k || p_k),   CE(phi(z_k), v_k),   CE(phi(u_k), r_k)
 
-    The policy's is the cross-entropy less the entropy of its target, which has the same gradient.
+    The policy loss is the cross-entropy minus the entropy of its target, which has the same gradient.
 
     Args:
-        logits: `[K + 1, N, A]` of the policy.
-        value_logits: `[K + 1, N, S]` of the support.
-        reward_logits: `[K + 1, N, S]` likewise.
-        targets: what they are to be.
-        support: phi.
+        logits: `[K + 1, N, A]` logits of the policy.
+        value_logits: `[K + 1, N, S]` logits of the value, on the support.
+        reward_logits: `[K + 1, N, S]` logits of the reward, on the support.
+        targets: their targets.
+        support: the support phi.
     """
     steps = len(logits) - 1
     weight = jnp.where(jnp.arange(steps + 1) == 0, 1.0, 1.0 / max(1, steps))
@@ -153,16 +155,16 @@ def unrolled_costs(
 
 
 def root_weights(mask: Array, discount_t: Array, own: int) -> Array:
-    """Returns the weights `[T, B]` by which a sequence's steps are drawn as roots.
+    """Returns the weights `[T, B]` for sampling a sequence's steps as roots.
 
-    A step is of one sequence's own: its first `own` steps, or all of them in an episode's last sequence, which ends in
-    padding or in a termination. An episode that is truncated in a sequence's very last step is not known from one that
-    goes on, so that there the later steps are roots too, seldom.
+    Sequences of an episode overlap. The first `own` steps of a sequence have weight 1. In an episode's last sequence,
+    which ends in padding or a termination, all steps have weight 1. Otherwise the later steps have weight 0.1 instead
+    of 0, because the sequence may also be the last one of an episode that was truncated in the sequence's last step.
 
     Args:
         mask: `[T, B]` 1 where there is a step.
-        discount_t: `[T, B]` 0 after a termination.
-        own: steps.
+        discount_t: `[T, B]` discounts, 0 after a termination.
+        own: number of steps.
     """
     last = (mask[-1] == 0) | (discount_t[-1] == 0)
     early = jnp.arange(len(mask))[:, None] < own

@@ -13,15 +13,15 @@ from acme_ext.types import EnvironmentSpec
 def make_network(
     spec: EnvironmentSpec, config: MuZeroConfig, torso: str | torsos.Torso | None = None
 ) -> models.ModelNetwork:
-    """Returns representation, dynamics and prediction.
+    """Returns the representation, dynamics and prediction networks.
 
     Raises:
-        UsageError: there are value prefixes and two players.
+        UsageError: the config has value prefixes, and the environment has two players.
 
     Args:
-        spec: of the environment.
-        config: the agent's.
-        torso: of the representation, where that is an MLP; see `torsos.features`.
+        spec: the environment's spec.
+        config: the agent's config.
+        torso: the torso of the representation if it is an MLP; see `torsos.features`.
     """
     if config.value_prefix and masking.player_of(spec.observations) is not None:
         raise UsageError("value_prefix is true: rewards of two players have no common sum.")
@@ -36,10 +36,10 @@ def planning_network(
     """Returns the networks of an agent that plans.
 
     Args:
-        spec: of the environment.
-        config: the agent's.
+        spec: the environment's spec.
+        config: the agent's config.
         torso: see `torsos.features`.
-        options: further ones of `models.model_network`.
+        options: other arguments of `models.model_network`.
     """
     return models.model_network(
         specs.num_actions(spec, type(config).__name__.removesuffix("Config")),

@@ -1,1 +1,1 @@
-"""Never Give Up (Badia et al. 2020a): R2D2 that learns a family of policies, from exploring to exploiting, at once."""
+"""Never Give Up (Badia et al. 2020a): R2D2 that learns a family of exploring and exploiting policies."""

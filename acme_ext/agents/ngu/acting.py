@@ -1,4 +1,4 @@
-"""How NGU's actors act: each episode by one policy of the family, with the bonus computed as they go."""
+"""How NGU's actors act: with one policy of the family per episode; they also compute the bonus at each step."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,65 +19,67 @@ from acme_ext.types import Array, Params, Sequence, Tree
 
 
 class NGUParams(NamedTuple):
-    """What the policy is applied with."""
+    """The policy's parameters."""
 
     values: Params
     embedding: Params
     distillation: DistillationParams
-    errors: Moments  # [] of the distillation's errors
+    errors: Moments  # [] moments of the distillation's errors
 
 
 class NGUExtras(NamedTuple):
-    """What is stored with every action."""
+    """The data that is stored with every action."""
 
-    taken: Array  # [B] the value of the action that is taken
-    best: Array  # [B] the value of the action that the policy prefers
-    probability: Array  # [B] mu, of the action that is taken
-    arm: Array  # [B] int32, which policy of the family acts
-    bonus: Array  # [B] that came with the observation: of the step before
+    taken: Array  # [B] value of the action taken
+    best: Array  # [B] value of the greedy action
+    probability: Array  # [B] probability mu of the action taken
+    arm: Array  # [B] int32, index of the acting policy in the family
+    bonus: Array  # [B] bonus that came with the observation, for the step before
 
 
 ZERO, WHICH = np.zeros((), np.float32), np.zeros((), np.int32)
 EXTRAS = NGUExtras(ZERO, ZERO, ZERO, WHICH, ZERO)
-"""Stands for the extras of one environment's step, where a replay is described."""
+"""Example extras of one environment's step, for the replay's shapes and data types."""
 
 
 class Distances(NamedTuple):
-    """The average of the squared distances to the nearest neighbours, d_m**2."""
+    """The running average of the squared distances to the nearest neighbours, d_m**2."""
 
     average: Array  # [B]
-    seen: Array  # [B] float32, steps in it
+    seen: Array  # [B] float32, number of steps in the average
 
 
 class Choice(NamedTuple):
-    """How a policy of the family is chosen for every episode."""
+    """How a policy of the family is selected for each episode."""
 
     init: Callable[[int], Tree]
-    """`B -> state [B, ...]`."""
+    """`B -> state [B, ...]`: the initial state."""
     begin: Callable[[Array, Context, Tree], tuple[Array, Tree]]
-    """`(keys [B], context, state) -> (arms [B], state)`, at every step: arms are looked at where `context.first`."""
+    """`(keys [B], context, state) -> (arms [B], state)`, called at every step. The arms are only used where
+    `context.first`.
+    """
 
 
 class Run(NamedTuple):
-    """What an actor's policy keeps for as long as the run."""
+    """The part of the policy's carry that is kept for the whole run."""
 
     choice: Tree  # [B, ...]
     distances: Distances
 
 
 class Episode(NamedTuple):
-    """What it keeps for an episode."""
+    """The part of the policy's carry that is reset at every episode."""
 
     memory: intrinsic.EpisodicMemory
     arm: Array  # [B] int32
 
 
 Preferred = Callable[[Tree, Array], Array]
-"""`(what the network gives [..., A], beta [...]) -> the values that the agent acts by [..., A]`."""
+"""`(the network's output [..., A], beta [...]) -> the values for action selection [..., A]`."""
 
 
 def uniform(num_arms: int) -> Choice:
-    """Returns the choice of any policy of the family with the same probability."""
+    """Returns the uniformly random selection of a policy."""
 
     def begin(keys: Array, context: Context, state: Tree) -> tuple[Array, Tree]:
         del context
@@ -87,34 +89,37 @@ def uniform(num_arms: int) -> Choice:
 
 
 def exploiting() -> Choice:
-    """Returns the choice of the policy that is given no bonus, always."""
+    """Returns the selection that always takes policy 0, which has no bonus."""
     return Choice(lambda batch: (), lambda keys, context, state: (jnp.zeros(len(keys), jnp.int32), state))
 
 
 def own_values(q: Tree, beta: Array) -> Array:
-    """Returns the values of one network, which are of reward and bonus together."""
+    """Returns the values of a single network, which already include both reward and bonus."""
     del beta
     return q
 
 
 def make_policy(networks: NGUNetworks, config: NGUConfig, *, evaluation: bool) -> Policy:
-    """Returns NGU's policy: any of the family acts for an episode, in evaluation the one that is given no bonus."""
+    """Returns NGU's policy, with a random policy of the family in each episode.
+
+    In evaluation it is always the policy without a bonus.
+    """
     return policy_of(networks, config, exploiting() if evaluation else uniform(config.num_arms), evaluation=evaluation)
 
 
 def policy_of(
     networks: NGUNetworks, config: NGUConfig, choice: Choice, *, evaluation: bool, preferred: Preferred = own_values
 ) -> Policy:
-    """Returns the epsilon-greedy policy of a family, with R2D2's ladder of epsilons; in evaluation greedy.
+    """Returns the epsilon-greedy policy of a family, with R2D2's epsilons; in evaluation it is greedy.
 
     Its extras are `NGUExtras`.
 
     Args:
         networks: see `networks.make_networks`.
-        config: the agent's.
-        choice: of the policy of the family, for every episode.
-        evaluation: see above.
-        preferred: see there.
+        config: the agent's config.
+        choice: selects the policy of the family for each episode.
+        evaluation: whether to act for evaluation.
+        preferred: see `Preferred`.
     """
     distillation = networks.distillation
     epsilon_of = ladder(config, evaluation=evaluation)
@@ -125,7 +130,7 @@ def policy_of(
         return Carry(Run(choice.init(batch), Distances(zeros, zeros)), Episode(memory, np.zeros(batch, np.int32)))
 
     def bonus_of(params: NGUParams, context: Context, observation: Tree) -> tuple[Array, Distances, Tree]:
-        """Returns the bonuses `[B]` that come with observations, and what is remembered of them."""
+        """Returns the bonuses `[B]` for observations, the updated distances, and the updated episodic memory."""
         first, (memory, _) = context.first, context.carry.episode
         old: Distances = context.carry.run.distances
         embedding = networks.embedding.embed(params.embedding, observation)
@@ -172,13 +177,15 @@ def policy_of(
 
 
 def arms_of(batch: Sequence) -> Array:
-    """Returns which policy of the family acted `[B]`: the same in all steps of a sequence, where there are any."""
+    """Returns the index of the policy that acted `[B]`, which is the same in all steps of a sequence."""
     return (batch.extras.arm * (batch.mask > 0)).max(axis=0)
 
 
 def bonuses_of(batch: Sequence) -> tuple[Array, Array]:
-    """Returns the bonuses `[T, B]` of steps, and whether they are known: a step's came with the next timestep, which
-    the last one of a sequence or of an episode lacks. What is not known is 0.
+    """Returns the bonuses `[T, B]` of steps, and whether they are known.
+
+    The bonus of a step comes with the next timestep. It is therefore not known for the last step of a sequence or of an
+    episode; unknown bonuses are 0.
     """
     bonus, there = batch.extras.bonus, batch.mask > 0
     known = there[1:] & there[:-1]
@@ -189,8 +196,9 @@ def bonuses_of(batch: Sequence) -> tuple[Array, Array]:
 
 
 def first_error(batch: Sequence, config: NGUConfig) -> Array:
-    """Returns the errors `[M]` that new sequences get their first priorities from, as R2D2 does, of the reward and the
-    bonus of the policy that acted.
+    """Returns the errors `[M]` for the initial priorities of new sequences.
+
+    They are R2D2's, with the reward, bonus and discount of the policy that acted.
     """
     arm, xp = arms_of(batch), value.numpy_of(batch.reward)
     betas, discounts = xp.asarray(config.betas), xp.asarray(config.discounts)

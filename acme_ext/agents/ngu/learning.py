@@ -1,4 +1,4 @@
-"""NGU's learning: R2D2's of each policy's own reward and discount, and the bonus's two networks beside it."""
+"""NGU's learning: like R2D2's, with each policy's own reward and discount, and training of the bonus's two networks."""
 
 import functools
 from typing import NamedTuple
@@ -22,12 +22,12 @@ from acme_ext.types import Array, Params, Sample, Sequence, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     values: core.State
     embedding: TrainState
     distillation: DistillationState
-    errors: Moments  # [] of the distillation's errors
+    errors: Moments  # [] moments of the distillation's errors
 
 
 def make_core(networks: NGUNetworks, config: NGUConfig, observation: Tree) -> LearnerCore[State]:
@@ -42,16 +42,16 @@ def make_core(networks: NGUNetworks, config: NGUConfig, observation: Tree) -> Le
 
 
 def example(observation: Tree) -> Seen:
-    """Returns what the network of action values is given, for the parameters' shapes."""
+    """Returns example inputs for the network of action values, for the parameters' shapes."""
     return Seen(observation, np.zeros(1, np.float32), np.zeros(1, np.int32))
 
 
 def asked(batch: Sequence, config: NGUConfig) -> tuple[Task, Array, Array]:
-    """Returns what sequences ask to be learned but for the reward, the bonuses `[T, B]` of their steps, and their
-    weights `[B]`.
+    """Returns the learning task without the rewards, the bonuses `[T, B]` of steps, and their weights `[B]`.
 
-    A step whose bonus is not known is left out, unless it terminates: then its bonus counts as 0. The first of the
-    batch, `exploiting_share` of it, are what policy 0 learns from.
+    Steps with an unknown bonus are masked, unless the episode terminates there; then the bonus is 0. The first
+    sequences of the batch, a fraction of `exploiting_share`, are used to train policy 0; the others train the policy
+    that acted.
     """
     arm = acting.arms_of(batch)
     arm = jnp.where(jnp.arange(len(arm)) < round(config.exploiting_share * len(arm)), 0, arm)
@@ -69,8 +69,9 @@ def asked(batch: Sequence, config: NGUConfig) -> tuple[Task, Array, Array]:
 def with_bonus(
     values: LearnerCore[core.State], networks: NGUNetworks, config: NGUConfig, observation: Tree
 ) -> LearnerCore[State]:
-    """Returns the core of action values with that of the bonus beside it: embedding and predictor learn from the last
-    steps of each sequence.
+    """Returns a learner core that trains the action values and the bonus.
+
+    The embedding and the distillation's predictor learn from the last steps of each sequence.
     """
     embedding, distillation = networks.embedding, networks.distillation
     optimizer = optax.adam(config.embedding_learning_rate)
@@ -122,24 +123,24 @@ def with_bonus(
 
 
 def shuffled(key: Array, batch: Sequence) -> Sequence:
-    """Returns sequences whose bonuses are dealt out anew among the steps that have one."""
+    """Returns sequences whose bonuses are randomly permuted among the steps that have one."""
     bonus, there = batch.extras.bonus, batch.mask > 0
-    # A step's bonus came with the next timestep: that of a sequence's first one is of a step before.
+    # A bonus comes with the next timestep, so the bonus at a sequence's first timestep is for an earlier step.
     came = jnp.concatenate([jnp.zeros_like(there[:1]), there[1:] & there[:-1]])
     return batch._replace(extras=batch.extras._replace(bonus=intrinsic.shuffle(key, bonus, came)))
 
 
 class Steps(NamedTuple):
-    """Steps, in no order."""
+    """Steps in any order."""
 
     before: Tree  # [N, ...] observations
     after: Tree  # [N, ...]
     action: Array  # [N] int32
-    mask: Array  # [N] 0 for what is no step
+    mask: Array  # [N] 1 for steps, 0 for padding
 
 
 def last_steps(batch: Sequence, count: int) -> Steps:
-    """Returns the last steps of each sequence, `count` of each, N = count * B."""
+    """Returns the last `count` steps of each sequence, N = count * B."""
     length = len(batch.mask)
     ends = jnp.max(jnp.where(batch.mask > 0, jnp.arange(1, length + 1)[:, None], 0), axis=0)
     time = ends - 1 - jnp.arange(count)[:, None]  # [count, B]

@@ -1,4 +1,4 @@
-"""NGU's networks: R2D2's, told which policy it is, and the embedding of what the agent can control."""
+"""NGU's networks: R2D2's with the policy's index as an input, and the embedding of observations for the bonus."""
 
 from typing import Any, NamedTuple
 
@@ -14,32 +14,34 @@ from acme_ext.types import Array, EnvironmentSpec, Params, Tree
 
 
 class Seen(NamedTuple):
-    """What the action values are given at every timestep, beside the last action and reward."""
+    """The inputs of the action values at every timestep, besides the last action and reward."""
 
     observation: Tree  # [B, ...]
-    bonus: Array  # [B] that came with the observation
-    arm: Array  # [B] int32, which policy of the family acts
+    bonus: Array  # [B] bonus that came with the observation
+    arm: Array  # [B] int32, index of the acting policy in the family
 
 
 class NGUNetworks(NamedTuple):
     """NGU's networks."""
 
-    values: recurrent.RecurrentNetwork  # of `Seen`
+    values: recurrent.RecurrentNetwork  # with inputs `Seen`
     embedding: "InverseModel"
-    distillation: Any = None  # a `learning.intrinsic.Distillation`, the bonus over the agent's life
+    distillation: Any = None  # a `learning.intrinsic.Distillation`, for the bonus over the agent's lifetime
 
     def memory_spec(self) -> Tree:
-        """Returns arrays that stand for one environment's recurrent state."""
+        """Returns an example of one environment's recurrent state, for shapes and data types."""
         return self.values.memory_spec()
 
 
 class InverseModel:
-    """The embedding f of observations, learned by telling from f(x_t) and f(x_{t+1}) which action led from one to the
-    other (Badia et al. 2020a, section 2): it has what actions change, and not what changes by itself.
+    """The embedding f of observations, trained with an inverse model (Badia et al. 2020a, section 2).
+
+    The inverse model predicts the action from f(x_t) and f(x_{t+1}). The embedding therefore learns the features that
+    actions influence, and ignores others.
 
     Args:
-        num_actions: A.
-        config: the agent's.
+        num_actions: number of actions A.
+        config: the agent's config.
         torso: see `torsos.features`.
     """
 
@@ -67,7 +69,7 @@ class InverseModel:
         return self._embed.apply(params[0], observation)
 
     def predict(self, params: Params, before: Array, after: Array) -> Array:
-        """Returns the logits `[..., A]` of the action between two embeddings `[..., D]`."""
+        """Returns the logits `[..., A]` of the action between observations with two embeddings `[..., D]`."""
         return self._predict.apply(params[1], jnp.concatenate([before, after], axis=-1))
 
 
@@ -77,13 +79,15 @@ def make_networks(
     torso: str | torsos.Torso | None = None,
     core: str | recurrent.MakeCore | None = "lstm",
 ) -> NGUNetworks:
-    """Returns the networks. The action values are R2D2's, whose recurrent core is also given the bonus, squeezed into
-    (-1, 1), and which policy it is, one-hot; a policy alone that is given no bonus is R2D2's own.
+    """Returns the networks.
+
+    The network of action values is R2D2's. Its recurrent core also gets the tanh of the bonus, and the policy's index
+    as a one-hot vector. If the family has only one policy, without a bonus, the core doesn't get these inputs.
 
     Args:
-        spec: of the environment.
-        config: the agent's.
-        torso: see `torsos.dense_features`; of the action values and, with parameters of its own, of the embedding.
+        spec: the environment's spec.
+        config: the agent's config.
+        torso: see `torsos.dense_features`; used for the action values and the embedding, with separate parameters.
         core: see `recurrent.make_core`.
     """
 

@@ -1,4 +1,4 @@
-"""PPO's learning: what a batch of unrolls says is computed once, and then learned from in several epochs."""
+"""PPO's learning: advantages and targets of a batch are computed once, followed by several epochs of updates."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,27 +27,27 @@ Advantages = Callable[[Sequence, Array], tuple[Array, Array]]
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     trained: TrainState
-    values: Moments  # [...] of one step's
-    key: Array  # the random key of all steps to come
-    steps: Array  # [] int32, learner steps taken: batches
+    values: Moments  # [...] moments of the value targets
+    key: Array  # random key for the next steps
+    steps: Array  # [] int32, learner steps taken, one for each batch
 
 
 class Steps(NamedTuple):
-    """A minibatch of steps, with what was computed for them once.
+    """A minibatch of steps, with the results that are computed once for the batch.
 
-    With a recurrent core they are whole unrolls. Without one their order has no meaning, and T is 1.
+    With a recurrent core, B is the number of whole unrolls. Without one, the order of steps doesn't matter, and T is 1.
     """
 
     inputs: Inputs  # [T, B, ...] with normalised observations
-    state: Tree  # [B, ...] of the recurrent core, before the first step
+    state: Tree  # [B, ...] the recurrent core's state before the first step
     action: Array  # [T, B, ...]
-    log_prob: Array  # [T, B] by the policy that took the action
+    log_prob: Array  # [T, B] log-probability under the policy that took the action
     advantage: Array  # [T, B]
-    value: Array  # [T, B, ...] by the parameters that the batch found, normalised as the targets
-    target: Array  # [T, B, ...] for the values, normalised
+    value: Array  # [T, B, ...] values before the updates, normalised as the targets
+    target: Array  # [T, B, ...] value targets, normalised
     mask: Array  # [T, B]
 
     def take(self, chosen: Array) -> "Steps":
@@ -64,7 +64,7 @@ def make_core(
     advantages: Advantages | None = None,
     num_values: int | None = None,
 ) -> LearnerCore[State]:
-    """Returns PPO's learner core; arguments as for `core_of_policy_loss`."""
+    """Returns PPO's learner core; see `core_of_policy_loss` for the arguments."""
 
     clip = optimizers.decayed(config.clip, config.clip_decay_steps)
 
@@ -122,17 +122,17 @@ def core_of_policy_loss(
     Args:
         policy_loss: see `PolicyLoss`.
         network: see `networks.make_network`.
-        config: the agent's.
-        optimizer: takes a gradient whose norm is bounded already.
+        config: the agent's config.
+        optimizer: gets gradients that are already clipped by their norm.
         observation: an example `[1, ...]`, for the parameters' shapes.
-        epochs: times that each step of a batch is learned from.
-        parts: minibatches that each epoch splits the batch into, at random.
-        advantages: see there; None estimates those of the reward by generalized advantage estimation.
-        num_values: values that the network predicts, `[T, B, num_values]`, whose losses are added; None for one
-            `[T, B]`.
+        epochs: number of passes over each batch.
+        parts: number of minibatches; each epoch splits the batch randomly.
+        advantages: see `Advantages`; None for generalized advantage estimation with the reward.
+        num_values: number of values that the network predicts, `[T, B, num_values]`, whose losses are added; None for a
+            single value `[T, B]`.
         value_clip: see `PPOConfig`.
         target_kl: see `PPOConfig`.
-        values_variance: of the values until a target is seen, see `normalize.init`.
+        values_variance: initial variance of the value targets, see `normalize.init`.
     """
     optimizer = optimizers.bounded(optimizer, config.max_gradient_norm)
 
@@ -173,7 +173,7 @@ def core_of_policy_loss(
         return advantage, advantage + values[:-1]
 
     def prepared(state: State, unrolls: Sequence) -> tuple[Steps, Moments]:
-        """Returns the batch's steps, and the values' moments that their targets are normalised with."""
+        """Returns the batch's steps, and the moments that normalise their value targets."""
         inputs = network.inputs_of(unrolls)
         core_state = network.core_state_of(unrolls)
         output, _ = network.unroll(state.trained.params, inputs, core_state)

@@ -1,4 +1,4 @@
-"""PPO's losses, elementwise: whoever calls them takes the mean."""
+"""PPO's losses, elementwise; the caller takes the mean."""
 
 import jax.numpy as jnp
 
@@ -11,9 +11,10 @@ def clipped_surrogate_pg_loss(prob_ratios_t: Array, adv_t: Array, epsilon: Array
     -min(r * A, clip(r, 1 - epsilon, 1 + epsilon) * A)
 
     Args:
-        prob_ratios_t: `[...]` r, the actions' probabilities or densities over those they had when they were taken.
-        adv_t: `[...]` A, advantages.
-        epsilon: how far from 1 a ratio still gains.
+        prob_ratios_t: `[...]` ratios r of the actions' current probabilities or densities to those under the policy
+            that took them.
+        adv_t: `[...]` advantages A.
+        epsilon: clipping range of the ratios.
     """
     clipped = jnp.clip(prob_ratios_t, 1 - epsilon, 1 + epsilon)
     return -jnp.minimum(prob_ratios_t * adv_t, clipped * adv_t)
@@ -22,14 +23,14 @@ def clipped_surrogate_pg_loss(prob_ratios_t: Array, adv_t: Array, epsilon: Array
 def value_loss(value: Array, target: Array, before: Array | None = None, clip: float | None = None) -> Array:
     """Returns the squared error `[...]` of values, (V - V^targ)**2 (Schulman et al. 2017, eq. 9).
 
-    With `clip`, the greater of this and of the error of before + clip(V - before, -clip, clip), as in the authors'
-    code (Andrychowicz et al. 2021, appendix B.1).
+    With `clip`, it is the maximum of this error and the squared error of before + clip(V - before, -clip, clip), as in
+    the authors' code (Andrychowicz et al. 2021, appendix B.1).
 
     Args:
-        value: `[...]` V.
-        target: `[...]` V^targ.
-        before: `[...]` the values of the parameters that the batch found.
-        clip: how far from those a value still gains.
+        value: `[...]` values V.
+        target: `[...]` targets V^targ.
+        before: `[...]` the values before the updates with this batch.
+        clip: clipping range of the change from `before`; None for no clipping.
     """
     error = jnp.square(value - target)
     if clip is None or before is None:
@@ -40,12 +41,12 @@ def value_loss(value: Array, target: Array, before: Array | None = None, clip: f
 def kl_divergence(log_prob: Array, behaviour_log_prob: Array) -> Array:
     """Returns an estimate `[...]` of KL(mu || pi) from the actions of mu: r - 1 - log r, with r = pi / mu.
 
-    Its mean is the divergence, and none of its values is negative, where -log r has both signs.
+    Its expectation is the divergence. Unlike the estimate -log r, it is never negative.
     """
     log_ratio = log_prob - behaviour_log_prob
     return jnp.expm1(log_ratio) - log_ratio
 
 
 def clip_rewards(rewards: Array, max_abs: float | None) -> Array:
-    """Returns rewards as they are learned from: clipped to [-max_abs, max_abs], or as they are."""
+    """Returns the rewards, clipped to [-max_abs, max_abs]; unchanged if `max_abs` is None."""
     return rewards if max_abs is None else jnp.clip(rewards, -max_abs, max_abs)

@@ -1,4 +1,4 @@
-"""PPO's policy and value."""
+"""PPO's policy and value network."""
 
 import functools
 import math
@@ -21,10 +21,10 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Output(NamedTuple):
-    """What the network gives at every timestep."""
+    """The network's outputs at every timestep."""
 
     policy: Distribution  # [T, B, ...]
-    value: Array  # [T, B], or [T, B, num_values], in the units of `normalize_values`
+    value: Array  # [T, B], or [T, B, num_values], normalised with `normalize_values`
 
 
 def make_network(
@@ -37,17 +37,19 @@ def make_network(
 ) -> recurrent.RecurrentNetwork:
     """Returns the network, whose output is an `Output`.
 
-    By default policy and value are MLPs apart (Schulman et al. 2017, section 6.1), but for images, whose convolutional
-    torso they share (section 6.4). They also share a torso or a recurrent core that is given. Layers of a torso or
-    core of the user's own start as they do; others start orthogonal, scaled by sqrt(2), the policy's last by 0.01, so
-    that all actions are about equally likely at first, and the value's by 1.
+    By default, policy and value are separate MLPs (Schulman et al. 2017, section 6.1). For images they share a
+    convolutional torso (section 6.4). They also share a torso or a recurrent core passed as an argument.
+
+    Recurrent cores and custom torsos keep their own initialization. All other layers have orthogonal initialization
+    with a gain of sqrt(2), except the last layers: the policy's has a gain of 0.01, so that all actions are about
+    equally likely at first, and the value's has a gain of 1.
 
     Args:
-        spec: of the environment.
-        config: the agent's.
+        spec: the environment's spec.
+        config: the agent's config.
         torso: see `torsos.features`.
         core: see `recurrent.make_core`.
-        num_values: values that are predicted; None for one without an axis of its own.
+        num_values: number of predicted values; None for a single value without an extra axis.
     """
     actions = specs.num_actions(spec, "PPO") if specs.is_discrete(spec) else specs.action_size(spec, "PPO")
     convolutional = torsos.is_image(specs.zeros(spec.observations, 1))

@@ -1,4 +1,4 @@
-"""How R2D2's actors act, and what they say of it."""
+"""How R2D2's actors act, and the initial priorities of their sequences."""
 
 from collections.abc import Callable
 
@@ -15,8 +15,10 @@ from acme_ext.types import Array, Params, Sequence, Tree
 
 
 def make_policy(network: RecurrentNetwork, config: R2D2Config, *, evaluation: bool) -> Policy:
-    """Returns the epsilon-greedy recurrent policy whose epsilon is fixed, and another for each environment; in
-    evaluation the greedy one.
+    """Returns the epsilon-greedy recurrent policy, with a different epsilon for each environment, see
+    `exploration.ladder`.
+
+    In evaluation it is greedy.
     """
     return policy_of(network, ladder(config, evaluation=evaluation), retraced=config.retrace_lambda is not None)
 
@@ -24,12 +26,12 @@ def make_policy(network: RecurrentNetwork, config: R2D2Config, *, evaluation: bo
 def policy_of(network: RecurrentNetwork, epsilon: Callable[[Context], Array], *, retraced: bool = False) -> Policy:
     """Returns the epsilon-greedy policy of a recurrent Q-network.
 
-    Its extras are `ActorValues`, from which new sequences get their first priorities; for Retrace, `SequenceValues`.
+    Its extras are `ActorValues`, for the initial priorities of new sequences, or `SequenceValues` for Retrace.
 
     Args:
         network: see `networks.make_network`.
-        epsilon: of a context; `[]` or `[B]`.
-        retraced: whether the learner has to know how likely actions were.
+        epsilon: `context -> epsilon`, `[]` or `[B]`.
+        retraced: whether to store the probabilities of actions, for Retrace.
     """
 
     def apply(params: Params, context: Context, observation: Tree, state: Tree):
@@ -47,15 +49,17 @@ def policy_of(network: RecurrentNetwork, epsilon: Callable[[Context], Array], *,
 
 
 def first_error(batch: Sequence, config: R2D2Config) -> Array:
-    """Returns the errors `[M]` that new sequences get their first priorities from, by the values that their actor
-    computed anyway: Q-learning errors in the place of the learner's double Q-learning ones.
+    """Returns the errors `[M]` for the initial priorities of new sequences.
 
-    The last timestep's values are not known yet: where no termination makes them needless, the values of the step
-    before stand in.
+    They are Q-learning errors from the values that the actor computed for acting; the learner's errors are double
+    Q-learning or Retrace errors.
+
+    The values of the last timestep are not known yet. Unless the episode terminated, the values of the timestep before
+    are used instead.
 
     Args:
-        batch: NumPy or JAX arrays, with the policy's extras.
-        config: the agent's.
+        batch: sequences as NumPy or JAX arrays, with the policy's extras.
+        config: the agent's config.
     """
     best, mask = batch.extras.best, batch.mask
     xp = value.numpy_of(best, mask)

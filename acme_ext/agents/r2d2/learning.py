@@ -1,4 +1,4 @@
-"""R2D2's learning: the networks over sequences with burn-in, in the shared core of agents with one loss."""
+"""R2D2's learning: recurrent networks are unrolled over sequences with burn-in."""
 
 import functools
 from collections.abc import Callable
@@ -19,19 +19,19 @@ from acme_ext.types import Array, Params, Sequence, Tree
 
 
 class Task(NamedTuple):
-    """What is to be learned from a batch of sequences."""
+    """The learning task for a batch of sequences."""
 
-    batch: Sequence  # as the network is given it
-    rewards: tuple[Array, ...]  # [T, B] of the steps, one for each kind of values that the network gives
-    discount: Array  # [T, B] complete
+    batch: Sequence  # the network's inputs
+    rewards: tuple[Array, ...]  # [T, B] each; one for each kind of values that the network outputs
+    discount: Array  # [T, B] including the agent's discount
     mask: Array  # [T, B] 1 where there is a step to learn from
-    observation: Tree  # [T + 1, B, ...] the environment's
+    observation: Tree  # [T + 1, B, ...] the environment's observations
     preferred: Callable[[tuple[Array, ...]], Array] = lambda q: q[0]
-    """`kinds of values [T, B, A] -> [T, B, A]`, the values that the agent acts by."""
+    """`kinds of values [T, B, A] -> [T, B, A]`: the values for action selection."""
 
 
 def own_task(batch: Sequence) -> Task:
-    """Returns R2D2's: the environment's reward."""
+    """Returns R2D2's task, with the environment's reward."""
     return Task(batch, (batch.reward[1:],), batch.discount, batch.mask, batch.observation)
 
 
@@ -47,16 +47,16 @@ def make_core(
 
     Args:
         network: see `networks.make_network`; its output may also be a tuple of several kinds of values.
-        config: the agent's.
-        observation: an example `[1, ...]`, for the parameters' shapes, as the network is given it.
-        task_of: what is to be learned from a batch.
-        optimizer: None takes Adam by the config.
+        config: the agent's config.
+        observation: an example of the network's input `[1, ...]`, for the parameters' shapes.
+        task_of: returns the learning task for a batch.
+        optimizer: None for Adam with the config's settings.
     """
     burn_in = config.replay.burn_in
     learned = slice(burn_in, None)
 
     def errors(q: tuple[Array, ...], q_target: tuple[Array, ...], task: Task) -> list[Array]:
-        """Returns the errors `[T, B]` of each kind of values."""
+        """Returns the TD errors `[T, B]` of each kind of values."""
         if config.retrace_lambda is None:
             error = functools.partial(losses.td_error, n=config.n_step)
         else:
@@ -108,14 +108,16 @@ def make_core(
 
 
 def adam(config: R2D2Config) -> optax.GradientTransformation:
-    """Returns the optimizer of one network."""
+    """Returns the default optimizer for one network."""
     learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
     return optimizers.adam(learning_rate, config.max_gradient_norm, epsilon=config.adam_epsilon)
 
 
 def values(network: RecurrentNetwork, params: Params, inputs: Inputs, state: Tree, burn_in: int) -> Any:
-    """Returns the action values `[T + 1 - burn_in, B, A]`, or a tuple of several kinds, after a burn-in of so many
-    timesteps, through which no gradient flows (Kapturowski et al. 2019, section 3).
+    """Returns the action values `[T + 1 - burn_in, B, A]` after a burn-in, or a tuple of several kinds of values.
+
+    The burn-in unrolls the network over the first `burn_in` timesteps; no gradient flows through it (Kapturowski et al.
+    2019, section 3).
     """
     if burn_in:
         _, state = network.unroll(params, jax.tree.map(lambda x: x[:burn_in], inputs), state)

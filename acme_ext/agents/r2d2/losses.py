@@ -1,4 +1,7 @@
-"""R2D2's errors, loss and priorities. The functions of NumPy arrays serve the actors, those of JAX's the learner."""
+"""R2D2's errors, loss and priorities.
+
+Actors call some of the functions with NumPy arrays, and the learner calls them with JAX arrays.
+"""
 
 import jax.numpy as jnp
 from jax import lax
@@ -13,15 +16,15 @@ def n_step_target(
 ) -> Array:
     """Returns the targets `[T, B]` of rescaled values (Kapturowski et al. 2019, section 2.3).
 
-    y_t = h(sum_{k<m} gamma^k r_{t+k+1} + gamma^m h^-1(v_{t+m})),  m = n, or less where the sequence ends before.
+    y_t = h(sum_{k<m} gamma^k r_{t+k+1} + gamma^m h^-1(v_{t+m})),  where m = n, or less if the sequence ends earlier.
 
     Args:
-        r_t: `[T, B]` rewards, as the environment gave them.
+        r_t: `[T, B]` rewards of the environment.
         discount_t: `[T, B]` discounts, zero after a termination.
-        v_t: `[T, B]` values in h's scale at the steps' ends.
+        v_t: `[T, B]` values at the ends of the steps, rescaled by h.
         mask: `[T, B]` 1 where there is a step.
-        n: steps.
-        rescaling_epsilon: of h; None for values as they are.
+        n: number of steps.
+        rescaling_epsilon: epsilon of h; None for unscaled values.
     """
     if rescaling_epsilon is None:
         return multistep.n_step_returns(r_t, discount_t, v_t, mask, n)
@@ -41,8 +44,9 @@ def td_error(
     rescaling_epsilon: float | None,
     legal: Array | None = None,
 ) -> Array:
-    """Returns the n-step double Q-learning errors `[T, B]` of a sequence, zero where there is no step; the gradient
-    flows through the values of the actions taken alone.
+    """Returns the n-step double Q-learning errors `[T, B]` of a sequence, zero where there is no step.
+
+    The gradient flows only through the values of the actions taken.
 
     delta_t = y_t - q_t[a_t], where y_t (see `n_step_target`) bootstraps from q_target[argmax_a q[a]].
 
@@ -53,9 +57,9 @@ def td_error(
         discount_t: `[T, B]` discounts, zero after a termination.
         q_target: `[T + 1, B, A]` target network's action values.
         mask: `[T, B]` 1 where there is a step.
-        n: steps of a return.
-        rescaling_epsilon: of h; None for values as they are.
-        legal: `[T + 1, B, A]` which actions may be taken; None for all.
+        n: number of steps of a return.
+        rescaling_epsilon: epsilon of h; None for unscaled values.
+        legal: `[T + 1, B, A]` the legal actions; None if all are legal.
     """
     best = jnp.argmax(masking.masked(q, legal)[1:], axis=-1)
     v_t = jnp.take_along_axis(q_target[1:], best[..., None], axis=-1)[..., 0]
@@ -78,23 +82,24 @@ def retrace_error(
     rescaling_epsilon: float | None,
     legal: Array | None = None,
 ) -> Array:
-    """Returns the errors `[T, B]` of a sequence to Retrace's targets (Badia et al. 2020a, appendix E), zero where there
-    is no step; the gradient flows through the values of the actions taken alone.
+    """Returns the errors `[T, B]` with Retrace's targets (Badia et al. 2020a, appendix E), zero where there is no step.
+
+    The gradient flows only through the values of the actions taken.
 
     Args:
         q: `[T + 1, B, A]` online action values at all timesteps.
-        preferred: `[T + 1, B, A]` the online values in which the target policy is epsilon-greedy; `q` itself but for an
-            agent that learns several values apart.
+        preferred: `[T + 1, B, A]` the online values in which the target policy is epsilon-greedy; the same as `q`,
+            unless an agent learns several kinds of values.
         a_tm1: `[T, B]` actions.
-        mu_tm1: `[T, B]` with which probability they were taken.
+        mu_tm1: `[T, B]` their probabilities under the policy that took them.
         r_t: `[T, B]` rewards.
         discount_t: `[T, B]` discounts, zero after a termination.
         q_target: `[T + 1, B, A]` target network's action values.
         mask: `[T, B]` 1 where there is a step.
-        lambda_: how far traces go.
+        lambda_: decay of the traces.
         target_epsilon: epsilon of the target policy.
-        rescaling_epsilon: of h; None for values as they are.
-        legal: `[T + 1, B, A]` which actions may be taken; None for all.
+        rescaling_epsilon: epsilon of h; None for unscaled values.
+        legal: `[T + 1, B, A]` the legal actions; None if all are legal.
     """
 
     def taken(x: Array, action: Array) -> Array:
@@ -119,9 +124,11 @@ def retrace_error(
 
 
 def sequence_loss(error: Array, weight: Array) -> Array:
-    """Returns the loss `[]`: half the squared errors, summed over a sequence; weighted, the mean over sequences.
+    """Returns the loss `[]`: half the squared errors, summed over each sequence, with a weighted mean over sequences.
 
-    mean_b w_b sum_t delta_{t,b}**2 / 2, so that every step counts the same, however long the sequence it is in.
+    mean_b w_b sum_t delta_{t,b}**2 / 2
+
+    With the sum over steps, every step has the same weight, regardless of its sequence's length.
 
     Args:
         error: `[T, B]` TD errors, zero where there is no step.
@@ -133,7 +140,7 @@ def sequence_loss(error: Array, weight: Array) -> Array:
 def sequence_error(error: Array, mask: Array, max_share: float) -> Array:
     """Returns the errors `[B]` of whole sequences, which are their priorities (Kapturowski et al. 2019, section 2.3).
 
-    p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t|, over the steps that there are.
+    p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t|, over the steps without padding.
 
     Args:
         error: `[T, B]` TD errors.

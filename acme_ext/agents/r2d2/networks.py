@@ -16,8 +16,9 @@ def make_network(
     torso: str | torsos.Torso | None = None,
     core: str | recurrent.MakeCore | None = "lstm",
 ) -> recurrent.RecurrentNetwork:
-    """Returns the network of torso, recurrent core and head (Kapturowski et al. 2019, section 2.3); its output is the
-    action values `[T, B, A]`. Rewards are squeezed into (-1, 1) before it is given them.
+    """Returns the network of torso, recurrent core and head (Kapturowski et al. 2019, section 2.3).
+
+    Its outputs are the action values `[T, B, A]`. Its reward input is the tanh of the last reward.
     """
 
     def features(observation: Tree) -> Array:
@@ -32,9 +33,7 @@ def network_of(
     features: Callable[[Tree], Array],
     core: str | recurrent.MakeCore | None,
 ) -> recurrent.RecurrentNetwork:
-    """Returns the network of a function that gives features `[B, F]` of observations; the rest as for
-    `make_network`.
-    """
+    """Returns the network for a function that computes features `[B, F]`; otherwise the same as `make_network`."""
     num_actions = specs.num_actions(spec, "R2D2")
 
     def head(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""How Rainbow acts: epsilon-greedily, as DQN does, by a noisy network."""
+"""How Rainbow acts: epsilon-greedily, like DQN, with a noisy network."""
 
 from typing import NamedTuple
 
@@ -15,25 +15,26 @@ from acme_ext.types import Array, Params, Tree
 
 
 class Noise(NamedTuple):
-    """The noise that an environment acts by."""
+    """The network noise for acting, for each environment."""
 
-    key: Array  # [B, ...] uint32: the data of the random key that draws it
-    age: Array  # [B] int32: steps that it has served; 0 in a new episode
+    key: Array  # [B, ...] uint32: data of the random key that generates the noise
+    age: Array  # [B] int32: number of steps with this noise; 0 in a new episode
 
 
 def make_policy(network: hk.Transformed, config: RainbowConfig, *, evaluation: bool) -> Policy:
-    """Returns the policy, epsilon-greedy as DQN's is. With noisy layers its values are by a noise of each environment's
-    own, which is drawn anew after `config.noise_period` steps and in each episode. In evaluation there is no noise, and
-    fractions are midpoints.
+    """Returns the epsilon-greedy policy, like DQN's.
 
-    The network is as of `networks.make_network`.
+    With noisy layers, each environment has its own noise. It is resampled every `config.noise_period` steps and at the
+    start of each episode. In evaluation there is no noise, and quantile fractions are midpoints.
+
+    See `networks.make_network` for the network.
     """
     if evaluation:
         return dqn.make_policy(networks.q_network(network), config, evaluation=True)
     own_noise = noisy.own_noise(networks.q_network(network))
 
     def q_values(params: Params, keys: Array, observation: Tree) -> Array:
-        # Apart from what the keys are used for in choosing an action.
+        # These keys must be independent of those for choosing an action.
         return own_noise.apply(params, jax.vmap(jax.random.fold_in, (0, None))(keys, 0), observation)
 
     epsilon = dqn.epsilon_schedule(config)

@@ -21,7 +21,7 @@ def make_core(network: hk.Transformed, config: RainbowConfig, observation: Tree)
     def loss(
         params: Params, target_params: Params, batch: Transition, weight: Array, key: Array
     ) -> tuple[Array, LossOutput]:
-        # Each time another noise (Fortunato et al. 2018, eq. 17) and other fractions.
+        # Each evaluation uses independent noise (Fortunato et al. 2018, eq. 17) and fractions.
         key_tm1, key_t, key_selector = jax.random.split(key, 3)
         tm1 = network.apply(params, key_tm1, batch.observation)
         t = network.apply(target_params, key_t, batch.next_observation)
@@ -34,7 +34,7 @@ def make_core(network: hk.Transformed, config: RainbowConfig, observation: Tree)
             atoms = networks.support(config)
             probs = losses.categorical_double_q_target(batch.reward, batch.discount, t.values, q_t_selector, atoms)
             each = priority = losses.categorical_q_loss(tm1.values, batch.action, probs)
-            # By how much the projection moves the targets' means: not zero where the support is too narrow.
+            # How much the projection changes the targets' means: not zero if the support is too narrow.
             metrics["support_error"] = jnp.mean(jnp.abs(target - probs @ atoms))
         else:
             each = losses.quantile_double_q_loss(
@@ -47,7 +47,7 @@ def make_core(network: hk.Transformed, config: RainbowConfig, observation: Tree)
                 q_t_selector,
                 config.quantile_kappa,
             )
-            priority = error  # the loss itself is not zero where the prediction is right
+            priority = error  # the loss itself is not zero for a perfect prediction
         return jnp.mean(weight * each), LossOutput(metrics, lax.stop_gradient(priority))
 
     return dqn.core_of_loss(loss, lambda key: network.init(key, observation), config)

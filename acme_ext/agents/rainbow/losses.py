@@ -1,4 +1,4 @@
-"""Rainbow's losses, one for each kind of distribution; expected values have DQN's."""
+"""Rainbow's losses for categorical and quantile distributions; expected values use DQN's loss."""
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,10 @@ from acme_ext.types import Array
 def categorical_double_q_target(
     r_t: Array, discount_t: Array, logits_t: Array, q_t_selector: Array, atoms: Array
 ) -> Array:
-    """Returns the probabilities `[B, N]` of the projected target, through which no gradient flows (Hessel et al. 2018,
-    'Multi-step learning', with double Q).
+    """Returns the probabilities `[B, N]` of the projected target (Hessel et al. 2018, 'Multi-step learning', with
+    double Q).
+
+    No gradient flows through it.
 
     Phi_z(R_t + gamma_t z, softmax(logits_t[argmax_a q_t_selector[a]]))
 
@@ -20,7 +22,8 @@ def categorical_double_q_target(
         r_t: `[B]` n-step rewards.
         discount_t: `[B]` n-step discounts, zero after a termination.
         logits_t: `[B, A, N]` target network's logits at the last observation.
-        q_t_selector: `[B, A]` action values there that choose: of the online network for double Q, else of the target.
+        q_t_selector: `[B, A]` action values at the last observation that select the action: from the online network for
+            double Q-learning, otherwise from the target network.
         atoms: `[N]` the support z.
     """
     probs_t = jax.nn.softmax(of_action(logits_t, jnp.argmax(q_t_selector, axis=-1)))
@@ -28,13 +31,14 @@ def categorical_double_q_target(
 
 
 def categorical_q_loss(logits_tm1: Array, a_tm1: Array, target: Array) -> Array:
-    """Returns each transition's loss `[B]`, which is its priority too: KL(target || softmax(logits_tm1[a_tm1])) (Hessel
-    et al. 2018, 'The integrated agent').
+    """Returns each transition's loss `[B]`, which is also its priority (Hessel et al. 2018, 'The integrated agent').
+
+    KL(target || softmax(logits_tm1[a_tm1]))
 
     Args:
         logits_tm1: `[B, A, N]` online logits at the first observation.
         a_tm1: `[B]` actions taken there.
-        target: `[B, N]` probabilities.
+        target: `[B, N]` probabilities of the target.
     """
     return distributional.categorical_kl(target, of_action(logits_tm1, a_tm1))
 
@@ -49,8 +53,9 @@ def quantile_double_q_loss(
     q_t_selector: Array,
     kappa: float,
 ) -> Array:
-    """Returns each transition's quantile regression loss `[B]` (Dabney et al. 2018a, algorithm 1, with double Q); its
-    gradient flows through `quantiles_tm1` alone.
+    """Returns each transition's quantile regression loss `[B]` (Dabney et al. 2018a, algorithm 1, with double Q).
+
+    Its gradient flows only through `quantiles_tm1`.
 
     Args:
         quantiles_tm1: `[B, A, N]` online quantiles at the first observation.
@@ -59,8 +64,8 @@ def quantile_double_q_loss(
         r_t: `[B]` n-step rewards.
         discount_t: `[B]` n-step discounts, zero after a termination.
         quantiles_t: `[B, A, M]` target network's quantiles at the last observation.
-        q_t_selector: `[B, A]` action values there that choose, as for `categorical_double_q_target`.
-        kappa: where the Huber loss turns linear.
+        q_t_selector: `[B, A]` action values that select the action, as for `categorical_double_q_target`.
+        kappa: where the Huber loss becomes linear.
     """
     quantiles_t = of_action(quantiles_t, jnp.argmax(q_t_selector, axis=-1))
     target = lax.stop_gradient(r_t[:, None] + discount_t[:, None] * quantiles_t)
@@ -68,5 +73,5 @@ def quantile_double_q_loss(
 
 
 def of_action(values: Array, a: Array) -> Array:
-    """Returns values[b, a[b]], `[B, N]`, of `[B, A, N]` and actions `[B]`."""
+    """Returns values[b, a[b]], `[B, N]`, for values `[B, A, N]` and actions `[B]`."""
     return jnp.take_along_axis(values, a[:, None, None].astype(jnp.int32), axis=1)[:, 0]

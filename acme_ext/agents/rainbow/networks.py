@@ -16,11 +16,11 @@ from acme_ext.types import Array, EnvironmentSpec, Tree
 
 
 class Prediction(NamedTuple):
-    """What the network says of every action."""
+    """The network's outputs for every action."""
 
-    q: Array  # [B, A] the means
-    values: Array  # [B, A, N] logits of the atoms, quantiles, or (N = 1) the means
-    taus: Array  # [B, N] the fractions of which `values` are quantiles; without meaning where they are not
+    q: Array  # [B, A] the mean returns
+    values: Array  # [B, A, N] logits of the atoms, quantiles, or the mean returns (N = 1)
+    taus: Array  # [B, N] the fractions of the quantiles in `values`; only valid if these are quantiles
 
 
 def support(config: RainbowConfig) -> Array:
@@ -33,12 +33,12 @@ def make_network(
 ) -> hk.Transformed:
     """Returns the network `apply(params, key, observation [B, ...]) -> Prediction`.
 
-    Noise and fractions are drawn by the key, one noise for the whole batch; without a key there is no noise, and the
-    fractions are midpoints.
+    The key generates the noise, which is the same for the whole batch, and the random fractions of implicit quantiles.
+    Without a key there is no noise, and the fractions are midpoints.
 
     Args:
-        spec: of the environment.
-        config: the agent's.
+        spec: the environment's spec.
+        config: the agent's config.
         torso: see `torsos.features`; the head has a hidden layer of its own.
     """
     num_actions = specs.num_actions(spec, "Rainbow")
@@ -66,5 +66,5 @@ def make_network(
 
 
 def q_network(network: hk.Transformed) -> hk.Transformed:
-    """Returns a network of predictions as one of action values alone, `[B, A]`."""
+    """Returns a network that only outputs the action values `[B, A]` of this one."""
     return network._replace(apply=lambda params, key, observation: network.apply(params, key, observation).q)

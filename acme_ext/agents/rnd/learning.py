@@ -1,4 +1,4 @@
-"""RND's learning: PPO's, from the advantages of the reward and of the bonus together."""
+"""RND's learning: like PPO's, with the combined advantages of reward and bonus."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from acme_ext.types import Array, Params, Sample, Sequence, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     ppo: ppo.State
     distillation: DistillationState
@@ -28,15 +28,15 @@ class State(NamedTuple):
 
 
 class RewardedBehaviour(NamedTuple):
-    """What PPO's learning reads of the policy's extras, and the bonuses."""
+    """The policy's extras that PPO's learning uses, and the bonuses."""
 
     log_prob: Array  # [T, B]
     learner_steps: Array  # [T, B]
-    bonus: Array  # [T, B] of each step, scaled
+    bonus: Array  # [T, B] scaled bonus of each step
 
 
 def make_core(network: RecurrentNetwork, config: RNDConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns RND's learner core; arguments as for PPO's."""
+    """Returns RND's learner core; the arguments are the same as for PPO."""
 
     def advantages(unrolls: Sequence, values: Array) -> tuple[Array, Array]:
         reward = clip_rewards(unrolls.reward[1:], config.max_abs_reward)
@@ -67,7 +67,7 @@ def make_core(network: RecurrentNetwork, config: RNDConfig, observation: Tree) -
         seen = part.seen(state.distillation, following, mask)
         errors = part.errors(seen.params, following)
         bonus, scale = intrinsic.scaled(state.scale, errors, mask, config.intrinsic_discount)
-        # Until the observations' moments are known, errors say how unusual their scale is.
+        # Until the moments of observations are accurate, errors depend mainly on the observations' scale.
         quiet = seen.steps <= config.quiet_steps
         scale = jax.tree.map(lambda old, new: jnp.where(quiet, old, new), state.scale, scale)
         bonus: Array = jnp.where(quiet, 0.0, bonus)

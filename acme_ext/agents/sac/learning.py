@@ -17,13 +17,13 @@ from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     policy: TrainState
-    critics: TrainState  # both, each array [2, ...]
+    critics: TrainState  # both critics; each array is [2, ...]
     target_critics: Params
     log_temperature: TrainState  # []
-    key: Array  # the random key of all steps to come
+    key: Array  # random key for the next steps
 
 
 QValues = Callable[[Tree, Array], Array]
@@ -33,8 +33,9 @@ CriticLoss = Callable[[Params, State, Transition, Array, Array], tuple[Array, tu
 """`(critics, state, batch, weight [B], key) -> (loss [], (q_tm1 [2, B], error [2, B]))`."""
 
 PolicyLoss = Callable[[Params, Params, Array, Tree, Array], tuple[Array, Array]]
-"""`(policy, critics, temperature [], observation [B, ...], key) -> (loss [], log_prob [B])`, of sampled actions, or
-their expectation."""
+"""`(policy, critics, temperature [], observation [B, ...], key) -> (loss [], log_prob [B])`, where log_prob is for
+sampled actions, or an expectation over actions.
+"""
 
 Penalty = Callable[[QValues, Params, Transition, Array, Array], Array]
 """`(q_values, policy params, batch, q_tm1 [2, B], key) -> penalty []`, added to the critics' loss."""
@@ -51,11 +52,11 @@ def make_core(
     """Returns SAC's learner core (Haarnoja et al. 2018b, algorithm 1).
 
     Args:
-        networks: see there.
-        config: the agent's.
+        networks: see `networks.make_networks`.
+        config: the agent's config.
         observation: an example `[1, ...]`, for the parameters' shapes.
-        penalty: for agents that differ from SAC in the critics' loss.
-        entropy_in_target: whether the critics' targets have the entropy of the policy in them.
+        penalty: an extra term of the critics' loss, see `Penalty`; None for SAC.
+        entropy_in_target: whether the critics' targets include the policy's entropy.
     """
 
     def q_values(params: Params, observation: Tree, action: Array) -> Array:
@@ -103,12 +104,12 @@ def core_of_losses(
     init_critic: Callable[[Array], Params],
     config: Any,
 ) -> LearnerCore[State]:
-    """Returns the core of an agent that learns twin critics, a policy and a temperature, one after the other.
+    """Returns the core of an agent that trains twin critics, a policy and a temperature, in this order.
 
     Args:
         critic_loss: see `CriticLoss`.
         policy_loss: see `PolicyLoss`.
-        target_entropy: `observation [B, ...] -> [B] or []`, the entropy to keep to, in nats.
+        target_entropy: `observation [B, ...] -> [B] or []`, the target entropy in nats.
         init_policy: `key -> params`.
         init_critic: `key -> params` of one critic.
         config: the agent's, with SAC's `learning_rate`, its decay, `init_temperature` and `target_rate`.
@@ -134,7 +135,7 @@ def core_of_losses(
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array]:
         batch: Transition = sample.data
         key, critic_key, policy_key = jax.random.split(state.key, 3)
-        # The order of algorithm 1: critics, then the policy by the new ones, then the temperature.
+        # The order of algorithm 1: the critics, then the policy with the new critics, then the temperature.
         critics, of_critics = sgd_step(critic_loss, optimizer, state.critics, state, batch, sample.weight, critic_key)
         temperature = jnp.exp(state.log_temperature.params)
         policy, of_policy = sgd_step(

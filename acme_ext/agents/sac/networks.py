@@ -9,7 +9,7 @@ from acme_ext.types import EnvironmentSpec
 def make_networks(
     spec: EnvironmentSpec, config: SACConfig, torso: str | torsos.Torso | None = None
 ) -> continuous.Networks:
-    """Returns the networks, each with a torso of its own; the policy gives a distribution."""
+    """Returns the networks, each with its own torso; the policy outputs a distribution."""
     return continuous.make_networks(
         continuous.SquashedGaussianPolicy, specs.action_size(spec, "SAC"), config.hidden_sizes, torso
     )

@@ -1,1 +1,1 @@
-"""Soft Q imitation learning (Reddy et al. 2020): SAC or DQN whose rewards are 1 for demonstrations, else 0."""
+"""Soft Q imitation learning (Reddy et al. 2020): SAC or DQN with rewards of 1 for demonstrations, and 0 otherwise."""

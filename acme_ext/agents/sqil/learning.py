@@ -1,4 +1,4 @@
-"""SQIL's learning: SAC's or DQN's, of other rewards."""
+"""SQIL's learning: like SAC's or DQN's, with different rewards."""
 
 import dataclasses
 from typing import Any
@@ -8,8 +8,9 @@ from acme_ext.types import Sample
 
 
 def rewarded(core: LearnerCore) -> LearnerCore:
-    """Returns a core of transitions that is given a reward of 1 for each demonstration and 0 for each other (Reddy et
-    al. 2020, algorithm 1), whatever the environment's rewards are.
+    """Returns a learner core that replaces the transitions' rewards (Reddy et al. 2020, algorithm 1).
+
+    The rewards are 1 for demonstrations and 0 for all other transitions.
     """
 
     def step(state: Any, sample: Sample) -> Any:

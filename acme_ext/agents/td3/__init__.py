@@ -1,1 +1,1 @@
-"""TD3 (Fujimoto et al. 2018): deterministic policy gradients with twin critics, smoothed targets and a delay."""
+"""TD3 (Fujimoto et al. 2018): deterministic policy gradients, twin critics, target smoothing, delayed updates."""

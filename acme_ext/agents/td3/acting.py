@@ -9,7 +9,10 @@ from acme_ext.types import Array, Params, Tree
 
 
 def make_policy(networks: Networks, config: TD3Config, *, evaluation: bool) -> Policy:
-    """Returns the policy: uniformly random at first, then the policy's action with noise; in evaluation without."""
+    """Returns the policy: first random uniform actions, then the network's actions with noise.
+
+    In evaluation there are no random actions and no noise.
+    """
 
     def choose(params: Params, keys: Array, observation: Tree) -> Array:
         action = networks.policy.apply(params, None, observation)

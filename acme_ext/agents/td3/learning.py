@@ -17,18 +17,18 @@ from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
 class State(NamedTuple):
-    """Everything a resume needs."""
+    """The learning state, with everything that is needed to resume."""
 
     policy: TrainState
-    critics: TrainState  # both, each array [2, ...]
+    critics: TrainState  # both critics; each array is [2, ...]
     target_policy: Params
     target_critics: Params
-    key: Array  # the random key of all steps to come
+    key: Array  # random key for the next steps
     steps: Array  # [] int32, SGD steps taken
 
 
 PolicyLoss = Callable[[Array, Array, Transition], Array]
-"""`(q [B], action [B, A], batch) -> loss []`, of the first critic's values of the policy's actions."""
+"""`(q [B], action [B, A], batch) -> loss []`, where q are the first critic's values of the policy's actions."""
 
 
 def make_core(
@@ -40,10 +40,10 @@ def make_core(
     """Returns TD3's learner core (Fujimoto et al. 2018, algorithm 1).
 
     Args:
-        networks: see there.
-        config: the agent's.
+        networks: see `networks.make_networks`.
+        config: the agent's config.
         observation: an example `[1, ...]`, for the parameters' shapes.
-        loss_of_policy: for agents that differ from TD3 in it.
+        loss_of_policy: the policy's loss, see `PolicyLoss`; the default is TD3's.
     """
     falling = functools.partial(optimizers.decayed, config.learning_rate, config.learning_rate_decay_steps)
     optimizer, policy_optimizer = (optax.adam(falling(updates=n)) for n in (1, 1 / config.policy_period))

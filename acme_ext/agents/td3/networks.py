@@ -9,7 +9,7 @@ from acme_ext.types import EnvironmentSpec
 def make_networks(
     spec: EnvironmentSpec, config: TD3Config, torso: str | torsos.Torso | None = None
 ) -> continuous.Networks:
-    """Returns the networks, each with a torso of its own; the policy gives one action."""
+    """Returns the networks, each with its own torso; the policy outputs an action."""
     return continuous.make_networks(
         continuous.DeterministicPolicy, specs.action_size(spec, "TD3"), config.hidden_sizes, torso
     )

@@ -1,1 +1,1 @@
-"""TD3+BC (Fujimoto and Gu 2021): TD3 whose policy is also drawn to the actions in the data."""
+"""TD3+BC (Fujimoto and Gu 2021): TD3 with a behavioural cloning term in the policy's loss."""

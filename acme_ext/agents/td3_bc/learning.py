@@ -1,4 +1,4 @@
-"""TD3+BC's learning: TD3's, with another loss of the policy."""
+"""TD3+BC's learning: like TD3's, with a different policy loss."""
 
 from acme_ext.agents.td3 import learning as td3
 from acme_ext.agents.td3_bc import losses
@@ -9,7 +9,7 @@ from acme_ext.types import Array, Transition, Tree
 
 
 def make_core(networks: Networks, config: TD3BCConfig, observation: Tree) -> LearnerCore[td3.State]:
-    """Returns TD3+BC's learner core; arguments as for TD3's."""
+    """Returns TD3+BC's learner core; the arguments are the same as for TD3."""
 
     def policy_loss(q: Array, action: Array, batch: Transition) -> Array:
         return losses.policy_loss(q, action, batch.action, config.imitation_alpha)

@@ -1,4 +1,4 @@
-"""TD3+BC's loss of the policy."""
+"""TD3+BC's policy loss."""
 
 import jax.numpy as jnp
 from jax import lax
@@ -9,13 +9,15 @@ from acme_ext.types import Array
 def policy_loss(q: Array, action: Array, data_action: Array, alpha: float) -> Array:
     """Returns the policy's loss `[]` (Fujimoto and Gu 2021, eq. 5 and 6).
 
-    -lambda * mean q + mean (pi(o) - a)**2,   lambda = alpha / mean |q|, through which no gradient flows
+    -lambda * mean q + mean (pi(o) - a)**2,   lambda = alpha / mean |q|
+
+    No gradient flows through lambda.
 
     Args:
         q: `[B]` the first critic's values of the policy's actions.
-        action: `[B, A]` the policy's.
-        data_action: `[B, A]` those in the data.
-        alpha: weight of the values.
+        action: `[B, A]` the policy's actions.
+        data_action: `[B, A]` the actions in the data.
+        alpha: weight of the critic's values.
     """
     scale = alpha / lax.stop_gradient(jnp.maximum(jnp.mean(jnp.abs(q)), 1e-6))
     return -scale * jnp.mean(q) + jnp.mean(jnp.square(action - data_action))
