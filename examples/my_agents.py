@@ -1,4 +1,4 @@
-"""n-step expected SARSA (van Seijen et al. 2009): an agent of one's own, from a loss, a config and parts."""
+"""n-step expected SARSA (van Seijen et al. 2009): a custom agent, made of a loss, a config and existing parts."""
 
 import dataclasses
 

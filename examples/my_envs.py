@@ -8,7 +8,7 @@ MOVES = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])
 
 
 class Maze(dm_env.Environment):
-    """Rooms in a square, walls in every other column with a door each; the way leads from one corner to the other.
+    """A square of rooms. Every other column is a wall with one door; the goal is in the opposite corner.
 
     The observation is the room, one-hot. Reaching the goal is worth 1 and ends the episode; so does time, as a
     truncation.

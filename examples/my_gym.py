@@ -6,7 +6,7 @@ from gymnasium import spaces
 
 
 class Corridor(gymnasium.Env):
-    """Places in a row; the right end is worth 1. At the left end only the way to the right may be taken."""
+    """A row of places with a reward of 1 at the right end. At the left end only moving right is legal."""
 
     def __init__(self, length: int):
         self.action_space = spaces.Discrete(2)  # left, right

@@ -28,8 +28,8 @@ class NGUConfig(R2D2Config):
     # The family of policies: number j maximises reward + beta_j bonus with discount gamma_j. `discount` is gamma_0
     num_arms: PositiveInt = 8  # N
     beta: NonNegative = 0.005  # the largest, of the last; the first's is 0; 0.3 in Badia et al. 2020a, table 7
-    least_discount: Share = 0.97  # gamma of the last, who explores most
-    # Share of a batch's sequences that number 0 learns from, whoever acted; from the others who acted does
+    least_discount: Share = 0.97  # gamma of the last policy, which explores most
+    # Share of a batch's sequences from which policy 0 learns; the others train the policy that acted
     exploiting_share: Share = 0.5
 
     # The episodic bonus
@@ -48,8 +48,7 @@ class NGUConfig(R2D2Config):
     max_lifelong: Annotated[float, AT_LEAST_ONE] = 5.0  # L; Badia et al. 2020a, table 7
     error_horizon: Positive = 100_000.0  # observations over which the errors' mean and deviation forget
 
-    # Gives each step of a batch the bonus of another one, at random: a control that has the scale of the bonus, and
-    # nothing of what it says.
+    # Shuffles the bonuses of a batch: a control experiment with the scale of the bonus, but no information on novelty.
     shuffled: bool = False
 
     def __post_init__(self):

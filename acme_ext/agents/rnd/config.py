@@ -23,8 +23,7 @@ class RNDConfig(PPOConfig):
     intrinsic_discount: Share = 0.99  # gamma_I of one step; Burda et al. 2018, table 5
     extrinsic_coef: NonNegative = 2.0  # weight of the reward's advantage; Burda et al. 2018, table 5
     intrinsic_coef: NonNegative = 1.0  # weight of the bonus's advantage; Burda et al. 2018, table 5
-    # Gives each step of a batch the bonus of another one, at random: a control that has the scale of the bonus, and
-    # nothing of what it says.
+    # Shuffles the bonuses of a batch: a control experiment with the scale of the bonus, but no information on novelty.
     shuffled: bool = False
 
 
