@@ -56,10 +56,12 @@ def num_actions(spec: EnvironmentSpec, agent: str) -> int:
 
 
 def action_size(spec: EnvironmentSpec, agent: str) -> int:
-    """Returns the number of values in a continuous action; raises UsageError, naming the agent, unless the actions are
-    vectors in [-1, 1].
+    """Returns the number of values in a continuous action.
 
     `envs.canonical_actions` converts environments with other bounds and shapes.
+
+    Raises:
+        UsageError: the actions are not vectors in [-1, 1]; the message names the agent.
     """
     actions = spec.actions
     needed = f"{agent} needs an environment with one continuous action that is bounded; this one's"

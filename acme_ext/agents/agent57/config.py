@@ -14,8 +14,7 @@ from acme_ext.utils.checks import NonNegative, PositiveInt, Share
 class Agent57Config(NGUConfig):
     """Agent57 (Badia et al. 2020b).
 
-    The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are
-    NGU's.
+    The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are NGU's.
     """
 
     discount: float = 0.997  # gamma_0; 0.9999 in Badia et al. 2020b

@@ -11,8 +11,8 @@ from acme_ext.utils.checks import NonNegative, NonNegativeInt, PositiveInt, Shar
 class ApexConfig(QLearningConfig):
     """Ape-X DQN (Horgan et al. 2018).
 
-    Only the differences from DQN are here. The defaults are for small problems on a CPU with a few
-    actors; `ATARI` holds the published values.
+    Only the differences from DQN are here. The defaults are for small problems on a CPU with a few actors; `ATARI`
+    holds the published values.
     """
 
     dueling: bool = True  # Horgan et al. 2018, section 3.1

@@ -12,8 +12,8 @@ from acme_ext.utils.checks import NonNegative, PositiveInt, PositiveShare
 class BDQNConfig(QLearningConfig):
     """Bootstrapped DQN (Osband et al. 2016) with randomized priors (Osband et al. 2018).
 
-    Only the differences from DQN are here. The defaults are for small problems on a CPU; `ATARI` holds
-    the published ones.
+    Only the differences from DQN are here. The defaults are for small problems on a CPU; `ATARI` holds the published
+    values.
     """
 
     # A prior must stay a fixed function of the observation; changing moments would change it.
@@ -23,7 +23,7 @@ class BDQNConfig(QLearningConfig):
 
     # The heads
     num_heads: PositiveInt = 20  # K
-    mask_probability: PositiveShare = 1.0  # p: a head learns from a step; Osband et al. 2016, section 6.1
+    mask_probability: PositiveShare = 1.0  # p of the heads' Bernoulli masks; Osband et al. 2016, section 6.1
     prior_scale: NonNegative = 5.0  # beta, scale of the prior networks; 0 is Osband et al. 2016
     evaluation: Literal["vote", "mean"] = "vote"  # how the heads choose; vote in Osband et al. 2016, section 6.2
 

@@ -13,7 +13,7 @@ class CRRConfig(Checked):
 
     # The problem
     discount: float = 0.99  # gamma per step
-    reward_scale: Positive = 1.0  # factor on rewards, and so on advantages
+    reward_scale: Positive = 1.0  # factor on rewards, which also scales the advantages
     normalize_observations: bool = True  # by running mean and variance; images are not normalised
 
     # The networks

@@ -12,8 +12,8 @@ from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, Po
 class IMPALAConfig(Checked):
     """IMPALA (Espeholt et al. 2018).
 
-    The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are
-    ours, chosen on CartPole and bsuite.
+    The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are ours,
+    chosen on CartPole and bsuite.
     """
 
     # The problem

@@ -16,8 +16,8 @@ from acme_ext.utils.checks import AT_LEAST_ONE, NonNegative, NonNegativeInt, Pos
 class NGUConfig(R2D2Config):
     """NGU (Badia et al. 2020a).
 
-    The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are
-    ours, chosen on the key-door grid.
+    The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are ours,
+    chosen on the key-door grid.
     """
 
     retrace_lambda: float | None = 0.95  # Badia et al. 2020a, table 7

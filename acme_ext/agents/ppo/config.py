@@ -51,8 +51,8 @@ class AdvantageConfig(Checked):
 class PPOConfig(AdvantageConfig):
     """PPO (Schulman et al. 2017).
 
-    The defaults are for small problems on a CPU; `ATARI`, `MINATAR` and `CONTROL` are presets. Values without a
-    source are ours.
+    The defaults are for small problems on a CPU; `ATARI`, `MINATAR` and `CONTROL` are presets. Values without a source
+    are ours.
     """
 
     gae_lambda: float = 0.95  # Schulman et al. 2017, tables 3 and 5

@@ -19,8 +19,8 @@ from acme_ext.utils.checks import (
 class R2D2Config(Checked):
     """R2D2 (Kapturowski et al. 2019).
 
-    The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are
-    ours, chosen on CartPole, and on bsuite's memory and catch.
+    The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are ours,
+    chosen on CartPole, and on bsuite's memory and catch.
     """
 
     # The problem

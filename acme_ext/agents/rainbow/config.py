@@ -15,8 +15,9 @@ Distribution = Literal["none", "categorical", "quantile", "implicit"]
 
 @dataclasses.dataclass(frozen=True)
 class RainbowConfig(DQNConfig):
-    """Rainbow (Hessel et al. 2018), whose six parts are `double`, `dueling`, `replay.prioritized`, `replay.n_step`,
-    `distribution` and `noisy`.
+    """Rainbow (Hessel et al. 2018).
+
+    Its six parts are `double`, `dueling`, `replay.prioritized`, `replay.n_step`, `distribution` and `noisy`.
 
     The defaults are for small problems on a CPU; `ATARI` holds the published values and `MINATAR` is for MinAtar.
     Values without a source are ours.

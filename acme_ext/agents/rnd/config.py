@@ -12,8 +12,8 @@ from acme_ext.utils.checks import NonNegative, NonNegativeInt, PositiveInt, Shar
 class RNDConfig(PPOConfig):
     """PPO with random network distillation (Burda et al. 2018).
 
-    The defaults are for small problems on a CPU, and `ATARI` holds the published values. Values without a
-    source are ours, chosen on the key-door grid.
+    The defaults are for small problems on a CPU, and `ATARI` holds the published values. Values without a source are
+    ours, chosen on the key-door grid.
     """
 
     # The bonus

@@ -123,9 +123,7 @@ def run(entry: str, payload: Any, private: bool) -> int:
 
 
 def code_folder() -> pathlib.Path:
-    """Returns the folder with the user's code: the folder of a script outside the working directory, or else the
-    working directory.
-    """
+    """Returns the folder with the user's code: the working directory, or the folder of a script outside it."""
     here, main = pathlib.Path.cwd(), sys.modules["__main__"]
     file = getattr(main, "__file__", None)
     if file is None or getattr(main, "__spec__", None) is not None:  # an interactive session, or `python -m`
