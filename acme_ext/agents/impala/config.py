@@ -38,7 +38,7 @@ class IMPALAConfig(Checked):
     # Learning
     batch_size: PositiveInt = 8  # unrolls; 32 in Espeholt et al. 2018, table G.1
     max_rho: Positive = 1.0  # rho-bar, clips the importance weights of TD errors; Espeholt et al. 2018, section 5.2.2
-    max_c: Positive = 1.0  # c-bar, clips the trace coefficients; same section
+    max_c: Positive = 1.0  # c-bar, clips the trace coefficients; Espeholt et al. 2018, section 5.2.2
     value_coef: NonNegative = 0.2  # weight of the value's loss; 0.5 in Espeholt et al. 2018, table G.1
     entropy_coef: NonNegative = 0.03  # weight of the entropy bonus; 0.01 in Espeholt et al. 2018, table G.1
     learning_rate: Positive = 1.5e-3

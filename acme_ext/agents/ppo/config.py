@@ -20,7 +20,7 @@ class AdvantageConfig(Checked):
     hidden_sizes: LayerSizes = (64, 64)  # tanh units of each of policy and value; Schulman et al. 2017, section 6.1
     image_features: PositiveInt = 512  # units of the layer after a convolutional torso, which policy and value share
     core_size: PositiveInt = 64  # units of the recurrent core, if there is one
-    init_stddev: Positive = 1.0  # of actions in [-1, 1]; learned, the same for all states
+    init_stddev: Positive = 1.0  # initial stddev of actions in [-1, 1]; learned, the same for all states
 
     # Normalisation
     normalize_observations: bool  # by running mean and variance; images are not normalised

@@ -30,7 +30,7 @@ class R2D2Config(Checked):
     rescaling_epsilon: Positive | None = 1e-3
     # lambda of Retrace (Munos et al. 2016), which replaces n-step double Q-learning; None: no Retrace
     retrace_lambda: Share | None = None
-    retrace_epsilon: Share = 0.01  # of Retrace's epsilon-greedy target policy; Badia et al. 2020a, appendix E
+    retrace_epsilon: Share = 0.01  # epsilon of Retrace's epsilon-greedy target policy; Badia et al. 2020a, appendix E
     normalize_observations: bool = False  # by running mean and variance; images are not normalised
 
     # The network

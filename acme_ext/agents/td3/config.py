@@ -29,7 +29,7 @@ class TD3Config(Checked):
     target_rate: PositiveShare = 0.005  # step size of the targets' moving average; Fujimoto et al. 2018, table 3
     policy_period: PositiveInt = 2  # learner steps between policy and target updates; Fujimoto et al. 2018, section 6.1
     target_noise_stddev: NonNegative = 0.2  # on the target policy's actions; Fujimoto et al. 2018, section 6.1
-    max_target_noise: Positive = 0.5  # clips that noise to [-this, this]; Fujimoto et al. 2018, section 6.1
+    max_target_noise: Positive = 0.5  # clips the target noise to [-this, this]; Fujimoto et al. 2018, section 6.1
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     # max_size from the authors' code.
