@@ -1,25 +1,29 @@
-"""Errors whose message alone is meant for the user: one sentence, what is wrong and what would be right."""
+"""Errors whose message is shown to the user without a traceback: it says what is wrong and what would be right."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class UsageError(ValueError):
-    """The user asked for something that can't be done; nothing was written. The command line prints it and exits with
-    2.
+    """The user asked for something that can't be done; nothing was written.
+
+    The command line prints the message and exits with code 2.
     """
 
 
 class RunError(RuntimeError):
-    """A run had to stop; what it had learned is saved. The command line prints it and exits with 1."""
+    """A run had to stop; its progress is saved.
+
+    The command line prints the message and exits with code 1.
+    """
 
 
 class NotFiniteError(RunError):
-    """A loss or its gradient was not finite: what was learned is not to be saved."""
+    """A loss or its gradient was not finite, so the parameters must not be saved."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Returns a half-sentence that names the valid names nearest to a wrong one: `did you mean 'dqn'?`."""
+    """Returns a hint with the valid names nearest to a wrong one, such as `did you mean 'dqn'?`."""
     valid = sorted(valid)
     if not valid:
         return "there is none."

@@ -1,7 +1,7 @@
-"""Acme's interfaces, of which actors, learners and loggers are subclasses.
+"""Acme's interfaces, the base classes of actors, learners and loggers.
 
-Acme needs Python 3.10. On another Python the names stand for classes with the same methods, so that everything pure,
-and compiled runs, work without it.
+Acme needs Python 3.10. If it is not installed, this module defines classes with the same names and methods, so that the
+pure functions and compiled runs work without it.
 """
 
 import abc
@@ -21,7 +21,7 @@ if TYPE_CHECKING or importlib.util.find_spec("acme") is not None:
 else:
 
     class EnvironmentSpec(NamedTuple):
-        """What an agent knows of its environment."""
+        """The specs of an environment."""
 
         observations: Any
         actions: Any
@@ -37,37 +37,37 @@ else:
 
         @abc.abstractmethod
         def observe_first(self, timestep: dm_env.TimeStep) -> None:
-            """Takes an episode's first timestep."""
+            """Observes the first timestep of an episode."""
 
         @abc.abstractmethod
         def observe(self, action: Any, next_timestep: dm_env.TimeStep) -> None:
-            """Takes an action and the timestep that it led to."""
+            """Observes an action and the timestep that follows it."""
 
         @abc.abstractmethod
         def update(self, wait: bool = False) -> None:
-            """Renews the parameters."""
+            """Updates the parameters."""
 
     class VariableSource(abc.ABC):
-        """Has named variables."""
+        """Provides named variables."""
 
         @abc.abstractmethod
         def get_variables(self, names: Sequence[str]) -> list[Any]:
-            """Returns the variables of these names."""
+            """Returns the variables with these names."""
 
     class Learner(VariableSource):
-        """Learns by steps."""
+        """Learns in steps."""
 
         @abc.abstractmethod
         def step(self) -> None:
-            """Makes one learner step."""
+            """Performs one learner step."""
 
         def run(self, num_steps: int | None = None) -> None:
-            """Makes so many steps, or goes on for ever."""
+            """Performs `num_steps` steps, or runs forever if it is None."""
             for _ in itertools.count() if num_steps is None else range(num_steps):
                 self.step()
 
     class Logger(abc.ABC):
-        """Takes rows of metrics."""
+        """Writes rows of metrics."""
 
         @abc.abstractmethod
         def write(self, data: Mapping[str, Any]) -> None:
@@ -75,4 +75,4 @@ else:
 
         @abc.abstractmethod
         def close(self) -> None:
-            """Ends it."""
+            """Closes the logger."""

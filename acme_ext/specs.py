@@ -1,4 +1,4 @@
-"""Reading environment specs."""
+"""Functions that read environment specs."""
 
 from collections.abc import Mapping
 
@@ -10,22 +10,22 @@ from acme_ext.errors import UsageError
 from acme_ext.types import EnvironmentSpec, Tree
 
 ACTION_MASK = "action_mask"
-"""The field of an observation that says which actions are legal, see `ops.masking`."""
+"""The field of an observation with the mask of legal actions; see `ops.masking`."""
 PLAYER = "player"
-"""The field that says whose move it is."""
+"""The field with the player whose turn it is."""
 STATE = "game_state"
-"""The field with the whole state of a game, in bytes, for searches by its rules; its spec is named after the game."""
+"""The field with the full state of a game, as bytes, for searches with its rules; its spec has the game's name."""
 RULES = (ACTION_MASK, PLAYER, STATE)
-"""The fields of an observation with a mask that networks are not given."""
+"""The fields that networks don't receive, if the observation has a mask of legal actions."""
 PICTURE_SIDE = 32
-"""Pixels of its sides from which an observation is a picture and not a grid."""
+"""Side length, in pixels, from which an observation counts as a picture instead of a grid."""
 
 
 class StackedFrames(dm_env.specs.BoundedArray):
     """Spec of an observation `[H, W, K]` that is the newest K frames of its episode, the newest last.
 
-    Within an episode each observation holds the last K - 1 frames of the one before, so that a replay need keep each
-    frame once. What comes before an episode's first frame is the environment's choice.
+    Within an episode each observation holds the last K - 1 frames of the one before, so that a replay can store each
+    frame once. The environment chooses the content before an episode's first frame.
     """
 
     def __reduce__(self):
@@ -56,10 +56,12 @@ def num_actions(spec: EnvironmentSpec, agent: str) -> int:
 
 
 def action_size(spec: EnvironmentSpec, agent: str) -> int:
-    """Returns the number of values in a continuous action; raises UsageError, naming the agent, unless the actions are
-    vectors in [-1, 1].
+    """Returns the number of values in a continuous action.
 
-    Environments with other bounds and shapes are brought to that by `envs.canonical_actions`.
+    `envs.canonical_actions` converts environments with other bounds and shapes.
+
+    Raises:
+        UsageError: the actions are not vectors in [-1, 1]; the message names the agent.
     """
     actions = spec.actions
     needed = f"{agent} needs an environment with one continuous action that is bounded; this one's"

@@ -2,8 +2,8 @@
 
 A shard holds whole episodes, one after the other: T + 1 rows for an episode of T steps. As in dm_env, a row is a
 timestep and the action taken at it. Its reward and discount are those that came *with* the observation; in the first
-row of an episode they are 0 and 1. The action of the last row is zeros. Nothing is summed, discounted or clipped: that
-is left to the reader of the data. A truncation is a LAST with a discount above 0, a termination a LAST with 0.
+row of an episode they are 0 and 1. The action of the last row is zeros. Rewards are not summed, discounted or clipped:
+readers of the data do that. A truncation is a LAST row with a discount above 0, a termination a LAST row with 0.
 
 | array | shape | |
 |---|---|---|
@@ -12,10 +12,10 @@ is left to the reader of the data. A truncation is a LAST with a discount above 
 | `reward`, `discount` | `[N]` float32 | as the environment gave them |
 | `step_type` | `[N]` uint8 | 0 FIRST, 1 MID, 2 LAST |
 
-`manifest.json` has the specs, who acted where, and of each shard its SHA-256, steps and returns. Where several
-processes write, each lists its shards in a file of its own, `NAME.part.json`, so that no file has two writers; a reader
-takes all of these together. A file is written under another name, synced to the disk and then renamed.
-Nothing is ever unpickled.
+`manifest.json` has the specs, the agent and the environment, and the SHA-256, steps and returns of each shard. If
+several processes write, each lists its shards in its own file, `NAME.part.json`, so that no file has two writers; a
+reader combines all of them. A file is written under another name, synced to the disk and then renamed. Reading never
+unpickles anything.
 """
 
 import hashlib
@@ -42,8 +42,8 @@ from acme_ext.utils import files
 FORMAT = 1
 MANIFEST = "manifest.json"
 SHARD_STEPS = 50_000
-"""Steps after which a shard is written, by a single process."""
-_PART = ".part.json"  # how the name of a part of the manifest ends
+"""Steps of a shard, if a single process writes."""
+_PART = ".part.json"  # suffix of a part of the manifest
 
 
 class Episode(NamedTuple):
@@ -71,10 +71,10 @@ class Folder:
 
     Args:
         path: the folder.
-        skip_damaged: leaves out shards that are damaged or gone, which are otherwise refused when they are read.
+        skip_damaged: leaves out shards that are damaged or missing. Otherwise, reading them raises UsageError.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not a folder of recorded episodes.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, skip_damaged: bool = False):
@@ -92,11 +92,11 @@ class Folder:
         parts = [files.read_json(part)["shards"] for part in sorted(self.path.glob(f"*{_PART}"))]
         self._shards = [*self.manifest["shards"], *(shard for part in parts for shard in part)]
         self.damaged: list[str] = []
-        """What was found wrong with shards that were left out, a sentence each."""
+        """The reasons why shards were left out, one sentence each."""
 
     @property
     def shards(self) -> list[dict[str, Any]]:
-        """The entries of the shards in the manifest and its parts, when the folder was opened."""
+        """The entries of the shards in the manifest and its parts, as of opening the folder."""
         return self._shards
 
     @property
@@ -111,17 +111,17 @@ class Folder:
 
     @property
     def digest(self) -> str:
-        """What tells this data from any other: a digest of the shards' digests."""
+        """An identifier of this data: a digest of the digests of the shards."""
         return hashlib.sha256("".join(shard["sha256"] for shard in self.shards).encode()).hexdigest()
 
     def episodes(self, best: float = 1.0) -> Iterator[Episode]:
         """Yields the episodes, in order; each shard is checked against its digest before it is read.
 
         Args:
-            best: the share of episodes with the greatest returns, of those in good shards, that is given.
+            best: yields only this share of the episodes in good shards, those with the largest returns.
 
         Raises:
-            UsageError: a shard is damaged, or all are where those can be left out.
+            UsageError: a shard is damaged; with `skip_damaged`, all shards are damaged.
         """
         if not 0 < best <= 1:
             raise UsageError(f"best is {best}: it is a share of the episodes, in (0, 1].")
@@ -138,7 +138,7 @@ class Folder:
                 index += 1
 
     def check_spec(self, spec: EnvironmentSpec) -> None:
-        """Raises UsageError if observations or actions aren't those of an environment's specs."""
+        """Raises UsageError if observations or actions don't match an environment's specs."""
         there, here = self.manifest["spec"], spec_to_json(spec)
         for part in ("observations", "actions"):
             if there[part] != here[part]:
@@ -147,13 +147,15 @@ class Folder:
                 )
 
     def leave_out_damaged(self) -> None:
-        """Leaves damaged shards out of `shards`, `steps` and `returns` too, and says so in `damaged`; UsageError if all
-        are damaged.
+        """Leaves damaged shards out of `shards`, `steps` and `returns` too, and reports them in `damaged`.
+
+        Raises:
+            UsageError: all shards are damaged.
         """
         self._shards = self._good()
 
     def check_shards(self) -> None:
-        """Raises UsageError if a shard is damaged, and not to be left out."""
+        """Raises UsageError if a shard is damaged and `skip_damaged` is false."""
         for shard in self.shards:
             self._is_good(shard)
         self.damaged = []
@@ -195,20 +197,20 @@ class Folder:
 
 
 class FolderWriter:
-    """Writes whole episodes to a folder; an existing one with the same specs is added to.
+    """Writes whole episodes to a folder, new or existing with the same specs.
 
     Args:
         path: the folder.
-        spec: of the environment, as the agent saw it.
-        about: plain JSON for the manifest: who acted, and where.
-        shard_steps: a shard is written once it has as many steps, or `shard_bytes`.
-        shard_bytes: see there.
-        part: the start of the name of the manifest's part and shards of this writer alone, beside which others may
-            write; None for the only writer.
+        spec: the environment's specs, as the agent saw them.
+        about: plain JSON for the manifest: the agent and the environment.
+        shard_steps: a shard is written once it has this many steps, or `shard_bytes`.
+        shard_bytes: see `shard_steps`.
+        part: the prefix of the names of this writer's shards and part of the manifest, if several processes write;
+            None for the only writer.
 
     Raises:
-        UsageError: the folder holds something else, or data with other specs; or it holds nothing, and this is one of
-            several writers: `begin` of another has not been called, or not for the storage that this process sees.
+        UsageError: the folder holds other files, or data with other specs; or it is empty and this is one of several
+            writers: another writer must call `begin` first, on storage that this process sees.
     """
 
     def __init__(
@@ -242,21 +244,21 @@ class FolderWriter:
             self._manifest = {"format": FORMAT, "spec": described, **about, "shards": []}
         self._listed, self._prefix = self.path / MANIFEST, ""
         if part is not None:
-            # A name that no other process has, also not one of another run, or of a host that was taken for lost.
+            # A unique name: not used by another process, by another run, or by a host that was presumed lost.
             name = f"{part}-{uuid.uuid4().hex[:12]}"
             self._listed, self._prefix, self._manifest = self.path / f"{name}{_PART}", f"{name}-", {"shards": []}
         self._open: list[Episode] = []
         self._open_steps = self._open_bytes = 0
         self.steps = 0
-        """Steps of the episodes that were added, those not yet on the disk included."""
+        """Steps of all added episodes, including those not yet on the disk."""
 
     def begin(self) -> None:
-        """Writes the manifest, if there is none yet: from now on other writers may add their parts."""
+        """Writes the manifest, if there is none yet, so that other writers can add their parts."""
         if not self._listed.is_file():
             files.write_json(self._listed, self._manifest)
 
     def add(self, episode: Episode) -> None:
-        """Adds an episode, whose arrays are not copied."""
+        """Adds an episode without copying its arrays."""
         self._open.append(episode)
         self.steps += episode.steps
         self._open_steps += episode.steps
@@ -265,7 +267,7 @@ class FolderWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Writes the open shard, if there is one; it is on the disk when this returns."""
+        """Writes the open shard, if there is one, and syncs it to the disk."""
         if not self._open:
             return
         columns: dict[str, np.ndarray] = {}
@@ -296,7 +298,7 @@ class FolderWriter:
 
 
 def field_names(observations: Tree) -> list[str]:
-    """Returns the arrays' names of an observation's fields, in the order of `tree.flatten`."""
+    """Returns the array names of an observation's fields, in the order of `tree.flatten`."""
     return ["/".join(["observation", *map(str, path)]) for path, _ in tree.flatten_with_path(observations)]
 
 
@@ -306,7 +308,7 @@ def spec_to_json(spec: EnvironmentSpec) -> dict[str, Any]:
 
 
 def spec_from_json(described: Mapping[str, Any]) -> interfaces.EnvironmentSpec:
-    """Returns the specs that `spec_to_json` has described."""
+    """Returns the specs that `spec_to_json` described."""
     observations, actions = _nest_from_json(described["observations"]), _leaf_from_json(described["actions"])
     return interfaces.EnvironmentSpec(observations, actions, REWARD, DISCOUNT)
 
@@ -332,7 +334,7 @@ def _leaf_to_json(spec: dm_specs.Array) -> dict[str, Any]:
     if isinstance(spec, dm_specs.DiscreteArray):
         return {**described, "num_values": int(spec.num_values)}
     if isinstance(spec, dm_specs.BoundedArray):
-        # JSON has no infinities: text.
+        # As text, since JSON has no infinities.
         return {**described, "minimum": _texts(spec.minimum), "maximum": _texts(spec.maximum)}
     return described
 

@@ -1,4 +1,4 @@
-"""Recording what an actor does."""
+"""Recording the episodes of an actor."""
 
 from typing import Any
 
@@ -10,24 +10,24 @@ from acme_ext.data.format import SHARD_STEPS, Episode, FolderWriter
 from acme_ext.types import EnvironmentSpec, Tree
 
 _LAST = int(dm_env.StepType.LAST)
-_LEAST_STEPS = 2_000  # of a shard, where several processes write
+_LEAST_STEPS = 2_000  # of a shard, if several processes write
 
 
 class Recorder:
-    """An actor's writer that adds whole episodes to a folder, and passes everything on to another writer.
+    """An actor's writer that adds whole episodes to a folder, and passes all calls on to another writer.
 
-    Episodes that haven't ended when it is closed are not recorded.
+    Episodes that haven't ended when the recorder is closed are not recorded.
 
     Args:
-        to: the folder's.
-        inner: the writer that the actor would have without this; None for none.
+        to: the writer of the folder.
+        inner: the actor's usual writer; None for none.
     """
 
     def __init__(self, to: FolderWriter, inner: Any = None):
         self._to, self._inner = to, inner
         self.keeps_state = getattr(inner, "keeps_state", False)
         self._timestep: dm_env.TimeStep | None = None
-        self._rows: list[list[list[np.ndarray]]] = []  # by environment, a row of leaves for each timestep
+        self._rows: list[list[list[np.ndarray]]] = []  # per environment, a row of leaves for each timestep
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or self._inner is None:
@@ -35,21 +35,21 @@ class Recorder:
         return getattr(self._inner, name)
 
     def add_first(self, timestep: dm_env.TimeStep) -> None:
-        """Starts anew with a batched timestep `[B, ...]`; what is unfinished is dropped."""
+        """Starts with a batched timestep `[B, ...]`; drops unfinished episodes."""
         self._rows = [[] for _ in range(len(timestep.step_type))]
         self._timestep = _copied(timestep)
         if self._inner is not None:
             self._inner.add_first(timestep)
 
     def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = (), **kept: Any) -> None:
-        """Adds the actions `[B, ...]` taken at the newest timestep, and what came of them."""
+        """Adds the actions `[B, ...]` taken at the newest timestep, and the next timesteps."""
         assert self._timestep is not None
         before, actions = self._timestep, np.array(action)
         self._timestep = _copied(next_timestep)
         leaves = [*tree.flatten(before.observation), actions, before.reward, before.discount, before.step_type]
         ended, going = before.step_type == _LAST, []
         for env, rows in enumerate(self._rows):
-            if not ended[env]:  # an episode's last row was written when it came
+            if not ended[env]:  # the last row of an episode was already written
                 rows.append([leaf[env] for leaf in leaves])
                 going.append(env)
         after = self._timestep
@@ -76,21 +76,21 @@ class Recorder:
         self._rows[env] = []
 
     def close(self) -> None:
-        """Writes the open shard, and closes the other writer."""
+        """Writes the open shard, and closes both writers."""
         self._to.close()
         if self._inner is not None:
             self._inner.close()
 
 
 def part_of(path: str, writers: int, spec: EnvironmentSpec, name: str) -> FolderWriter:
-    """Returns the writer of one of the processes that write to a folder together.
+    """Returns the writer of one of several processes that write to the same folder.
 
     Args:
         path: the folder, in which `FolderWriter.begin` was called.
-        writers: processes. What they have not written yet is together no more than the open shard of a single writer,
-            but for that of very many, whose shards would be small.
-        spec: of the environment.
-        name: of this process.
+        writers: the number of processes. Their open shards together are at most as large as the open shard of a single
+            writer, unless there are so many that shards would become too small.
+        spec: the environment's specs.
+        name: the name of this process.
 
     Raises:
         UsageError: see `FolderWriter`.
@@ -99,6 +99,6 @@ def part_of(path: str, writers: int, spec: EnvironmentSpec, name: str) -> Folder
 
 
 def _copied(timestep: dm_env.TimeStep) -> dm_env.TimeStep:
-    """Returns a copy of a batch, whose arrays the environment's next step overwrites."""
+    """Returns a copy of a batch, since the environment's next step overwrites its arrays."""
     copied: dm_env.TimeStep = tree.map_structure(np.array, timestep)  # type: ignore[assignment]
     return copied

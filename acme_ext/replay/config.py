@@ -13,18 +13,18 @@ from acme_ext.utils.checks import Checked, NonNegative, NonNegativeInt, Positive
 
 @dataclasses.dataclass(frozen=True)
 class ReplayConfig(Checked):
-    """Settings of replays with random sampling. An item is a transition or a sequence."""
+    """Settings of a replay with random sampling. An item is a transition or a sequence."""
 
     max_size: int = 100_000  # items; the oldest are removed first
     min_size: int = 1_000  # items before learning starts
-    samples_per_insert: Positive = 32.0  # items sampled for each inserted: batch_size / environment steps per update
+    samples_per_insert: Positive = 32.0  # samples per inserted item: batch_size / environment steps per update
     prioritized: bool = False  # proportional prioritization by |TD error|; Schaul et al. 2016
     priority_exponent: NonNegative = 0.6  # alpha; Schaul et al. 2016, table 3
     priority_offset: Positive = 1e-3  # epsilon of p = |TD error| + epsilon; Schaul et al. 2016, section 3.3
-    importance_exponent: Share = 0.4  # beta at first; Schaul et al. 2016, table 3
-    importance_exponent_end: Share = 1.0  # beta in the end; Schaul et al. 2016, section 3.4
-    importance_anneal_steps: PositiveInt = 10_000  # learner steps over which beta goes from the first to the last value
-    demo_ratio: Share = 0.25  # probability that an item of a batch is a demonstration, in a run that has some
+    importance_exponent: Share = 0.4  # initial beta; Schaul et al. 2016, table 3
+    importance_exponent_end: Share = 1.0  # final beta; Schaul et al. 2016, section 3.4
+    importance_anneal_steps: PositiveInt = 10_000  # learner steps from beta's initial to its final value
+    demo_ratio: Share = 0.25  # probability that a batch's item is a demonstration, in runs with demonstrations
 
     @property
     def steps_before_learning(self) -> int:
@@ -32,7 +32,7 @@ class ReplayConfig(Checked):
         return self.min_size * self.arguments().get("period", 1)
 
     def arguments(self) -> dict[str, Any]:
-        """Returns the fields of a replay that this config sets, see `Replay.of`."""
+        """Returns the fields of `Replay` that this config sets; see `Replay.of`."""
         return {
             "max_size": self.max_size,
             "limit": RateLimit(self.samples_per_insert, self.min_size),
@@ -52,8 +52,8 @@ class TransitionConfig(ReplayConfig):
 
     n_step: int = 1  # steps that a transition spans
     write_burst: PositiveInt = 32  # transitions written together
-    # Transitions in an item of the table, written and drawn together, where the replay is uniform; None chooses by the
-    # number of environments, and 1 keeps every transition by itself.
+    # Transitions per item of the table, written and sampled together, if sampling is uniform. None: depends on the
+    # number of environments; 1: every transition is an item.
     rows_per_item: int | None = None
 
     def arguments(self) -> dict[str, Any]:
@@ -69,8 +69,8 @@ class SequenceConfig(ReplayConfig):
     min_size: int = 100
     samples_per_insert: float = 16.0
     length: PositiveInt = 24  # steps of a sequence that are learned from
-    burn_in: NonNegativeInt = 8  # steps before them that bring the stored state up to date
-    period: PositiveInt = 12  # steps between the beginnings of two sequences: they overlap by length - period
+    burn_in: NonNegativeInt = 8  # steps before them that update the stored recurrent state
+    period: PositiveInt = 12  # steps between the starts of two sequences: they overlap by length - period
 
     def __post_init__(self):
         super().__post_init__()
@@ -89,10 +89,10 @@ class SequenceConfig(ReplayConfig):
 class UnrollConfig(Checked):
     """A first-in, first-out queue of unrolls, each of which is used once for learning."""
 
-    max_size: PositiveInt = 8  # unrolls that may wait for the learner, which bounds how old they get
+    max_size: PositiveInt = 8  # unrolls that can wait for the learner; bounds their age
     length: PositiveInt = 20  # steps of an unroll
 
     def arguments(self) -> dict[str, Any]:
-        """Returns the fields of a replay that this config sets, see `Replay.of`."""
+        """Returns the fields of `Replay` that this config sets; see `Replay.of`."""
         sizes = {"max_size": self.max_size, "length": self.length, "period": self.length}
         return {**sizes, "order": "queue", "table": "unrolls", "cross_episodes": True}

@@ -11,10 +11,10 @@ from acme_ext.utils.checks import Positive, Share
 class A2CConfig(AdvantageConfig):
     """A2C, the synchronous form of A3C (Mnih et al. 2016).
 
-    The defaults are for small problems on a CPU. Where a field names no source, it is ours.
+    The defaults are for small problems on a CPU. Values without a source are ours.
     """
 
-    gae_lambda: float = 1.0  # rewards are summed up to the unroll's end; Mnih et al. 2016, algorithm S3
+    gae_lambda: float = 1.0  # n-step returns to the end of the unroll; Mnih et al. 2016, algorithm S3
     normalize_observations: bool = False
     normalize_values: bool = False
     normalize_advantages: bool = False
@@ -22,14 +22,14 @@ class A2CConfig(AdvantageConfig):
     learning_rate: float = 3e-3
     replay: UnrollConfig = UnrollConfig(max_size=8, length=5)  # the length is of Mnih et al. 2016, section 8
 
-    rmsprop_decay: Share = 0.99  # of the gradient's average; Mnih et al. 2016, section 8
-    rmsprop_epsilon: Positive = 1e-5  # under the root, added to the average
+    rmsprop_decay: Share = 0.99  # of the average of squared gradients; Mnih et al. 2016, section 8
+    rmsprop_epsilon: Positive = 1e-5  # added to the average of squares, inside the square root
 
 
 ATARI = A2CConfig(
     max_abs_reward=1.0,  # Mnih et al. 2016, section 8
-    batch_size=16,  # as many as there were actors; Mnih et al. 2016, section 8
+    batch_size=16,  # the number of actors; Mnih et al. 2016, section 8
     learning_rate=7e-4,  # Wu et al. 2017, whose code runs A3C synchronously with 16 environments
     replay=UnrollConfig(max_size=16, length=5),
 )
-"""A3C's numbers for Atari, in the synchronous form of OpenAI's baselines."""
+"""The hyperparameters of A3C for Atari, run synchronously as in OpenAI Baselines."""

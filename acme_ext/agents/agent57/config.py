@@ -14,17 +14,16 @@ from acme_ext.utils.checks import NonNegative, PositiveInt, Share
 class Agent57Config(NGUConfig):
     """Agent57 (Badia et al. 2020b).
 
-    The defaults are for small problems on a CPU; `ATARI` holds the published ones. Where a field names no source, it is
-    NGU's.
+    The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are NGU's.
     """
 
     discount: float = 0.997  # gamma_0; 0.9999 in Badia et al. 2020b
-    middle_discount: Share = 0.99  # gamma of a quarter of the family's way down; 0.997 in Badia et al. 2020b
+    middle_discount: Share = 0.99  # gamma_q, about a quarter into the family; 0.997 in Badia et al. 2020b
 
-    # The bandit of each environment, whose reward is an episode's return
-    bandit_window: PositiveInt = 90  # newest episodes that it knows; Badia et al. 2020b, table 4 (and 160 in the text)
-    bandit_epsilon: Share = 0.5  # share of episodes in which any policy is played; Badia et al. 2020b, table 4
-    bandit_scale: NonNegative = 1.0  # of the bound on a policy's mean; beta in Badia et al. 2020b, table 4
+    # Each environment has a bandit that chooses an episode's policy; its reward is the episode's return
+    bandit_window: PositiveInt = 90  # newest episodes that count; Badia et al. 2020b, table 4 (160 in the text)
+    bandit_epsilon: Share = 0.5  # probability of a uniformly random policy; Badia et al. 2020b, table 4
+    bandit_scale: NonNegative = 1.0  # scale of the confidence bound; beta in Badia et al. 2020b, table 4
 
     def __post_init__(self):
         super().__post_init__()
@@ -36,7 +35,7 @@ class Agent57Config(NGUConfig):
 
     @property
     def discounts(self) -> np.ndarray:
-        """The discounts of one step `[N]`, float32."""
+        """The discounts per step `[N]`, float32."""
         return discounts(self.num_arms, self.discount, self.middle_discount, self.least_discount)
 
 
@@ -44,8 +43,8 @@ def discounts(num: int, most: float, middle: float, least: float) -> np.ndarray:
     """Returns the discounts `[N]` (Badia et al. 2020b, appendix A, for N = 32).
 
     gamma_0 = most;  middle + (most - middle) sigmoid(10 (2 j - (q - 1)) / (q - 1)) for 0 < j < q;  gamma_q = middle;
-    and from gamma_{q+1} = middle to gamma_{N-1} = least evenly in the logarithm of 1 - gamma. q is 7 of 32, and in
-    proportion. The printed formula of the last part would end at 0.99997 and not at 0.99.
+    then from gamma_{q+1} = middle to gamma_{N-1} = least, evenly spaced in the logarithm of 1 - gamma. q is 7 for
+    N = 32, and scales with N. The last part differs from the printed formula, which would end at 0.99997, not at 0.99.
     """
     last = max(1, round(7 / 31 * (num - 1)))
     j = np.arange(num)
@@ -55,7 +54,7 @@ def discounts(num: int, most: float, middle: float, least: float) -> np.ndarray:
     return np.where(j == 0, most, np.where(j < last, bend, tail[np.clip(j - last, 0, None)])).astype(np.float32)
 
 
-# Where no other source is named: Badia et al. 2020b, table 4. What it leaves out is NGU's.
+# Source of the values without a comment: Badia et al. 2020b, table 4. Values that it does not give are NGU's.
 ATARI = Agent57Config(
     **{
         **{field.name: getattr(ngu.ATARI, field.name) for field in dataclasses.fields(ngu.ATARI)},
@@ -71,4 +70,4 @@ ATARI = Agent57Config(
     },
     middle_discount=0.997,
 )
-"""The published agent, on whichever hardware."""
+"""The published hyperparameters."""

@@ -11,28 +11,29 @@ from acme_ext.utils.checks import NonNegative, NonNegativeInt, PositiveInt, Shar
 class ApexConfig(QLearningConfig):
     """Ape-X DQN (Horgan et al. 2018).
 
-    What differs from DQN is here; the rest is inherited. The defaults are for small problems on a CPU with a few
-    actors; `ATARI` holds the published ones.
+    Only the differences from DQN are here. The defaults are for small problems on a CPU with a few actors; `ATARI`
+    holds the published values.
     """
 
     dueling: bool = True  # Horgan et al. 2018, section 3.1
-    # Prioritized replay draws large errors more often already. With the squared loss some seeds learned late, or not.
+    # Prioritized replay already samples large errors more often. With the squared loss some seeds learned late or not
+    # at all.
     huber_delta: float | None = 10.0
-    # beta stays the same; Horgan et al. 2018, appendix C
+    # beta is constant; Horgan et al. 2018, appendix C
     replay: TransitionConfig = TransitionConfig(n_step=10, prioritized=True, importance_exponent_end=0.4)
 
     # Exploration
-    epsilon_base: Share = 0.4  # epsilon of the environment that explores most; Horgan et al. 2018, section 4.1
-    # Least epsilon: base**(1 + this); alpha in Horgan et al. 2018, section 4.1, where it is 7. With few environments so
-    # many of them hardly explored.
+    epsilon_base: Share = 0.4  # largest epsilon of all environments; Horgan et al. 2018, section 4.1
+    # The smallest epsilon is base**(1 + this); alpha in Horgan et al. 2018, section 4.1, where it is 7. With 7 and few
+    # environments, too many of them hardly explored.
     epsilon_steepness: NonNegative = 3.0
-    # Environment steps, from the start of learning on, in which every epsilon falls to its own from 1. 0, as in the
-    # paper: it is its own from the first step on, with which few environments learned late.
+    # Environment steps, from the start of learning, in which every epsilon decays from 1 to its final value. 0, as in
+    # the paper: every epsilon has its final value from the first step. With few environments, learning then began late.
     epsilon_decay_steps: NonNegativeInt = 10_000
-    variable_period: PositiveInt = 1  # steps that an actor takes with the same parameters
+    variable_period: PositiveInt = 1  # actor steps between updates of its parameters
 
 
-# Where no other source is named: Horgan et al. 2018, section 4.1 and appendix C.
+# Source of the values without a comment: Horgan et al. 2018, section 4.1 and appendix C.
 ATARI = ApexConfig(
     max_abs_reward=1.0,  # Mnih et al. 2015, Methods
     batch_size=512,
@@ -48,7 +49,7 @@ ATARI = ApexConfig(
         n_step=3,
         prioritized=True,
         importance_exponent_end=0.4,
-        samples_per_insert=0.8,  # 19 batches of 512 a second, of 12,500 transitions that come in
+        samples_per_insert=0.8,  # 19 batches of 512 per second, for 12,500 inserted transitions per second
         min_size=50_000,
         max_size=2_000_000,
         write_burst=50,
@@ -57,4 +58,4 @@ ATARI = ApexConfig(
     epsilon_decay_steps=0,
     variable_period=100,  # 400 frames
 )
-"""The published agent, whose 360 actors make far more experience than its learner draws."""
+"""The published hyperparameters; the 360 actors of the paper insert more transitions than its learner samples."""

@@ -9,16 +9,16 @@ from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt
 
 @dataclasses.dataclass(frozen=True)
 class BCConfig(Checked):
-    """Behavioural cloning. Numbers are those that Fujimoto and Gu 2021 compare with."""
+    """Behavioural cloning, with the hyperparameters of the baseline in Fujimoto and Gu 2021."""
 
     discount: ClassVar[float] = 1.0
-    """Rewards aren't learned from."""
+    """Not used: learning does not use rewards."""
 
-    normalize_observations: bool = True  # by running means and variances; pictures never are
+    normalize_observations: bool = True  # by running mean and variance; images are not normalised
 
     # The network
     hidden_sizes: LayerSizes = (256, 256)  # units of the MLP for observations that are not images
-    image_features: PositiveInt = 512  # units after a convolutional torso
+    image_features: PositiveInt = 512  # units of the layer after a convolutional torso
 
     # Learning
     batch_size: int = 256  # steps

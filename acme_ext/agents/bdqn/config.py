@@ -12,23 +12,23 @@ from acme_ext.utils.checks import NonNegative, PositiveInt, PositiveShare
 class BDQNConfig(QLearningConfig):
     """Bootstrapped DQN (Osband et al. 2016) with randomized priors (Osband et al. 2018).
 
-    What differs from DQN is here; the rest is inherited. The defaults are for small problems on a CPU; `ATARI` holds
-    the published ones.
+    Only the differences from DQN are here. The defaults are for small problems on a CPU; `ATARI` holds the published
+    values.
     """
 
-    # A prior is a function of the observation: moments that move would change it.
+    # A prior must stay a fixed function of the observation; changing moments would change it.
     normalize_observations: bool = False
-    max_gradient_norm: float | None = None  # a norm of all heads together would join what they learn
+    max_gradient_norm: float | None = None  # one norm over all heads would couple them
     replay: TransitionConfig = TransitionConfig()  # one step; Osband et al. 2016, algorithm 1
 
     # The heads
     num_heads: PositiveInt = 20  # K
-    mask_probability: PositiveShare = 1.0  # p, that a head learns from a step; Osband et al. 2016, section 6.1
-    prior_scale: NonNegative = 5.0  # beta, what the prior networks are multiplied by; 0 is Osband et al. 2016
-    evaluation: Literal["vote", "mean"] = "vote"  # of the heads; vote in Osband et al. 2016, section 6.2
+    mask_probability: PositiveShare = 1.0  # p of the heads' Bernoulli masks; Osband et al. 2016, section 6.1
+    prior_scale: NonNegative = 5.0  # beta, scale of the prior networks; 0 is Osband et al. 2016
+    evaluation: Literal["vote", "mean"] = "vote"  # how the heads choose; vote in Osband et al. 2016, section 6.2
 
 
-# Where no source is named: as DQN's preset.
+# Values without a source are those of DQN's preset.
 ATARI = BDQNConfig(
     max_abs_reward=1.0,
     batch_size=32,
@@ -47,4 +47,4 @@ ATARI = BDQNConfig(
     num_heads=10,  # Osband et al. 2016, section 6
     prior_scale=1.0,  # ours
 )
-"""The agent of Osband et al. 2016 for Atari's games, with priors."""
+"""The agent of Osband et al. 2016 for Atari games, with randomized priors."""

@@ -8,8 +8,8 @@ from acme_ext.utils.checks import NonNegative, PositiveInt
 
 @dataclasses.dataclass(frozen=True)
 class CQLConfig(SACConfig):
-    """Conservative Q-learning (Kumar et al. 2020), CQL(H) on SAC, whose other numbers are SAC's."""
+    """Conservative Q-learning (Kumar et al. 2020), CQL(H) on SAC, with SAC's other hyperparameters."""
 
-    normalize_observations: bool = True  # by running means and variances; pictures never are
+    normalize_observations: bool = True  # by running mean and variance; images are not normalised
     penalty_coef: NonNegative = 5.0  # weight of the penalty; alpha of Kumar et al. 2020, appendix F
-    penalty_samples: PositiveInt = 10  # actions of each of three kinds that the log-sum-exp is estimated by; appendix F
+    penalty_samples: PositiveInt = 10  # sampled actions of each of the 3 kinds in the log-sum-exp; appendix F

@@ -9,12 +9,12 @@ from acme_ext.utils.checks import NonNegative
 
 @dataclasses.dataclass(frozen=True)
 class DiscreteCQLConfig(dqn.DQNConfig):
-    """Discrete CQL (Kumar et al. 2020), whose other numbers are DQN's."""
+    """Discrete CQL (Kumar et al. 2020), with DQN's other hyperparameters."""
 
     # Weight of the penalty; 1 for a tenth of Atari's data and 4 for a hundredth, Kumar et al. 2020, appendix F.
     penalty_coef: NonNegative = 1.0
-    replay: TransitionConfig = TransitionConfig()  # one step: what follows is not the learned policy's
+    replay: TransitionConfig = TransitionConfig()  # one step: later actions are not the learned policy's
 
 
 MINATAR = DiscreteCQLConfig(**vars(dqn.MINATAR))
-"""The numbers of DQN's `MINATAR`."""
+"""The values of DQN's `MINATAR`."""

@@ -9,37 +9,37 @@ from acme_ext.utils.checks import Checked, Positive, PositiveInt, PositiveShare,
 
 @dataclasses.dataclass(frozen=True)
 class QLearningConfig(Checked):
-    """The hyperparameters that DQN shares with agents which explore in another way.
+    """The hyperparameters that DQN shares with agents that explore differently.
 
-    Where a field names no source, it is ours, chosen on CartPole and bsuite.
+    Values without a source are ours, chosen on CartPole and bsuite.
     """
 
     # The problem
-    discount: float = 0.99  # gamma of one step; Mnih et al. 2015, table 1
-    max_abs_reward: Positive | None = None  # rewards are clipped to it; 1 on Atari, Mnih et al. 2015, Methods
-    normalize_observations: bool = True  # by running means and variances; pictures never are
-    random_shift: PositiveInt | None = None  # pixels that learned pictures shift by at most; 4 in Yarats et al. 2021
+    discount: float = 0.99  # gamma per step; Mnih et al. 2015, table 1
+    max_abs_reward: Positive | None = None  # clips rewards to [-this, this]; 1 on Atari, Mnih et al. 2015, Methods
+    normalize_observations: bool = True  # by running mean and variance; images are not normalised
+    random_shift: PositiveInt | None = None  # largest shift of sampled images, in pixels; 4 in Yarats et al. 2021
 
     # The network
     hidden_sizes: Sizes = (64, 64)  # units of the MLP for observations that are not images
-    image_features: PositiveInt = 512  # units after a convolutional torso; Mnih et al. 2015, Methods
+    image_features: PositiveInt = 512  # units of the layer after a convolutional torso; Mnih et al. 2015, Methods
     dueling: bool = False  # Wang et al. 2016, eq. 9
 
     # Learning
     batch_size: int = 128  # transitions
     learning_rate: Positive = 1e-3
-    learning_rate_decay_steps: PositiveInt | None = None  # learner steps in which it falls linearly to 0; None: stays
+    learning_rate_decay_steps: PositiveInt | None = None  # learner steps of a linear decay to 0; None: constant
     optimizer: Literal["adam", "rmsprop"] = "adam"  # rmsprop is centered, without momentum; Mnih et al. 2015, Methods
     adam_epsilon: Positive = 1e-8  # Adam's default
-    rmsprop_decay: Share = 0.95  # of the gradient's averages; Mnih et al. 2015, table 1
-    rmsprop_epsilon: Positive = 0.01  # under the root, added to the variance; Mnih et al. 2015, table 1
+    rmsprop_decay: Share = 0.95  # of the gradients' moving averages; Mnih et al. 2015, table 1
+    rmsprop_epsilon: Positive = 0.01  # added to the variance, in the square root; Mnih et al. 2015, table 1
     max_gradient_norm: Positive | None = 10.0  # global norm; Wang et al. 2016, section 4.2
     double: bool = True  # van Hasselt et al. 2016, eq. 4
-    # TD error where the loss turns linear, in the units of returns; None is the squared loss. 1 is the clipped error of
-    # Mnih et al. 2015, whose rewards are clipped too.
+    # |TD error| above which the Huber loss is linear, in the units of returns; None: squared loss. 1 is the clipped
+    # error of Mnih et al. 2015, who also clip rewards.
     huber_delta: Positive | None = None
     target_period: PositiveInt = 1  # learner steps between target updates
-    # Share of the online network that a target update takes: 1 copies it, below 1 the target is its moving average
+    # Step size of a target update: 1 copies the online network. Below 1 the target network is a moving average of it
     # (Polyak; Lillicrap et al. 2016, algorithm 1).
     target_rate: PositiveShare = 0.01
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
@@ -50,15 +50,15 @@ class QLearningConfig(Checked):
 
 @dataclasses.dataclass(frozen=True)
 class DQNConfig(QLearningConfig):
-    """DQN (Mnih et al. 2015) with the extensions that became its standard, each of which can be switched off.
+    """DQN (Mnih et al. 2015) with the extensions that are now standard; each can be switched off.
 
-    The defaults are for small problems on a CPU; `ATARI` holds the published ones.
+    The defaults are for small problems on a CPU; `ATARI` holds the published values.
     """
 
     # Exploration
     epsilon_start: Share = 1.0  # probability of a random action; Mnih et al. 2015, table 1
     epsilon_end: Share = 0.05
-    epsilon_decay_steps: PositiveInt = 10_000  # environment steps, from the start of learning on
+    epsilon_decay_steps: PositiveInt = 10_000  # environment steps, from the start of learning
     evaluation_epsilon: Share = 0.0  # probability of a random action in evaluation; 0 is greedy
 
 
@@ -68,7 +68,7 @@ ATARI = DQNConfig(
     learning_rate=6.25e-5,  # Hessel et al. 2018, table 1
     adam_epsilon=1.5e-4,  # Hessel et al. 2018, table 1
     huber_delta=1.0,  # Mnih et al. 2015, Methods
-    target_period=2_500,  # learner steps: 10,000 actions, as the code of Mnih et al. 2015 counts
+    target_period=2_500,  # learner steps: 10,000 actions, as in the code of Mnih et al. 2015
     target_rate=1.0,
     sgd_steps_per_call=1,
     replay=TransitionConfig(
@@ -82,13 +82,13 @@ ATARI = DQNConfig(
     epsilon_end=0.1,  # Mnih et al. 2015, table 1
     epsilon_decay_steps=1_000_000,  # Mnih et al. 2015, table 1
 )
-"""The Nature agent with double Q-learning, Adam as in Rainbow in place of RMSProp, and a bound on the gradient."""
+"""The Nature agent with double Q-learning, Rainbow's Adam instead of RMSProp, and gradient clipping."""
 
 MINATAR = DQNConfig(
     image_features=128,  # Young and Tian 2019
     double=False,  # Young and Tian 2019
     batch_size=32,  # Young and Tian 2019
-    learning_rate=2.5e-4,  # Young and Tian 2019, of centered RMSProp
+    learning_rate=2.5e-4,  # Young and Tian 2019, for centered RMSProp
     adam_epsilon=1.5e-4,  # Hessel et al. 2018, table 1
     huber_delta=1.0,  # Young and Tian 2019
     target_period=250,  # learner steps: 1,000 frames; Young and Tian 2019

@@ -12,43 +12,43 @@ from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, Po
 class IMPALAConfig(Checked):
     """IMPALA (Espeholt et al. 2018).
 
-    The defaults are for small problems on a CPU; `ATARI` holds the published ones. Where a field names no source, it is
-    ours, chosen on CartPole and bsuite.
+    The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are ours,
+    chosen on CartPole and bsuite.
     """
 
     # The problem
-    discount: float = 0.99  # gamma of one step; Espeholt et al. 2018, table G.1
-    # abs_one clips to [-1, 1]; soft_asymmetric squashes to (-1.5, 5); Espeholt et al. 2018, section 5.3 and appendix D.
+    discount: float = 0.99  # gamma per step; Espeholt et al. 2018, table G.1
+    # abs_one clips to [-1, 1], soft_asymmetric squashes to (-1.5, 5); Espeholt et al. 2018, section 5.3 and appendix D.
     reward_clipping: Literal["none", "abs_one", "soft_asymmetric"] = "none"
-    normalize_observations: bool = False  # by running means and variances; pictures never are
+    normalize_observations: bool = False  # by running mean and variance; images are not normalised
 
     # The network
     hidden_sizes: LayerSizes = (64, 64)  # units of the MLP for observations that are not images
-    image_features: PositiveInt = 256  # units after a convolutional torso; Espeholt et al. 2018, figure 3
-    core_size: PositiveInt = 64  # units of a recurrent core, where there is one; 256 in Espeholt et al. 2018
+    image_features: PositiveInt = 256  # units of the layer after a convolutional torso; Espeholt et al. 2018, figure 3
+    core_size: PositiveInt = 64  # units of the recurrent core, if there is one; 256 in Espeholt et al. 2018
 
     # Normalisation
     # Values are predicted in units of their targets' running mean and standard deviation, and advantages are divided by
     # that standard deviation; Hessel et al. 2019, section 3.1.
     normalize_values: bool = True
-    value_horizon: Positive = 100_000.0  # steps over which the values' statistics forget
-    popart: bool = False  # where they move, the last layer is corrected, so that values stay; van Hasselt et al. 2016
-    normalize_advantages: bool = False  # of a batch, to mean 0 and variance 1
+    value_horizon: Positive = 100_000.0  # time constant of the values' running statistics, in steps
+    popart: bool = False  # rescales the last layer to keep values when statistics change; van Hasselt et al. 2016
+    normalize_advantages: bool = False  # per batch, to mean 0 and variance 1
 
     # Learning
     batch_size: PositiveInt = 8  # unrolls; 32 in Espeholt et al. 2018, table G.1
-    max_rho: Positive = 1.0  # rho-bar, bound on the ratios that weigh errors; Espeholt et al. 2018, section 5.2.2
-    max_c: Positive = 1.0  # c-bar, bound on the ratios that errors are passed back by; likewise
+    max_rho: Positive = 1.0  # rho-bar, clips the importance weights of TD errors; Espeholt et al. 2018, section 5.2.2
+    max_c: Positive = 1.0  # c-bar, clips the trace coefficients; Espeholt et al. 2018, section 5.2.2
     value_coef: NonNegative = 0.2  # weight of the value's loss; 0.5 in Espeholt et al. 2018, table G.1
-    entropy_coef: NonNegative = 0.03  # weight of the entropy that is rewarded; 0.01 in Espeholt et al. 2018, table G.1
+    entropy_coef: NonNegative = 0.03  # weight of the entropy bonus; 0.01 in Espeholt et al. 2018, table G.1
     learning_rate: Positive = 1.5e-3
-    learning_rate_decay_steps: PositiveInt | None = None  # learner steps in which it falls linearly to 0; None: stays
-    rmsprop_decay: Share = 0.99  # of the gradient's average; Espeholt et al. 2018, table G.1
-    rmsprop_epsilon: Positive = 1e-3  # under the root, added to the average; 0.01 in Espeholt et al. 2018, table G.1
+    learning_rate_decay_steps: PositiveInt | None = None  # learner steps of a linear decay to 0; None: constant
+    rmsprop_decay: Share = 0.99  # of the average of squared gradients; Espeholt et al. 2018, table G.1
+    rmsprop_epsilon: Positive = 1e-3  # added inside the square root; 0.01 in Espeholt et al. 2018, table G.1
     max_gradient_norm: Positive | None = 40.0  # global norm; Espeholt et al. 2018, table G.1
 
-    # The length is of Mnih et al. 2016, section 8. With the 20 of Espeholt et al. 2018, table G.1, small problems give
-    # too few updates. A recurrent core learns to remember no longer than this. The queue's size bounds the lag.
+    # The length is of Mnih et al. 2016, section 8. With 20 as in Espeholt et al. 2018, table G.1, small problems have
+    # too few updates. A recurrent core cannot learn a longer memory than this length. max_size bounds the policy lag.
     replay: UnrollConfig = UnrollConfig(max_size=8, length=5)
 
     def __post_init__(self):
@@ -65,8 +65,8 @@ ATARI = IMPALAConfig(
     batch_size=32,  # Espeholt et al. 2018, table G.1
     value_coef=0.5,  # Espeholt et al. 2018, table G.1
     entropy_coef=0.01,  # Espeholt et al. 2018, table G.1
-    learning_rate=6e-4,  # Espeholt et al. 2018, table G.1, which lets it fall to 0
+    learning_rate=6e-4,  # Espeholt et al. 2018, table G.1, where it decays to 0
     rmsprop_epsilon=0.01,  # Espeholt et al. 2018, table G.1
     replay=UnrollConfig(max_size=32, length=20),  # Espeholt et al. 2018, table G.1
 )
-"""The paper's numbers for Atari."""
+"""The paper's values for Atari."""

@@ -16,8 +16,8 @@ from acme_ext.utils.checks import AT_LEAST_ONE, NonNegative, NonNegativeInt, Pos
 class NGUConfig(R2D2Config):
     """NGU (Badia et al. 2020a).
 
-    The defaults are for small problems on a CPU; `ATARI` holds the published ones. Where a field names no source, it is
-    ours, chosen on the key-door grid.
+    The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are ours,
+    chosen on the key-door grid.
     """
 
     retrace_lambda: float | None = 0.95  # Badia et al. 2020a, table 7
@@ -25,30 +25,30 @@ class NGUConfig(R2D2Config):
     epsilon_steepness: NonNegative = 7.0  # Horgan et al. 2018, section 4.1
     epsilon_decay_steps: NonNegativeInt = 0
 
-    # The family of policies: number j maximises reward + beta_j bonus with discount gamma_j. `discount` is gamma_0
+    # The family of policies: policy j maximises reward + beta_j * bonus with discount gamma_j; `discount` is gamma_0
     num_arms: PositiveInt = 8  # N
-    beta: NonNegative = 0.005  # the largest, of the last; the first's is 0; 0.3 in Badia et al. 2020a, table 7
+    beta: NonNegative = 0.005  # the largest, of the last policy; the first has 0; 0.3 in Badia et al. 2020a, table 7
     least_discount: Share = 0.97  # gamma of the last policy, which explores most
-    # Share of a batch's sequences from which policy 0 learns; the others train the policy that acted
+    # Share of a batch's sequences that train policy 0; the others train the policy that acted
     exploiting_share: Share = 0.5
 
     # The episodic bonus
-    memory_rows: int = 512  # embeddings that an episode's memory holds; beyond, it forgets the oldest
+    memory_rows: int = 512  # embeddings in an episode's memory; the oldest are removed first
     neighbours: PositiveInt = 10  # k; Badia et al. 2020a, table 7
     kernel_epsilon: Positive = 1e-2  # Badia et al. 2020a, appendix for the maze
     cluster_distance: NonNegative = 8e-3  # xi; Badia et al. 2020a, table 7
-    distance_horizon: Positive = 10_000.0  # steps over which the average distance forgets
+    distance_horizon: Positive = 10_000.0  # time constant of the average distance, in steps
     embedding_size: PositiveInt = 32  # Badia et al. 2020a, table 7
-    embedding_learning_rate: NonNegative = 5e-4  # Adam; 0 leaves it random; Badia et al. 2020a, table 7
-    embedding_decay: NonNegative = 1e-5  # L2 of its parameters; Badia et al. 2020a, table 7
-    embedding_steps: PositiveInt = 5  # of each sequence, the last, that embedding and predictor learn from; ib.
+    embedding_learning_rate: NonNegative = 5e-4  # Adam; 0: stays random; Badia et al. 2020a, table 7
+    embedding_decay: NonNegative = 1e-5  # L2 regularisation of its parameters; Badia et al. 2020a, table 7
+    embedding_steps: PositiveInt = 5  # last steps of a sequence, for embedding and predictor; same table
 
-    # The bonus over the agent's life
+    # The lifelong bonus
     distillation: DistillationConfig = DistillationConfig(learning_rate=5e-4)
     max_lifelong: Annotated[float, AT_LEAST_ONE] = 5.0  # L; Badia et al. 2020a, table 7
-    error_horizon: Positive = 100_000.0  # observations over which the errors' mean and deviation forget
+    error_horizon: Positive = 100_000.0  # time constant of the errors' mean and stddev, in observations
 
-    # Shuffles the bonuses of a batch: a control experiment with the scale of the bonus, but no information on novelty.
+    # Shuffles the bonuses of a batch. Control experiment: same scale of the bonus, but no information on novelty.
     shuffled: bool = False
 
     def __post_init__(self):
@@ -67,7 +67,7 @@ class NGUConfig(R2D2Config):
 
     @property
     def is_intrinsic(self) -> bool:
-        """Whether any policy of the family is given a bonus."""
+        """Whether any policy of the family receives a bonus."""
         return self.num_arms > 1 or self.beta > 0
 
     @property
@@ -77,15 +77,15 @@ class NGUConfig(R2D2Config):
 
     @property
     def discounts(self) -> np.ndarray:
-        """The discounts of one step `[N]`, float32, falling."""
+        """The discounts per step `[N]`, float32, in decreasing order."""
         return discounts(self.num_arms, self.discount, self.least_discount)
 
 
 def betas(num: int, most: float) -> np.ndarray:
     """Returns the weights of the bonus `[N]` (Badia et al. 2020a, appendix A).
 
-    beta_0 = 0,  beta_{N-1} = beta,  and between them beta * sigmoid(10 (2 i - (N - 2)) / (N - 2)). One policy alone has
-    beta.
+    beta_0 = 0,  beta_{N-1} = beta,  and between them beta * sigmoid(10 (2 i - (N - 2)) / (N - 2)). A single policy
+    has beta.
     """
     if num == 1:
         return np.full(1, most, np.float32)
@@ -97,12 +97,12 @@ def betas(num: int, most: float) -> np.ndarray:
 def discounts(num: int, most: float, least: float) -> np.ndarray:
     """Returns the discounts `[N]`, evenly spaced in the logarithm of 1 - gamma (Badia et al. 2020a, appendix A)."""
     share = np.arange(num) / max(num - 1, 1)
-    # A discount of 1 has no such logarithm; it is as good as 1 - 1e-7 in single precision.
+    # log(1 - gamma) is not finite for a discount of 1. In single precision 1 - 1e-7 is close enough.
     first, last = (np.log(np.maximum(1 - gamma, 1e-7)) for gamma in (most, least))
     return (1 - np.exp((1 - share) * first + share * last)).astype(np.float32)
 
 
-# Where no other source is named: Badia et al. 2020a, table 7. What it leaves out is R2D2's.
+# Source of the values without a comment: Badia et al. 2020a, table 7. Values that it does not give are R2D2's.
 ATARI = NGUConfig(
     **{
         **{field.name: getattr(r2d2.ATARI, field.name) for field in dataclasses.fields(r2d2.ATARI)},
@@ -117,4 +117,4 @@ ATARI = NGUConfig(
     distance_horizon=1e8,
     distillation=DistillationConfig(features=128, predictor_sizes=(128,), learning_rate=5e-4),
 )
-"""The published agent, on whichever hardware."""
+"""The published hyperparameters."""

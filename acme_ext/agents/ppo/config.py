@@ -12,32 +12,32 @@ class AdvantageConfig(Checked):
     """The hyperparameters that PPO and A2C share."""
 
     # The problem
-    discount: float = 0.99  # gamma of one step; Schulman et al. 2017, tables 3 and 5
-    max_abs_reward: Positive | None = None  # rewards are clipped to it; 1 on Atari, Mnih et al. 2015, Methods
-    gae_lambda: Share  # of generalized advantage estimation, in [0, 1]
+    discount: float = 0.99  # gamma per step; Schulman et al. 2017, tables 3 and 5
+    max_abs_reward: Positive | None = None  # clips rewards to [-this, this]; 1 on Atari, Mnih et al. 2015, Methods
+    gae_lambda: Share  # lambda of generalized advantage estimation, in [0, 1]
 
     # The network
-    hidden_sizes: LayerSizes = (64, 64)  # tanh units of policy and value, each; Schulman et al. 2017, section 6.1
-    image_features: PositiveInt = 512  # units after a convolutional torso, which policy and value share
-    core_size: PositiveInt = 64  # units of a recurrent core, where there is one
-    init_stddev: Positive = 1.0  # of continuous actions, in [-1, 1]'s units; the same in all states, and learned
+    hidden_sizes: LayerSizes = (64, 64)  # tanh units of each of policy and value; Schulman et al. 2017, section 6.1
+    image_features: PositiveInt = 512  # units of the layer after a convolutional torso, which policy and value share
+    core_size: PositiveInt = 64  # units of the recurrent core, if there is one
+    init_stddev: Positive = 1.0  # initial stddev of actions in [-1, 1]; learned, the same for all states
 
     # Normalisation
-    normalize_observations: bool  # by running means and variances; pictures never are
-    max_abs_observation: Positive = 10.0  # normalised observations are clipped to it
+    normalize_observations: bool  # by running mean and variance; images are not normalised
+    max_abs_observation: Positive = 10.0  # clips normalised observations to [-this, this]
     normalize_values: bool  # the network predicts values in units of the targets' running mean and variance
-    value_horizon: Positive = 100_000.0  # steps over which the values' statistics forget
-    popart: bool = False  # where they move, the last layer is corrected, so that values stay; van Hasselt et al. 2016
-    # of a minibatch, to mean 0 and variance 1
+    value_horizon: Positive = 100_000.0  # time constant of the values' running statistics, in steps
+    popart: bool = False  # rescales the last layer to keep values when statistics change; van Hasselt et al. 2016
+    # per minibatch, to mean 0 and variance 1
     normalize_advantages: bool
 
     # Learning
-    batch_size: PositiveInt  # unrolls; with as many environments, every one is learned from by the policy that made it
+    batch_size: PositiveInt  # unrolls; with as many environments, learning is on-policy
     learning_rate: Positive
-    learning_rate_decay_steps: PositiveInt | None = None  # learner steps in which it falls linearly to 0; None: stays
+    learning_rate_decay_steps: PositiveInt | None = None  # learner steps of a linear decay to 0; None: constant
     max_gradient_norm: Positive | None = 0.5  # global norm
     value_coef: NonNegative = 0.5  # weight of the value's squared error; c_1 of Schulman et al. 2017, eq. 9
-    entropy_coef: NonNegative = 0.01  # weight of the entropy that is rewarded; c_2 of Schulman et al. 2017, eq. 9
+    entropy_coef: NonNegative = 0.01  # weight of the entropy bonus; c_2 of Schulman et al. 2017, eq. 9
 
     replay: UnrollConfig
 
@@ -51,8 +51,8 @@ class AdvantageConfig(Checked):
 class PPOConfig(AdvantageConfig):
     """PPO (Schulman et al. 2017).
 
-    The defaults are for small problems on a CPU; `ATARI`, `MINATAR` and `CONTROL` are for others. Where a field names
-    no source, it is ours.
+    The defaults are for small problems on a CPU; `ATARI`, `MINATAR` and `CONTROL` are presets. Values without a source
+    are ours.
     """
 
     gae_lambda: float = 0.95  # Schulman et al. 2017, tables 3 and 5
@@ -63,16 +63,16 @@ class PPOConfig(AdvantageConfig):
     learning_rate: float = 3e-4  # Schulman et al. 2017, table 3
     replay: UnrollConfig = UnrollConfig(max_size=8, length=128)  # the length is of Schulman et al. 2017, table 5
 
-    clip: Positive = 0.2  # epsilon, how far the ratio is followed; Schulman et al. 2017, table 1
-    clip_decay_steps: PositiveInt | None = None  # learner steps in which it falls to 0, linearly; None: it stays
-    # How far a value moves from what it was before the epochs, in the network's units; None for any. It is in the
-    # authors' code and not in the paper; Andrychowicz et al. 2021, appendix B.1.
+    clip: Positive = 0.2  # epsilon, clips the ratio to 1 +- epsilon; Schulman et al. 2017, table 1
+    clip_decay_steps: PositiveInt | None = None  # learner steps of a linear decay to 0; None: constant
+    # Largest change of a value from before the epochs, in the network's units; None: no clipping. It is in the authors'
+    # code and not in the paper; Andrychowicz et al. 2021, appendix B.1.
     value_clip: Positive | None = None
-    # A batch is learned from no further once a minibatch's KL divergence from the policy that acted is above 1.5 times
-    # this; None for no bound. It is of the code of Dhariwal et al. 2017 and later ones, not of the paper.
+    # Learning from a batch stops when a minibatch's KL divergence from the acting policy exceeds 1.5 times this; None:
+    # no early stopping. From the code of Dhariwal et al. 2017 and later ones, not from the paper.
     target_kl: Positive | None = None
-    num_epochs: PositiveInt = 10  # times each step of the batch is learned from; Schulman et al. 2017, table 3
-    num_minibatches: PositiveInt = 16  # of a batch, cut anew each epoch: of 64 steps; Schulman et al. 2017, table 3
+    num_epochs: PositiveInt = 10  # passes over each batch; Schulman et al. 2017, table 3
+    num_minibatches: PositiveInt = 16  # per epoch, shuffled anew: 64 steps each; Schulman et al. 2017, table 3
     adam_epsilon: Positive = 1e-5
 
     def __post_init__(self):
@@ -90,18 +90,18 @@ CONTROL = PPOConfig(
     num_minibatches=32,  # of 64 steps; Schulman et al. 2017, table 3
     entropy_coef=0.0,  # Schulman et al. 2017, section 6.1
 )
-"""The paper's numbers for continuous control."""
+"""The paper's values for continuous control."""
 
 ATARI = PPOConfig(
     max_abs_reward=1.0,
     normalize_values=False,
-    learning_rate=2.5e-4,  # Schulman et al. 2017, table 5, which lets it fall to 0
+    learning_rate=2.5e-4,  # Schulman et al. 2017, table 5, where it decays to 0
     clip=0.1,  # Schulman et al. 2017, table 5, likewise
     num_minibatches=4,  # of 256 steps; Schulman et al. 2017, table 5
     num_epochs=3,  # Schulman et al. 2017, table 5
     value_coef=1.0,  # Schulman et al. 2017, table 5
 )
-"""The paper's numbers for Atari."""
+"""The paper's values for Atari."""
 
 MINATAR = PPOConfig(
     image_features=128,  # Young and Tian 2019
@@ -110,4 +110,4 @@ MINATAR = PPOConfig(
     num_epochs=4,
     num_minibatches=4,  # of 64 steps
 )
-"""For MinAtar's games on a CPU, with the network of Young and Tian 2019, chosen on Breakout and Freeway."""
+"""For MinAtar on a CPU, with the network of Young and Tian 2019, chosen on Breakout and Freeway."""

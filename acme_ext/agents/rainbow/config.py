@@ -15,34 +15,35 @@ Distribution = Literal["none", "categorical", "quantile", "implicit"]
 
 @dataclasses.dataclass(frozen=True)
 class RainbowConfig(DQNConfig):
-    """Rainbow (Hessel et al. 2018), whose six parts are `double`, `dueling`, `replay.prioritized`, `replay.n_step`,
-    `distribution` and `noisy`.
+    """Rainbow (Hessel et al. 2018).
 
-    The defaults are for small problems on a CPU; `ATARI` holds the published ones and `MINATAR` is for MinAtar. Where a
-    field names no source, it is ours.
+    Its six parts are `double`, `dueling`, `replay.prioritized`, `replay.n_step`, `distribution` and `noisy`.
+
+    The defaults are for small problems on a CPU; `ATARI` holds the published values and `MINATAR` is for MinAtar.
+    Values without a source are ours.
     """
 
     dueling: bool = True  # Wang et al. 2016, eq. 9
-    # Priorities are the KL, or the absolute TD error where the distribution is not categorical. The exponent is omega
-    # of Hessel et al. 2018, table 1.
+    # Priorities are the KL divergence for a categorical distribution, and otherwise the absolute TD error. The exponent
+    # is omega of Hessel et al. 2018, table 1.
     replay: TransitionConfig = TransitionConfig(n_step=10, prioritized=True, priority_exponent=0.5)
 
-    # The distribution of returns: none, expected values alone; categorical, Bellemare et al. 2017; quantile, Dabney et
-    # al. 2018a; implicit, quantiles of drawn fractions, Dabney et al. 2018b.
+    # The distribution of returns. none: only expected values; categorical: Bellemare et al. 2017; quantile: Dabney et
+    # al. 2018a; implicit: quantiles at sampled fractions, Dabney et al. 2018b.
     distribution: Distribution = "categorical"
     num_atoms: int = 101  # of the categorical distribution; 51 in Hessel et al. 2018, table 1
-    # Return of the first atom and of the last. They must enclose the returns there are; these do where no reward is
-    # larger than 1, which is 1 / (1 - discount). -10 and 10 in Hessel et al. 2018, table 1, for clipped rewards.
+    # Returns of the first and the last atom, which must enclose all returns. These do if no |reward| is larger than 1:
+    # then |return| <= 1 / (1 - discount). -10 and 10 in Hessel et al. 2018, table 1, for clipped rewards.
     v_min: float = -100.0
     v_max: float = 100.0
-    num_quantiles: PositiveInt = 32  # or drawn fractions; 200 and 64 in the papers
-    quantile_kappa: NonNegative = 1.0  # where the quantiles' Huber loss turns linear; Dabney et al. 2018a, section 5
+    num_quantiles: PositiveInt = 32  # or sampled fractions; 200 and 64 in the papers
+    quantile_kappa: NonNegative = 1.0  # |error| above which the Huber loss is linear; Dabney et al. 2018a, section 5
 
-    # Exploration, beside DQN's random actions: with noise alone, as in Hessel et al. 2018, all episodes become the same
-    # where it has died out.
+    # Exploration, in addition to DQN's random actions. With only noise, as in Hessel et al. 2018, all episodes become
+    # the same once the noise has vanished.
     noisy: bool = True  # noisy layers; Fortunato et al. 2018
     noisy_sigma: Positive = 0.5  # sigma_0; Hessel et al. 2018, table 1
-    noise_period: PositiveInt = 1  # steps that an environment keeps its noise; Fortunato et al. 2018, section 3.1
+    noise_period: PositiveInt = 1  # steps between noise samples of an environment; Fortunato et al. 2018, section 3.1
 
     def __post_init__(self):
         super().__post_init__()
@@ -62,7 +63,7 @@ ATARI = RainbowConfig(
     batch_size=32,  # Hessel et al. 2018, appendix
     learning_rate=6.25e-5,  # Hessel et al. 2018, table 1
     adam_epsilon=1.5e-4,  # Hessel et al. 2018, table 1
-    huber_delta=1.0,  # without a distribution
+    huber_delta=1.0,  # applies without a distribution
     target_period=2_000,  # learner steps: 32,000 frames; Hessel et al. 2018, table 1
     target_rate=1.0,
     sgd_steps_per_call=1,
@@ -78,18 +79,18 @@ ATARI = RainbowConfig(
     num_atoms=51,
     v_min=-10.0,
     v_max=10.0,
-    epsilon_start=0.0,  # noise alone; without it 1, Hessel et al. 2018, 'Hyper-parameter tuning'
-    epsilon_end=0.0,  # likewise; without noise 0.01
-    epsilon_decay_steps=62_500,  # without noise, 250,000 frames; Hessel et al. 2018, likewise
+    epsilon_start=0.0,  # only noise; without noise 1, Hessel et al. 2018, 'Hyper-parameter tuning'
+    epsilon_end=0.0,  # only noise; without noise 0.01, same source
+    epsilon_decay_steps=62_500,  # without noise, 250,000 frames; same source
 )
-"""The published agent."""
+"""The published hyperparameters."""
 
 MINATAR = RainbowConfig(
     image_features=128,  # the DQN of Young and Tian 2019
     batch_size=32,  # the DQN of Young and Tian 2019
     learning_rate=2.5e-4,  # the DQN of Young and Tian 2019
     adam_epsilon=1.5e-4,
-    huber_delta=1.0,  # without a distribution
+    huber_delta=1.0,  # applies without a distribution
     target_period=250,  # learner steps: 1,000 frames; the DQN of Young and Tian 2019
     target_rate=1.0,
     sgd_steps_per_call=2,
@@ -103,10 +104,10 @@ MINATAR = RainbowConfig(
         importance_anneal_steps=75_000,  # learner steps of 300,000 frames
     ),
     num_atoms=51,
-    v_min=-10.0,  # as on Atari: values of Breakout stay below 5, and atoms 1 apart were too coarse for them
+    v_min=-10.0,  # as on Atari: values on Breakout are below 5, and atoms at distance 1 were too coarse
     v_max=10.0,
     epsilon_end=0.1,  # the DQN of Young and Tian 2019
     epsilon_decay_steps=100_000,  # the DQN of Young and Tian 2019
     noisy_sigma=0.1,
 )
-"""For MinAtar on a CPU, with a fourth of the updates of Young and Tian 2019."""
+"""For MinAtar on a CPU, with a quarter of the updates of Young and Tian 2019."""

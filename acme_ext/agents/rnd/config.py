@@ -12,22 +12,22 @@ from acme_ext.utils.checks import NonNegative, NonNegativeInt, PositiveInt, Shar
 class RNDConfig(PPOConfig):
     """PPO with random network distillation (Burda et al. 2018).
 
-    The defaults are for small problems on a CPU, and `ATARI` holds the published numbers. Where a field names no
-    source, it is ours, chosen on the key-door grid.
+    The defaults are for small problems on a CPU, and `ATARI` holds the published values. Values without a source are
+    ours, chosen on the key-door grid.
     """
 
     # The bonus
     distillation: DistillationConfig = DistillationConfig()
-    quiet_steps: NonNegativeInt = 2  # learner steps at first in which it is 0, while the observations' moments settle
-    distillation_updates: PositiveInt = 4  # of the predictor, on as many parts of a batch
+    quiet_steps: NonNegativeInt = 2  # first learner steps, without bonus, while the observations' moments settle
+    distillation_updates: PositiveInt = 4  # predictor updates per batch, each on another part of it
     intrinsic_discount: Share = 0.99  # gamma_I of one step; Burda et al. 2018, table 5
     extrinsic_coef: NonNegative = 2.0  # weight of the reward's advantage; Burda et al. 2018, table 5
     intrinsic_coef: NonNegative = 1.0  # weight of the bonus's advantage; Burda et al. 2018, table 5
-    # Shuffles the bonuses of a batch: a control experiment with the scale of the bonus, but no information on novelty.
+    # Shuffles the bonuses of a batch. Control experiment: same scale of the bonus, but no information on novelty.
     shuffled: bool = False
 
 
-# Where no other source is named: Burda et al. 2018, table 5 and the authors' code.
+# Source of the values without a comment: Burda et al. 2018, table 5 and the authors' code.
 ATARI = RNDConfig(
     discount=0.999,
     gae_lambda=0.95,
@@ -52,4 +52,4 @@ ATARI = RNDConfig(
     distillation_updates=16,
     max_abs_reward=1.0,
 )
-"""The published agent; run it with 128 environments in all."""
+"""The published hyperparameters; run it with 128 environments in total."""

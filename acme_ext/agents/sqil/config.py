@@ -10,9 +10,9 @@ from acme_ext.replay.config import TransitionConfig
 
 @dataclasses.dataclass(frozen=True)
 class SQILConfig(SACConfig):
-    """SQIL (Reddy et al. 2020) for continuous actions, whose other numbers are SAC's."""
+    """SQIL (Reddy et al. 2020) for continuous actions, with SAC's other hyperparameters."""
 
-    # Half of what is learned from are demonstrations; Reddy et al. 2020, section 2.
+    # Half of a batch are demonstrations; Reddy et al. 2020, section 2.
     replay: TransitionConfig = dataclasses.replace(SACConfig.replay, demo_ratio=0.5)
 
     def __post_init__(self):
@@ -22,7 +22,7 @@ class SQILConfig(SACConfig):
 
 @dataclasses.dataclass(frozen=True)
 class DiscreteSQILConfig(DQNConfig):
-    """SQIL (Reddy et al. 2020) for discrete actions, whose other numbers are DQN's."""
+    """SQIL (Reddy et al. 2020) for discrete actions, with DQN's other hyperparameters."""
 
     replay: TransitionConfig = TransitionConfig(demo_ratio=0.5)  # Reddy et al. 2020, section 2
 
@@ -32,7 +32,7 @@ class DiscreteSQILConfig(DQNConfig):
 
 
 def check_replay(replay: TransitionConfig) -> None:
-    """Raises UsageError for a replay that SQIL's rewards can't be given to."""
+    """Raises UsageError unless transitions have 1 step and batches hold both demonstrations and own experience."""
     if replay.n_step != 1:
         raise UsageError(f"replay.n_step is {replay.n_step}: SQIL's rewards are those of single steps; give 1.")
     if not 0 < replay.demo_ratio < 1:

@@ -8,15 +8,16 @@ from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, NonNegativeI
 
 @dataclasses.dataclass(frozen=True)
 class TD3Config(Checked):
-    """Twin delayed deep deterministic policy gradients (Fujimoto et al. 2018), with the numbers of the authors' code.
+    """Twin delayed deep deterministic policy gradients (Fujimoto et al. 2018), with the authors' code's values.
 
-    Noise is of actions in [-1, 1]. Where a field names no source, it is ours, chosen on Pendulum and the control suite.
+    Noise is in the units of actions in [-1, 1]. Values without a source are ours, chosen on Pendulum and the control
+    suite.
     """
 
     # The problem
-    discount: float = 0.99  # gamma of one step; Fujimoto et al. 2018, table 3
-    normalize_observations: bool = False  # by running means and variances; pictures never are
-    random_shift: PositiveInt | None = None  # pixels that learned pictures shift by at most; 4 in Yarats et al. 2021
+    discount: float = 0.99  # gamma per step; Fujimoto et al. 2018, table 3
+    normalize_observations: bool = False  # by running mean and variance; images are not normalised
+    random_shift: PositiveInt | None = None  # largest shift of sampled images, in pixels; 4 in Yarats et al. 2021
 
     # The networks
     hidden_sizes: LayerSizes = (256, 256)  # units of each network; the authors' code, (400, 300) in the paper
@@ -24,16 +25,16 @@ class TD3Config(Checked):
     # Learning
     batch_size: int = 256  # transitions; the authors' code, 100 in the paper
     learning_rate: Positive = 3e-4  # Adam, of policy and critics; the authors' code, 1e-3 in the paper
-    learning_rate_decay_steps: PositiveInt | None = None  # learner steps in which it falls linearly to 0; None: stays
-    target_rate: PositiveShare = 0.005  # share of the networks that targets take; Fujimoto et al. 2018, table 3
+    learning_rate_decay_steps: PositiveInt | None = None  # learner steps of a linear decay to 0; None: constant
+    target_rate: PositiveShare = 0.005  # step size of the targets' moving average; Fujimoto et al. 2018, table 3
     policy_period: PositiveInt = 2  # learner steps between policy and target updates; Fujimoto et al. 2018, section 6.1
     target_noise_stddev: NonNegative = 0.2  # on the target policy's actions; Fujimoto et al. 2018, section 6.1
-    max_target_noise: Positive = 0.5  # to which that noise is clipped; Fujimoto et al. 2018, section 6.1
+    max_target_noise: Positive = 0.5  # clips the target noise to [-this, this]; Fujimoto et al. 2018, section 6.1
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
-    # The size is of the authors' code.
+    # max_size from the authors' code.
     replay: TransitionConfig = TransitionConfig(max_size=1_000_000, samples_per_insert=256.0, write_burst=8)
 
     # Exploration
-    random_steps: NonNegativeInt = 1_000  # first environment steps of the run, with random actions; section 6.1
+    random_steps: NonNegativeInt = 1_000  # initial environment steps with random actions; section 6.1
     noise_stddev: NonNegative = 0.1  # on the policy's actions; Fujimoto et al. 2018, section 6.1

@@ -8,7 +8,7 @@ from acme_ext.utils.checks import Positive
 
 @dataclasses.dataclass(frozen=True)
 class TD3BCConfig(TD3Config):
-    """TD3+BC (Fujimoto and Gu 2021), whose other numbers are TD3's."""
+    """TD3+BC (Fujimoto and Gu 2021), with TD3's other hyperparameters."""
 
     normalize_observations: bool = True  # Fujimoto and Gu 2021, section 5
-    imitation_alpha: Positive = 2.5  # weight of the values beside the imitation; alpha of section 5
+    imitation_alpha: Positive = 2.5  # weight of the values relative to the imitation; alpha of section 5

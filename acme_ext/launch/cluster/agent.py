@@ -1,4 +1,4 @@
-"""The Ray actor that stands for a node on the host where Ray has put it. It imports nothing heavy."""
+"""The Ray actor that represents a node on the node's host. It imports nothing heavy."""
 
 import contextlib
 import dataclasses
@@ -15,19 +15,19 @@ from acme_ext.launch.cluster.nursery import Order
 from acme_ext.launch.cluster.usage import Usage
 from acme_ext.utils import proxies
 
-_IDLE_S = 5.0  # after which a question for events is answered though there are none
+_IDLE_S = 5.0  # longest wait for events before an empty answer
 
 
 @dataclasses.dataclass(frozen=True)
 class Visit:
-    """What an agent is told when it has arrived.
+    """The information that an agent receives when it starts on its host.
 
     Attributes:
-        run: names this start of the program, on every host.
-        path: where modules are found beside the interpreter's own folders: relative to the code that has travelled
-            along, or absolute, for hosts that have such a folder too.
-        token: a file that is there where the run directory's parent is the driver's.
-        environment: variables that all nodes have as the driver has them; None for one that it hasn't.
+        run: name of this start of the program, on every host.
+        path: folders of modules, besides the interpreter's own: relative to the code that Ray copies to the host, or
+            absolute, for hosts that have the same folder.
+        token: a file that exists if the host shares the parent of the driver's run directory.
+        environment: variables that all nodes take from the driver; None for one that is not set there.
     """
 
     run: str
@@ -38,14 +38,14 @@ class Visit:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where an agent is.
+    """The location of an agent.
 
     Attributes:
-        host: Ray's number of the host.
+        host: Ray's ID of the host.
         ip: the address at which other hosts reach it.
-        shared: whether the run directory there is the driver's.
-        scratch: a folder of the host, for logs where the run directory is not.
-        niceness: of the processes there.
+        shared: whether the host shares the driver's run directory.
+        scratch: a folder of the host, for logs if the run directory is not shared.
+        niceness: the niceness of the agent's process.
     """
 
     host: str
@@ -56,12 +56,12 @@ class Place:
 
 
 class Agent:
-    """Reserves ports, has its node started by the host's nursery, and tells what becomes of it."""
+    """Reserves ports, lets the host's nursery start its node, and reports the node's events."""
 
     def __init__(self):
         self._reserved: list[socket.socket] = []
         self._events: list[tuple] = []
-        self._forgotten = 0  # events before these
+        self._forgotten = 0  # number of events that were removed from the list
         self._news = threading.Condition()
         self._connection: Connection | None = None
         self._sending = threading.Lock()
@@ -69,7 +69,7 @@ class Agent:
         self._usage: Usage | None = None
 
     def place(self, visit: Visit) -> Place:
-        """Arrives: sees to it that there is a nursery, and tells where this is."""
+        """Connects to the host's nursery, starting one if necessary, and returns the agent's location."""
         import ray
 
         self._run = visit.run
@@ -80,36 +80,36 @@ class Agent:
         return Place(host, ray.util.get_node_ip_address(), os.path.exists(visit.token), scratch, niceness)
 
     def reserve(self, count: int) -> list[int]:
-        """Returns ports that nobody else on this host is given as long as this agent lives."""
+        """Returns ports that no other process on this host gets as long as this agent lives."""
         while len(self._reserved) < count:
             reserved = socket.socket()
-            # Bound and never listening: whoever sets the same option, as gRPC does, may listen on it, now or later.
+            # Bound, but never listening. A process that sets the same option, as gRPC does, can still listen there.
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.bind(("", 0))
             self._reserved.append(reserved)
         return [reserved.getsockname()[1] for reserved in self._reserved[:count]]
 
     def start(self, order: Order) -> None:
-        """Has the node started, on the devices that Ray has given to this agent."""
+        """Starts the node, on the devices that Ray assigned to this agent."""
         if self._usage is None:
             self._usage = Usage(self._run, order.name)
-        print(f"what {order.name} prints is in {order.options.log_of(order.name)}", flush=True)  # for the dashboard
+        print(f"what {order.name} prints is in {order.options.log_of(order.name)}", flush=True)  # for Ray's UI
         devices = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES")}
         self._send("start", dataclasses.replace(order, environment={**order.environment, **devices}))
 
     def signal(self, number: int) -> None:
-        """Sends the node a signal, if it runs."""
+        """Sends the node a signal, if it is running."""
         self._send("signal", number)
 
     def ask(self, address: str, died: list[str]) -> None:
-        """Has the coordinator at an address asked to stop the program; see `Coordinator.request_stop`."""
+        """Asks the coordinator at an address to stop the program; see `Coordinator.request_stop`."""
         self._send("ask", address, died)
 
     def events(self, heard: int) -> list[tuple]:
-        """Returns what has happened but for the first `heard` events, as soon as something has; see
-        `launch.cluster.nursery`. It is told again until the next call says that it was heard.
+        """Waits for new events and returns those after the first `heard`; see `launch.cluster.nursery`.
 
-        `("lost", why)` is added where the nursery is gone.
+        It returns after some seconds even if there are none. It returns events again until the next call confirms them
+        with `heard`. `("lost", why)` means that the nursery has ended.
         """
         with self._news:
             self._news.wait_for(lambda: self._forgotten + len(self._events) > heard, _IDLE_S)
@@ -119,7 +119,7 @@ class Agent:
 
     def _send(self, *message: Any) -> None:
         assert self._connection is not None
-        with self._sending, contextlib.suppress(OSError):  # then `lost` is on its way
+        with self._sending, contextlib.suppress(OSError):  # then a `lost` event follows
             self._connection.send(message)
 
     def _listen(self, connection: Connection, scratch: pathlib.Path) -> None:
@@ -139,7 +139,7 @@ class Agent:
 
 
 def _take_back_niceness() -> int:
-    """Takes back the niceness that Ray gives its workers, if nobody chose it and it may; returns what is left."""
+    """Undoes the niceness that Ray sets by default for its workers, if permitted; returns the niceness."""
     niceness = os.nice(0)
     if niceness > 0 and "RAY_worker_niceness" not in os.environ:
         with contextlib.suppress(PermissionError):
@@ -148,9 +148,7 @@ def _take_back_niceness() -> int:
 
 
 def environment_of(path: Sequence[str], variables: Mapping[str, str | None]) -> dict[str, str]:
-    """Returns the variables that a process of this host is started with: its own, those of a `Visit`, and where modules
-    are found.
-    """
+    """Returns the environment variables for a process: this process's own, those of a `Visit`, and PYTHONPATH."""
     path = [os.path.abspath(entry) for entry in path if os.path.isdir(entry)]
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     environment: dict[str, str | None] = {**os.environ, **variables}
@@ -159,5 +157,5 @@ def environment_of(path: Sequence[str], variables: Mapping[str, str | None]) -> 
 
 
 def exists(file: str) -> bool:
-    """Returns whether there is such a file on a host."""
+    """Returns whether a file exists on this host."""
     return os.path.exists(file)

@@ -1,4 +1,4 @@
-"""The driver's connection to Ray: to a cluster that runs, or to a Ray that is started for this program alone."""
+"""Connects the driver to Ray: to a running cluster, or to a Ray that it starts only for this program."""
 
 import json
 import logging
@@ -11,19 +11,20 @@ from typing import Any
 from acme_ext.errors import UsageError
 
 EXCLUDED = ("/runs/", ".git/", ".venv/", "venv/", "__pycache__/", "*.egg-info/", ".*_cache/", "node_modules/")
-"""What of the working directory doesn't travel, beside what `.gitignore` names."""
+"""Parts of the working directory that are not copied to other hosts, besides those in `.gitignore`."""
 _SETTINGS = {
-    "RAY_worker_niceness": "0",  # 15 is for tasks beside a user's own work
-    "RAY_memory_monitor_refresh_ms": "0",  # it would end agents, which hold nothing, for what nodes hold
+    "RAY_worker_niceness": "0",  # Ray's 15 is meant for tasks that run besides a user's own work
+    "RAY_memory_monitor_refresh_ms": "0",  # it would kill agents, which use little memory, for the memory of nodes
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 _KNOCK_S = 5.0
-_STORE_BYTES = 80 * 2**20  # for objects in Ray, the least that it allows: data does not go by it
+_STORE_BYTES = 80 * 2**20  # size of Ray's object store, the least possible: data does not use it
 
 
 def address_of(given: str | None) -> str | None:
-    """Returns the address of the cluster that is meant: the given one, or that of the variable `RAY_ADDRESS`, as Ray
-    does; None for a Ray of the run's own, which `local` says too.
+    """Returns the address of the cluster to use: the given one, or, as in Ray, the variable `RAY_ADDRESS`.
+
+    None or `local` means a Ray that is started only for the run; the result is then None.
     """
     address = given or os.environ.get("RAY_ADDRESS")
     return None if address in ("", "local") else address
@@ -32,18 +33,18 @@ def address_of(given: str | None) -> str | None:
 def start(
     folder: pathlib.Path, resources: Mapping[str, float], runtime_env: Mapping[str, Any], *, private: bool
 ) -> None:
-    """Starts a Ray on this machine, as a part of this process's tree.
+    """Starts Ray on this machine, in processes below this one.
 
     Args:
-        folder: for its files; a short path.
-        resources: that it is to have beside this machine's GPUs, at least.
-        runtime_env: what its processes are started with, in Ray's words.
-        private: whether this process is in a network of its own, with a loopback and nothing else.
+        folder: the folder for Ray's files; a short path.
+        resources: minimum resources, besides this machine's GPUs.
+        runtime_env: Ray's `runtime_env` of its processes.
+        private: whether this process is in its own network namespace, which has only a loopback.
     """
     import ray
 
     os.environ.update(_SETTINGS)
-    os.environ.pop("RAY_ADDRESS", None)  # of another, where `local` was asked for
+    os.environ.pop("RAY_ADDRESS", None)  # it may name a cluster, although the user chose `local`
     others = {name: amount for name, amount in resources.items() if name not in ("CPU", "GPU")}
     options: dict[str, Any] = {"_node_ip_address": "127.0.0.1"} if private else {}
     ray.init(
@@ -63,19 +64,19 @@ def start(
 def connect(
     address: str, code: pathlib.Path, run_directory: pathlib.Path, runtime_env: Mapping[str, Any] | None = None
 ) -> None:
-    """Connects to a cluster, one of whose hosts this is; the code of a folder travels to the others.
+    """Connects to a cluster that includes this host; Ray copies the code in a folder to the other hosts.
 
     Args:
-        address: of the cluster, or `auto`.
-        code: the folder. It stays where the runtime environment, or the one of the job that this is, names a
-            `working_dir`: then that travels.
-        run_directory: what does not travel.
-        runtime_env: what the processes on all hosts are started with, in Ray's words.
+        address: the address of the cluster, or `auto`.
+        code: the folder. It is not copied if `runtime_env`, or the one of the current Ray job, has a `working_dir`:
+            Ray then copies that.
+        run_directory: the run directory, which is not copied.
+        runtime_env: Ray's `runtime_env` of the processes on all hosts.
 
     Raises:
-        UsageError: there is no such cluster, or this can't be a part of it; the message says why.
+        UsageError: there is no such cluster, or this host can't join it; the message says why.
     """
-    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "2")  # of 36 s; Ray would make 20
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "2")  # 36 s each; Ray's default is 20
     import ray
 
     if "://" in address:
@@ -101,14 +102,15 @@ def connect(
 
 
 def job_environment() -> dict[str, Any]:
-    """Returns the runtime environment of the job of Ray's that this process is the command of (`ray job submit`), which
-    Ray adds to what a program asks for itself; empty where it is none.
+    """Returns the runtime environment of the current Ray job (`ray job submit`); empty if there is no job.
+
+    Ray merges it with the runtime environment that the program sets.
     """
     return json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
 
 
 def _knock(address: str) -> None:
-    """Raises UsageError if nobody listens at an address, for which Ray would try for a minute."""
+    """Raises UsageError if nothing listens at an address; Ray itself would retry for a minute."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()

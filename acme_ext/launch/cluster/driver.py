@@ -1,8 +1,8 @@
-"""The process that runs a program on Ray: it has nodes placed and started, watches them and stops them.
+"""The process that runs a program on Ray: it places, starts, watches and stops the nodes.
 
-A process that dies is started again in its place, at its addresses. An actor or evaluator whose host is lost is placed
-anew. What others dial can't move, for they have its address: its loss, or the death of a process that holds the run's
-state, ends the program, which is then started again as a whole from its last checkpoint.
+If the process of a node dies, it restarts on the same host, with the same addresses. An actor or evaluator whose host
+is lost moves to another host. Nodes that others connect to can't move, since the others have their addresses. If such a
+node's host is lost, or a process with state of the run dies, the whole program restarts from its last checkpoint.
 """
 
 import contextlib
@@ -24,31 +24,31 @@ from acme_ext.launch.processes.director import Crew, Director, Next, Restarts
 from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, how, in_child
 from acme_ext.types import EnvironmentSpec
 
-_SILENCE_S = 10.0  # of waiting, after which it is said what for
-_START_S = 180.0  # for a node's process to begin: libraries are imported on its host first
-_NOTICE_S = 90.0  # for Ray to notice that a host is lost
-_SAME_LOSS_S = 60.0  # in which agents that are lost were on one host that is
+_SILENCE_S = 10.0  # of waiting, before a message says for what
+_START_S = 180.0  # for a node's process to start: its host first imports libraries
+_NOTICE_S = 90.0  # for Ray to detect that a host is lost
+_SAME_LOSS_S = 60.0  # within it, lost agents of the same host count as one loss
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is to be run, as the launcher hands it over.
+    """The program to run, as the launcher sends it.
 
     Attributes:
-        run: names this start of the program.
-        make_spec: makes an environment, to ask it for its specs.
-        load: makes the program; called with whether it is the first time, and the specs.
-        groups: of the program, with their numbers of nodes.
-        resources: that each node of a group asks for.
-        servers: groups of nodes that others dial, in the order in which they are stopped, after all others.
-        directory: the run's.
-        address: of the cluster; None for a Ray of the run's own.
-        folder: for such a Ray's files.
-        code: the folder that travels to a cluster's hosts.
+        run: name of this start of the program.
+        make_spec: makes an environment and returns its specs.
+        load: makes the program; called with `(first, specs)`, where `first` says whether this is the first call.
+        groups: group -> number of nodes.
+        resources: group -> resources that each of its nodes requests.
+        servers: groups of nodes that others connect to; they stop in this order, after all other groups.
+        directory: the run directory.
+        address: address of the cluster; None to start a Ray only for the run.
+        folder: the folder for the files of such a Ray.
+        code: the folder that Ray copies to the hosts of a cluster.
         path: see `launch.cluster.agent.Visit`.
-        restarts: times in an hour that nodes which have died are started again, or the program as a whole.
+        restarts: maximum restarts per hour, of dead nodes and of the whole program.
         wait_s: see `launch.cluster.placement.reserve`.
-        runtime_env: what processes on all hosts are started with, in Ray's words.
+        runtime_env: Ray's `runtime_env` of the processes on all hosts.
         grace_s: see `launch.processes.forks.Options`.
     """
 
@@ -70,30 +70,30 @@ class Plan:
 
 
 class _InterruptedError(Exception):
-    """The program is to stop where nothing of it runs that could save anything."""
+    """A stop was requested while no node runs that could save anything."""
 
 
 class Driver(Crew):
-    """See the module. Ray is connected to.
+    """Runs a program on Ray, see the module; it needs a connection to Ray.
 
     Args:
-        plan: see there.
-        spec: of the environment.
+        plan: see `Plan`.
+        spec: the environment's specs.
     """
 
-    refuse_s = 5.0  # later nodes end when their agents do
+    refuse_s = 5.0  # nodes that are still alive then end with their agents
 
     def __init__(self, plan: Plan, spec: EnvironmentSpec):
         self._plan, self._spec = plan, spec
         alone = plan.address is None
         self._fleet = Fleet(plan.run, plan.groups, plan.resources, plan.directory, plan.path, _say, alone=alone)
-        self._lost_at: dict[str, float] = {}  # of hosts
+        self._lost_at: dict[str, float] = {}  # host -> time of the last loss
         self._restarts = Restarts(plan.restarts)
         super().__init__(self._fleet.members, Director(plan.servers, self._restarts, _say), plan.grace_s)
         self._relaunch_at = 0.0
 
     def run(self) -> int:
-        """Runs the program to its end; returns the exit code (0, 1, or 128 + a signal that stopped it)."""
+        """Runs the program to its end; returns the exit code (0, 1, or 128 + the signal that stopped it)."""
         self._fleet.reserve(self._plan.wait_s)
         with contextlib.suppress(_InterruptedError):
             self._launch(first=True)
@@ -107,18 +107,18 @@ class Driver(Crew):
         return self.director.exit_code
 
     def _launch(self, *, first: bool) -> None:
-        """Starts the program, once every node has an agent in its place and an address."""
+        """Starts the program, once every node has an agent on its host and an address."""
         for member in self.members:
             if member.agent is None:
                 self._fleet.send(member)
         program = self._plan.load(True, self._spec) if first else None
         if first:
-            # From here on a request to stop ends the program in good order.
+            # From here on, a stop request ends the program in an orderly way.
             for number in (*process_tree.REQUESTS, *process_tree.REQUESTS.values()):
                 signal.signal(number, self._on_stop_request)
         self._settle(lambda member: member.place is not None, ANSWER_S, "to be placed", self._send_again)
         if program is None:
-            program = self._plan.load(False, self._spec)  # by now nobody holds the run directory
+            program = self._plan.load(False, self._spec)  # by now no other process uses the run directory
         self._fleet.bind(program)
         for member in self.members:
             self._fleet.start(member)
@@ -140,14 +140,14 @@ class Driver(Crew):
         coordinator.agent.ask.remote(address, died)
 
     def _take_events(self, lost: Callable[[Member, str], None]) -> None:
-        """Takes what agents have to tell, within a moment; `lost` is called for those that can't tell any more."""
+        """Handles new events of the agents; returns after a short time. Calls `lost` for agents that have ended."""
         for member, (what, *details) in self._fleet.events():
             if what == "said":
                 with contextlib.suppress(OSError):
                     os.write(2, details[0])
             elif what == "arrived":
                 if member.node is not None and not self.director.relaunching and not self.director.ended:
-                    self._fleet.start(member)  # it was placed anew
+                    self._fleet.start(member)  # it was moved to another host
             elif what == "started":
                 member.started = True
             elif what == "stop":
@@ -168,7 +168,7 @@ class Driver(Crew):
         self._look_at(member, "was lost, with its host or what stood for it there", words, gone=True)
 
     def _look_at(self, member: Member, why: str, words: str, *, code: int = 1, gone: bool = False) -> None:
-        """Does what follows from a node's end."""
+        """Handles the end of a node."""
         what, pause = self.director.look_at(
             member.group,
             member.name,
@@ -185,14 +185,14 @@ class Driver(Crew):
             member.again, member.anew = time.monotonic() + pause, gone
 
     def _send_again(self, member: Member, words: str) -> None:
-        """Sends an agent for a node whose agent was lost before anything was started."""
+        """Sends a new agent for a node whose agent was lost before the node started."""
         if not self._was_lost_with_its_host(member) and self._restarts.take(member.name) is None:
             raise RunError(f"{member.name} could not be placed{words}")
         _say(f"{member.name} was lost before it started, and is placed anew.")
         self._fleet.send(member)
 
     def _was_lost_with_its_host(self, member: Member) -> bool:
-        """Whether another agent was lost with this one's host just now: all that are lost with one count once."""
+        """Returns whether the node's host was just lost with another agent; agents lost together count once."""
         now, host = time.monotonic(), member.place.host if member.place is not None else ""
         if now - self._lost_at.get(host, -math.inf) < _SAME_LOSS_S:
             return True
@@ -200,7 +200,7 @@ class Driver(Crew):
         return False
 
     def _look_at_orders(self) -> None:
-        """Speaks of a node that waits for its place, and gives up one whose host doesn't start it."""
+        """Reports nodes that wait for a host, and gives up nodes whose host doesn't start them in time."""
         for member in self.members:
             waited = time.monotonic() - member.since
             if member.agent is not None and member.place is None and waited > _SILENCE_S:
@@ -213,7 +213,7 @@ class Driver(Crew):
     # Stopping ----------------------------------------------------------------------------------------------------
 
     def _clear(self) -> None:
-        """Ends what still runs, at once, so that the program can be started again."""
+        """Kills all nodes and waits for the time to restart the program."""
         self._fleet.signal(self.members, signal.SIGKILL)
         self._settle(lambda member: not member.runs, _NOTICE_S, "to end", lambda member, words: None)
         for member in self.members:
@@ -226,7 +226,7 @@ class Driver(Crew):
     def _settle(
         self, settled: Callable[[Member], bool], limit_s: float, what: str, lost: Callable[[Member, str], None]
     ) -> None:
-        """Waits until something is so for all nodes."""
+        """Waits until `settled` is true for all nodes."""
         start, silent = time.monotonic(), True
         while left := [member for member in self.members if not settled(member)]:
             if self.director.interrupted:
@@ -249,14 +249,14 @@ def _say(text: str) -> None:
 
 
 def main(descriptor: int, ready: int, keeper: int, private: bool) -> int:
-    """Runs what the launcher hands over, see `launcher.receive`; the entry of the driver's process."""
-    # The terminal's signals, and those to everybody, are for the launcher, which passes them on; Ray has none of them.
+    """Runs the program from the launcher, see `launcher.receive`; the entry point of the driver's process."""
+    # In its own process group, this process and Ray receive no signals from the terminal. The launcher passes them on.
     os.setpgid(0, 0)
-    os.dup2(2, 1)  # what Ray prints is no result
+    os.dup2(2, 1)  # Ray's output is not a result
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     process_tree.end_at_a_stop_request()
     try:
-        why = isolation.enter() if private else None  # while there is one thread
+        why = isolation.enter() if private else None  # requires a single thread
         if not process_tree.tell_when_orphaned(keeper, process_tree.ORPHANED):
             return 1
         process_tree.take_in_orphans()
@@ -264,7 +264,7 @@ def main(descriptor: int, ready: int, keeper: int, private: bool) -> int:
         if plan is None:
             return 1
         isolation.say(why)
-        spec = in_child(plan.make_spec, MAKE_SPEC)  # before Ray's threads, which would be missing in what it forks
+        spec = in_child(plan.make_spec, MAKE_SPEC)  # forks, so before Ray's threads start
         if plan.address is None:
             names = [group for group, count in plan.groups.items() for _ in range(count)]
             asked = placement.total(plan.resources[name] for name in names)
@@ -280,7 +280,7 @@ def main(descriptor: int, ready: int, keeper: int, private: bool) -> int:
         except RayError as error:
             raise RunError(f"Ray failed: {error}") from error
         if plan.address is not None:
-            ray.shutdown()  # a Ray of the run's own is the keeper's to end
+            ray.shutdown()  # the keeper ends a Ray that was started only for the run
         return code
     except (UsageError, RunError) as error:
         print(f"acme-ext: {error}", file=sys.stderr)

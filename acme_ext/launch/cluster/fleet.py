@@ -1,4 +1,4 @@
-"""The agents of a program on Ray, one for each node: sent to their places, asked for news, and given orders."""
+"""The agents of a program on Ray, one per node: sends them to their hosts, polls their events and gives them orders."""
 
 import contextlib
 import dataclasses
@@ -20,37 +20,37 @@ from acme_ext.launch.processes.forks import Options, bind
 WRITERS = ("replay", "coordinator", "learner")
 """Groups of nodes that write to the run directory."""
 ANSWER_S = 120.0
-"""For agents to answer."""
+"""Seconds that agents have to answer."""
 
 _LOOK_S = 0.1
 
 
 @dataclasses.dataclass(eq=False)
 class Member(director.Member):
-    """A node, and the agent that stands for it. It runs from when it is ordered."""
+    """A node and the agent that represents it; `runs` is true from the order to start it."""
 
-    bundle: int = 0  # of its placement group
+    bundle: int = 0  # index in the placement group
     agent: Any = None
-    place: Place | None = None  # None: the agent has not arrived
-    question: Any = None  # that its agent has not answered yet
-    heard: int = 0  # events of this agent
-    started: bool = False  # has a process
-    since: float = 0.0  # of the latest order
-    anew: bool = False  # whether it is to be started again in another place
-    sent: int = 0  # agents so far
+    place: Place | None = None  # None: the agent has not started yet
+    question: Any = None  # the pending call to its agent
+    heard: int = 0  # number of events received from this agent
+    started: bool = False  # whether it has a process
+    since: float = 0.0  # time of the latest order
+    anew: bool = False  # whether to restart it on another host
+    sent: int = 0  # number of agents so far
 
 
 class Fleet:
-    """All agents of a program. Ray is connected to.
+    """All agents of a program; needs a connection to Ray.
 
     Args:
-        run: a name of this start of the program, on every host.
-        groups: of the program, with their numbers of nodes.
-        resources: that each node of a group asks for.
-        directory: the run's.
+        run: name of this start of the program, on every host.
+        groups: group -> number of nodes.
+        resources: group -> resources that each of its nodes requests.
+        directory: the run directory.
         path: see `launch.cluster.agent.Visit`.
-        say: tells the user something.
-        alone: whether no other host than this one can join the cluster.
+        say: shows a message to the user.
+        alone: whether no other host can join the cluster.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Fleet:
         self._say = say
         self.members = [Member(*name, bundle=bundle) for bundle, name in enumerate(director.names_of(groups))]
         self._group: Any = None
-        self._tokens: dict[str, pathlib.Path] = {}  # of agents that are on their way
+        self._tokens: dict[str, pathlib.Path] = {}  # node's name -> token, while its agent has not started
 
     # Places ------------------------------------------------------------------------------------------------------
 
     def reserve(self, wait_s: float | None) -> None:
-        """Reserves a place for every node, or none; see `launch.cluster.placement.reserve`."""
+        """Reserves resources for all nodes or for none; see `launch.cluster.placement.reserve`."""
         import ray
 
         asked = [self._resources[member.group] for member in self.members]
@@ -88,26 +88,26 @@ class Fleet:
             self._say(f"the cluster has {there:g} GPUs, and no node asks for one (as --resources learner=GPU:1 would).")
 
     def send(self, member: Member) -> None:
-        """Sends an agent for a node to its place, or to the one that Ray finds in its stead when that is lost."""
+        """Sends an agent for a node to its reserved host, or to the host that Ray chooses if that one is lost."""
         import ray
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         where = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=member.bundle)
-        # Orders are taken in their order, by one thread; another has the question for events.
+        # One thread of the agent handles the orders, in sequence; another one answers the calls for events.
         lasting: dict[str, Any] = {"concurrency_groups": {"events": 1}, "max_restarts": 0}
         asked = placement.actor_options(self._resources[member.group])
-        # What Ray's dashboard shows. A name is free again only some time after its agent has ended.
+        # The name in Ray's dashboard. It can be reused only some time after its agent has ended.
         name = member.name if not member.sent else f"{member.name}, start {member.sent}"
         named = {"name": name, "namespace": self._run}
         member.sent += 1
         member.agent = ray.remote(**lasting)(Agent).options(scheduling_strategy=where, **named, **asked).remote()
         member.place, member.heard, member.since, member.started = None, 0, time.monotonic(), False
-        environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}  # not what Ray says
+        environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}  # the driver's value, not Ray's
         token = self._make_token(member.name)
         member.question = member.agent.place.remote(Visit(self._run, self._path, str(token), environment))
 
     def give_up(self, member: Member) -> None:
-        """Lets go of an agent, if there is still one; its node ends with it."""
+        """Ends an agent, if there is one; its node ends with it."""
         import ray
         from ray.exceptions import RayError
 
@@ -133,9 +133,7 @@ class Fleet:
         member.place = place
 
     def _is_shared(self) -> bool | None:
-        """Whether every host sees the run directory of this one; None where there is no other yet, though one may
-        come.
-        """
+        """Returns whether all hosts share this host's run directory; None if others may still join, but none has."""
         import ray
         from ray.exceptions import RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -158,9 +156,9 @@ class Fleet:
             self._drop_token("driver")
 
     def _make_token(self, name: str) -> pathlib.Path:
-        """Makes a file beside the run directory, by which a host knows that it is the same there.
+        """Makes a file beside the run directory, which shows other hosts whether they share the directory.
 
-        The launcher removes what is left of them.
+        The launcher removes files that are left over.
         """
         folder = self._directory.parent
         folder.mkdir(parents=True, exist_ok=True)
@@ -175,7 +173,7 @@ class Fleet:
     # Orders ------------------------------------------------------------------------------------------------------
 
     def bind(self, program: Any) -> None:
-        """Gives a program's nodes to the agents, and addresses, with ports that the agents have reserved."""
+        """Assigns a program's nodes to the agents, with addresses on ports that the agents have reserved."""
         import ray
         from ray.exceptions import RayError
 
@@ -202,7 +200,7 @@ class Fleet:
         bind(program, stop_program, bind_addresses=bind_addresses)
 
     def start(self, member: Member) -> None:
-        """Has a node started where its agent is."""
+        """Starts a node on its agent's host."""
         import cloudpickle
 
         assert member.place is not None
@@ -222,7 +220,7 @@ class Fleet:
         member.runs, member.started, member.since = True, False, time.monotonic()
 
     def signal(self, members: Sequence[Member], number: int) -> None:
-        """Sends nodes a signal, those that run."""
+        """Sends a signal to those nodes that are running."""
         for member in members:
             if member.runs:
                 member.agent.signal.remote(int(number))
@@ -230,8 +228,10 @@ class Fleet:
     # News --------------------------------------------------------------------------------------------------------
 
     def events(self) -> Iterator[tuple[Member, tuple]]:
-        """Gives what agents have to tell, within a moment: what their nurseries do (`launch.cluster.nursery`), and
-        `("arrived",)` and `("lost", why)` of their own.
+        """Yields new events of the agents; ends after a short time.
+
+        Events are those of the nurseries (`launch.cluster.nursery`), and `("arrived",)` and `("lost", why)` for the
+        agents themselves.
         """
         import ray
         from ray.exceptions import ActorUnavailableError, RayError
@@ -256,7 +256,7 @@ class Fleet:
             except ActorUnavailableError:
                 if member.place is None:
                     yield member, ("lost", ".")
-                continue  # it is asked again
+                continue  # the next call asks it again
             except RayError as error:
                 first = str(error).strip().split("\n")[0]
                 yield member, ("lost", f": {first}")

@@ -1,7 +1,7 @@
-"""Runs that are commands, each on whichever host of a Ray cluster has room for it.
+"""Runs commands on any hosts of a Ray cluster that have the resources.
 
-Ray reserves what a run asks for. A run is a process of its own, and leaves everything in a directory that all hosts
-must share. It is told to end when whoever started it has.
+Ray reserves the resources of a run. A run is a separate process, and writes everything to a directory that all hosts
+must share. It must end when the process that started it has ended.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ from acme_ext.launch.cluster import agent, connection, placement
 from acme_ext.launch.processes import launcher
 from acme_ext.utils import install
 
-_ANSWER_S = 60.0  # that a host has to answer before its run is taken for lost
+_ANSWER_S = 60.0  # time for a host's answer, before its run counts as lost
 _LOOK_S = 0.1
-_PROCESS = ".process"  # after a run's directory: the file that its process holds a lock on
+_PROCESS = ".process"  # suffix of the file beside a run's directory that its process locks
 
 
 class Runner:
-    """The Ray actor that starts a run on the host where it is, and looks after it. It imports nothing heavy."""
+    """The Ray actor that starts a run on its host and watches it. It imports nothing heavy."""
 
     def __init__(self):
         self._process: subprocess.Popen | None = None
@@ -36,15 +36,14 @@ class Runner:
     def begin(
         self, child: str, command: Sequence[str], run_dir: str, token: str, path: Sequence[str], threads: str | None
     ) -> str | None:
-        """Starts a run, and returns None; or the address of this host, where the directory is another.
+        """Starts a run and returns None; returns this host's address if the host doesn't share the directory.
 
         Args:
-            child: what Python runs; its first argument is the process that it must not outlive.
-            command: its further arguments.
-            run_dir: the run's directory. A former run in it that is about to end is waited for.
-            token: what the file beside the run's directory holds, `DIRECTORY.process`, where it is the one of whoever
-                starts the run.
-            path: where modules are found, see `agent.environment_of`.
+            child: the Python code to run; its first argument is the pid of a process that it must not outlive.
+            command: the further arguments.
+            run_dir: the run's directory. If an earlier run in it is still ending, waits for it.
+            token: the content of the file `DIRECTORY.process` beside the run's directory, if the host shares it.
+            path: folders of modules, see `agent.environment_of`.
             threads: `OMP_NUM_THREADS`, which Ray sets for itself; None for unset.
         """
         import ray
@@ -65,14 +64,14 @@ class Runner:
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
-                    pass_fds=(lock,),  # it is held for as long as the run's process is there
+                    pass_fds=(lock,),  # the run's process holds the lock until it ends
                 )
         finally:
             os.close(lock)
         return None
 
     def poll(self) -> int | None:
-        """Returns the run's exit code; None while it runs."""
+        """Returns the run's exit code; None while it is running."""
         assert self._process is not None
         return self._process.poll()
 
@@ -83,22 +82,22 @@ class Runner:
 
 
 class OnHost:
-    """A run on some host, seen from here: as much of `subprocess.Popen` as is needed."""
+    """A run on some host, with the necessary part of the interface of `subprocess.Popen`."""
 
     def __init__(self, runner: Any, begun: Any, directory: Path):
         self._runner, self._begun, self._directory = runner, begun, directory
         self.returncode: int | None = None
         self.lost = False
-        """Whether its host was lost, or Ray's process that looked after it."""
+        """Whether its host, or the Ray process that watches it, was lost."""
 
     def poll(self) -> int | None:
-        """Returns its exit code; None while it runs, or waits for a place on a host."""
+        """Returns its exit code; None while it is running or waits for a host."""
         if self.returncode is None and self._has_begun():
             self._end(self._answer(self._runner.poll.remote()))
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Sends it a signal; one that has no place yet ends by it."""
+        """Sends it a signal; a run that still waits for a host ends."""
         if self.returncode is None and self._has_begun():
             self._answer(self._runner.signal.remote(number))
         elif self.returncode is None:
@@ -147,15 +146,15 @@ class OnHost:
         if code is not None and self.returncode is None:
             self.returncode = code
             with contextlib.suppress(RayError):
-                ray.kill(self._runner)  # what is reserved for it is free again
+                ray.kill(self._runner)  # frees its reserved resources
 
 
 class Cluster:
-    """A Ray cluster that this machine is a part of, to run commands on.
+    """A Ray cluster that includes this machine, for running commands.
 
     Args:
-        directory: of all runs.
-        asked: what each run asks of Ray, as `{"CPU": 1.0}`.
+        directory: the directory of all runs.
+        asked: the resources that each run requests, such as `{"CPU": 1.0}`.
     """
 
     def __init__(self, directory: Path, asked: Mapping[str, float]):
@@ -171,11 +170,11 @@ class Cluster:
         self._path = launcher.module_folders(code)
 
     def start(self, child: str, command: Sequence[str], run_dir: Path) -> OnHost:
-        """Starts a run where Ray has, or will have, room for it."""
+        """Starts a run on a host with enough resources, once Ray has one."""
         import ray
 
         token = uuid.uuid4().hex
-        Path(f"{run_dir}{_PROCESS}").write_text(token)  # in place, for a process that is about to end may hold it
+        Path(f"{run_dir}{_PROCESS}").write_text(token)  # not replaced: a process that is ending may lock it
         runner: Any = ray.remote(max_restarts=0)(Runner).options(**self._options).remote()
         threads = os.environ.get("OMP_NUM_THREADS")
         run = (child, list(command), str(run_dir.absolute()))
@@ -193,12 +192,12 @@ def joined(address: str | None, directory: Path, asked: Mapping[str, float]) -> 
     """Joins a cluster, and leaves it at the end.
 
     Args:
-        address: of the cluster; None: as `RAY_ADDRESS` says, or the one that runs here.
-        directory: of all runs.
-        asked: what each run asks of Ray.
+        address: address of the cluster; None for the one in `RAY_ADDRESS`, or the one that runs on this machine.
+        directory: the directory of all runs.
+        asked: the resources that each run requests.
 
     Raises:
-        UsageError: there is no such cluster, or none of its hosts has what a run asks for.
+        UsageError: there is no such cluster, or none of its hosts has the resources that a run requests.
     """
     if importlib.util.find_spec("ray") is None:
         raise UsageError(f"runs on Ray need the extra `ray`, not installed here: {install.command('ray')}")

@@ -1,14 +1,14 @@
-"""The process of a host that forks nodes for the agents there, as the supervisor does on one machine.
+"""The nursery: a process of each host that forks nodes for the agents there, as the supervisor does on one machine.
 
-A node's process costs seconds of CPU and 400 MB to import its libraries, and an agent, which has Ray's threads, can't
-be forked. So the first agent of a run on a host starts one process that has imported everything; each agent then asks
-it for its node, over a connection by which the node's life hangs: when it is closed, the node is killed, and with the
-last one the nursery ends, and whatever the nodes have left behind.
+Importing a node's libraries costs seconds of CPU time and 400 MB, and an agent can't be forked, since it has Ray's
+threads. So the first agent of a run on a host starts the nursery, which imports everything once. Each agent then asks
+it, over a connection, to fork its node. When the connection closes, the nursery kills the node. When the last
+connection closes, the nursery ends, and so do all processes that the nodes have left behind.
 
-The messages are tuples. From an agent: `("start", Order)`, `("signal", number)` and `("ask", address, died)`, to have
-the coordinator stop the program. To an agent: `("started", pid)`, `("said", bytes)`, what the node wrote to the
-terminal, `("stop",)` for the coordinator's `lp.stop()`, `("request",)` for another node's, `("unanswered",)` and
-`("ended", code, last words)`.
+The messages are tuples. From an agent: `("start", Order)`, `("signal", number)` and `("ask", address, died)`, which
+asks the coordinator to stop the program. To an agent: `("started", pid)`; `("said", bytes)`, the node's output to the
+terminal; `("stop",)` if the coordinator called `lp.stop()`; `("request",)` if another node did; `("unanswered",)` if
+the coordinator did not answer; and `("ended", code, last words)`.
 """
 
 import contextlib
@@ -32,21 +32,21 @@ from acme_ext.launch.processes import process_tree
 from acme_ext.launch.processes.forks import Options
 
 _LOOK_S = 0.02
-_LONELY_S = 60.0  # without any agent until it gives up
+_LONELY_S = 60.0  # without any agent, before the nursery ends
 _LAST_LINES = 20
 _CHUNK = 65536
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """A node that is to be started.
+    """An order to start a node.
 
     Attributes:
-        node: the node, by cloudpickle; what it needs is imported in its own process.
-        group, name: of the node.
-        options: see there; the log folder is this host's.
-        environment: variables of its process; None takes one away.
-        columns: of the terminal that it speaks to; 0 if that is none.
+        node: the node, pickled by cloudpickle; it is unpickled in its own process, with its imports.
+        group, name: the node's group and name.
+        options: see `Options`; the log folder is on this host.
+        environment: variables of its process; None unsets a variable.
+        columns: the width of the user's terminal; 0 if the output is not a terminal.
     """
 
     node: bytes
@@ -58,15 +58,15 @@ class Order:
 
 
 def connect(folder: pathlib.Path, environment: Mapping[str, str]) -> Connection:
-    """Returns a connection to a host's nursery for a run, which is started where there is none yet.
+    """Returns a connection to this host's nursery for a run; starts a nursery if there is none yet.
 
     Args:
-        folder: the run's on this host.
-        environment: that the nursery is started with; the modules it finds are on its PYTHONPATH.
+        folder: the run's folder on this host.
+        environment: environment variables of the nursery; PYTHONPATH has the folders of its modules.
     """
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     if folder.parent.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder.parent} is somebody else's")  # who may write there could have code run
+        raise PermissionError(f"{folder.parent} is somebody else's")  # anybody with write access could run code
     folder.mkdir(mode=0o700, exist_ok=True)
     path = str(folder / "nursery.sock")
     with (folder / "lock").open("w") as lock:
@@ -83,12 +83,12 @@ def connect(folder: pathlib.Path, environment: Mapping[str, str]) -> Connection:
 
 
 def scratch() -> pathlib.Path:
-    """Returns where the folders of runs are on a host; a short path, for a socket's is limited."""
+    """Returns the parent of the folders of runs on a host; a short path, since socket paths have a limit."""
     return pathlib.Path(f"/tmp/acme-ext-{os.getuid()}")
 
 
 def clear(folder: pathlib.Path) -> None:
-    """Removes a run's folder on a host, but for nodes' logs."""
+    """Removes a run's folder on a host, except the logs of nodes."""
     for name in ("nursery.sock", "nursery.log", "lock"):
         (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
@@ -96,14 +96,14 @@ def clear(folder: pathlib.Path) -> None:
 
 
 def why(folder: pathlib.Path) -> str:
-    """Returns what a nursery printed last."""
+    """Returns the last output of a nursery."""
     log = folder / "nursery.log"
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return ":\n" + "\n".join(lines[-_LAST_LINES:]) if lines else "."
 
 
 def stop_program(mark_as_completed: bool = False) -> None:
-    """What `lp.stop()` calls in a node."""
+    """Stops the program; `lp.stop()` calls it in a node."""
     del mark_as_completed
     os.kill(os.getppid(), signal.SIGUSR2)
 
@@ -111,7 +111,7 @@ def stop_program(mark_as_completed: bool = False) -> None:
 def _start(folder: pathlib.Path, path: str, environment: Mapping[str, str]) -> None:
     with socket.socket(socket.AF_UNIX) as server, (folder / "nursery.log").open("ab") as log:
         server.bind(path)
-        server.listen(4096)  # agents come before it has imported what it needs
+        server.listen(4096)  # agents connect before it has finished its imports
         line = [sys.executable, "-m", "acme_ext.launch.cluster.nursery", str(server.fileno()), str(folder)]
         subprocess.run(
             line,
@@ -127,19 +127,19 @@ def _start(folder: pathlib.Path, path: str, environment: Mapping[str, str]) -> N
 
 @dataclasses.dataclass
 class _Child:
-    """A node, and the agent that it belongs to."""
+    """A node and the connection to its agent."""
 
     connection: Connection
     order: Order
     log_start: int
-    terminal: int  # where what it says to the user can be read
+    terminal: int  # descriptor to read its output to the user from
 
 
 class Nursery:
-    """See the module.
+    """Forks nodes for agents; see the module.
 
     Args:
-        server: the socket on which agents call.
+        server: the socket that agents connect to.
     """
 
     def __init__(self, server: socket.socket):
@@ -148,11 +148,11 @@ class Nursery:
         self._children: dict[int, _Child] = {}
         self._asking: dict[int, Connection] = {}
         self._stopped = self._requested = False
-        # Nobody sends SIGTERM to a node but to end it: see `forks.run_node`.
+        # Always 0: here, a SIGTERM to a node always ends it, see `forks.run_node`.
         self._never = mmap.mmap(-1, 1)
 
     def run(self) -> None:
-        """Serves agents until the last one is gone."""
+        """Serves agents until the last one has disconnected."""
         signal.signal(signal.SIGUSR2, self._on_stop)
         signal.signal(process_tree.REQUESTS[signal.SIGTERM], self._on_stop_request)
         alone_since = time.monotonic()
@@ -192,7 +192,7 @@ class Nursery:
                     os.kill(pid, *arguments)
 
     def _forget(self, connection: Connection) -> None:
-        """Ends the node of an agent that is gone."""
+        """Kills the node of an agent that has disconnected."""
         self._connections.remove(connection)
         connection.close()
         for pid, child in self._children.items():
@@ -229,13 +229,13 @@ class Nursery:
         self._asking[pid] = connection
 
     def _relay(self, child: _Child) -> None:
-        """Passes on what a node has written to the terminal."""
+        """Passes on a node's output to the terminal."""
         while True:
             try:
                 text = os.read(child.terminal, _CHUNK)
             except BlockingIOError:
                 return
-            except OSError:  # a terminal that nobody has open any more
+            except OSError:  # the terminal has no writers any more
                 text = b""
             if not text:
                 os.close(child.terminal)
@@ -250,13 +250,13 @@ class Nursery:
         with contextlib.suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG)) != (0, 0):
                 ended.append(found)
-        if self._stopped:  # before the news that who said so has ended
+        if self._stopped:  # before the event that the coordinator has ended
             self._stopped = False
             for connection in self._connections:
                 self._tell(connection, "stop")
         if self._requested:
             self._requested = False
-            for connection in self._connections[:1]:  # one agent's word is enough
+            for connection in self._connections[:1]:  # one agent is enough
                 self._tell(connection, "request")
         for pid, status in ended:
             code = os.waitstatus_to_exitcode(status)
@@ -268,12 +268,12 @@ class Nursery:
             if child.terminal >= 0:
                 self._relay(child)
             if child.terminal >= 0:
-                os.close(child.terminal)  # something it had started still has it
+                os.close(child.terminal)  # a process that it started may still have it open
             words = last_words(child.order.options.log_of(child.order.name), child.log_start) if code else ""
             self._tell(child.connection, "ended", code, words)
 
     def _tell(self, connection: Connection, *message: object) -> None:
-        with contextlib.suppress(OSError):  # it is gone, as its end will say
+        with contextlib.suppress(OSError):  # the agent has disconnected; `recv` will notice
             connection.send(message)
 
 
@@ -284,11 +284,11 @@ def _load(node: bytes):
 
 
 def _open_terminal(columns: int) -> tuple[int, int]:
-    """Returns a descriptor to read from without waiting, and the one to write to: a terminal's, or a pipe's."""
+    """Returns a non-blocking descriptor to read from and one to write to, of a terminal or a pipe."""
     if columns:
         ours, theirs = os.openpty()
         mode = termios.tcgetattr(theirs)
-        mode[1] &= ~termios.OPOST  # the user's own terminal will do it
+        mode[1] &= ~termios.OPOST  # the user's terminal does it
         termios.tcsetattr(theirs, termios.TCSANOW, mode)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     else:
@@ -298,9 +298,9 @@ def _open_terminal(columns: int) -> tuple[int, int]:
 
 
 def main(descriptor: int, folder: pathlib.Path) -> None:
-    """Runs the nursery, beneath a process that does nothing but end what it may leave: see `processes.process_tree`."""
+    """Runs the nursery as the child of a process that only cleans up after it; see `processes.process_tree`."""
     if os.fork():
-        os._exit(0)  # nobody's child, for it outlives the agent that happened to start it
+        os._exit(0)  # detaches, since it outlives the agent that started it
     process_tree.take_in_orphans()
     keeper, nursery = os.getpid(), os.fork()
     if nursery == 0:

@@ -1,4 +1,4 @@
-"""Where the nodes of a program go: what each asks of a cluster, and what is said when it can't be given."""
+"""Placement of a program's nodes on a cluster: their resource requests, and the errors if these can't be met."""
 
 import math
 import time
@@ -10,15 +10,15 @@ from acme_ext.errors import UsageError
 
 Resources = Mapping[str, float]
 
-_PIN = 0.001  # of the resource that Ray gives each host by its address
-_LEAST_S = 5.0  # that Ray is given to find the places
-_SILENCE_S = 3.0  # of waiting, after which it is said what for
-_PATIENCE_S = 30.0  # for resources that others hold
+_PIN = 0.001  # amount of the resource that Ray defines for each host's address
+_LEAST_S = 5.0  # minimum time for Ray to place the nodes
+_SILENCE_S = 3.0  # of waiting, before a message says for what
+_PATIENCE_S = 30.0  # for resources that others use
 _HEADINGS = ("CPU", "GPU")
 
 
 def bundle(asked: Resources, ip: str | None) -> dict[str, float]:
-    """Returns what a node asks of a host, in Ray's words; with an address, of that host."""
+    """Returns a node's request as a bundle of Ray; with an address, pinned to that host."""
     return {**asked, **({f"node:{ip}": _PIN} if ip is not None else {})}
 
 
@@ -30,19 +30,19 @@ def bundles(
     shared: bool | None,
     there: Resources,
 ) -> tuple[list[dict[str, float]], str | None]:
-    """Returns what each node asks of a host, and what the user is to be told of it, if anything.
+    """Returns the bundle of each node, and a message for the user or None.
 
-    Those that write to the run directory are asked for on this host, unless all hosts share it. Where that can't be
-    known, since no other host has joined yet, they are as long as there is room; otherwise each is tried where it comes
-    to.
+    Nodes that write to the run directory are pinned to this host, unless all hosts share the directory. If that is
+    unknown, since no other host has joined yet, they are pinned if this host has enough resources. Otherwise each may
+    be placed on any host.
 
     Args:
-        groups: of each node.
-        asked: what each asks for.
+        groups: each node's group.
+        asked: each node's requested resources.
         writers: the groups that write to the run directory.
         here: this host's address.
-        shared: whether all hosts share the run directory, if that is known.
-        there: all the resources of this host.
+        shared: whether all hosts share the run directory; None if unknown.
+        there: all resources of this host.
     """
     wanted = total(resources for group, resources in zip(groups, asked, strict=True) if group in writers)
     fits = all(there.get(kind, 0) >= amount for kind, amount in wanted.items())
@@ -60,18 +60,18 @@ def bundles(
 
 
 def resources_of(host: str) -> dict[str, float]:
-    """Returns all the resources of the living host at an address."""
+    """Returns all resources of the live host at an address."""
     return dict(_hosts()).get(host, {})
 
 
 def actor_options(asked: Resources) -> dict[str, Any]:
-    """Returns the resources of an agent as Ray's actors take them."""
+    """Returns the resources of an agent as options of a Ray actor."""
     others = {name: amount for name, amount in asked.items() if name not in _HEADINGS}
     return {"num_cpus": asked.get("CPU", 0), "num_gpus": asked.get("GPU", 0), "resources": others}
 
 
 def total(bundles: Iterable[Resources]) -> dict[str, float]:
-    """Returns the sum of several bundles, without what only pins them to a host."""
+    """Returns the sum of several bundles, without the resources that pin them to a host."""
     summed: Counter[str] = Counter()
     for asked in bundles:
         summed.update({name: amount for name, amount in asked.items() if not name.startswith("node:")})
@@ -81,17 +81,17 @@ def total(bundles: Iterable[Resources]) -> dict[str, float]:
 def reserve(
     names: Sequence[str], bundles: Sequence[Resources], wait_s: float | None, say_to_user: Callable[[str], None]
 ) -> Any:
-    """Returns a placement group with a bundle for each node: all of them, or none.
+    """Returns a placement group with a bundle for each node; reserves all of them or none.
 
     Args:
-        names: of the nodes.
-        bundles: what each asks.
-        wait_s: how long the cluster has to make room. None: 30 s if others hold what is missing, and no time if the
-            cluster doesn't have it.
-        say_to_user: told what is waited for.
+        names: the names of the nodes.
+        bundles: the bundle of each node.
+        wait_s: longest wait for the resources. None: 30 s if others use them, and no wait if the cluster doesn't have
+            them.
+        say_to_user: shows a message about the wait.
 
     Raises:
-        UsageError: there was no room; the message says what is missing.
+        UsageError: there were not enough resources; the message says which are missing.
     """
     from ray.util.placement_group import placement_group, remove_placement_group
 
@@ -122,14 +122,14 @@ def _refusal(lacking: Sequence[str], bundles: Sequence[Resources]) -> UsageError
 
 
 def _hosts() -> list[tuple[str, dict[str, float]]]:
-    """Returns the address and all the resources of each living host."""
+    """Returns the address and all resources of each live host."""
     import ray
 
     return [(node["NodeManagerAddress"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
 
 def missing(names: Sequence[str], bundles: Sequence[Resources], hosts: Sequence[tuple[str, Resources]]) -> list[str]:
-    """Returns what can't be had however empty the cluster is, a clause for each; none does not say that all fits."""
+    """Returns what even an idle cluster doesn't have, a clause each; without any, the bundles may still not fit."""
     reasons = []
     for name, asked in zip(names, bundles, strict=True):
         if not any(all(there.get(kind, 0) >= amount for kind, amount in asked.items()) for _, there in hosts):
@@ -144,7 +144,7 @@ def missing(names: Sequence[str], bundles: Sequence[Resources], hosts: Sequence[
 
 
 def _compare(bundles: Sequence[Resources]) -> str:
-    """Returns what is asked for in all, what the cluster has of it, and what of that is free."""
+    """Returns a text with the total of requested, existing and free resources."""
     import ray
 
     asked, there, free = total(bundles), ray.cluster_resources(), ray.available_resources()
@@ -155,5 +155,5 @@ def _compare(bundles: Sequence[Resources]) -> str:
 
 
 def say(amounts: Resources) -> str:
-    """Returns amounts in words, as `2 CPU, 1 GPU`."""
+    """Returns amounts as text, such as `2 CPU, 1 GPU`."""
     return ", ".join(f"{math.floor(amount * 1000) / 1000:g} {kind}" for kind, amount in sorted(amounts.items()))

@@ -1,4 +1,4 @@
-"""What a node takes of its host. Ray sees the actor that stands for the node, and not the node's own processes."""
+"""Measures the resource usage of nodes. Ray itself sees only a node's agent, not the node's own processes."""
 
 import contextlib
 import os
@@ -12,21 +12,21 @@ _LOG_EVERY_S = 60.0
 
 
 class Meter:
-    """Measures a process with all that it has started.
+    """Measures a process together with all its descendants.
 
     Args:
-        pid: its number.
-        clock: gives seconds.
+        pid: the process's pid.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, pid: int, clock: Callable[[], float] = time.monotonic):
         self._pid, self._clock = pid, clock
-        self._seconds: dict[int, float] = {}  # of CPU, that each process had at the last measurement
+        self._seconds: dict[int, float] = {}  # pid -> seconds of CPU time at the last measurement
         self._at = clock()
         self.measure()
 
     def measure(self) -> tuple[float, int]:
-        """Returns the CPUs that were in use since the last measurement, and the bytes of memory that are now.
+        """Returns the mean number of CPUs in use since the last measurement, and the bytes of memory in use now.
 
         Raises:
             OSError: the process has ended.
@@ -42,13 +42,13 @@ class Meter:
 
 
 def _status(pid: int) -> tuple[float, int]:
-    """Returns the seconds of CPU that a process has used, and the bytes of memory that it has in use."""
+    """Returns the seconds of CPU time that a process has used, and its bytes of resident memory."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """Gives the processes that a process has started, and those that these have."""
+    """Yields the descendants of a process: its children, and their descendants."""
     with contextlib.suppress(OSError):  # it has just ended
         for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
             for child in map(int, (task / "children").read_text().split()):
@@ -57,10 +57,10 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 class Usage:
-    """Tells Ray's metrics, and now and then the actor's log, what a node takes, from a thread of its own.
+    """Reports a node's usage to Ray's metrics, and sometimes to the actor's log, from its own thread.
 
     Args:
-        run: names this start of the program.
+        run: name of this start of the program.
         node: the node's name.
     """
 
@@ -78,7 +78,7 @@ class Usage:
         threading.Thread(target=self._run, name="usage", daemon=True).start()
 
     def follow(self, pid: int) -> None:
-        """Measures a process from now on."""
+        """Starts measuring a process."""
         with contextlib.suppress(OSError):  # it has ended already
             self._meter = Meter(pid)
 

@@ -1,7 +1,7 @@
-"""A run's policy in files that need nothing of this package: for NumPy alone, for JAX, and for ONNX.
+"""Exports a run's policy to files that work without this package: for NumPy alone, for JAX, and for ONNX.
 
 - `export`: traces the policy of a run and writes the folder.
-- `program`: a traced function as a flat list of simple operations, its parameters constants.
-- `policy`: the interpreter of that list in NumPy. The file itself is copied beside policy.npz and policy.json.
-- `onnx`: the same list as an ONNX graph.
+- `program`: converts a traced function to a flat list of simple operations, with its parameters as constants.
+- `policy`: interprets that list in NumPy. An export contains a copy of this file, beside policy.npz and policy.json.
+- `onnx`: converts the list to an ONNX graph.
 """

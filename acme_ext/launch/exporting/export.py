@@ -1,4 +1,4 @@
-"""Writing the policy of a run for use elsewhere."""
+"""Exports the policy of a run."""
 
 import hashlib
 import importlib.util
@@ -28,20 +28,20 @@ _FILES = ("policy.json", "policy.npz", "policy.py", "policy.jaxexport", "policy.
 
 
 class Traced(NamedTuple):
-    """The evaluation policy of a run on flat lists of arrays, for one environment: every shape begins with 1."""
+    """The evaluation policy of a run as a function of flat lists of arrays, for one environment (batch size 1)."""
 
-    function: Any  # (*observation, *state, reward, first, key) -> [action, *state]; the key as two uint32
+    function: Any  # (*observation, *state, reward, first, key) -> [action, *state]; the key is two uint32
     arguments: list[jax.ShapeDtypeStruct]
     program: Program
-    observations: int  # how many arrays an observation has
-    initial: list[np.ndarray]  # state
+    observations: int  # number of arrays of an observation
+    initial: list[np.ndarray]  # the initial state
 
 
 def trace_run(run: Run) -> Traced:
     """Returns the evaluation policy of a run, with the parameters as constants.
 
     Raises:
-        UsageError: it has an operation that can't be exported.
+        UsageError: the policy has an operation that can't be exported.
     """
     loaded = run.loaded
     function: PolicyFunction = run.policy.functions[False]
@@ -74,26 +74,26 @@ def export_run(path: str | os.PathLike[str], out: str | os.PathLike[str], *, onn
 
     Args:
         path: the run directory.
-        out: the folder; one that an export has left is written anew.
-        onnx: writes an ONNX model too, which needs the extra `onnx`.
+        out: the folder; an earlier export in it is overwritten.
+        onnx: also writes an ONNX model, which needs the extra `onnx`.
 
     Raises:
-        UsageError: see `launch.load`; the policy has an operation that can't be exported, which is named; or the folder
-            holds something else.
+        UsageError: see `launch.load`; the policy has an operation that can't be exported (the message names it); or the
+            folder contains other files.
     """
     check_onnx(onnx)
-    _check_folder(Path(out))  # before anything is loaded
+    _check_folder(Path(out))  # before loading anything
     return export(load(path), out, onnx=onnx)
 
 
 def check_onnx(onnx: bool) -> None:
-    """Raises UsageError if a model of ONNX is wanted, and can't be written here."""
+    """Raises UsageError if `onnx` is true and the package onnx is not installed."""
     if onnx and importlib.util.find_spec("onnx") is None:
         raise UsageError(f"a model of ONNX needs onnx, not installed here: {install.command('onnx')}")
 
 
 def export(run: Run, out: str | os.PathLike[str], *, onnx: bool = False) -> Path:
-    """Writes the evaluation policy of a run that is loaded; see `export_run`."""
+    """Writes the evaluation policy of a loaded run; see `export_run`."""
     out = Path(out)
     _check_folder(out)
     traced = trace_run(run)
@@ -107,7 +107,7 @@ def export(run: Run, out: str | os.PathLike[str], *, onnx: bool = False) -> Path
         made["policy.onnx"] = _onnx(run, traced)
     files.make_writable_folder(out)
     if not onnx:
-        (out / "policy.onnx").unlink(missing_ok=True)  # it would be of another policy
+        (out / "policy.onnx").unlink(missing_ok=True)  # from an earlier export of another policy
     for name, content in made.items():
         with files.replacing(out / name) as temporary:
             temporary.write_bytes(content)
@@ -115,7 +115,7 @@ def export(run: Run, out: str | os.PathLike[str], *, onnx: bool = False) -> Path
 
 
 def _check_folder(out: Path) -> None:
-    """Raises UsageError if a folder holds what no export has left."""
+    """Raises UsageError if a folder contains files that are not from an export."""
     if out.is_dir() and (others := sorted(p.name for p in out.iterdir() if p.name not in (*_FILES, "__pycache__"))):
         raise UsageError(f"{out} holds something else, such as {others[0]}: choose another folder.")
 
@@ -172,7 +172,7 @@ def _described(run: Run, traced: Traced, arrays: bytes) -> dict[str, Any]:
 
 
 def _shapes(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a described spec without its bounds."""
+    """Returns the JSON of a spec without its bounds."""
     if "fields" in described:
         return {"fields": {name: _shapes(value) for name, value in described["fields"].items()}}
     if "parts" in described:

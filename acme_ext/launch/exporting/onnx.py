@@ -1,4 +1,4 @@
-"""A program of simple operations as an ONNX graph; the operations are those of the table in `exporting.policy`."""
+"""Converts a program of simple operations to an ONNX graph; `OPS` in `exporting.policy` has all operations."""
 
 import importlib
 import math
@@ -54,17 +54,17 @@ def convert(
     outputs: Sequence[str],
     bounds: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> bytes:
-    """Returns a program as an ONNX model, which `onnxruntime` reads.
+    """Returns a program as a serialised ONNX model, which `onnxruntime` can load.
 
     Args:
-        program: what it does.
-        arguments: shape and type of each of its inputs; an input that nothing reads is none of the model's.
-        inputs: their names.
-        outputs: the names of its outputs.
-        bounds: of the first output, which is then scaled to them from [-1, 1].
+        program: the program.
+        arguments: shape and dtype of each input; the model leaves out unused inputs.
+        inputs: the names of the inputs.
+        outputs: the names of the outputs.
+        bounds: minimum and maximum of the first output, which is scaled to them from [-1, 1]; None for no scaling.
 
     Raises:
-        UsageError: it has an operation that ONNX has not, which is named.
+        UsageError: the program has an operation that ONNX doesn't have; the message names it.
     """
     helper = importlib.import_module("onnx.helper")
     mapping = importlib.import_module("onnx.mapping")
@@ -109,7 +109,7 @@ def convert(
 
 
 def _examples(program: Program, given: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-    """Returns every value of a program for some inputs, which tell the shapes and types of all."""
+    """Returns all values of a program for some inputs; they show the shapes and dtypes."""
     values = {**program.constants, **dict(zip(program.inputs, given, strict=True))}
     rng = np.random.default_rng(0)
     for equation in program.equations:
@@ -122,7 +122,7 @@ def _examples(program: Program, given: Sequence[np.ndarray]) -> dict[int, np.nda
 
 
 class _Graph:
-    """Nodes and constants, by names."""
+    """The nodes and constants of a graph, by name."""
 
     def __init__(self) -> None:
         self._helper = importlib.import_module("onnx.helper")
@@ -137,23 +137,23 @@ class _Graph:
         return f"v{self._count}"
 
     def constant(self, value: Any) -> str:
-        """Returns the name of a constant."""
+        """Adds a constant and returns its name."""
         name = self._name()
         self.initializers.append(self._numpy.from_array(np.array(value), name))
         return name
 
     def op(self, kind: str, *inputs: str, count: int = 1, **attributes: Any) -> Any:
-        """Returns the name of an operation's output, or of several."""
+        """Adds an ONNX operation and returns the name of its output, or the names of several."""
         names = [self._name() for _ in range(count)]
         self.nodes.append(self._helper.make_node(kind, list(inputs), names, **attributes))
         return names[0] if count == 1 else names
 
     def shaped(self, value: str, shape: Sequence[int]) -> str:
-        """Returns a value in another shape."""
+        """Reshapes a value."""
         return self.op("Reshape", value, self.constant(np.array(shape, np.int64)))
 
     def cast(self, value: str, dtype: Any) -> str:
-        """Returns a value as another type."""
+        """Casts a value to another dtype."""
         return self.op("Cast", value, to=self._types[np.dtype(dtype)])
 
     def write(
@@ -164,14 +164,14 @@ class _Graph:
         after: list[np.ndarray],
         attributes: dict[str, Any],
     ) -> list[str]:
-        """Returns the names of what an operation of the table gives.
+        """Adds an operation of `exporting.policy` and returns the names of its outputs.
 
         Args:
-            op: its name there.
+            op: the operation's name.
             x: the names of its inputs.
             before: an example of each input.
             after: an example of each output.
-            attributes: of the operation.
+            attributes: the operation's attributes.
         """
         boolean = bool(before) and before[0].dtype == np.bool_
         if op in _PLAIN:
@@ -191,7 +191,7 @@ class _Graph:
         made = special(x, before, after, **attributes)
         return [made] if isinstance(made, str) else made
 
-    # Operations with more to them ----------------------------------------------------------------------------------
+    # Operations that need more than one node ------------------------------------------------------------------------
 
     def _one(self, like: np.ndarray) -> str:
         return self.constant(np.ones((), like.dtype))
@@ -325,7 +325,7 @@ class _Graph:
         return self.op("Mul", mean, self.constant(np.array(math.prod(size), before[0].dtype)))
 
     def _gather(self, x, before, after, offset, collapsed, index_map, batching, index_batching, sizes, fill, shape):
-        # As in `exporting.policy`: the position in each axis of the array, for every element of the output.
+        # As in `exporting.policy`, computes the index on each axis of the array for every element of the output.
         places = [axis for axis in range(len(shape)) if axis not in offset]
         kept, around = iter(offset), before[1].shape[:-1]
         indices, there, positions = self.cast(x[1], np.int64), [], []

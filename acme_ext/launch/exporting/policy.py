@@ -1,13 +1,13 @@
-"""An exported policy, for NumPy alone; this file lies beside policy.npz and policy.json, and reads them.
+"""An exported policy, for NumPy alone; this file reads policy.npz and policy.json in the same folder.
 
     from policy import load
 
     policy = load("folder")
-    action, state = policy.step(observation)          # an episode begins
-    action, state = policy.step(observation, state)   # and goes on
+    action, state = policy.step(observation)          # starts an episode
+    action, state = policy.step(observation, state)   # continues it
 
-An observation is what the environment gives, or a batch of them with a leading axis. Actions are in the environment's
-own units. A policy that has the last reward as an input (`policy.reads_reward`) is given it, as `reward=`.
+An observation is one observation of the environment, or a batch with a leading axis. Actions are in the environment's
+own units. If `policy.reads_reward` is true, pass the last reward as `reward=`.
 """
 
 import functools
@@ -19,12 +19,12 @@ import numpy as np
 
 
 def load(folder=None, seed=0):
-    """Returns the policy of a folder, by default this file's; `seed` is of what is random in it."""
+    """Returns the policy in a folder, by default the folder of this file; `seed` seeds its random numbers."""
     return Policy(os.path.dirname(os.path.abspath(__file__)) if folder is None else folder, seed)
 
 
 class Policy:
-    """The policy of a folder; `about` says what it is of."""
+    """The policy in a folder; `about` describes the run that it comes from."""
 
     def __init__(self, folder, seed=0):
         with open(os.path.join(folder, "policy.json"), encoding="utf-8") as file:
@@ -50,14 +50,14 @@ class Policy:
             self._program.append((function, equation["in"], equation["out"]))
 
     def initial_state(self, batch=None):
-        """Returns the state where an episode begins, of one environment or of a batch."""
+        """Returns the state at the start of an episode, for one environment or a batch."""
         return tuple(np.repeat(leaf, batch or 1, axis=0) for leaf in self._initial)
 
     def step(self, observation, state=None, reward=None, first=None):
         """Returns `(action, state)` for one observation, or for a batch.
 
-        `state` is what the step before returned, None where all episodes begin; `first`, a bool or one for each of a
-        batch, begins some anew.
+        `state` is the state that the last step returned, or None at the start of all episodes. `first`, a bool or one
+        per environment of a batch, marks the environments where a new episode starts.
         """
         leaves = [
             np.asarray(leaf, spec["dtype"])
@@ -109,7 +109,7 @@ class Policy:
 
 
 def _leaves(value, spec):
-    """The arrays of a nest like the spec's: fields of mappings in the order of their names, parts in theirs."""
+    """The arrays of a nest with the structure of a spec: fields sorted by name, parts in order."""
     if "fields" in spec:
         inner = value["fields"] if value is spec else value
         return [leaf for name in sorted(spec["fields"]) for leaf in _leaves(inner[name], spec["fields"][name])]
@@ -126,7 +126,7 @@ def _unary(function):
 def _divide(a, b):
     if a.dtype.kind == "f":
         return a / b
-    return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))  # towards zero
+    return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))  # rounds towards zero
 
 
 def _broadcast(x, shape, dims):
@@ -199,7 +199,7 @@ def _reduce_window(x, function, size, strides, padding, initial):
 
 
 def _gather(x, indices, offset, collapsed, index_map, batching, index_batching, sizes, fill, shape):
-    places = [axis for axis in range(len(shape)) if axis not in offset]  # of the output, along the indices
+    places = [axis for axis in range(len(shape)) if axis not in offset]  # output axes that run over the indices
     kept = iter(offset)
     there, index = True, []
     around = indices.shape[:-1]

@@ -1,4 +1,4 @@
-"""A traced function as a flat list of simple operations: what depends on constants alone is computed beforehand."""
+"""Converts a traced function to a flat list of simple operations, and evaluates the parts with constant inputs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -10,20 +10,20 @@ from jax.extend import core
 
 from acme_ext.errors import UsageError
 
-_LONGEST_LOOP = 16  # steps of a loop that is written out
+_LONGEST_LOOP = 16  # most steps of a loop that is unrolled
 
 
 class Equation(NamedTuple):
-    """One operation of the table in `exporting.policy`."""
+    """One operation; `OPS` in `exporting.policy` has all of them."""
 
     op: str
     inputs: list[int]
     outputs: list[int]
-    attributes: dict[str, Any]  # in JSON's types
+    attributes: dict[str, Any]  # JSON types
 
 
 class Program(NamedTuple):
-    """Operations on numbered values."""
+    """A list of operations on numbered values."""
 
     inputs: list[int]
     outputs: list[int]
@@ -32,25 +32,25 @@ class Program(NamedTuple):
 
 
 class _Value(int):
-    """A value that is computed."""
+    """The number of a value that is computed when the program runs."""
 
 
 class _Key:
-    """A random key: what is random is drawn by a generator of whoever runs the program."""
+    """A placeholder for random keys: the interpreter of the program uses its own random generator."""
 
 
 _KEY = _Key()
 
 
 def trace(function: Callable[..., Sequence[Any]], *arguments: jax.ShapeDtypeStruct) -> Program:
-    """Returns what a function does to arrays, whose constants it closes over.
+    """Returns a function of arrays as a program; arrays that the function closes over become constants.
 
     Args:
-        function: `(*arrays) -> list of arrays`; it may make random keys, but takes and gives none.
-        arguments: the arrays' shapes and types.
+        function: `(*arrays) -> list of arrays`; it may create random keys, but not take or return them.
+        arguments: the shapes and dtypes of the arrays.
 
     Raises:
-        UsageError: it does something that has no operation; it is named.
+        UsageError: the function uses a primitive without an operation; the message names it.
     """
     closed = jax.make_jaxpr(function)(*arguments)
     writer = _Writer()
@@ -70,7 +70,7 @@ class _Writer:
     def __init__(self) -> None:
         self.count = 0
         self.constants: dict[int, np.ndarray] = {}
-        self._numbers: dict[int, tuple[Any, int]] = {}  # by the identity of a constant, which is kept alive
+        self._numbers: dict[int, tuple[Any, int]] = {}  # id of a constant -> itself, to keep it alive, and its number
         self.equations: list[Equation] = []
 
     def new(self) -> _Value:
@@ -78,7 +78,7 @@ class _Writer:
         return _Value(self.count - 1)
 
     def number(self, value: Any) -> int:
-        """Returns the number of a value; a constant gets one."""
+        """Returns the number of a value; assigns one to a new constant."""
         if isinstance(value, _Key):
             raise UsageError("the policy computes with the bits of a random key, which can't be exported.")
         if isinstance(value, _Value):
@@ -133,7 +133,7 @@ class _Writer:
         return [made] if len(out) == 1 else made
 
     def unrolled(self, params: Any, values: list[Any]) -> list[Any]:
-        """Writes out a loop of a few steps."""
+        """Unrolls a loop of a few steps."""
         length, consts, carried = params["length"], params["num_consts"], params["num_carry"]
         if length > _LONGEST_LOOP:
             raise UsageError(f"the policy has a loop of {length} steps (scan), which can't be exported.")
@@ -185,7 +185,7 @@ _SAME = {
 
 
 def _lists(value: Any) -> Any:
-    """Returns nested tuples as JSON has them."""
+    """Returns nested tuples as lists, as in JSON."""
     return [_lists(each) for each in value] if isinstance(value, tuple | list) else value
 
 
@@ -204,11 +204,11 @@ _RENAMED: dict[str, tuple[str, dict[str, str]]] = {
     "cumsum": ("cumulative_sum", {"axis": "axis", "reverse": "reverse"}),
     "cummax": ("cumulative_max", {"axis": "axis", "reverse": "reverse"}),
 }
-"""Primitive -> its operation, and the parameter that each attribute of the operation is."""
+"""Primitive -> its operation, and attribute -> parameter of the primitive."""
 
 
 def _written(name: str, params: Any, avals: Sequence[Any], out: Sequence[Any]) -> tuple[str, dict[str, Any]]:
-    """Returns the operation that a primitive becomes, and its attributes."""
+    """Returns the operation for a primitive, and its attributes."""
     shape = [int(size) for size in out[0].shape]
     if name in _SAME:
         return name, {}

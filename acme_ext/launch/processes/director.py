@@ -1,9 +1,9 @@
-"""What follows from the end of a program's node, for whoever keeps the processes: the supervisor, or Ray's driver; and
-how both watch and stop a program.
+"""Decides what to do when a node of a program ends, and watches and stops programs.
 
-A node that nobody dials, and the inference server, can be started again where they were. The death of a node that
-holds the run's state ends the program, which is then started again as a whole from its last checkpoint. Once the
-program is to stop, nothing of that happens: what is left makes a last save, or it is said why there was none.
+The supervisor and Ray's driver both use it. Nodes that no other node connects to, and the inference server, restart
+alone. If a node with state of the run dies, the whole program restarts from its last checkpoint. Once the
+program is stopping, only the inference server still restarts: the remaining nodes make a last save, or a message says
+why there is none.
 """
 
 import abc
@@ -20,36 +20,36 @@ from acme_ext.launch.processes import process_tree
 from acme_ext.launch.processes.forks import GRACE_S, RESUMABLE
 
 _HOUR_S = 3600.0
-_SETTLED_S = 60.0  # a node that has run for so long is started again at once
+_SETTLED_S = 60.0  # a node that ran for longer restarts at once
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
 
 class Next(enum.Enum):
-    """What is to be done about a node that has ended."""
+    """What to do about a node that has ended."""
 
     NOTHING = enum.auto()
     RESTART = enum.auto()
-    RELAUNCH = enum.auto()  # of the whole program, from its last checkpoint
+    RELAUNCH = enum.auto()  # restart the whole program from its last checkpoint
 
 
 class Restarts:
-    """How often, and how soon, what has died is started again.
+    """Limits how often and how soon nodes restart.
 
-    The first restart of a node is made at once. One that dies again within a minute of its start waits 1 s, then 2, 4
-    and so on, up to 60 s.
+    The first restart of a node is immediate. If it dies again within a minute of its start, the delay is 1 s, then 2 s,
+    4 s and so on, up to 60 s.
 
     Args:
-        per_hour: restarts in any hour, of all nodes together.
-        clock: gives seconds.
+        per_hour: restarts within any hour, of all nodes together.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, per_hour: int, clock: Callable[[], float] = time.monotonic):
         self._per_hour, self._clock = per_hour, clock
         self._times: collections.deque[float] = collections.deque()
-        self._latest: dict[str, tuple[float, float]] = {}  # of each name, when it was to start, and the pause before
+        self._latest: dict[str, tuple[float, float]] = {}  # name -> the time of its last start, and the pause before it
 
     def take(self, name: str) -> float | None:
-        """Returns the seconds until something may be started again; None where this hour's restarts are used up."""
+        """Returns the delay of a restart in seconds; None if this hour's restarts are used up."""
         now = self._clock()
         while self._times and now - self._times[0] >= _HOUR_S:
             self._times.popleft()
@@ -63,31 +63,31 @@ class Restarts:
 
 
 class Director:
-    """The state of a program that runs, and the rules by which it changes.
+    """The state of a running program, and the rules that change it.
 
     Args:
-        servers: groups of nodes that others dial, in the order in which they are stopped, after all others.
-        restarts: see there.
-        say: tells the user something.
+        servers: groups of nodes that others connect to; they stop in this order, after all other groups.
+        restarts: see `Restarts`.
+        say: shows a message to the user.
     """
 
     def __init__(self, servers: tuple[str, ...], restarts: Restarts, say: Callable[[str], None]):
         self.servers, self._restarts, self.say = servers, restarts, say
         self.interrupted = 0
-        """The signal that asked for a stop."""
+        """The signal that requested the stop, or 0."""
         self.at_once = False
-        """Whether nothing is to be waited for any more."""
+        """Whether to end everything at once, without waiting."""
         self.ended = False
-        """Whether the nodes that are left are to be stopped now."""
+        """Whether to stop the remaining nodes now."""
         self.failed = False
-        """Whether something died that was not started again."""
+        """Whether a node died and was not restarted."""
         self.relaunching = False
-        """Whether the program is about to be started again as a whole."""
+        """Whether the whole program is about to restart."""
         self.restarted = self.relaunched = 0
 
     @property
     def stopping(self) -> bool:
-        """Whether the program is to end, after a last save where one can be made."""
+        """Whether the program should end, after a last save if one is possible."""
         return bool(self.interrupted) or self.failed
 
     @property
@@ -98,8 +98,9 @@ class Director:
         return 128 + self.interrupted if self.interrupted else 0
 
     def request_stop(self, number: int) -> None:
-        """Takes a signal that asks for a stop, or what the launcher passes it on as: the first asks for a last save, a
-        later SIGINT for an end at once.
+        """Handles a stop signal, or the signal that the launcher sends in its place.
+
+        The first one requests a stop after a last save; a later SIGINT requests an immediate end.
         """
         number = {request: stop for stop, request in process_tree.REQUESTS.items()}.get(number, number)
         if not self.interrupted:
@@ -108,7 +109,7 @@ class Director:
             self.at_once = True
 
     def no_answer(self) -> None:
-        """Takes it that the coordinator did not hear that the program is to stop."""
+        """Handles a stop request that the coordinator did not answer: the program ends without a last save."""
         if not self.ended:
             self.failed = self.ended = True
             self.say("the coordinator did not answer: there is no last save, and the last checkpoint stands.")
@@ -125,24 +126,24 @@ class Director:
         place: str = "",
         free: bool = False,
     ) -> tuple[Next, float]:
-        """Returns what is to be done about a node that has ended, and after how many seconds; tells the user of it.
+        """Returns what to do about a node that has ended, and after how many seconds; tells the user.
 
         Args:
             group: its group.
             name: its name.
-            why: how it ended, as `was killed by SIGKILL`.
-            words: gives what it said last.
-            code: its exit code, 0 for one that ended by itself.
-            gone: whether its place is gone too, so that who dials it would not find it again.
-            place: where it ran, in words.
-            free: whether this restart is counted already, with that of something else that the same event ended.
+            why: how it ended, such as `was killed by SIGKILL`.
+            words: returns its last output.
+            code: its exit code; 0 if it finished.
+            gone: whether its host is lost too, so that a new process can't have the same address.
+            place: where it ran, for the message.
+            free: whether this restart was already counted, with another node that ended for the same reason.
         """
         dialled, essential = group in self.servers, group in self.servers and group not in RESUMABLE
         if self.ended or self.at_once or self.relaunching or (code == 0 and not dialled and not gone):
             return Next.NOTHING, 0.0
         if self.stopping and not dialled:
             return Next.NOTHING, 0.0
-        lasting = essential or (dialled and gone)  # it can't be started again by itself
+        lasting = essential or (dialled and gone)  # it can't restart alone
         possible = not lasting or not self.stopping
         pause = None
         if possible:
@@ -150,7 +151,7 @@ class Director:
         if pause is None:
             self.failed = True
             self.say(f"{name}{place} {why}{words()}")
-            # What was learned is good, and is saved, where all that takes part in it is still there.
+            # The learner's state is good: it can be saved if all nodes that the save needs are alive.
             self.ended = essential
             if essential and self.interrupted:
                 self.say("so there is no last save, and the last checkpoint stands.")
@@ -168,7 +169,7 @@ class Director:
         return Next.RESTART, pause
 
     def sum_up(self) -> None:
-        """Tells the user how often something was started again."""
+        """Tells the user how often nodes and the program were restarted."""
         if self.restarted:
             self.say(f"restarts of nodes that had died: {self.restarted}.")
         if self.relaunched:
@@ -177,59 +178,60 @@ class Director:
 
 @dataclasses.dataclass(eq=False)
 class Member:
-    """A node of a program that runs."""
+    """A node of a running program."""
 
     group: str
     name: str
-    node: Any = None  # Launchpad's
-    runs: bool = False  # has been started, and has not ended
-    again: float | None = None  # when it is to be started again
+    node: Any = None  # Launchpad's node
+    runs: bool = False  # whether it was started and has not ended
+    again: float | None = None  # when to restart it
 
 
 def names_of(groups: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Returns the group and the name of each node, by the groups' numbers of nodes."""
+    """Returns the group and the name of each node, given the number of nodes in each group."""
     return [(group, name_of(group, index, count)) for group, count in groups.items() for index in range(count)]
 
 
 def name_of(group: str, index: int, count: int) -> str:
-    """Returns the name of a node, by its number among those of its group."""
+    """Returns the name of a node, given its index in its group and the size of the group."""
     return group if count == 1 else f"{group}-{index}"
 
 
 class Crew(abc.ABC):
-    """The nodes of a program, wherever they run, watched and stopped as a director has it.
+    """The nodes of a program, on any host; watches and stops them as the director decides.
 
     Args:
-        members: all of them.
-        director: of the program.
+        members: all nodes.
+        director: the program's director.
         grace_s: see `forks.Options`.
     """
 
     refuse_s = math.inf
-    """Seconds beyond the grace in which a killed node's end must be heard of."""
+    """Seconds beyond the grace period within which a killed node must be reported as ended."""
 
     def __init__(self, members: Sequence[Any], director: Director, grace_s: float = GRACE_S):
         self.members, self.director, self._grace_s = members, director, grace_s
 
     @abc.abstractmethod
     def start(self, member: Any) -> None:
-        """Starts a node, for the first time or again."""
+        """Starts or restarts a node."""
 
     @abc.abstractmethod
     def signal(self, members: Sequence[Any], number: int) -> None:
-        """Sends nodes a signal, those that run."""
+        """Sends a signal to those nodes that are running."""
 
     @abc.abstractmethod
     def take_news(self) -> None:
-        """Takes what has happened, within a moment."""
+        """Handles new events; returns after a short time even if there are none."""
 
     @abc.abstractmethod
     def ask(self, coordinator: Any, address: str, died: list[str]) -> None:
-        """Has the coordinator at an address stop the program, see `Coordinator.request_stop`."""
+        """Asks the coordinator at an address to stop the program; see `Coordinator.request_stop`."""
 
     def watch(self) -> None:
-        """Waits until the program ends, by itself or because somebody interrupts it or a node fails, or until it is to
-        be started again.
+        """Waits until the program ends or must restart.
+
+        It ends when it is finished, when it is interrupted, or when a node fails.
         """
         said, asked, director = False, False, self.director
         while not director.ended and not director.at_once and not director.relaunching:
@@ -243,7 +245,7 @@ class Crew(abc.ABC):
             self.take_news()
 
     def stop(self) -> None:
-        """Ends what still runs: those that nobody dials first, then the servers, each with some grace."""
+        """Ends the remaining nodes with grace periods: first those that no others connect to, then the servers."""
         director, servers = self.director, self.director.servers
         director.ended = True
         stages = [[member for member in self.members if member.group not in servers]]
@@ -261,7 +263,7 @@ class Crew(abc.ABC):
                 self.take_news()
 
     def _start_pending(self) -> None:
-        """Starts the nodes again whose time has come; once the program is to stop, only those that others dial."""
+        """Restarts the nodes that are due; once the program is stopping, only those that others connect to."""
         stopping = self.director.stopping
         for member in self.members:
             if member.again is not None and (stopping or member.again <= time.monotonic()):
@@ -270,7 +272,7 @@ class Crew(abc.ABC):
                     self.start(member)
 
     def _ask_coordinator(self) -> None:
-        """Has the program stop itself, with a last save; without a coordinator the nodes are stopped as they are."""
+        """Asks the coordinator to stop the program with a last save; stops the nodes directly if there is none."""
         coordinator = next((member for member in self.members if member.group == "coordinator" and member.runs), None)
         if coordinator is None:
             self.director.ended = True

@@ -1,4 +1,4 @@
-"""A program's nodes in the processes that the supervisor forks for them."""
+"""Runs a program's nodes in forked processes."""
 
 import contextlib
 import dataclasses
@@ -20,33 +20,32 @@ from acme_ext.launch.processes import process_tree
 Result = TypeVar("Result")
 
 RESUMABLE = ("inference",)
-"""Groups of nodes that others dial, and that may be started again in their place."""
+"""Groups of nodes that others connect to, and that can restart at the same address."""
 IN_ORDER = "in order"
-"""Launchpad's configuration of nodes that are told to end one group after the other, see `director.Crew.stop`."""
+"""Launchpad's configuration for nodes that are stopped one group after the other, see `director.Crew.stop`."""
 MAKE_SPEC = "make an environment and see what it is like"
-"""A purpose of `in_child`."""
+"""A `purpose` for `in_child`."""
 GRACE_S = 1.0
-"""That a group of nodes gets to end by itself; when the program ends they have been told before."""
+"""Seconds that a group of nodes has to end by itself. At a program's end, the nodes know of it before that."""
 
-_TRY_S = 3.0  # of asking the coordinator to stop, after which it is said that it does not answer
-_ANSWER_S = 60.0  # that it gets in all: its disk may be slow
+_TRY_S = 3.0  # time to reach the coordinator, before a message says that it does not answer
+_ANSWER_S = 60.0  # total time for its answer: its disk may be slow
 _FAILED = "acme-ext: this node failed."  # before a node's traceback in its log
 _LAST_LINES = 40
-_TELLING_S = 0.5  # until a node knows of a SIGTERM that went to the supervisor too
+_TELLING_S = 0.5  # until a node knows whether the supervisor received the SIGTERM too
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a program is run.
+    """Options of running a program.
 
     Attributes:
         logs: folder for the nodes' output.
-        restarts: times in an hour that nodes are started again when they die; see `launch.director.Restarts`.
+        restarts: maximum restarts of dead nodes per hour; see `launch.processes.director.Restarts`.
         accelerated: groups of nodes that see accelerators; all others compute on the CPU.
-        threads: group -> threads that each of its nodes may compute with on the CPU; others take what there is.
-        devices: node -> those of the accelerators that it sees, as `CUDA_VISIBLE_DEVICES` has them; all where none are
-            given.
-        grace_s: seconds that a group of nodes gets to end by itself when it is told to; infinite for ever.
+        threads: group -> CPU threads for each of its nodes; other groups use all CPUs.
+        devices: node -> the accelerators that it sees, as a value of `CUDA_VISIBLE_DEVICES`; other nodes see all.
+        grace_s: seconds that a group of nodes has to end by itself before it is killed; may be infinite.
     """
 
     logs: pathlib.Path
@@ -57,12 +56,12 @@ class Options:
     grace_s: float = GRACE_S
 
     def log_of(self, name: str) -> pathlib.Path:
-        """Returns the file that a node's output goes to."""
+        """Returns the file of a node's output."""
         return self.logs / f"{name}.log"
 
 
 def ask_for_the_end(mark_as_completed: bool = False) -> None:
-    """Has the process that forked this one stop the program after a last save."""
+    """Asks the process that forked this one to stop the program after a last save."""
     del mark_as_completed
     os.kill(os.getppid(), process_tree.REQUESTS[signal.SIGTERM])
 
@@ -74,15 +73,14 @@ def bind(
     launch_type: str = "LOCAL_MULTI_PROCESSING",
     bind_addresses: Callable[[Any], None] = lambda node: node.bind_addresses(),
 ) -> None:
-    """Gives a program's nodes what `lp.stop()` calls, and their addresses, of this machine or by
-    `bind_addresses(node)`, as Launchpad's launchers do.
+    """Sets the function that `lp.stop()` calls in each node, and the nodes' addresses, as Launchpad's launchers do.
 
     Args:
         program: the program.
-        stopper: what the coordinator calls, when all is done.
-        ask: what the others call, who so ask for a last save and the end.
-        launch_type: Launchpad's name of it.
-        bind_addresses: gives a node's addresses their places.
+        stopper: the function for the coordinator, called when the program is done.
+        ask: the function for other nodes, which requests a last save and the end.
+        launch_type: Launchpad's name of this kind of launch.
+        bind_addresses: binds the addresses of a node; by default to this machine.
     """
     from launchpad import context
 
@@ -97,13 +95,15 @@ def bind(
 
 
 def fork(function: Callable[[], int]) -> int:
-    """Returns the number of a process that is forked to run a function, which returns its exit code; it is 1 where that
-    raises. Nothing else of this process is done there, not even what is to be done at its exit.
+    """Forks a process that runs a function, and returns its pid.
+
+    The function returns the exit code, which is 1 if it raises. The process runs nothing else, not even the exit
+    handlers of this one.
     """
     sys.stdout.flush()
     sys.stderr.flush()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # JAX warns of forks: no device or thread of it is there yet
+        warnings.simplefilter("ignore")  # JAX warns about forks, but has no devices or threads yet
         pid = os.fork()
     if pid == 0:
         code = 1
@@ -118,10 +118,10 @@ def fork(function: Callable[[], int]) -> int:
 
 
 def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mmap.mmap, options: Options) -> int:
-    """Runs a node in the process that was forked for it; returns its exit code.
+    """Runs a node in its forked process; returns the exit code.
 
     Args:
-        interrupted: shared memory, not 0 from when the supervisor was asked to stop the program.
+        interrupted: shared memory, nonzero once the supervisor was asked to stop the program.
     """
     if not process_tree.tell_when_orphaned(supervisor, signal.SIGKILL):
         return 1
@@ -133,29 +133,29 @@ def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mma
     os.dup2(log, 2)
     os.close(log)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    if group == "coordinator":  # it alone speaks to the user
+    if group == "coordinator":  # only the coordinator writes to the user's terminal
         sys.stderr = os.fdopen(terminal, "w", buffering=1)
     give_devices(group, name, options)
     from absl import flags
     from launchpad.launch import worker_manager
 
-    flags.FLAGS.lp_termination_notice_secs = -1  # who has started this process ends it, at the latest
+    flags.FLAGS.lp_termination_notice_secs = -1  # no limit: the parent process ends this one
     worker_manager.WorkerManager(register_in_thread=True)
-    # What `lp.make_program_stopper` returns in a node would send it a SIGTERM: a killed node.
+    # By default, the function from `lp.make_program_stopper` would send a SIGTERM, as if the node were killed.
     from launchpad.program_stopper import program_stopper
 
     program_stopper._ask_launcher_for_termination = lambda pid, mark_as_completed=False: (
         ask_for_the_end() if pid == os.getpid() else os.kill(pid, signal.SIGTERM)
     )
-    # Launchpad's word for a node to end is SIGTERM. Ours is another, so that this one can be told from a stray one.
+    # Launchpad stops nodes with SIGTERM. Another signal does it here, so that a SIGTERM from elsewhere is noticed.
     stop: Any = signal.getsignal(signal.SIGTERM)
     signal.signal(process_tree.STOP_NODE, lambda number, frame: stop(signal.SIGTERM, frame))
     signal.signal(signal.SIGTERM, lambda number, frame: _end_unless(interrupted))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal: the supervisor decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the supervisor handles it
     try:
         node.function()
     except BaseException as error:
-        # A user's mistake, or an environment's state, is said in a sentence.
+        # These errors have a message for the user: no traceback.
         said = f"{error}\n" if isinstance(error, UsageError | RunError) else traceback.format_exc()
         sys.stdout.flush()
         os.write(2, f"{_FAILED}\n{said}".encode())
@@ -164,9 +164,9 @@ def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mma
 
 
 def give_devices(group: str, name: str, options: Options) -> None:
-    """Settles what a node's process, this one, computes on; JAX has been imported and has no device yet."""
+    """Sets the devices and CPU threads of this process, a node; JAX is imported but has no devices yet."""
     if group in options.accelerated:
-        # Of several processes, the first would take nearly all of the memory.
+        # With several processes on a device, the first would preallocate most of its memory.
         alone = options.accelerated == ("learner",)
         if (devices := options.devices.get(name)) is not None:
             alone = list(options.devices.values()).count(devices) == 1
@@ -176,10 +176,10 @@ def give_devices(group: str, name: str, options: Options) -> None:
         import jax
 
         jax.config.update("jax_platforms", "cpu")
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # for what an environment brings along, too
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # also for other libraries that environments use
     if group in options.threads:
         threads = str(options.threads[group])
-        os.environ["NPROC"] = threads  # by which XLA sizes its pool
+        os.environ["NPROC"] = threads  # sets the size of XLA's thread pool
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ.setdefault(name, threads)
         if threads == "1":
@@ -187,7 +187,7 @@ def give_devices(group: str, name: str, options: Options) -> None:
 
 
 def _end_unless(interrupted: mmap.mmap) -> None:
-    """Ends this process by a SIGTERM that it alone was sent; one that everybody was is the supervisor's to answer."""
+    """Ends this process after a SIGTERM, unless the supervisor received one too and so stops the program itself."""
     end = time.monotonic() + _TELLING_S
     while not interrupted[0]:
         if time.monotonic() > end:
@@ -197,10 +197,10 @@ def _end_unless(interrupted: mmap.mmap) -> None:
 
 
 def ask_to_stop(address: str, died: list[str]) -> int:
-    """Has the coordinator at an address stop the program, with a last save; see `Coordinator.request_stop`.
+    """Asks the coordinator at an address to stop the program with a last save; see `Coordinator.request_stop`.
 
-    It is asked in a child, so that this process never has Courier's threads and can go on forking. Returns the child's
-    number; its exit code is 0 if the coordinator answered.
+    A child process asks it, so that this process has no threads of Courier and can still fork. Returns the pid of the
+    child; its exit code is 0 if the coordinator answered.
     """
     import courier
 
@@ -220,16 +220,15 @@ def ask_to_stop(address: str, died: list[str]) -> int:
 
 
 def in_child(function: Callable[[], Result], purpose: str) -> Result:
-    """Returns what a function returns in a process that is forked for it: the threads and devices that it starts are
-    not here.
+    """Calls a function in a forked process and returns its result, so that no threads or devices start in this one.
 
     Args:
-        function: what it returns can be pickled.
-        purpose: what the process is to do, as an error has it.
+        function: the function; its result must be picklable.
+        purpose: what the process does, for error messages.
 
     Raises:
-        UsageError, RunError: the function did.
-        RunError: it raised something else, whose traceback is on stderr then, or its process died.
+        UsageError, RunError: the function raised it.
+        RunError: the function raised another error, whose traceback is on stderr, or its process died.
     """
     import cloudpickle
 
@@ -262,15 +261,15 @@ def in_child(function: Callable[[], Result], purpose: str) -> Result:
 
 
 def how(code: int) -> str:
-    """Returns how a node ended, by its process's exit code, in words."""
+    """Returns a description of how a node ended, from the exit code of its process."""
     if code < 0:
-        named = -code in signal.valid_signals() and -code < signal.SIGRTMIN  # real-time signals have numbers alone
+        named = -code in signal.valid_signals() and -code < signal.SIGRTMIN  # real-time signals have no names
         return f"was killed by {signal.Signals(-code).name if named else f'signal {-code}'}"
     return f"failed with exit code {code}" if code else "ended before the program did"
 
 
 def last_words(log: pathlib.Path, start: int) -> str:
-    """Returns why a node failed by its log from `start` on: its traceback, or the last lines it printed, if any."""
+    """Returns why a node failed, from its log after `start`: its traceback, or else the last lines of its output."""
     with log.open("rb") as file:
         file.seek(start)
         _, failed, why = file.read().decode(errors="replace").rpartition(f"{_FAILED}\n")

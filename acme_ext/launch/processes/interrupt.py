@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM: a request to stop, which is noticed at once and honoured at the next suitable moment.
+"""Ctrl-C and SIGTERM as stop requests, which are noticed at once and handled at the next suitable moment.
 
-Python runs a signal's handler in the main thread, between two instructions. It so has to wait for compiled code (an
-XLA compilation, say), and an exception that it raises is printed and lost where compiled code had called Python, as in
-JAX's callback of the garbage collector. Here the handler does nothing: a thread hears of signals, through
+Python runs a signal's handler in the main thread, between two instructions. So it has to wait for compiled code,
+such as an XLA compilation. If compiled code called Python, as JAX's garbage collection callback does, an exception of
+the handler is only printed and then lost. Here the handler does nothing: a thread receives the signals through
 `signal.set_wakeup_fd`.
 """
 
@@ -19,18 +19,18 @@ from typing import Any
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """Stop requests."""
 SAME_REQUEST_S = 0.25
-"""Seconds in which a second signal is the same request: `timeout` signals a command, and then its process group."""
+"""Seconds within which a second signal is the same request: `timeout` signals a command, then its process group."""
 
-_SAYING_S = 1.0  # that a process which ends at once gets for its last words
-_before: list[dict[int, Any]] = []  # the handlers that each `heard_by` has found, the outermost first
+_SAYING_S = 1.0  # time for a last message before an immediate end
+_before: list[dict[int, Any]] = []  # the previous handlers of each active `heard_by`, the outermost first
 
 
 class Interrupt:
-    """Whether somebody asked the run to stop."""
+    """A request to stop the run, if there was one."""
 
     def __init__(self):
         self.signal: int | None = None
-        """The signal that asked."""
+        """The signal that requested it, or 0."""
 
     @property
     def requested(self) -> bool:
@@ -39,11 +39,11 @@ class Interrupt:
 
 @contextlib.contextmanager
 def heard_by(listener: Callable[[int], None] | None) -> Iterator[None]:
-    """Calls `listener(number)`, in a thread, for each SIGINT and SIGTERM; without one they are delivered at the end.
+    """Calls `listener(number)`, in a thread, for each SIGINT and SIGTERM; without a listener, delivers them at the end.
 
-    Of several, one inside the other, the innermost hears. Processes that are forked meanwhile let their first SIGINT
-    pass: a terminal's Ctrl-C reaches them too, and this process ends them when it stops. Outside the main thread, where
-    Python hands out no signals, it changes nothing.
+    If they are nested, the innermost receives the signals. Processes that are forked meanwhile ignore their first
+    SIGINT: a terminal's Ctrl-C reaches them too, and this process ends them when it stops. Outside the main thread,
+    where Python doesn't deliver signals, it does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -73,7 +73,7 @@ def heard_by(listener: Callable[[int], None] | None) -> Iterator[None]:
         for number, handler in _before.pop().items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(wakeup)
-        os.write(writer, b"\0")  # closed, it could still be open in a process that was forked meanwhile
+        os.write(writer, b"\0")  # closing it is not enough: a forked process may still have it open
         thread.join()
         os.close(reader)
         os.close(writer)
@@ -82,12 +82,12 @@ def heard_by(listener: Callable[[int], None] | None) -> Iterator[None]:
 
 
 def _nothing(number: int, frame: object) -> None:
-    """A handler, without which a signal would not be heard of."""
+    """A handler that does nothing; the wakeup file descriptor works only for signals with a handler."""
 
 
 @contextlib.contextmanager
 def graceful(report: Callable[[str], None]) -> Iterator[Interrupt]:
-    """Turns the first SIGINT or SIGTERM into a request; a later SIGINT ends the process at once, see `end`."""
+    """Turns the first SIGINT or SIGTERM into a stop request; a later SIGINT ends the process at once, see `end`."""
     interrupt = Interrupt()
     asked_at = math.inf
 
@@ -106,17 +106,17 @@ def graceful(report: Callable[[str], None]) -> Iterator[Interrupt]:
 
 @contextlib.contextmanager
 def at_once(words: str) -> Iterator[None]:
-    """Ends the process at a SIGINT or SIGTERM, after these words on stderr: for when there is nothing to save."""
+    """Ends the process at a SIGINT or SIGTERM, with a message on stderr; for times without anything to save."""
     with heard_by(lambda number: end(number, lambda: print(words, file=sys.stderr))):
         yield
 
 
 def end(number: int, say: Callable[[], None]) -> None:
-    """Ends this process now, with exit code 128 + the signal's number, whatever it is doing.
+    """Ends this process at once, with exit code 128 + the signal's number.
 
-    An interactive session (a notebook, say) goes on: KeyboardInterrupt is raised in its main thread.
+    An interactive session, such as a notebook, does not end: its main thread receives a KeyboardInterrupt.
     """
-    # In a thread: the main one may hold a stream's lock, and wait for a reader.
+    # In a thread, since the main thread may hold a stream's lock while it waits for a reader.
     saying = threading.Thread(target=_say, args=(say,), daemon=True)
     saying.start()
     saying.join(_SAYING_S)
@@ -130,7 +130,7 @@ def end(number: int, say: Callable[[], None]) -> None:
 
 
 def _say(say: Callable[[], None]) -> None:
-    with contextlib.suppress(OSError, ValueError):  # a stream is closed, or its reader is gone
+    with contextlib.suppress(OSError, ValueError):  # the stream is closed, or its reader is gone
         say()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -138,7 +138,7 @@ def _say(say: Callable[[], None]) -> None:
 
 def _after_fork() -> None:
     if _before:
-        signal.set_wakeup_fd(-1)  # it is the parent's
+        signal.set_wakeup_fd(-1)  # it belongs to the parent
         signal.signal(signal.SIGTERM, _before[0][signal.SIGTERM])
         signal.signal(signal.SIGINT, _let_pass)
         _before.clear()

@@ -1,8 +1,7 @@
-"""A program's ports out of everybody else's reach.
+"""Makes the ports of a program unreachable for others.
 
-Courier and Reverb listen on every interface without authentication, and Courier unpickles what it is sent: whoever
-reaches a port can run code. A network namespace of its own gives a program a loopback that
-nothing outside it can reach.
+Courier and Reverb listen on every interface without authentication, and Courier unpickles its input, so anybody who can
+reach a port can run code. In its own network namespace, a program has a loopback that nothing outside can reach.
 """
 
 import ctypes
@@ -20,19 +19,18 @@ _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 
 
 def enter() -> str | None:
-    """Moves this process, and all that it starts from now on, into a network namespace with a loopback and nothing
-    else.
+    """Moves this process and its future children into a network namespace that has only a loopback.
 
-    It must have one thread. Returns None, or why it can't be done here (a kernel or a container may forbid it); then
-    nothing has changed.
+    The process must have one thread. Returns None, or the reason why it is not possible (a kernel or a container may
+    forbid it); then nothing has changed.
 
     Raises:
-        RunError: it was done, and the loopback can't be raised: this process has no network at all.
+        RunError: the namespace exists, but its setup failed: this process has no network at all.
     """
     uid, gid = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
-    # Who may (root, outside most containers) does without a user namespace, which would take rights over other users'
-    # files.
+    # First try without a user namespace, which would take away rights over other users' files. Root may do so, except
+    # in most containers.
     own_user = libc.unshare(_CLONE_NEWNET) != 0
     if own_user and libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
         return os.strerror(ctypes.get_errno())
@@ -51,7 +49,7 @@ def enter() -> str | None:
 
 
 def say(why: str | None) -> None:
-    """Tells the user why the program has no network of its own, where it hasn't."""
+    """Tells the user why the program has no network namespace, unless `why` is None."""
     if why is not None:
         print(f"acme-ext: the program's ports are open to the network ({why}).", file=sys.stderr)
 

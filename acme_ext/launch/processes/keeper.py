@@ -1,4 +1,4 @@
-"""The keeper's process: see `process_tree`. It does nothing else, so that it has no reason to die."""
+"""The keeper's process; see `process_tree`. It does nothing else, so that it is unlikely to die."""
 
 import importlib
 import os
@@ -11,11 +11,10 @@ from acme_ext.launch.processes import process_tree
 
 
 def main(entry: str, descriptor: int, ready: int, launcher: int, private: int) -> int:
-    """Runs the supervisor, or Ray's driver in its stead, on what the launcher hands over (`launcher.receive`); returns
-    its exit code.
+    """Runs the supervisor or Ray's driver with the input from the launcher (`launcher.receive`); returns its exit code.
 
-    `entry` is the module of `launch` whose `main` it is. Both processes are started with all stop requests blocked:
-    each takes them when it can answer, and this one never those that reach the supervisor as well.
+    `entry` is the module of `launch` whose `main` it runs. Both processes start with all stop requests blocked. Each
+    unblocks them when it can handle them; the keeper never unblocks those that reach the supervisor too.
     """
     process_tree.take_in_orphans()
     if not process_tree.tell_when_orphaned(launcher, process_tree.ORPHANED):
@@ -30,7 +29,7 @@ def main(entry: str, descriptor: int, ready: int, launcher: int, private: int) -
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(code)  # the libraries it has imported take long to take leave
+            os._exit(code)  # skips the slow exit handlers of imported libraries
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         os.kill(supervisor, number)
@@ -43,11 +42,11 @@ def main(entry: str, descriptor: int, ready: int, launcher: int, private: int) -
         signal.signal(number, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
     os.waitid(os.P_PID, supervisor, os.WEXITED | os.WNOWAIT)
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # its number is anybody's once it has been waited for
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # after waitpid, its pid may be another process's
     _, status = os.waitpid(supervisor, 0)
     process_tree.end_children()
     code = os.waitstatus_to_exitcode(status)
-    if code < 0:  # the launcher is to hear what became of the supervisor
+    if code < 0:  # the launcher learns how the supervisor ended
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
         os.kill(os.getpid(), -code)
     return code

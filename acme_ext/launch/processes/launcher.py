@@ -1,7 +1,7 @@
-"""The launcher's side of a program: it starts the keeper, hands over what is to be run, and waits.
+"""The launcher's side of a program: it starts the keeper, sends it the program, and waits.
 
-The supervisor imports its libraries first, which takes seconds, and only then needs to know what it is to run. So a
-command starts it (`ahead`) before it imports what itself needs to describe the run. Nothing heavy is imported here.
+The supervisor first imports its libraries, which takes seconds, and needs the program only then. So a command starts
+the supervisor (`ahead`) before it does its own imports. This module imports nothing heavy.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from typing import Any
 
 from acme_ext.launch.processes import interrupt, process_tree
 
-_ahead: "list[Launch]" = []  # what was started ahead and has nothing to run yet
+_ahead: "list[Launch]" = []  # started ahead, without a program yet
 
 
 class Launch:
-    """A keeper that is started at once, with the supervisor or Ray's driver beneath it, and is given something to run.
+    """Starts a keeper, with the supervisor or Ray's driver as its child, and runs a program with it.
 
     Args:
         entry: the module of `launch` whose `main` the keeper runs.
-        private: whether the program is to have a network namespace of its own.
+        private: whether the program gets its own network namespace.
     """
 
     def __init__(self, entry: str, private: bool):
@@ -47,23 +47,23 @@ class Launch:
             os.close(reader)
 
     def run(self, payload: Any) -> int:
-        """Has something run, and returns the exit code."""
+        """Runs `payload` and returns the exit code."""
         import cloudpickle
 
         cloudpickle.dump((dict(os.environ), module_folders(None), cloudpickle.dumps(payload)), self._file)
         self._file.seek(0)
-        with contextlib.suppress(BrokenPipeError):  # it has ended, as its exit code says
+        with contextlib.suppress(BrokenPipeError):  # it has ended; its exit code tells
             os.write(self._ready, b"\0")
         return self._process.wait()
 
     def pass_on(self, number: int) -> None:
-        """Passes on a request to stop; the supervisor decides."""
+        """Passes on a stop request to the supervisor, which handles it."""
         if time.monotonic() - self._passed_on > interrupt.SAME_REQUEST_S:
             self._passed_on = time.monotonic()
             self._process.send_signal(process_tree.REQUESTS[signal.Signals(number)])
 
     def close(self) -> None:
-        """Ends what has not ended."""
+        """Ends the keeper, if it has not ended."""
         os.close(self._ready)
         self._file.close()
         if self._process.poll() is None:
@@ -72,7 +72,7 @@ class Launch:
 
 
 def receive(descriptor: int, ready: int) -> Any:
-    """Returns what the launcher has handed over, as soon as it has; None where it has given up."""
+    """Waits for the launcher's payload and returns it; None if the launcher has given up."""
     import cloudpickle
 
     with open(ready, "rb", buffering=0) as pipe:
@@ -80,7 +80,7 @@ def receive(descriptor: int, ready: int) -> Any:
             return None
     with open(descriptor, "rb") as file:
         environment, folders, payload = cloudpickle.load(file)
-    # What the launcher has imported since it started this process may have set variables, and found modules elsewhere.
+    # Since this process started, the launcher's imports may have set variables and extended the module path.
     os.environ.update({**environment, "PYTHONPATH": os.pathsep.join(folders)})
     sys.path += [folder for folder in folders if folder not in sys.path]
     return cloudpickle.loads(payload)
@@ -88,7 +88,7 @@ def receive(descriptor: int, ready: int) -> Any:
 
 @contextlib.contextmanager
 def ahead(entry: str, private: bool) -> Iterator[None]:
-    """Starts a keeper for the next `run` of the same; it is ended where there is none."""
+    """Starts a keeper for the next `run` with the same arguments, and ends it if there was no such run."""
     launch = Launch(entry, private)
     _ahead.append(launch)
     try:
@@ -100,9 +100,9 @@ def ahead(entry: str, private: bool) -> Iterator[None]:
 
 
 def run(entry: str, payload: Any, private: bool) -> int:
-    """Runs the `main` of a module in `launch` beneath a keeper; returns its exit code.
+    """Runs the `main` of a module in `launch` as a child of a keeper; returns its exit code.
 
-    Requests to stop are passed on from the first moment.
+    Stop requests are passed on from the start.
     """
     launch: Launch | None = None
     started = threading.Event()
@@ -123,20 +123,19 @@ def run(entry: str, payload: Any, private: bool) -> int:
 
 
 def code_folder() -> pathlib.Path:
-    """Returns the folder with the user's own code: the script's, where that is not in the working directory, or else
-    the latter.
-    """
+    """Returns the folder with the user's code: the working directory, or the folder of a script outside it."""
     here, main = pathlib.Path.cwd(), sys.modules["__main__"]
     file = getattr(main, "__file__", None)
-    if file is None or getattr(main, "__spec__", None) is not None:  # interactive, or `python -m`
+    if file is None or getattr(main, "__spec__", None) is not None:  # an interactive session, or `python -m`
         return here
     folder = pathlib.Path(file).resolve().parent
     return here if folder.is_relative_to(here) or folder.is_relative_to(pathlib.Path(sys.prefix)) else folder
 
 
 def module_folders(code: pathlib.Path | None) -> list[str]:
-    """Returns where this process finds modules, but for the interpreter's own folders, which are no good to another
-    one that an environment may start: what lies in the folder `code` relative to it.
+    """Returns the module folders of this process; folders inside `code` are relative to it.
+
+    The interpreter's own folders are left out, since an environment may start another interpreter.
     """
     names = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     own = [pathlib.Path(name).resolve() for name in [*names, *site.getsitepackages(), site.getusersitepackages()]]

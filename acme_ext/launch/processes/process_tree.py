@@ -1,10 +1,10 @@
-"""How the processes of a program are tied together, so that nothing of it outlives it, whichever of them is killed.
+"""Ties the processes of a program together, so that none of them outlives it, even if one is killed.
 
-    launcher -> keeper -> supervisor -> nodes -> whatever an environment starts
+    launcher -> keeper -> supervisor -> nodes -> processes of environments
 
-Nodes are killed by the kernel when the supervisor ends. What they have started becomes the child of the nearest
-ancestor that takes in orphans, which the supervisor and the keeper both do. The keeper ends everything when the
-launcher or the supervisor is gone, the supervisor when the keeper is.
+The kernel kills the nodes when the supervisor ends. Processes that nodes have started become children of the nearest
+ancestor that adopts orphans; the supervisor and the keeper both do. The keeper ends everything when the launcher or the
+supervisor has ended, and the supervisor does when the keeper has ended.
 """
 
 import contextlib
@@ -13,34 +13,33 @@ import os
 import pathlib
 import signal
 
-# Real-time signals, which are queued, and mean nothing to anybody else.
+# Real-time signals are queued, and nothing else uses them.
 REQUESTS = {signal.SIGINT: signal.SIGRTMIN + 1, signal.SIGTERM: signal.SIGRTMIN + 2}
-"""Stop requests, to the launcher or to everybody (a terminal's Ctrl-C reaches every process of a program), and what
-the launcher passes them on as to the keeper, and that to the supervisor."""
+"""Signal of a stop request -> the signal that the launcher sends to the keeper, and the keeper to the supervisor.
+
+The original signal may reach all processes: a terminal's Ctrl-C does."""
 ORPHANED = signal.SIGRTMIN + 3
-"""To the keeper and the supervisor from the kernel: the parent is gone."""
+"""The kernel sends this to the keeper and the supervisor when their parent has ended."""
 STOP_NODE = signal.SIGRTMIN + 4
-"""To a node from the supervisor: it is to end."""
+"""The supervisor sends this to a node that should end."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def tell_when_orphaned(parent: int, number: int) -> bool:
-    """Has the kernel send this process a signal when its parent, however it does, ends; returns whether the parent is
-    alive.
-    """
+    """Makes the kernel send a signal to this process when its parent ends; returns whether the parent is alive."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     return os.getppid() == parent
 
 
 def take_in_orphans() -> None:
-    """Makes this process the parent of all its descendants whose parent ends."""
+    """Makes this process adopt all its descendants whose parent ends."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_at_a_stop_request() -> None:
-    """Ends this process at any stop request, also one that was held back until now."""
+    """Ends this process at any stop request, including one that was blocked until now."""
     for stop, request in REQUESTS.items():
         for number in (stop, request):
             signal.signal(number, lambda number, frame, code=128 + stop: os._exit(code))
@@ -48,13 +47,13 @@ def end_at_a_stop_request() -> None:
 
 
 def abandon(number: int, frame: object) -> None:
-    """Ends everything: nobody is left to hear of it. A handler of `ORPHANED`."""
+    """Ends everything without any message; a handler of `ORPHANED`."""
     end_children()
     os._exit(1)
 
 
 def end_children() -> None:
-    """Kills the children of this process that are left, and theirs as they come to it."""
+    """Kills the remaining children of this process, and theirs once this process has adopted them."""
     while left := _children():
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
@@ -64,7 +63,7 @@ def end_children() -> None:
 
 
 def _children() -> list[int]:
-    """Returns the children of this process, dead ones that nobody has waited for included."""
+    """Returns the children of this process, including zombies."""
     children = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():

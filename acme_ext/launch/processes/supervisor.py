@@ -1,8 +1,7 @@
-"""Runs a program's nodes as processes, forked from one that has imported everything.
+"""Runs a program's nodes as processes that are forked from one with all imports.
 
-Importing Reverb, TensorFlow and JAX costs each process seconds of CPU; a fork of a process that has done it, and has
-neither threads nor devices yet, costs none. The supervisor is a process of its own, so that it is such a one whatever
-its caller is.
+Importing Reverb, TensorFlow and JAX costs each process seconds of CPU time. A fork of a process that has imported them
+costs almost nothing, but requires that it has no threads or devices yet. So the supervisor is a separate process.
 """
 
 import contextlib
@@ -24,16 +23,16 @@ from acme_ext.launch.processes.forks import Options, ask_to_stop, bind, fork, ho
 @dataclasses.dataclass(eq=False)
 class _Process(Member):
     pid: int = 0
-    log_start: int = 0  # where in its log what it prints begins; earlier parts of a run are before
+    log_start: int = 0  # where its output starts in its log; earlier parts of the run come before
 
 
 class Supervisor(Crew):
     """Starts, watches and stops the processes of a program.
 
     Args:
-        make: makes a `launchpad.Program`; called with whether it is the first time.
-        servers: groups of nodes that others dial, in the order in which they are to be stopped, after all others.
-        options: see there.
+        make: makes a `launchpad.Program`; its argument says whether this is the first call.
+        servers: groups of nodes that others connect to; they stop in this order, after all other groups.
+        options: see `Options`.
     """
 
     def __init__(self, make: Callable[[bool], Any], servers: tuple[str, ...], options: Options):
@@ -41,12 +40,12 @@ class Supervisor(Crew):
         self._make, self._options = make, options
         self._program = make(True)
         self._relaunch_at = 0.0
-        self._shared = mmap.mmap(-1, 1)  # not 0: interrupted, for the nodes to know
+        self._shared = mmap.mmap(-1, 1)  # nonzero once interrupted; the nodes read it
         self._requests = dict.fromkeys((*process_tree.REQUESTS, *process_tree.REQUESTS.values()), 0)
         self._asking = 0  # the process that asks the coordinator to stop
 
     def run(self) -> int:
-        """Runs the program to its end; returns the exit code (0, 1, or 128 + a signal that stopped it)."""
+        """Runs the program to its end; returns the exit code (0, 1, or 128 + the signal that stopped it)."""
         self._options.logs.mkdir(parents=True, exist_ok=True)
         signal.signal(process_tree.ORPHANED, process_tree.abandon)
         for number in self._requests:
@@ -61,7 +60,7 @@ class Supervisor(Crew):
                 self.watch()
         finally:
             self.stop()
-            process_tree.end_children()  # what an environment had started
+            process_tree.end_children()  # processes of environments
         self.director.sum_up()
         return self.director.exit_code
 
@@ -77,7 +76,7 @@ class Supervisor(Crew):
             self.start(process)
 
     def _clear(self) -> bool:
-        """Ends what still runs, at once, and waits until the program is to be started again; returns whether it is."""
+        """Kills all nodes and waits for the time to restart the program; returns whether to restart."""
         director = self.director
         self.signal(self.members, signal.SIGKILL)
         while not director.stopping and (
@@ -87,7 +86,7 @@ class Supervisor(Crew):
             time.sleep(0.01)
         if director.stopping:
             return False
-        process_tree.end_children()  # what an environment had started
+        process_tree.end_children()  # processes of environments
         director.relaunching = director.ended = False
         return True
 
@@ -115,10 +114,10 @@ class Supervisor(Crew):
         self._asking = ask_to_stop(address, died)
 
     def _look_at(self, process: _Process, code: int) -> None:
-        """Does what follows from a node's end."""
+        """Handles the end of a node."""
         director = self.director
         if code == 0 and process.group in director.servers and not director.ended:
-            time.sleep(0.05)  # for the coordinator's word that this is the end, if it is
+            time.sleep(0.05)  # for a possible message of the coordinator that the program has finished
         log = self._options.log_of(process.name)
         what, pause = director.look_at(
             process.group, process.name, how(code), lambda: last_words(log, process.log_start), code=code
@@ -151,7 +150,7 @@ class Supervisor(Crew):
             director.request_stop(number)
             self._shared[0] = 1
             return
-        # A terminal's Ctrl-C comes from the terminal and from the launcher; what that alone is sent, from it.
+        # A terminal's Ctrl-C arrives twice, from the terminal and the launcher. A signal to the launcher arrives once.
         interrupts = max(self._requests[signal.SIGINT], self._requests[process_tree.REQUESTS[signal.SIGINT]])
         if interrupts > (director.interrupted == signal.SIGINT):
             director.at_once = True
@@ -166,8 +165,9 @@ def _say(text: str) -> None:
 
 
 def _refuse_devices() -> None:
-    """Raises UsageError if JAX has started here: its threads would be missing in the processes that are forked, which
-    would wait for them for ever.
+    """Raises UsageError if JAX has started here.
+
+    Forked processes would not have its threads, and would wait for them forever.
     """
     from jax._src import xla_bridge
 
@@ -179,7 +179,7 @@ def _refuse_devices() -> None:
 
 
 def _stopper(pid: int) -> Callable[..., None]:
-    """Returns what `lp.stop()` calls in a node."""
+    """Returns the function that `lp.stop()` calls in a node."""
 
     def stop(mark_as_completed: bool = False) -> None:
         del mark_as_completed
@@ -189,14 +189,15 @@ def _stopper(pid: int) -> Callable[..., None]:
 
 
 def main(descriptor: int, ready: int, keeper: int, private: bool) -> int:
-    """Runs what the launcher hands over, see `launcher.receive`; the entry of the supervisor's process."""
-    process_tree.end_at_a_stop_request()  # until nodes run there is nothing to save
+    """Runs the program from the launcher, see `launcher.receive`; the entry point of the supervisor's process."""
+    process_tree.end_at_a_stop_request()  # nothing to save before nodes run
     try:
         why = isolation.enter() if private else None
-        # Not before the namespace: new rights may clear it. Until there are nodes, the signal's default will do.
+        # After entering the namespace, since a change of rights may clear this setting. Until there are nodes, the
+        # default action of the signal is right.
         if not process_tree.tell_when_orphaned(keeper, process_tree.ORPHANED):
             return 1
-        # Of the environments too whose specs are asked for.
+        # Also adopts processes of the environment that is made for its specs.
         process_tree.take_in_orphans()
         warm()
         load = launcher.receive(descriptor, ready)
@@ -210,7 +211,7 @@ def main(descriptor: int, ready: int, keeper: int, private: bool) -> int:
 
 
 def warm() -> None:
-    """Imports what nodes need, and nothing that starts a thread or a device."""
+    """Imports the libraries that nodes need, and nothing that starts a thread or a device."""
     import gc
 
     from absl import flags
@@ -223,4 +224,4 @@ def warm() -> None:
     from acme_ext.replay import server
 
     server.import_libraries()
-    gc.freeze()  # forks share what stays as it is
+    gc.freeze()  # unchanged memory is shared by forks

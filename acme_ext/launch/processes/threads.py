@@ -1,7 +1,7 @@
 """Runs a program's nodes as threads of this process.
 
-Launchpad's own launcher of threads keeps the process's signal handlers for ever and ends the process when a node does
-not stop in time; this one gives the handlers back, and is done when the program is.
+Launchpad's own launcher of threads never restores the process's signal handlers, and ends the process when a node does
+not stop in time. This one restores the handlers, and returns when the program has ended.
 """
 
 import contextlib
@@ -20,26 +20,26 @@ from acme_ext.launch.processes import interrupt
 from acme_ext.launch.processes.forks import bind
 
 GRACE_S = 5.0
-"""That nodes get to end when the program has."""
+"""Seconds that nodes have to end once the program has stopped."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)  # that Launchpad takes
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)  # Launchpad sets their handlers
 
 
 def run(program: Any, grace_s: float = GRACE_S) -> int:
     """Runs a program from the main thread to its end.
 
     SIGINT and SIGTERM stop it after a last save. A second SIGINT ends the process at once. In an interactive session it
-    raises KeyboardInterrupt: the nodes are told to end, and not waited for, since threads can't be ended.
+    raises KeyboardInterrupt instead: nodes are asked to end but not waited for, since threads can't be killed.
 
     Args:
-        program: what is run.
-        grace_s: seconds that nodes get to end when the program has; infinite for as long as it takes.
+        program: the program.
+        grace_s: seconds that nodes have to end once the program has stopped; may be infinite.
 
     Returns:
         The exit code, 0 or 128 + the signal that stopped it.
 
     Raises:
-        Exception: what a node raised; the other nodes are stopped.
+        Exception: the error of a node; the other nodes are stopped.
     """
     if threading.current_thread() is not threading.main_thread():
         raise UsageError("a program on threads must be started from the main thread.")
@@ -71,7 +71,7 @@ def run(program: Any, grace_s: float = GRACE_S) -> int:
 
 
 def _make_manager() -> Any:
-    """Returns Launchpad's manager of this process's nodes, without its hands on signals."""
+    """Returns Launchpad's manager of this process's nodes, without its signal handlers."""
     from absl import flags
     from launchpad.launch import worker_manager
 
@@ -89,7 +89,7 @@ def _make_manager() -> Any:
 
 
 def _reporting(function: Callable[[], Any], ended: queue.Queue) -> Callable[[], None]:
-    """Returns the node's function, which tells of its end in the queue."""
+    """Returns the node's function, extended to put its error or None in the queue when it ends."""
 
     def run_node() -> None:
         try:
@@ -104,7 +104,7 @@ def _reporting(function: Callable[[], Any], ended: queue.Queue) -> Callable[[], 
 
 @contextlib.contextmanager
 def _graceful(program: Any, stopping: threading.Event) -> Iterator[list[int]]:
-    """Has the program's coordinator stop it when a signal comes; gives a list that the signal is put in."""
+    """Asks the program's coordinator to stop it when a signal arrives; yields a list that then holds the signal."""
     stopped_by: list[int] = []
     asked_at = math.inf
 
@@ -120,7 +120,7 @@ def _graceful(program: Any, stopping: threading.Event) -> Iterator[list[int]]:
             asked_at = time.monotonic()
             stopped_by.append(number)
             print("acme-ext: stopping after a last save; Ctrl-C again stops at once.", file=sys.stderr)
-            # Whoever hears must not wait.
+            # The listener must not block.
             threading.Thread(target=ask, name="stop", daemon=True).start()
         elif number == signal.SIGINT and time.monotonic() - asked_at > interrupt.SAME_REQUEST_S:
             stopping.set()
