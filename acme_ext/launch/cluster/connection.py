@@ -24,7 +24,7 @@ _STORE_BYTES = 80 * 2**20  # size of Ray's object store, the least possible: dat
 def address_of(given: str | None) -> str | None:
     """Returns the address of the cluster to use: the given one, or, as in Ray, the variable `RAY_ADDRESS`.
 
-    None or `local` means a Ray that is started only for the run; the result is then None.
+    The result is None if this is `local`, empty or missing: Ray is then started only for the run.
     """
     address = given or os.environ.get("RAY_ADDRESS")
     return None if address in ("", "local") else address
