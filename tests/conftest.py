@@ -49,6 +49,12 @@ import acme_ext  # noqa: E402, F401  # before JAX, see acme_ext/utils/xla.py
 
 import jax  # noqa: E402, isort: skip
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Runs the tests with a time limit of their own first: they take longest, and none should run alone at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
 _UNCACHED = ("alphazero", "board", "tests/ops/test_search.py")
 
 
