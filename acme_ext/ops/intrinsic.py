@@ -53,6 +53,7 @@ def nearest_distances(memory: EpisodicMemory, embedding: Array, neighbours: int)
     embeddings, written = jnp.asarray(memory.embeddings), jnp.asarray(memory.written)
     batch, size, rows = embeddings.shape
     block = min(rows, max(_LEAST_BLOCK, -(-rows // 8)))
+    fullest = jnp.max(written)
 
     def search(i: Array, nearest: Array) -> Array:
         start = jnp.minimum(i * block, rows - block)  # the last block may overlap the one before
@@ -66,8 +67,9 @@ def nearest_distances(memory: EpisodicMemory, embedding: Array, neighbours: int)
         both = jnp.concatenate([nearest, jnp.where(there, -squares, -jnp.inf)], axis=1)
         return lax.top_k(both, neighbours)[0]
 
+    # With a loop that ends early instead, `vmap` over runs would batch `i`, and the slices would become slow gathers.
     def search_written(i: Array, nearest: Array) -> Array:
-        return lax.cond(i * block < jnp.max(written), search, lambda _, nearest: nearest, i, nearest)
+        return lax.cond(i * block < fullest, search, lambda _, nearest: nearest, i, nearest)
 
     none = jnp.full((batch, neighbours), -jnp.inf)
     nearest: Array = lax.fori_loop(0, -(-rows // block), search_written, none)
