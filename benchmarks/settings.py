@@ -426,6 +426,26 @@ SETTINGS: dict[str, Setting] = {
             ("agent57", "", (0.9, 0.9), {}),
         )
     },
+    # The same as programs, with the actors' own inference and with the server's.
+    **{
+        f"{agent}-{task}-{arrangement}": Setting(
+            agent,
+            f"explore:{task}",
+            steps,
+            2,
+            0.9,
+            0.9,
+            eval_every=every,
+            actors=4,
+            inference="server" if arrangement == "server" else "actor",
+        )
+        for agent, task, steps, every in (
+            ("rnd", "key_door", 200_000, 20_000),
+            ("ngu", "chain", 100_000, 5_000),
+            ("agent57", "chain", 100_000, 5_000),
+        )
+        for arrangement in ("program", "server")
+    },
     # MiniGrid's key and door in JAX, with one map and so short episodes that random actions don't reach the goal.
     "ppo-doorkey": _doorkey("ppo"),
     "rnd-doorkey": _doorkey("rnd", 0.8, 0.8),
