@@ -184,6 +184,7 @@ SETTINGS: dict[str, Setting] = {
     "apex-cartpole": Setting("apex", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4),
     "apex-catch": Setting("apex", "bsuite:catch/0", 40_000, 2, 0.9, 0.8, actors=4),
     "rainbow-cartpole": Setting("rainbow", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
+    "rainbow-cartpole-program": Setting("rainbow", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=2),
     "rainbow-catch": Setting("rainbow", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "rainbow-minatar-breakout": Setting("rainbow", "minatar:breakout", 300_000, 8, None, None, 15_000, 50),
     "dqn-minatar-breakout": Setting("dqn", "minatar:breakout", 300_000, 8, None, None, 15_000, 50),
@@ -440,7 +441,7 @@ SETTINGS: dict[str, Setting] = {
             inference="server" if arrangement == "server" else "actor",
         )
         for agent, task, steps, every in (
-            ("rnd", "key_door", 200_000, 20_000),
+            ("rnd", "key_door", 400_000, 20_000),
             ("ngu", "chain", 100_000, 5_000),
             ("agent57", "chain", 100_000, 5_000),
         )

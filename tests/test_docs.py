@@ -376,7 +376,7 @@ def test_the_site_is_built_without_a_broken_link(tmp_path):
     assert {page.relative_to(DOCS) for page in DOCS.rglob("*.md") if page.name != "package.md"} <= pages
     assert "acme-ext train" in (tmp_path / "reference/command-line.html").read_text(encoding="utf-8")
     fields = (tmp_path / "reference/fields.html").read_text(encoding="utf-8")
-    assert "gamma of one step; Mnih et al. 2015, table 1" in fields
+    assert "gamma per step; Mnih et al. 2015, table 1" in fields
     assert all(f'id="{name}"' in fields for name in builders.AGENTS)
     assert broken_links(tmp_path) == []
     index = (tmp_path / "search/search_index.json").read_text(encoding="utf-8")

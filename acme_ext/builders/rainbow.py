@@ -20,7 +20,7 @@ class Rainbow(DQN):
 
     name = "rainbow"
     presets = {
-        "atari": Preset({"config": ATARI}),
+        "atari": Preset({"config": ATARI, "average_rate": None}),
         "minatar": Preset({"config": MINATAR}),
     }
     policy_of = staticmethod(acting.make_policy)
@@ -28,3 +28,4 @@ class Rainbow(DQN):
 
     config: RainbowConfig = RainbowConfig()
     network: Callable[..., hk.Transformed] = networks.make_network
+    average_rate: float | None = dataclasses.field(default=0.005, kw_only=True)  # about the last 200 learner steps
