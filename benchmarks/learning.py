@@ -14,6 +14,7 @@ from acme_ext import launch
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.compiled import runner
 from acme_ext.launch.runs import settings as agent_settings
+from acme_ext.launch.runs import store
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, outcomes, recorded
@@ -203,10 +204,11 @@ def finished(experiment: launch.Experiment) -> bool:
         return False
     rundir = RunDirectory.open(experiment.directory)
     how = ("run.", "program.", "world")  # of a run, and of what carries it out: not the experiment's
-    different = [name for name in rundir.compare(experiment.describe()) if not name.startswith(how)]
-    if different:
+    found = rundir.compare(experiment.describe())
+    if different := {name: pair for name, pair in found.items() if not name.startswith(how)}:
         raise UsageError(
-            f"{rundir.path} holds a run with other {', '.join(different)}: start anew (--fresh), or elsewhere (--runs)."
+            f"{rundir.path} holds another run: {store.say_differences(different)}; start anew (--fresh), or elsewhere "
+            "(--runs)."
         )
     return rundir.evaluation.is_file() and rundir.read_evaluation()[experiment.step_key] >= experiment.steps
 

@@ -48,8 +48,9 @@ REPLAYS = {
 QUICK = ("dqn", "ppo")  # one with a table, one with a queue
 OFFLINE = {"bc", "td3_bc", "iql", "cql", "crr", "discrete_cql", "bcq"}  # see tests/launch/test_offline.py
 TAUGHT = {"r2d3", "dqfd", "sqil", "discrete_sqil"}  # see tests/launch/test_demos.py
-LONG = {"ngu", "agent57"}  # which take longest to compile
-KINDS = {"rainbow", "r2d2", "impala", "td3", "mpo"}  # in one process one of each kind is enough before a release
+# One agent of each kind is enough before a release.
+KINDS = {"rainbow", "r2d2", "impala", "td3", "mpo"}
+PROGRAMS = {"apex", "r2d2", "impala", "sac", "rnd", "bdqn", "muzero"}
 
 
 def agents(slow):
@@ -106,7 +107,7 @@ def test_learns_saves_and_goes_on_in_one_process(name, tmp_path):
     assert np.isfinite(second.score.returns).all()
 
 
-@pytest.mark.parametrize("name", agents(slow=builders.AGENTS.keys() - LONG))
+@pytest.mark.parametrize("name", agents(slow=PROGRAMS))
 def test_runs_as_a_program(name, tmp_path):
     result = distributed.run_program(experiment(name, tmp_path, 400), Topology(actors=2), on="threads", quiet=True)
     assert result.environment_steps >= 400

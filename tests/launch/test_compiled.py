@@ -115,7 +115,7 @@ def test_ppo_learns_what_it_learns_in_one_process(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("num_envs", "batches"), [(2, 1), (8, 2)])
+@pytest.mark.parametrize(("num_envs", "batches"), [(2, 1), pytest.param(8, 2, marks=pytest.mark.release)])
 def test_unrolls_of_fewer_or_more_environments_than_a_batch_has(tmp_path, capsys, num_envs, batches):
     builder = builders.IMPALA(
         dataclasses.replace(builders.IMPALA().config, hidden_sizes=(8,), core_size=4, batch_size=4, replay=_UNROLLS),

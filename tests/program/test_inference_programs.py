@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_figures")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("experience", "actors", "servers"),
-    [("actor", 2, 1), pytest.param("server", 2, 1, marks=pytest.mark.release), ("server", 4, 2)],
+    [*(pytest.param(who, 2, 1, marks=pytest.mark.release) for who in ("actor", "server")), ("server", 4, 2)],
 )
 def test_learns_and_goes_on(tmp_path, experience, actors, servers):
     def run(steps):

@@ -76,6 +76,7 @@ def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tm
     check_finished(run, out, steps, 40)
 
 
+@pytest.mark.release
 def test_a_node_that_raises_ends_the_program_with_its_traceback(tmp_path, train):
     """A proxy that a variable names stands between nobody, either."""
     run = tmp_path / "run"

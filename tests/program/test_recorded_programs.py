@@ -27,7 +27,9 @@ pytestmark = pytest.mark.usefixtures("no_figures")
     ("topology", "writers"),
     [
         (Topology(actors=2), {"actor-0", "actor-1"}),
-        (Topology(actors=2, inference="server"), {"actor-0", "actor-1"}),
+        pytest.param(
+            Topology(actors=2, inference="server"), {"actor-0", "actor-1"}, marks=pytest.mark.release, id="inference"
+        ),
         (Topology(2, inference="server", experience="server", inference_servers=2), {"inference-0", "inference-1"}),
     ],
 )
