@@ -1,5 +1,6 @@
 """The learner, which all agents share."""
 
+import collections
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,17 @@ from acme_ext.utils import compiling
 if TYPE_CHECKING:
     from acme_ext.replay.dataset import RawBatch
 
+_MOST_CALLS = 2  # calls that the device may have to do at the same time: one runs, and the next one is ready
+
 
 class Learner(interfaces.Learner):
     """Runs any `LearnerCore`: several SGD steps per compiled call, on one device or data-parallel on several.
 
     A call of `step` takes one raw batch of `steps_per_call * batch_size` items and moves it to the device as bytes. The
-    device unpacks it and makes `steps_per_call` SGD steps. The call doesn't wait for the device: metrics stay there
-    until `metrics()` is called, and a thread sends the priorities. A loss that is not finite is recorded on the device;
-    `check` and `metrics` raise an error for it.
+    device unpacks it and makes `steps_per_call` SGD steps. The call doesn't wait for these steps, only for those of the
+    call before the last: otherwise JAX would accept up to 32 calls, and batches would wait in them while actors use
+    old parameters. Metrics stay on the device until `metrics()` is called, and a thread sends the priorities. A loss
+    that is not finite is recorded on the device; `check` and `metrics` raise an error for it.
 
     Args:
         core: the algorithm.
@@ -74,6 +78,7 @@ class Learner(interfaces.Learner):
         # The first SGD step whose loss or gradient was not finite; -1: none. Stored on the device.
         self._bad_step: Array = jax.device_put(jnp.full((), -1, jnp.int32), self._replicated or self._sharded)
         self._metrics: dict[str, Array] = {}
+        self._unfinished: collections.deque[Array] = collections.deque()  # a loss of each call that may still run
         self._update = compiling.jit(self._make_update(), threaded=compiling.is_wide(state, batch_size))
         self.steps = 0
         """SGD steps taken, including those before a resume."""
@@ -82,6 +87,8 @@ class Learner(interfaces.Learner):
 
     def step(self) -> None:
         """Waits for the next raw batch, and starts `steps_per_call` SGD steps on it."""
+        while len(self._unfinished) >= _MOST_CALLS:
+            jax.block_until_ready(self._unfinished.popleft())
         raw = next(self._batches)
         lead = (self._steps_per_call, self._batch_size)
         rows = raw.rows.reshape(lead + raw.rows.shape[1:])
@@ -92,6 +99,7 @@ class Learner(interfaces.Learner):
         self._state, self._bad_step, self._metrics, errors = self._update(
             self._state, self._bad_step, np.int32(self.steps), rows, probability, source
         )
+        self._unfinished.append(self._metrics["loss"])
         self.steps += self._steps_per_call
         self.calls += 1
         if self._priorities is not None:

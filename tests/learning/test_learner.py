@@ -117,7 +117,7 @@ def test_unrolls_convolutions_on_the_cpu(convolutional):
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
-def test_a_step_does_not_wait_for_the_device(monkeypatch, prioritized):
+def test_a_step_waits_for_the_call_before_the_last_alone(monkeypatch, prioritized):
     learner = make(
         regression_batches(9, 8),
         regression(prioritized=prioritized),
@@ -125,19 +125,22 @@ def test_a_step_does_not_wait_for_the_device(monkeypatch, prioritized):
         priorities=Mailbox() if prioritized else None,
     )
     learner.step()  # compiles
+    waited_for = []
 
     def waited(*_):
         raise AssertionError("waited for the device")
 
     with monkeypatch.context() as patch:
         patch.setattr(jax, "device_get", waited)
-        patch.setattr(jax, "block_until_ready", waited)
+        patch.setattr(jax, "block_until_ready", waited_for.append)
         patch.setattr(ArrayImpl, "_value", property(waited))
         patch.setattr(ArrayImpl, "block_until_ready", waited)
         with pytest.raises(AssertionError):
             float(learner.save().steps)
         learner.step()
+        assert waited_for == []
         learner.step()
+        assert len(waited_for) == 1
         learner.get_variables(["policy"])
         with pytest.raises(AssertionError):
             learner.metrics()
