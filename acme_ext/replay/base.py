@@ -17,6 +17,8 @@ from acme_ext.utils.checks import Checked, PositiveInt, Share
 
 Self = TypeVar("Self", bound="Replay")
 
+_UNCONFIRMED = 16  # rows, plus one step of all its environments, that a writer may be ahead of the server
+
 
 @dataclasses.dataclass(frozen=True)
 class Replay(Checked, abc.ABC):
@@ -108,6 +110,14 @@ class Replay(Checked, abc.ABC):
     def waiting(self) -> int:
         """Rows that a writer holds back in order to shuffle them, see `blocks.pool`."""
         return 0
+
+    def unconfirmed(self, num_envs: int) -> int:
+        """Returns the number of unconfirmed rows at which the writer of an actor in a program blocks.
+
+        With a queue, these are the rows of one step of its environments: more of them would wait outside the full queue
+        and grow old, although `max_size` bounds the age of rows.
+        """
+        return num_envs if self.fifo else _UNCONFIRMED + num_envs
 
     def for_envs(self: Self, num_envs: int) -> Self:
         """Returns the replay for writers of `num_envs` environments each; settings of the user stay unchanged."""

@@ -22,7 +22,7 @@ from acme_ext.acting.remote import RemoteExperience, RemoteInference, Reply
 from acme_ext.acting.slots import bucket_sizes
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Builder
-from acme_ext.launch.runners.nodes import inference, reports
+from acme_ext.launch.runners.nodes import reports
 from acme_ext.launch.runners.nodes.inference import InferenceNode
 from acme_ext.launch.runners.nodes.reports import Orders
 from acme_ext.launch.runs.experiment import Experiment
@@ -424,9 +424,8 @@ def test_what_is_unfinished_is_written_once_when_a_caller_leaves(experiment, rep
 
 
 @pytest.fixture
-def blocked(experiment, replay, monkeypatch):
-    """A replay that has room for little more than 3 unrolls, which nobody draws."""
-    monkeypatch.setattr(inference, "_PENDING", 0)
+def blocked(experiment, replay):
+    """A queue that has room for little more than 3 unrolls, which nobody draws."""
     _, made = replay
     server = ReplayServer(dataclasses.replace(made, max_size=3).tables())
     yield server

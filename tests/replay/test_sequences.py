@@ -383,21 +383,25 @@ def test_a_queue_smaller_than_a_batch_gives_each_sequence_once_and_in_order(serv
     assert_sequences(got, [s for b in (0, 1) for s in naive(line, b, replay)])
 
 
-def test_a_writer_waits_for_its_reader_if_told_to(serve):
+def test_the_writer_of_a_queue_waits_for_its_reader(serve):
     replay = make(length=2, period=2, max_size=3)
     server = serve(replay.tables())
-    writer = replay.writer(server.client, 1, max_pending=4)
+    writer = replay.writer(server.client, 1, max_pending=replay.unconfirmed(1))
     line = Timeline(np.full((41, 1), "go"), 0)
     thread = threading.Thread(target=feed, args=(writer, line), daemon=True)
     thread.start()
     thread.join(0.5)
     assert thread.is_alive()
-    assert writer.inserted == 8  # three in the table, four on their way, and one that it waits with
+    assert writer.inserted == 5  # three in the table, one on its way, and one that it waits with
     dataset = replay.dataset(server.client)
     got = [s for _ in range(20) for s in read(replay.decode(next(dataset).rows))]
     thread.join()
     dataset.close(wake=True)
     assert_sequences(got, naive(line, 0, replay))
+
+
+def test_the_writer_of_a_replay_without_an_order_may_be_further_ahead():
+    assert make(order="uniform").unconfirmed(2) > make().unconfirmed(2) == 2
 
 
 def test_a_shards_part():

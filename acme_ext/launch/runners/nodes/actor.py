@@ -22,8 +22,6 @@ from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.calls import RemoteCall
 
-_PENDING = 16  # rows, plus one step of all environments, that may be on their way to the replay while an actor acts
-
 
 class ActorNode:
     """Steps environments and writes the experience to its replay shard, until the coordinator tells it to stop.
@@ -135,7 +133,7 @@ class ActorNode:
         return part.writer(
             replay,
             num_envs,
-            max_pending=_PENDING + num_envs,
+            max_pending=part.unconfirmed(num_envs),
             on_wait=self._waiting(lambda: f"waiting for the replay to take its rows: {describe(replay)}"),
         )
 
