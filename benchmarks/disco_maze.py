@@ -12,15 +12,23 @@ import numpy as np
 from benchmarks import command, seeds
 from benchmarks.settings import Setting
 
-SIZE, LIMIT, STEPS = 9, 60, 100_000
+SIZE, LIMIT, STEPS, NUM_ENVS = 7, 40, 100_000, 16
+# Short sequences and a short horizon, for few learner steps. Observations within `cluster_distance` average distances
+# count as known, so that changed colours alone are no novelty.
 _NGU = {
     "num_arms": "1",
     "beta": "0.5",
-    "retrace_lambda": "0.97",
-    "rescaling_epsilon": "none",
-    "embedding_learning_rate": "1e-3",
+    "discount": "0.9",
+    "least_discount": "0.9",
     "memory_rows": "64",
+    "neighbours": "1",
+    "cluster_distance": "2",
+    "kernel_epsilon": "0.1",
     "image_features": "64",
+    "replay.length": "20",
+    "replay.period": "20",
+    "replay.burn_in": "0",
+    "replay.samples_per_insert": "48",
 }
 ARMS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "NGU": ("ngu", _NGU),
@@ -37,7 +45,7 @@ def setting(arm: str, steps: int) -> Setting:
         agent,
         "explore:disco_maze",
         steps,
-        8,
+        NUM_ENVS,
         eval_every=max(1, steps // 10),
         eval_episodes=100,
         config=config,
@@ -56,9 +64,9 @@ def _main(options: argparse.Namespace) -> int:
     changed = ", ".join(f"{name}={value}" for name, value in _NGU.items())
     head = [
         "`python -m benchmarks.disco_maze`: the share of a maze's cells that an episode visits, the mean of 100 greedy "
-        f"episodes after {options.steps:,} steps of training with 8 environments, on `explore:disco_maze` of {SIZE} "
-        f"times {SIZE} cells, the walls counted, and {LIMIT} steps an episode, in which all cells can be visited. "
-        "Training has no reward but the bonus. Each episode has another maze.",
+        f"episodes after {options.steps:,} steps of training with {NUM_ENVS} environments, on `explore:disco_maze` of "
+        f"{SIZE} times {SIZE} cells, the walls counted, and {LIMIT} steps an episode, in which all cells can be "
+        "visited. Training has no reward but the bonus. Each episode has another maze.",
         "",
         f"NGU has one policy, and {changed}; RND has its defaults.",
         "",
