@@ -187,7 +187,7 @@ def test_a_setting_can_be_run_and_each_of_its_fields_changes_the_agent(name, tmp
         (["dqn-cartpol"], "did you mean 'dqn-cartpole'"),
         (["dqn-catc*", "--runs", "r"], "--runs is of one setting, and 'dqn-catc*' stands for 3"),
         (["dqn-catch", "--jobs", "0"], "--jobs and --steps must be at least 1"),
-        (["dqn-catch", "--seeds", "1", "1"], "names a seed twice"),
+        (["dqn-catch", "--seeds", "1", "1"], "lists a seed twice"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(arguments, says, capsys):
