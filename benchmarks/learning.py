@@ -145,7 +145,7 @@ def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs
             while waiting and len(running) < jobs and not stopped:
                 name = waiting.pop(0)
                 print(f"{name}: {experiments[name].directory}", flush=True)
-                # A run only shows its progress line if it is the only one at a time.
+                # Progress lines are only shown if runs are made one at a time.
                 process = context.Process(target=train, args=(experiments[name], setting, fresh, jobs > 1))
                 process.start()
                 running[name] = process
