@@ -1,3 +1,3 @@
-"""What the toolkit does, measured: how fast (`python -m benchmarks.speed`) and how well it learns
+"""Benchmarks of the toolkit: its speed (`python -m benchmarks.speed`) and how well its agents learn
 (`python -m benchmarks.learning`).
 """

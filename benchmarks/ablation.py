@@ -1,5 +1,5 @@
-"""What each part of Rainbow is worth on a game of MinAtar, or on catch, after Hessel et al. 2018, figure 3: all six
-parts, each of them removed, and DQN, `python -m benchmarks.ablation`.
+"""An ablation of Rainbow on a MinAtar game or on catch, after Hessel et al. 2018, figure 3: Rainbow, Rainbow without
+each of its six parts, and DQN; `python -m benchmarks.ablation`.
 """
 
 import argparse
@@ -70,17 +70,21 @@ def _environment(game: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.ablation",
-        description="Rainbow on a game of MinAtar or on catch, with each of its six parts removed in turn, beside DQN. "
-        "What is finished is not run again, what was stopped goes on.",
+        description="Compares Rainbow, Rainbow without each of its six parts, and DQN, on a MinAtar game or on catch. "
+        "Finished runs are not run again; stopped runs are resumed.",
     )
-    parser.add_argument("--game", default="breakout", metavar="NAME", help="of MinAtar, or catch (%(default)s)")
-    parser.add_argument("--steps", type=int, metavar="N", help="another budget: results beside the runs")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="(0 1 2)")
+    parser.add_argument("--game", default="breakout", metavar="NAME", help="a MinAtar game, or catch (%(default)s)")
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="another budget of environment steps; results are written to --runs"
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="random seeds (0 1 2)")
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), metavar="NAME", help=", ".join(VARIANTS))
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="seeds at a time (%(default)s)")
-    parser.add_argument("--fresh", action="store_true", help="start anew: delete what earlier runs left")
-    parser.add_argument("--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="(%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="of the results (benchmarks/results)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at the same time (%(default)s)")
+    parser.add_argument("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
+    parser.add_argument(
+        "--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
+    )
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for the results (benchmarks/results)")
     return parser
 
 
@@ -92,7 +96,7 @@ def _main(options: argparse.Namespace) -> int:
         raise UsageError("--jobs and --steps must be at least 1.")
     for name in ("seeds", "variants"):
         if len(set(getattr(options, name))) < len(getattr(options, name)):
-            raise UsageError(f"--{name} names one twice.")
+            raise UsageError(f"--{name} lists a value twice.")
     envs.check(_environment(options.game))
     out = options.out or (learning.RESULTS if options.steps is None else options.runs)
     files.make_writable_folder(out)
@@ -105,7 +109,7 @@ def _main(options: argparse.Namespace) -> int:
         runs, setting = options.runs / folder(variant, options.game), made[variant]
         experiments[variant] = [setting.experiment(s, setting.steps, runs / f"seed-{s}") for s in options.seeds]
     named = {f"{variant}, seed {e.seed}": e for variant, of_seeds in experiments.items() for e in of_seeds}
-    # All variants' settings are alike in how they are run.
+    # All variants are run in the same way, so any of the settings can be given.
     if code := learning.run_all(made["rainbow"], named, options.jobs, fresh=options.fresh):
         return code
 

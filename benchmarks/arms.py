@@ -1,5 +1,5 @@
-"""Which policy of the family Agent57's bandits play, and which its evaluations take, where another one becomes the
-best: `python -m benchmarks.arms`.
+"""Measures which policies Agent57's bandits select for acting and for evaluations, when the best policy changes over
+time: `python -m benchmarks.arms`.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from benchmarks import command, report
 from benchmarks.pages import RESULTS
 
 BEST = (6, 2, 0)
-"""The best policy of each part of the training."""
+"""The best policy in each third of the episodes."""
 HIGH, LOW = 0.9, 0.3
 """Probability of a return of 1 in an episode of the best policy, and in episodes of all others."""
 
@@ -32,7 +32,7 @@ class Played(NamedTuple):
     """The policies that were selected in every episode of B environments."""
 
     arm: Array  # [episodes, B]
-    evaluated: Array  # [episodes] the policy that an evaluation would have taken
+    evaluated: Array  # [episodes] the policy that an evaluation would have used
 
 
 def play(config: Agent57Config, best: np.ndarray, num_envs: int, seed: int | jax.Array) -> Played:
@@ -68,16 +68,16 @@ def play(config: Agent57Config, best: np.ndarray, num_envs: int, seed: int | jax
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.arms", description=__doc__)
-    parser.add_argument("--episodes", type=int, default=900, help="of each environment (%(default)s)")
-    parser.add_argument("--envs", type=int, default=8, help="environments, each with a bandit (%(default)s)")
-    parser.add_argument("--seeds", type=int, default=100, help="(%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="of the page")
+    parser.add_argument("--episodes", type=int, default=900, help="episodes in each environment (%(default)s)")
+    parser.add_argument("--envs", type=int, default=8, help="environments, each with its own bandit (%(default)s)")
+    parser.add_argument("--seeds", type=int, default=100, help="number of seeds (%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="folder for the page")
     options = parser.parse_args(arguments)
     return command.run("benchmarks.arms", lambda: _main(options))
 
 
 def _main(options: argparse.Namespace) -> int:
-    files.make_writable_folder(options.out)  # before what takes minutes
+    files.make_writable_folder(options.out)  # fail early; the rest takes minutes
     config, best = Agent57Config(), parts(options.episodes)
     one = jax.jit(functools.partial(play, config, best, options.envs))
     found = [jax.device_get(one(seed)) for seed in range(options.seeds)]
@@ -98,7 +98,7 @@ def _split(episodes: int) -> list[np.ndarray]:
 
 
 def page(found: Sequence[Played], best: np.ndarray, config: Agent57Config) -> str:
-    """Returns the page."""
+    """Returns the page as Markdown."""
     episodes, num_envs = found[0].arm.shape
     most = 1 - config.bandit_epsilon + config.bandit_epsilon / config.num_arms
     lines = [
@@ -133,7 +133,7 @@ def page(found: Sequence[Played], best: np.ndarray, config: Agent57Config) -> st
 
 
 def delay(right: np.ndarray, row: int = 20) -> int:
-    """Returns the first index with `row` true entries in succession; the length if there is none."""
+    """Returns the index of the first of `row` consecutive true entries; the length of `right` if there are none."""
     runs = np.convolve(right.astype(np.int64), np.ones(row, np.int64), "valid") == row
     return int(runs.argmax()) if runs.any() else len(right)
 

@@ -1,4 +1,4 @@
-"""Which policy of the family Agent57's bandits play while all of them learn, where another one becomes the best:
+"""Measures which policies Agent57's bandits select while the agent learns, when the best policy changes over time:
 `python -m benchmarks.arms_trained`.
 """
 
@@ -51,17 +51,17 @@ CONFIG = {
 class _Standing(NamedTuple):
     place: Array  # [2] int32 row and column
     visited: Array  # [SIZE, SIZE] bool
-    time: Array  # [] int32 steps of the episode
-    age: Array  # [] int32 steps of the environment's life
+    time: Array  # [] int32 steps in this episode
+    age: Array  # [] int32 steps in all episodes
 
 
 @dataclasses.dataclass(frozen=True)
 class Fashion(FunctionalEnvironment):
     """An empty room with episodes of `LIMIT` steps, in which the rewarded behaviour changes over time.
 
-    The only reward is at the last step. It is the fraction of the episode's steps to cells that the agent had not
-    visited yet. In every second part of the environment's lifetime, it is the fraction of all other steps instead. The
-    observation has the agent's position and its starting position.
+    The only reward is at the last step. It is the fraction of the episode's steps that lead to a cell for the first
+    time in the episode. In every second part of the environment's lifetime, it is the fraction of all other steps
+    instead. The observation has the agent's position and its starting position.
 
     Args:
         part: number of steps of a part.
@@ -110,7 +110,7 @@ class Played(NamedTuple):
 
     arm: np.ndarray  # [episodes, B]
     returned: np.ndarray  # [episodes, B]
-    evaluated: np.ndarray  # [episodes] the policy that an evaluation would have taken
+    evaluated: np.ndarray  # [episodes] the policy that an evaluation would have used
 
 
 def train(environment: FunctionalEnvironment, episodes: int, num_envs: int, seed: int) -> Played:
@@ -132,7 +132,7 @@ def train(environment: FunctionalEnvironment, episodes: int, num_envs: int, seed
 
     world, found = compiling.jit(loop.init)(*keys_of(experiment)), []
     for number in range(episodes):
-        world, played = episode(world, jnp.int32(LIMIT + (number > 0)))  # the first step of all others is a reset
+        world, played = episode(world, jnp.int32(LIMIT + (number > 0)))  # later episodes begin with a reset step
         found.append(jax.device_get(played))
     if int(world.learning.bad_step) >= 0:
         raise FloatingPointError("a loss is not finite.")
@@ -142,17 +142,17 @@ def train(environment: FunctionalEnvironment, episodes: int, num_envs: int, seed
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.arms_trained", description=__doc__)
-    parser.add_argument("--episodes", type=int, default=450, help="of each environment (%(default)s)")
-    parser.add_argument("--envs", type=int, default=8, help="environments, each with a bandit (%(default)s)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="(0 1 2)")
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="of the page")
+    parser.add_argument("--episodes", type=int, default=450, help="episodes in each environment (%(default)s)")
+    parser.add_argument("--envs", type=int, default=8, help="environments, each with its own bandit (%(default)s)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="random seeds (0 1 2)")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="folder for the page")
     options = parser.parse_args(arguments)
     command.check_seeds(options.seeds)
     return command.run("benchmarks.arms_trained", lambda: _main(options))
 
 
 def _main(options: argparse.Namespace) -> int:
-    files.make_writable_folder(options.out)  # before what takes minutes
+    files.make_writable_folder(options.out)  # fail early; the rest takes minutes
     environment = Fashion(-(-options.episodes // PARTS) * LIMIT)
     found = {}
     for seed in options.seeds:
@@ -187,7 +187,7 @@ def _rows(played: Played) -> list[tuple]:
 
 
 def page(found: dict[int, Played], options: argparse.Namespace) -> str:
-    """Returns the page."""
+    """Returns the page as Markdown."""
     changed = ", ".join(f"{name}={value}" for name, value in CONFIG.items())
     size = -(-options.episodes // PARTS)
     lines = [

@@ -1,9 +1,9 @@
-"""How well an agent plays Atari games, beside a human: `python -m benchmarks.atari AGENT`.
+"""Measures an agent's scores on Atari games, compared with a human's: `python -m benchmarks.atari AGENT`.
 
-Episodes end after 108,000 frames at most, and begin with up to 30 no-ops (Mnih et al. 2015). With `--protocol machado`
-they have sticky actions, all 18 actions and no end at a lost life in place of no-ops (Machado et al. 2018). A game's
-score is the mean return of the evaluation at the run's end, in whole games, and 1 in the human's measure where a human
-stands.
+Episodes begin with up to 30 no-ops, and end after at most 108,000 frames (Mnih et al. 2015). With `--protocol machado`
+there are no no-ops. Instead, actions are sticky, all 18 actions are available, and the loss of a life is not a
+termination (Machado et al. 2018). A game's score is the mean return of the evaluation at the end of the run, over
+whole games. The human-normalised score is 0 for a random player and 1 for a human.
 """
 
 import argparse
@@ -41,24 +41,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.atari",
-        description=f"{__doc__} What is finished is not run again, what was stopped goes on.",
+        description=f"{__doc__} Finished runs are not run again; stopped runs are resumed.",
     )
     add = parser.add_argument
     add("agent", metavar="AGENT", help=", ".join(builders.AGENTS))
-    add("--games", nargs="+", default=list(atari57.SCORES), metavar="GAME", help="such as Pong Breakout (all 57)")
-    add("--steps", type=int, default=50_000_000, metavar="N", help="of the environment, 4 frames each (%(default)s)")
-    add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="of every game (0)")
-    add("--num-envs", type=int, default=8, metavar="B", help="environments of an actor (%(default)s)")
-    add("--actors", type=int, default=0, metavar="N", help="as a program of so many actors (in one process)")
-    add("--eval-episodes", type=int, default=30, metavar="N", help="of the evaluation at the end (%(default)s)")
-    add("--protocol", choices=PROTOCOLS, default="nature", help="no-ops, or sticky actions and all 18 (%(default)s)")
-    add("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
-    add("--max-frames", type=int, default=_MAX_FRAMES, metavar="N", help="of an episode (%(default)s)")
+    add("--games", nargs="+", default=list(atari57.SCORES), metavar="GAME", help="games, such as Pong (all 57)")
+    add("--steps", type=int, default=50_000_000, metavar="N", help="environment steps, of 4 frames each (%(default)s)")
+    add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="random seeds for every game (0)")
+    add("--num-envs", type=int, default=8, metavar="B", help="environments per actor (%(default)s)")
+    add("--actors", type=int, default=0, metavar="N", help="actors of a program; 0: run in one process (%(default)s)")
+    add("--eval-episodes", type=int, default=30, metavar="N", help="episodes of the final evaluation (%(default)s)")
+    add(
+        "--protocol",
+        choices=PROTOCOLS,
+        default="nature",
+        help="nature: no-ops; machado: sticky actions and all 18 actions (%(default)s)",
+    )
+    add("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the environment")
+    add(
+        "--max-frames",
+        type=int,
+        default=_MAX_FRAMES,
+        metavar="N",
+        help="maximum number of frames in an episode (%(default)s)",
+    )
     add("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent's config")
-    add("--jobs", type=int, default=1, metavar="N", help="runs at a time (%(default)s)")
-    add("--fresh", action="store_true", help="start anew: delete what earlier runs left")
-    add("--runs", type=pathlib.Path, metavar="DIR", help="of the runs (runs/benchmarks/atari-AGENT)")
-    add("--out", type=pathlib.Path, metavar="DIR", help="of the results (benchmarks/results)")
+    add("--jobs", type=int, default=1, metavar="N", help="runs at the same time (%(default)s)")
+    add("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
+    add("--runs", type=pathlib.Path, metavar="DIR", help="folder for the runs (runs/benchmarks/atari-AGENT)")
+    add("--out", type=pathlib.Path, metavar="DIR", help="folder for the results (benchmarks/results)")
     return parser
 
 
@@ -112,7 +123,7 @@ def _main(options: argparse.Namespace) -> int:
     print("written:", *write(out / name, setting, found))
     faults = [f"{game}, seed {o.seed}: {o.fault}" for game, each in found.items() for o in each if o.fault]
     if faults:
-        print(f"at fault: {'; '.join(faults)}.")
+        print(f"failed: {'; '.join(faults)}.")
     return 1 if faults else 0
 
 

@@ -1,9 +1,9 @@
-"""The 57 games of the Atari benchmark: what a human and a random player score, and how scores are put together.
+"""The 57 games of the Atari benchmark: the scores of a human and of a random player, and the aggregation of scores.
 
-The scores are those of Wang et al. 2016 (Dueling network architectures for deep reinforcement learning, table 2), of
-episodes that begin with up to 30 no-ops. They are read from `dqn_zoo/atari_data.py` of google-deepmind/dqn_zoo and
-agree, all 114 of them, with the transcript of Wang's table in seungjaeryanlee/rldb. Some other lists give the random
-player of Video Pinball 0.
+The scores are those of Wang et al. 2016 (Dueling network architectures for deep reinforcement learning, table 2), for
+episodes that begin with up to 30 no-ops. They were copied from `dqn_zoo/atari_data.py` of google-deepmind/dqn_zoo. All
+114 scores agree with the copy of Wang's table in seungjaeryanlee/rldb. Some other lists have a score of 0 for the
+random player of Video Pinball.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,9 +86,9 @@ def check(games: Sequence[str]) -> None:
     """Raises UsageError if a game is not one of the 57, or if it is listed twice."""
     for game in games:
         if game not in SCORES:
-            raise UsageError(f"{game!r} is none of the 57 games: {nearest(game, SCORES)}")
+            raise UsageError(f"{game!r} is not one of the 57 games: {nearest(game, SCORES)}")
     if len(set(games)) < len(games):
-        raise UsageError("a game is named twice.")
+        raise UsageError("a game is listed twice.")
 
 
 def normalized(game: str, score: float) -> float:
@@ -101,7 +101,7 @@ class Estimate(NamedTuple):
     """An aggregate over games and seeds."""
 
     value: float
-    interval: tuple[float, float] | None  # 95%, by stratified bootstrap; None of a single seed, which tells of no other
+    interval: tuple[float, float] | None  # 95%, by stratified bootstrap; None for a single seed
 
 
 class Aggregates(NamedTuple):

@@ -1,4 +1,4 @@
-"""The regret of `acme_ext.ops.bandits` beside the known bounds: `python -m benchmarks.bandits`."""
+"""Compares the regret of `acme_ext.ops.bandits` with known bounds: `python -m benchmarks.bandits`."""
 
 import argparse
 import math
@@ -73,15 +73,15 @@ def bounds(steps: int) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bandits", description=__doc__)
-    parser.add_argument("--steps", type=int, default=5_000, help="plays (%(default)s)")
-    parser.add_argument("--seeds", type=int, default=100, help="(%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="of the page")
+    parser.add_argument("--steps", type=int, default=5_000, help="number of plays (%(default)s)")
+    parser.add_argument("--seeds", type=int, default=100, help="number of seeds (%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="folder for the page")
     options = parser.parse_args(arguments)
     return command.run("benchmarks.bandits", lambda: _main(options))
 
 
 def _main(options: argparse.Namespace) -> int:
-    files.make_writable_folder(options.out)  # before what takes minutes
+    files.make_writable_folder(options.out)  # fail early; the rest takes minutes
     steps, seeds = options.steps, options.seeds
     problems = {"fixed": np.tile(MEANS, (steps, 1)), "drifting": drifting(steps)}
     found = {
@@ -96,7 +96,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def page(found: Mapping[str, Mapping[str, np.ndarray]], steps: int, seeds: int) -> str:
-    """Returns the page."""
+    """Returns the page as Markdown."""
     lines = [
         "# Regret of bandits",
         "",

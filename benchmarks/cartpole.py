@@ -1,11 +1,11 @@
-"""CartPole's specs, and experience of its shape, made in advance so that only the part in question takes time."""
+"""CartPole's specs, and random experience with the same shapes, which is made before a measurement begins."""
 
 import acme.specs
 import dm_env
 import numpy as np
 from dm_env import specs
 
-LENGTH = 22  # steps of an episode, as a random policy's are
+LENGTH = 22  # steps per episode, about as many as with a random policy
 
 SPEC = acme.specs.EnvironmentSpec(
     observations=specs.BoundedArray((4,), np.float32, -np.inf, np.inf, "observation"),
@@ -21,7 +21,7 @@ def timesteps(num_envs: int, shape: tuple[int, ...] = (4,)) -> list[dm_env.TimeS
     They contain an episode of each of B environments, with staggered resets. Observations `[B, *shape]` are random.
     """
     rng = np.random.default_rng(0)
-    period = LENGTH + 1  # a step of a batch resets what has ended
+    period = LENGTH + 1  # the step after an episode's end resets the environment
     offset = np.arange(num_envs) * 3
     made = []
     for tick in range(period):

@@ -1,4 +1,4 @@
-"""What the commands of the benchmarks share: how they end, and what they refuse."""
+"""Functions that the benchmarks' commands share: exit codes, error messages and checks."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from acme_ext.launch.processes import process_tree
 def run(name: str, command: Callable[[], int]) -> int:
     """Runs a command; returns its exit code, 2 for a usage error, or 1 for a failed run.
 
-    For an error, it prints one sentence.
+    It prints an error as one sentence.
 
     Args:
         name: name of the module, such as `benchmarks.learning`.
@@ -29,10 +29,10 @@ def run(name: str, command: Callable[[], int]) -> int:
 def check_seeds(seeds: Sequence[int]) -> None:
     """Raises UsageError if a seed is listed twice."""
     if len(set(seeds)) < len(seeds):
-        raise UsageError("--seeds names a seed twice.")
+        raise UsageError("--seeds lists a seed twice.")
 
 
 def end_with(parent: int) -> None:
-    """Makes the kernel end this process, and the processes that it started, when the parent process ends."""
+    """Makes the kernel kill this process when its parent process ends."""
     if not process_tree.tell_when_orphaned(parent, signal.SIGKILL):
         os._exit(1)

@@ -1,7 +1,7 @@
-"""Bare compiled loops of PPO and DQN on CartPole, which compiled runs are held against.
+"""Bare compiled loops of PPO and DQN on CartPole, as a reference for the speed of compiled runs.
 
-They are written for this problem alone, with the agents' settings, network and arithmetic, and with nothing else: no
-contract of an agent, no checks, no episodes counted.
+They are written for this problem only. They have the agents' settings, networks and computations, but not the agents'
+interfaces, checks or episode statistics.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from acme_ext.utils import compiling
 BATCHES_A_CALL = 5
 TICKS_A_CALL = 64
 _LAST = 2
-_NONE_SEEN = np.zeros(4, np.float32), np.ones(4, np.float32), 1e-4  # moments of observations
+_NONE_SEEN = np.zeros(4, np.float32), np.ones(4, np.float32), 1e-4  # initial moments of observations
 
 
 def ppo(num_envs: int) -> Callable[[], int]:
@@ -135,7 +135,7 @@ def dqn(num_envs: int) -> Callable[[], int]:
         place = (start + jnp.arange(n + 1)[:, None]) % ticks
         observation, kind, action, reward, discount = ring
         kinds = kind[place, env]
-        going = jnp.cumprod(kinds[:n] != _LAST, axis=0)  # whether a step is of the transition
+        going = jnp.cumprod(kinds[:n] != _LAST, axis=0)  # whether a step belongs to the transition
         factors = jnp.cumprod(jnp.where(going, c.discount * discount[place[:n], env], 1.0), axis=0)
         weights = jnp.concatenate([jnp.ones((1, c.batch_size)), factors[:-1]]) * going
         total = jnp.sum(weights * reward[place[:n], env], axis=0)

@@ -1,5 +1,5 @@
-"""How much of a maze whose walls change colour NGU visits by the bonus alone, with its embedding and with a random one,
-and RND, after Badia et al. 2020a, section 4.1: `python -m benchmarks.disco_maze`.
+"""Measures how much of a maze agents visit when their only reward is the bonus: NGU, NGU with a random embedding, and
+RND. The maze's walls change colour (Badia et al. 2020a, section 4.1). `python -m benchmarks.disco_maze`.
 """
 
 import argparse

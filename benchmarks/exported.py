@@ -1,9 +1,9 @@
-"""A run's exported policies beside the compiled one: whether they act the same, and microseconds an action.
+"""Compares a run's exported policies with the compiled one: their actions, and the microseconds per action.
 
     python -m benchmarks.exported RUN [--actions 1000]
 
-The run's policy acts in its environment; the NumPy policy, `jax.export`'s and ONNX's are given the same observations
-and states, one at a time. What is random in a policy is drawn by each in its own way, and differs.
+The compiled policy acts in the run's environment. The exported policies (NumPy, `jax.export` and ONNX) get the same
+observations and states, one at a time. Each policy draws its own random numbers, so random actions differ.
 """
 
 import argparse
@@ -24,14 +24,14 @@ from acme_ext import envs, launch
 from acme_ext.envs.canonical import ActionScale, bounds_of
 from acme_ext.launch.exporting.export import export
 
-_DROPPED = 20  # first calls, which compile and warm up
+_DROPPED = 20  # first calls, which aren't timed: compilation and warm-up
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the table; returns 1 if an exported policy differs from the run's by more than 1e-5."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", help="a run directory")
-    parser.add_argument("--actions", type=int, default=1_000, metavar="N", help="(%(default)s)")
+    parser.add_argument("--actions", type=int, default=1_000, metavar="N", help="number of timed actions (%(default)s)")
     options = parser.parse_args(arguments)
     rows = measure(options.run, options.actions)
     print(f"{'policy':<10} {'us an action':>12} {'greatest difference':>20}")

@@ -1,13 +1,13 @@
-"""`python -m benchmarks.fanout --actors 16 64 256`: what each server of a program has to do for so many actors.
+"""`python -m benchmarks.fanout --actors 16 64 256`: measures the load of a program's servers by the number of actors.
 
-A learner, a coordinator, an inference server and a replay run as the processes that they are in any program. The actors
-are the program's own too, as threads of a few processes: each steps an environment that sends pictures at a pace of its
-own, asks the inference server for its actions, writes its transitions to the replay and reports to the coordinator.
-Beside that it keeps the policy's parameters fresh, as actors do that apply the policy themselves; those of one host
-fetch them once. The learner makes steps at a pace of its own, so that its share of a core says what serving costs it.
+The learner, the coordinator, the inference server and the replay run as processes, as in any program. The actors are
+a program's actors too, but run as threads of a few processes. Each actor steps an environment with image observations
+at a fixed rate, gets its actions from the inference server, writes its transitions to the replay, and reports to the
+coordinator. It also fetches new parameters, like actors that apply the policy themselves; the actors of one host share
+a fetch. The learner steps at a fixed rate, so its CPU use shows what serving costs it.
 
-A server is full where the cores that it uses reach one. Where that is, is computed from the straight line through the
-measured shares; cores of the inference server are those of its whole process, compiled calls included.
+A server is full when it uses one core. The number of actors for which it is full is computed from a line that is
+fitted to the measured CPU use. The inference server's CPU use is that of its whole process, with compiled calls.
 """
 
 import argparse
@@ -54,11 +54,11 @@ from benchmarks import report
 from benchmarks.sections.program import Unlimited
 
 RESULTS = pathlib.Path(__file__).parent / "results"
-_PROCESSES = 4  # that the actors' threads are spread over
+_PROCESSES = 4  # processes for the actors' threads
 _LOOK_S = 0.2
 _SETTLE_S = 3.0
 _PATIENCE_S = 240.0
-_FULL = 0.9  # of the calls that were to be made, below which a server is taken for full
+_FULL = 0.9  # a server that serves less than this fraction of the demanded calls is full
 _NODES = ("learner", "coordinator", "inference", "replay")
 _HEAD = ["| actors | server | calls/s | MB/s | cores |", "|--:|---|--:|--:|--:|"]
 
@@ -109,7 +109,7 @@ class Pictures:
 
 class _Pictures(dm_env.Environment):
     def __init__(self, seed: int, period_s: float):
-        # Squares of one colour, which compress as the pictures of a game do.
+        # Squares of one colour, which compress about as well as a game's images.
         squares = np.random.default_rng(seed).integers(256, size=(8, 12, 12, 4), dtype=np.uint8)
         self._pictures = squares.repeat(7, axis=1).repeat(7, axis=2)
         self._period_s, self._next, self._at = period_s, time.monotonic(), 0
@@ -173,7 +173,7 @@ class _Counted:
 
         def counted(*arguments: Any) -> Any:
             answer = call(*arguments)
-            self._counts[self._name] += method != "end"  # a call in two halves is one
+            self._counts[self._name] += method != "end"  # `begin` and `end` are one call
             size = _size(arguments)
             if isinstance(answer, futures.Future):
                 answer.add_done_callback(lambda done: self._add(_size(done.result())))
@@ -245,7 +245,7 @@ def _act(
 
     manager = worker_manager.get_worker_manager()
     agent = experiment.make_agent(experiment.make_spec())
-    object.__setattr__(experiment, "make_agent", lambda spec: agent)  # it takes long to make
+    object.__setattr__(experiment, "make_agent", lambda spec: agent)  # making it takes long
     row_bytes = agent.replay.block * agent.replay._layout.nbytes
     counts = [collections.Counter() for _ in indices]
 
@@ -370,7 +370,7 @@ def measure(actors: int, demand: Demand) -> tuple[dict[str, Load], float, float]
 
         code = launcher.run("processes.supervisor", load, True)
         if not (folder / "found.json").is_file():
-            raise RuntimeError(f"the program of {actors} actors ended with {code} before anything was measured")
+            raise RuntimeError(f"the program of {actors} actors ended with exit code {code} before the measurement")
         found = json.loads((folder / "found.json").read_text())
         before, after = found["before"], found["after"]
 
@@ -436,12 +436,18 @@ def page(found: Mapping[int, tuple[Mapping[str, Load], float, float]], demand: D
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fanout", description=__doc__.splitlines()[0])
-    parser.add_argument("--actors", type=int, nargs="+", default=[16, 64, 256], metavar="N", help="(%(default)s)")
-    parser.add_argument("--rate", type=float, default=2.0, metavar="R", help="steps/s of an actor (%(default)s)")
+    parser.add_argument(
+        "--actors", type=int, nargs="+", default=[16, 64, 256], metavar="N", help="numbers of actors (%(default)s)"
+    )
+    parser.add_argument(
+        "--rate", type=float, default=2.0, metavar="R", help="environment steps/s per actor (%(default)s)"
+    )
     parser.add_argument("--learner-rate", type=float, default=10.0, metavar="R", help="learner calls/s (%(default)s)")
-    parser.add_argument("--per-host", type=int, default=64, metavar="N", help="actors of a host (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="that are measured (%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="writes the page fanout.md there too")
+    parser.add_argument("--per-host", type=int, default=64, metavar="N", help="actors per host (%(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, metavar="S", help="seconds of a measurement (%(default)s)"
+    )
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="also write the page fanout.md to this folder")
     options = parser.parse_args(arguments)
     if options.per_host < 1:
         parser.error("--per-host must be at least 1.")
@@ -467,6 +473,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from benchmarks import fanout  # what nodes are made of is found there, not in this script
+    from benchmarks import fanout  # nodes are unpickled with this module's classes, not with those of __main__
 
     sys.exit(fanout.main())

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.faults`: what follows when a node of a program is killed, of each kind and in each world.
+"""`python -m benchmarks.faults`: measures the effects of killing a node, for each kind of node in each world.
 
-Each row is a program of its own: DQN on CartPole with two actors and an inference server. When it has learned and
-saved, one of its processes is killed by SIGKILL, and it is waited for until it ends, by itself or at its budget. A
-thread can't be killed: there an environment raises.
+Each row is a separate program: DQN on CartPole with two actors and an inference server. Some steps after its first
+checkpoint, one of its processes is killed with SIGKILL. Then the benchmark waits until the program ends, because of
+the fault or at its budget. Threads can't be killed; instead, an environment raises an exception.
 """
 
 import argparse
@@ -36,10 +36,10 @@ from benchmarks import report
 RESULTS = pathlib.Path(__file__).parent / "results"
 WORLDS = ("threads", "processes", "ray")
 NODES = ("actor", "evaluator", "inference", "replay", "learner", "coordinator", "supervisor", "command")
-_MARK = "ACME_EXT_FAULTS"  # a variable by which a program's processes are known
+_MARK = "ACME_EXT_FAULTS"  # environment variable that marks a program's processes
 _LOOK_S = 0.05
 _PATIENCE_S = 240.0
-_LATER = 300  # environment steps, between the first checkpoint and the fault
+_LATER = 300  # environment steps between the first checkpoint and the fault
 _HEAD = [
     "| killed | world | exit code | restarts: nodes | program | steps lost | steps saved at the end | processes left |",
     "|---|---|--:|--:|--:|--:|--:|--:|",
@@ -66,12 +66,12 @@ class Trial:
 class Outcome(NamedTuple):
     """The outcome of a trial."""
 
-    code: int  # its exit code
-    restarted: int  # nodes that were started again
-    relaunched: int  # times that the whole program was
-    lost: int  # environment steps, that were reported and that what goes on has not
-    saved: int  # environment steps of the latest checkpoint, which is whole; -1: there is none
-    left: int  # of its processes, 3 s after its end
+    code: int  # exit code of the command
+    restarted: int  # number of restarts of nodes
+    relaunched: int  # number of restarts of the whole program
+    lost: int  # environment steps that were logged, but are not in the checkpoint from which it is resumed
+    saved: int  # environment steps of the latest undamaged checkpoint; -1 if there is none
+    left: int  # number of the program's processes that are left 3 s after its end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ class _Fragile(dm_env.Environment):
     def step(self, action: Any) -> dm_env.TimeStep:
         time.sleep(2e-3)
         if self._falls.exists():
-            raise ArithmeticError("the pole is broken")
+            raise ArithmeticError("injected fault")
         return self._environment.step(action)
 
     def observation_spec(self) -> Any:
@@ -178,7 +178,7 @@ def _strike(trial: Trial, folder: pathlib.Path, mark: str, process: subprocess.P
         (folder / "raise").touch()
     elif trial.node == "command":
         process.kill()
-    elif trial.node == "supervisor":  # on Ray, the driver in its place
+    elif trial.node == "supervisor":  # on Ray, the driver
         keeper = next(pid for pid in _marked(mark) if _parent(pid) == process.pid)
         os.kill(next(pid for pid in _marked(mark) if _parent(pid) == keeper), signal.SIGKILL)
     else:
@@ -225,7 +225,7 @@ def _wait_for(process: subprocess.Popen, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while not condition():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError("the program ended, or nothing was saved, before the fault")
+            raise RuntimeError("the program ended, or took too long, before the fault")
         time.sleep(_LOOK_S)
 
 
@@ -239,7 +239,7 @@ def row(trial: Trial, outcome: Outcome) -> str:
 
 
 def trials(nodes: Sequence[str], worlds: Sequence[str], restarts: int, steps: int) -> list[Trial]:
-    """Returns the trials: every node in every world, but only an actor on threads."""
+    """Returns the trials: every node in every world, but on threads only an actor."""
     return [
         Trial(node, world, restarts, steps)
         for world in worlds
@@ -250,11 +250,13 @@ def trials(nodes: Sequence[str], worlds: Sequence[str], restarts: int, steps: in
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", nargs="+", default=NODES, choices=NODES, metavar="NODE", help="(all)")
-    parser.add_argument("--worlds", nargs="+", default=WORLDS, choices=WORLDS, metavar="WORLD", help="(all)")
-    parser.add_argument("--restart", type=int, default=2, metavar="N", help="restarts an hour (%(default)s)")
-    parser.add_argument("--steps", type=int, default=6_000, metavar="N", help="the budget (%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="writes the page faults.md there too")
+    parser.add_argument("--nodes", nargs="+", default=NODES, choices=NODES, metavar="NODE", help="nodes to kill (all)")
+    parser.add_argument(
+        "--worlds", nargs="+", default=WORLDS, choices=WORLDS, metavar="WORLD", help="where to run the programs (all)"
+    )
+    parser.add_argument("--restart", type=int, default=2, metavar="N", help="allowed restarts per hour (%(default)s)")
+    parser.add_argument("--steps", type=int, default=6_000, metavar="N", help="environment steps (%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="also write the page faults.md to this folder")
     options = parser.parse_args(arguments)
     if options.out is not None:
         files.make_writable_folder(options.out)
@@ -276,6 +278,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from benchmarks import faults  # what is pickled is found there, not in this script
+    from benchmarks import faults  # pickled classes are this module's, not those of __main__
 
     sys.exit(faults.main())

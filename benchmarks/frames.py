@@ -1,8 +1,8 @@
-"""What a replay of a game's pictures takes, with each frame once and with whole stacks: `python -m benchmarks.frames`.
+"""Compares the memory of replays with each frame once and with whole stacks: `python -m benchmarks.frames`.
 
-The game is played at random. For transitions of one step and of three, and for sequences, it prints the bytes of an
-item's row, and what an item takes in the memory of Reverb's server, which compresses it: the growth of a process that
-holds the server and nothing else.
+A random policy plays the game. For transitions of one step and of three steps, and for sequences, it prints the bytes
+of an item's row and the item's memory in Reverb's server, which compresses it. The memory is the growth of a process
+that runs the server.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def measure(game: str, kind: str, once: bool) -> tuple[int, float]:
     for step in range(_STEPS[kind]):
         action = rng.integers(0, spec.actions.num_values, _ENVS).astype(spec.actions.dtype)
         writer.add(action, environment.step(action))
-        if step == _STEPS[kind] // 5:  # what is made with the first items is there
+        if step == _STEPS[kind] // 5:  # after the allocations for the first items
             writer.wait()
             before, held = process.memory_info().rss, writer.inserted
     writer.wait()

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.inference`: actors that apply the policy, and actors that ask a server, beside the bare loop.
+"""`python -m benchmarks.inference`: compares local inference, an inference server and a bare loop.
 
-The limit is one process that steps all the environments and calls the compiled policy on them, without any actor. With
-`--still` the environments cost nothing, so that all that is seen is acting: the policy, and how it is reached.
+The bare loop is the limit: one process that steps all environments and calls the compiled policy, without actors. With
+`--still`, the environments' steps take almost no time, so only acting is measured: the policy, and how it is called.
 """
 
 import argparse
@@ -30,9 +30,9 @@ from acme_ext.envs.specs import DISCOUNT, REWARD
 from benchmarks import report
 
 _RESULTS = pathlib.Path(__file__).parent / "results"
-_WAIT_S = 120  # for the processes of a measurement
-_VERSION = 1  # of the parameters, which don't change
-_TOKEN = bytes(32)  # of the server
+_WAIT_S = 120  # seconds to wait for a message from a process
+_VERSION = 1  # version of the parameters, which don't change
+_TOKEN = bytes(32)  # the server's token
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Model:
     environment: str
     shape: tuple[int, ...]  # of an observation
     dtype: str
-    still: bool = False  # nothing ever happens in the environments, at no cost
+    still: bool = False  # environments with constant timesteps, see `Still`
 
     def builder(self) -> Any:
         from acme_ext import builders
@@ -78,7 +78,7 @@ MODELS = {
     "deep-lstm": Model("deep-lstm", "envpool:Pong-v5", (84, 84, 4), "uint8"),
 }
 """The models: DQN's MLP 64x64 in two environments, DQN's Nature network, and IMPALA's deep residual network with an
-LSTM of 256 units. Gymnasium steps 32 CartPole environments in the time that it needs for one Acrobot.
+LSTM of 256 units. In Gymnasium, stepping one Acrobot takes as long as stepping 32 CartPole environments.
 """
 
 
@@ -109,7 +109,7 @@ class Still(BatchedEnvironment):
 
 
 class StillOne(dm_env.Environment):
-    """A single such environment, for its specs."""
+    """A single environment like those of `Still`, for its specs."""
 
     def __init__(self, model: Model):
         self._batch = Still(model, 1)
@@ -145,12 +145,12 @@ class Figures(NamedTuple):
     """The results of a measurement."""
 
     rate: float  # environment steps per second, of all actors
-    cpu_s: float = 0.0  # of the actors' processes, for 1,000 steps
-    p50_ms: float = 0.0  # of one request for actions
-    p99_ms: float = 0.0
-    of_bare: float = 1.0  # its share of the bare loop's rate
-    of_local: float = 1.0  # of the rate of actors that apply the policy
-    fill: float = 1.0  # share of the server's batches that is no padding
+    cpu_s: float = 0.0  # CPU seconds of the actors' processes per 1,000 steps
+    p50_ms: float = 0.0  # median latency of a request for actions
+    p99_ms: float = 0.0  # its 99th percentile
+    of_bare: float = 1.0  # rate relative to the bare loop's
+    of_local: float = 1.0  # rate relative to that of actors that apply the policy
+    fill: float = 1.0  # fraction of the server's batches that is not padding
     compilations: int = 0  # in the server, after it began to serve
 
 
@@ -288,7 +288,7 @@ def _serve(model: Model, actors: int, num_envs: int, callers: int, pipe: Any) ->
     pipe.recv()
     rows, padded = node.fill()
     pipe.send((rows / max(1, padded), node.compilations() - compiled))
-    os._exit(0)  # its threads wait for requests that don't come
+    os._exit(0)  # its threads still wait for requests
 
 
 def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None, pipe: Any) -> None:
@@ -342,7 +342,7 @@ def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None
         taken = 0
         for loop, actor in zip(loops, actors, strict=True):
             taken += loop.step()
-            actor.begin()  # while the others step
+            actor.begin()  # its actions are computed while the others step
         return taken
 
     while True:
@@ -350,7 +350,7 @@ def _act(model: Model, index: int, num_envs: int, callers: int, port: int | None
             step()
         pipe.send(None)
         seconds = pipe.recv()
-        step()  # what was asked for before the wait
+        step()  # uses the actions that were requested before the wait
         latencies.clear()
         start, cpu, taken = time.perf_counter(), time.process_time(), 0
         while time.perf_counter() - start < seconds:
@@ -446,8 +446,8 @@ def measure(model: Model, num_envs: int, actors: int, seconds: float, rounds: in
 
 def _receive(pipe: Any) -> Any:
     if not pipe.poll(_WAIT_S):
-        raise TimeoutError("a process of the measurement did not answer")
-    return pipe.recv()  # EOFError if it has died
+        raise TimeoutError("a process of the measurement did not answer in time")
+    return pipe.recv()  # raises EOFError if the process has died
 
 
 def page(cores: Sequence[str], rows: Sequence[str], still: bool, command: str) -> str:
@@ -491,11 +491,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, prints the table, and writes it to `benchmarks/results/inference.md`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.inference", description=main.__doc__)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL")
-    parser.add_argument("--envs", type=int, nargs="+", default=[1, 8, 32], metavar="N", help="of an actor")
+    parser.add_argument("--envs", type=int, nargs="+", default=[1, 8, 32], metavar="N", help="environments per actor")
     parser.add_argument("--actors", type=int, nargs="+", default=[1, 2, 4], metavar="N")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="that a measurement is cut into (%(default)s)")
-    parser.add_argument("--still", action="store_true", help="environments that cost nothing")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of each measurement (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement (%(default)s)")
+    parser.add_argument("--still", action="store_true", help="use environments whose steps take almost no time")
     parser.add_argument("--out", type=pathlib.Path, default=_RESULTS, metavar="DIR")
     options = parser.parse_args(arguments)
     cores, rows = [], []

@@ -1,4 +1,4 @@
-"""How well an agent learns, over several seeds: `python -m benchmarks.learning SETTING`."""
+"""Trains an agent with several seeds, and checks its returns: `python -m benchmarks.learning SETTING`."""
 
 import argparse
 import dataclasses
@@ -21,7 +21,7 @@ from benchmarks import command, outcomes, recorded
 from benchmarks.settings import SETTINGS, Setting
 
 RESULTS = pathlib.Path(__file__).parent / "results"
-FILE = "learning.json"  # in it, with the results of all settings
+FILE = "learning.json"  # in RESULTS; has the results of all settings
 RUNS = pathlib.Path("runs") / "benchmarks"
 
 
@@ -37,26 +37,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.learning",
-        description=f"{__doc__} What is finished is not run again, what was stopped goes on.",
+        description=f"{__doc__} Finished runs are not run again; stopped runs are resumed.",
     )
     parser.add_argument(
-        "setting", metavar="SETTING", nargs="?", help="which, or a pattern such as 'dqn-*'; without it all are listed"
+        "setting", metavar="SETTING", nargs="?", help="a name, or a pattern such as 'dqn-*'; if missing, all are listed"
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], metavar="N", help="(0 1 2 3 4)")
     parser.add_argument(
-        "--steps", type=int, metavar="N", help="another budget than the setting's: no bar, results beside the runs"
+        "--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], metavar="N", help="random seeds (0 1 2 3 4)"
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="another budget of environment steps, without a bar; results are written to --runs",
     )
     parser.add_argument(
         "--set",
         nargs="+",
         default=[],
         metavar="NAME=VALUE",
-        help="other fields of the agent's config than the setting's: results beside the runs, which want a --runs",
+        help="other values for fields of the agent's config; requires --runs, to which results are written",
     )
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="seeds at a time (%(default)s)")
-    parser.add_argument("--fresh", action="store_true", help="start anew: delete what earlier runs left")
-    parser.add_argument("--runs", type=pathlib.Path, metavar="DIR", help="of the runs (runs/benchmarks/SETTING)")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="of the results (benchmarks/results)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="seeds at the same time (%(default)s)")
+    parser.add_argument("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
+    parser.add_argument(
+        "--runs", type=pathlib.Path, metavar="DIR", help="folder for the runs (runs/benchmarks/SETTING)"
+    )
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for the results (benchmarks/results)")
     return parser
 
 
@@ -68,13 +75,13 @@ def _main(options: argparse.Namespace) -> int:
     if not names:
         raise UsageError(f"there is no setting {options.setting!r}: {nearest(options.setting, SETTINGS)}")
     if len(names) > 1 and options.runs:
-        raise UsageError(f"--runs is of one setting, and {options.setting!r} stands for {len(names)}.")
+        raise UsageError(f"--runs requires a single setting, and {options.setting!r} matches {len(names)}.")
     if options.jobs < 1 or (options.steps is not None and options.steps < 1):
         raise UsageError("--jobs and --steps must be at least 1.")
     command.check_seeds(options.seeds)
     changed = agent_settings.split(options.set)
     if changed and not options.runs:
-        raise UsageError("--set needs --runs: the runs are others than the setting's.")
+        raise UsageError("--set requires --runs, because the runs differ from the setting's.")
     code = 0
     for name in names:
         code = max(code, _of_setting(name, changed, options))
@@ -130,7 +137,7 @@ def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs
         nonlocal stopped
         stopped = True
         for process in running.values():
-            process.terminate()  # nobody else tells them of it: they save themselves and end
+            process.terminate()  # only this process got the signal; the runs save checkpoints and end
 
     before = signal.signal(signal.SIGTERM, stop)
     while running or (waiting and not stopped):
@@ -138,13 +145,13 @@ def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs
             while waiting and len(running) < jobs and not stopped:
                 name = waiting.pop(0)
                 print(f"{name}: {experiments[name].directory}", flush=True)
-                # Its progress line is shown where it is the only one.
+                # Progress lines are only shown if runs are made one at a time.
                 process = context.Process(target=train, args=(experiments[name], setting, fresh, jobs > 1))
                 process.start()
                 running[name] = process
             multiprocessing.connection.wait([process.sentinel for process in running.values()])
         except KeyboardInterrupt:
-            stopped = True  # the runs are told by the terminal too: they save themselves and end
+            stopped = True  # the runs get the signal too; they save checkpoints and end
         for name in [name for name, process in running.items() if not process.is_alive()]:
             code = running.pop(name).exitcode or 0
             codes[name] = 128 - code if code < 0 else code
@@ -154,7 +161,7 @@ def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs
     if not failed and not waiting:
         return 0
     said = [f"{name} (exit code {code})" for name, code in failed.items()] + waiting
-    print(f"not finished: {', '.join(said)}; the same command goes on.")
+    print(f"not finished: {', '.join(said)}; the same command resumes them.")
     return max(failed.values(), default=128 + signal.SIGINT)
 
 
@@ -203,12 +210,12 @@ def finished(experiment: launch.Experiment) -> bool:
     if not (experiment.directory / "config.json").is_file():
         return False
     rundir = RunDirectory.open(experiment.directory)
-    how = ("run.", "program.", "world")  # of a run, and of what carries it out: not the experiment's
+    how = ("run.", "program.", "world")  # how it is run, which may differ
     found = rundir.compare(experiment.describe())
     if different := {name: pair for name, pair in found.items() if not name.startswith(how)}:
         raise UsageError(
-            f"{rundir.path} holds another run: {store.say_differences(different)}; start anew (--fresh), or elsewhere "
-            "(--runs)."
+            f"{rundir.path} holds another run: {store.say_differences(different)}; start from the "
+            "beginning (--fresh), or in another folder (--runs)."
         )
     return rundir.evaluation.is_file() and rundir.read_evaluation()[experiment.step_key] >= experiment.steps
 

@@ -1,6 +1,6 @@
-"""Rates of several contestants, measured by turns.
+"""Measures the rates of several contestants, in turns.
 
-A shared machine is fast in one second and slow in the next. So the contestants take turns in short rounds, and two of
+The speed of a shared machine varies from second to second. So the contestants take turns in short rounds, and two of
 them are compared round by round: their ratio is the median of the rounds' ratios.
 """
 
@@ -29,8 +29,8 @@ class Contestant:
 class Rate:
     """A contestant's rates in each round."""
 
-    rounds: tuple[float, ...]  # units a second
-    cpu_us: float | None = None  # CPU time of the whole process for a unit, us; median over the rounds
+    rounds: tuple[float, ...]  # units per second
+    cpu_us: float | None = None  # CPU time of the whole process per unit, us; median over rounds
 
     @property
     def per_second(self) -> float:

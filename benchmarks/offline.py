@@ -1,4 +1,4 @@
-"""What agents learn from recorded data, beside who acted in it: `python -m benchmarks.offline`."""
+"""Compares agents that learn from recorded data with the recorded policies: `python -m benchmarks.offline`."""
 
 import argparse
 import dataclasses
@@ -31,11 +31,11 @@ class Trained:
 
     agent: str
     environment: str
-    steps: int  # of the environment, at most
+    steps: int  # maximum number of environment steps
     num_envs: int
-    share: float | None = None  # of the way from random actions to the expert: it ends where it first comes so far
-    first: int = 4_000  # environment steps until the first evaluation that says so
-    every: int = 250  # environment steps between two of them; after each all environments begin new episodes
+    share: float | None = None  # it ends when its score first reaches this share of the expert's; None: at `steps`
+    first: int = 4_000  # environment steps until the first evaluation, with a `share`
+    every: int = 250  # environment steps between evaluations; after each, all environments begin new episodes
 
     def experiment(self, run_dir: pathlib.Path, steps: int) -> launch.Experiment:
         """Returns the experiment with a budget of `steps`."""
@@ -54,10 +54,10 @@ class Trained:
 class Part:
     """A recorded part of a data set, from one policy."""
 
-    trained: str  # a name in `TRAINED`; for `replay` one that acts in no other data set
-    policy: Behaviour | Literal["replay"]  # how it acts; `replay`: all that it does from the first step of training on
-    steps: int  # of whole episodes, at least
-    config: Mapping[str, str] = dataclasses.field(default_factory=dict)  # fields that aren't as in its training
+    trained: str  # a name in `TRAINED`; for `replay`, one that no other data set uses
+    policy: Behaviour | Literal["replay"]  # how it acts; `replay`: its whole training is recorded
+    steps: int  # minimum number of steps, in whole episodes
+    config: Mapping[str, str] = dataclasses.field(default_factory=dict)  # fields that differ from its training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Data:
     expert: str  # a name in `TRAINED`, whose score is 100
     parts: tuple[Part, ...]
     learners: str  # a name in `LEARNERS`
-    steps: int = 6_000  # of each learner
+    steps: int = 6_000  # learner steps of each learner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Learner:
 
     agent: str
     config: Mapping[str, str] = dataclasses.field(default_factory=dict)  # fields that aren't the agent's defaults
-    best: float = 1.0  # the share of the episodes, those of the greatest returns, that it learns from
+    best: float = 1.0  # it learns from this fraction of the episodes, those with the greatest returns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Bar:
 
     data: str
     learners: tuple[str, ...]
-    than: str | None  # `behaviour`, or a learner, whose score `by` is added to; None for nothing
+    than: str | None  # `behaviour` or a learner, to whose score `by` is added; None: only `by`
     by: float = 0.0
     kind: Literal["at least", "above", "below", "within"] = "at least"
 
@@ -206,7 +206,7 @@ BARS = (
     Bar("breakout-replay", ("discrete_cql", "bcq"), "behaviour", kind="above"),
     Bar("breakout-replay", ("discrete_cql", "bcq"), "bc", kind="above"),
 )
-"""The bars, which were set after a pilot with the seeds 100 and up."""
+"""The bars, which were chosen after a pilot study with seeds from 100 on."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -221,28 +221,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.offline",
-        description=f"{__doc__} What is finished is not run again, what was stopped goes on.",
+        description=f"{__doc__} Finished runs are not run again; stopped runs are resumed.",
     )
-    made.add_argument("--data", nargs="+", default=list(DATA), metavar="NAME", help=f"only of {', '.join(DATA)}")
-    made.add_argument("--agents", nargs="+", metavar="NAME", help='only these, such as iql or "10%% bc"')
-    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="(0 1 2)")
-    made.add_argument("--steps", type=int, metavar="N", help="another budget: results beside the runs")
+    made.add_argument(
+        "--data", nargs="+", default=list(DATA), metavar="NAME", help=f"data sets: {', '.join(DATA)} (all)"
+    )
+    made.add_argument("--agents", nargs="+", metavar="NAME", help='agents, such as iql or "10%% bc" (all)')
+    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="random seeds (0 1 2)")
+    made.add_argument(
+        "--steps", type=int, metavar="N", help="another budget of learner steps; results are written to --runs"
+    )
     made.add_argument(
         "--set",
         nargs="+",
         default=[],
         metavar="NAME=VALUE",
-        help="other fields of the agents' configs: results beside the runs, which want a --runs",
+        help="other values for fields of the agents' configs; requires --runs, to which results are written",
     )
-    made.add_argument("--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="(%(default)s)")
-    made.add_argument("--recorded", type=pathlib.Path, metavar="DIR", help="of the data (data in the folder of runs)")
+    made.add_argument(
+        "--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
+    )
+    made.add_argument(
+        "--recorded", type=pathlib.Path, metavar="DIR", help="folder for the data (data in the folder of runs)"
+    )
     return made
 
 
 def _main(options: argparse.Namespace) -> int:
     for name in options.data:
         if name not in DATA:
-            raise UsageError(f"there is no data {name!r}: {nearest(name, DATA)}")
+            raise UsageError(f"there is no data set {name!r}: {nearest(name, DATA)}")
     known = [name for learners in LEARNERS.values() for name in learners]
     for name in options.agents or ():
         if name not in known:
@@ -252,7 +260,7 @@ def _main(options: argparse.Namespace) -> int:
     command.check_seeds(options.seeds)
     changed = agent_settings.split(options.set)
     if changed and options.runs == RUNS:
-        raise UsageError("--set needs --runs: the runs are others than the table's.")
+        raise UsageError("--set requires --runs, because the runs differ from the table's.")
     usual = options.steps is None and not changed and min(options.seeds) < 100
     path = RESULTS if usual else options.runs / "offline.json"
     files.make_writable_folder(path.parent)
@@ -275,7 +283,7 @@ def _main(options: argparse.Namespace) -> int:
                     print(f"{label} of {name}, seed {seed}: {run_dir}", flush=True)
                     result = launch.run(experiment, quiet=not sys.stderr.isatty())
                     if result.stopped_by is not None:
-                        print("not finished: the same command goes on.")
+                        print("not finished; the same command resumes the run.")
                         return 128 + result.stopped_by
                 score = float(np.mean(RunDirectory.open(run_dir).read_evaluation()["returns"]))
                 entry["seeds"].setdefault(label, {})[str(seed)] = round(score, 2)
@@ -362,7 +370,9 @@ def train(
         if trained.share is None or _score(float(np.mean(evaluation["returns"])), known) >= 100 * trained.share:
             return evaluation["environment_steps"]
         if steps >= trained.steps:
-            raise RunError(f"{trained.agent} did not come {trained.share:.0%} of the way in {steps:,} steps.")
+            raise RunError(
+                f"{trained.agent} did not reach {trained.share:.0%} of the expert's score in {steps:,} steps."
+            )
         steps = evaluation["environment_steps"] // trained.every * trained.every + trained.every
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.on_ray`: what a program on a Ray of its own costs beside the same on processes, by turns."""
+"""`python -m benchmarks.on_ray`: compares programs on a local Ray with the same programs on processes."""
 
 import argparse
 import dataclasses
@@ -19,7 +19,7 @@ RESULTS = pathlib.Path(__file__).parent / "results"
 WORLDS = ("processes", "ray")
 
 _MLP = DQNConfig(hidden_sizes=(64, 64), batch_size=128, replay=TransitionConfig(n_step=3, min_size=200))
-_ROWS = {  # what is shown: (a trial, a field of its outcome)
+_ROWS = {  # the table's rows: name -> (trial, field of its outcome)
     "start-up to the first action, s": ("short", "first_action"),
     "start-up to the first learner step, s": ("short", "first_learner_step"),
     "stop: last step to exit, saved and evaluated, s": ("short", "stop"),
@@ -57,11 +57,13 @@ def table(found: Mapping[str, Mapping[str, Sequence[Outcome]]]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.on_ray", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="of a program (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of all programs (%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="(benchmarks/results)")
+    parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="seconds of a program (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds of all programs (%(default)s)")
+    parser.add_argument(
+        "--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="folder for the page (benchmarks/results)"
+    )
     options = parser.parse_args(arguments)
-    facts = report.machine()  # how busy it was before
+    facts = report.machine()  # with the load before the measurements
     found: dict[str, dict[str, list[Outcome]]] = {
         kind: {world: [] for world in WORLDS} for kind in trials(options.seconds)
     }

@@ -1,4 +1,4 @@
-"""What the runs of a setting came to: read from their directories, judged, written as JSON, and read again."""
+"""Results of a setting's runs: reads them from run directories, checks them, and stores them as JSON."""
 
 import dataclasses
 import fcntl
@@ -28,14 +28,14 @@ class Outcome:
 
     seed: int
     score: float  # the mean return of the final evaluation
-    least_episode: float  # of it
-    greatest_episode: float
+    least_episode: float  # minimum return of its episodes
+    greatest_episode: float  # maximum return of its episodes
     environment_steps: int
     learner_steps: int
     wall_time_s: float
-    fault: str | None = None  # what must not be
-    evaluations: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)  # the curve, by column
-    # Final positions against all that can be replied: won, drawn and lost, of the side that begins and of the other one
+    fault: str | None = None  # what is wrong with the run; None if nothing is
+    evaluations: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)  # learning curve, by column
+    # Won, drawn and lost final positions against all possible replies, as the first player and as the second
     replies: Sequence[Sequence[int]] | None = None
 
     @property
@@ -63,7 +63,7 @@ def read(experiment: Experiment, parts: int, *, every_reply: bool = False) -> Ou
     elif not np.isfinite(losses).all():
         fault = "a loss is not finite"
     elif len(evaluations["environment_steps"]) < parts:
-        # Each part ends with an evaluation, and one that had started anew would have dropped those before it.
+        # Each part ends with an evaluation. A part that started from the beginning would have deleted the earlier ones.
         fault = "it did not resume"
     returns = np.asarray(evaluation["returns"])
     return Outcome(
@@ -85,12 +85,10 @@ class Summary:
     """The results of a setting over all seeds."""
 
     mean: float  # of the final returns
-    iqm: float  # the mean of their middle half
-    interval: tuple[float, float]  # 95% of the IQM's, by bootstrap over the seeds (Agarwal et al. 2021)
-    least: float
-    steady: (
-        float | None
-    )  # the share of the evaluations in the last quarter of the budget that reach the bar of the mean
+    iqm: float  # their interquartile mean: the mean of the middle half
+    interval: tuple[float, float]  # 95% interval of the IQM, by bootstrap over the seeds (Agarwal et al. 2021)
+    least: float  # minimum of the final returns
+    steady: float | None  # fraction of the evaluations in the last quarter of the budget that reach the bar of the mean
 
 
 def summarise(setting: Setting, outcomes: Sequence[Outcome], *, resamples: int = 2_000) -> Summary:
@@ -188,7 +186,7 @@ def write(path: pathlib.Path, name: str, setting: Setting, outcomes: Sequence[Ou
     }
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)  # others may write their settings' now
+        fcntl.flock(folder, fcntl.LOCK_EX)  # other processes may write other settings' entries now
         entries = (files.read_json(path) if path.is_file() else {}) | {name: entry}
         files.write_text(path, _text(entries))
     finally:
@@ -210,7 +208,7 @@ def _text(entries: Mapping[str, Any]) -> str:
 class Written(NamedTuple):
     """A setting's entry that `write` wrote."""
 
-    setting: str  # in words, as it stood
+    setting: str  # description of the setting when it was run
     machine: dict[str, Any]
     seeds: list[Outcome]
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.pages` writes the tables and the figures of what was learned from the results."""
+"""`python -m benchmarks.pages`: writes the tables and figures of the learning results to their pages."""
 
 import dataclasses
 import pathlib
@@ -30,7 +30,7 @@ FIGURES = {
 }
 """The environments with a figure, and the figure's name."""
 SWEPT = "key_door"
-"""The name in `RECORDED` of the demonstrations whose share is varied."""
+"""The name in `RECORDED` of the demonstrations whose share differs between settings."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +146,7 @@ def draw_demo_ratios(found: Sequence[Result], out: pathlib.Path) -> None:
     figure = Figure(figsize=(5, 3), dpi=150, layout="constrained")
     axes = figure.subplots()
     for agent, of_ratio in demo_ratios(found).items():
-        ratios, scores = list(of_ratio), of_ratio.values()  # of as many seeds as were run
+        ratios, scores = list(of_ratio), of_ratio.values()  # numbers of seeds may differ
         axes.fill_between(ratios, [min(s) for s in scores], [max(s) for s in scores], alpha=0.2, linewidth=0)
         axes.plot(ratios, [np.mean(s) for s in scores], marker="o", label=agent)
     axes.set(xlabel="replay.demo_ratio", ylabel=f"final return on {RECORDED[SWEPT].environment}")
@@ -168,7 +168,7 @@ def between_marks(text: str, lines: Sequence[str]) -> str:
     """Returns a page's text with `lines` between its marks."""
     pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
     if len(pattern.findall(text)) != 1:
-        raise ValueError(f"a page needs {BEGIN} and {END}, once")
+        raise ValueError(f"a page must contain {BEGIN} and {END} exactly once")
     return pattern.sub(lambda _: "\n".join([BEGIN, *lines, END]), text)
 
 

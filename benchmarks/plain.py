@@ -1,7 +1,7 @@
-"""DQN without a toolkit: a loop over environments, a ring of NumPy arrays for replay, compiled functions.
+"""DQN without a toolkit: a loop over environments, ring buffers of NumPy arrays as replay, and compiled functions.
 
-It shares the algorithm with `acme_ext` (policy and learner core) and nothing of what runs it, so that it shows what
-Reverb and the parts around it cost. No more can be saved, logged, resumed or distributed here.
+It has the algorithm of `acme_ext` (policy and learner core), but not the parts that run it, so it shows the cost of
+Reverb and of these parts. It can't save, log, resume or distribute anything.
 """
 
 from typing import Any
@@ -50,7 +50,7 @@ class PlainLoop:
         self._core, self._state = core, jax.jit(core.init)(jax.random.key(0))
         self._keys = jax.random.split(jax.random.key(1), num_envs)
         self._rank = np.linspace(0, 1, num_envs, dtype=np.float32)
-        self._reward = np.zeros(num_envs, np.float32)  # which no policy of DQN's reads
+        self._reward = np.zeros(num_envs, np.float32)  # not used by DQN's policies
         self._ticks = self._inserted = 0
         self._timestep = self._environment.reset()
 
@@ -80,7 +80,7 @@ class PlainLoop:
         action = np.asarray(
             self._act(params, self._keys, np.int32(self._ticks), np.int32(self._inserted), before.observation)
         )
-        observation = before.observation.copy()  # may be a buffer that the environment writes
+        observation = before.observation.copy()  # may be a buffer that the environment reuses
         acted = before.step_type != _LAST
         self._timestep = after = self._environment.step(action)
         self._insert(acted, observation, action, after)

@@ -1,6 +1,6 @@
-"""How the policy without a bonus fares as the bonus of the other one grows, where one network learns the values of
-reward and bonus together (NGU) and where two learn them apart (Agent57), after Badia et al. 2020b, section 3.1:
-`python -m benchmarks.random_coin`.
+"""Measures the return of the policy without a bonus, by the weight of the other policy's bonus. One network learns the
+values of reward and bonus together (NGU), or two networks learn them separately (Agent57), as in Badia et al. 2020b,
+section 3.1. `python -m benchmarks.random_coin`.
 """
 
 import argparse
@@ -42,10 +42,10 @@ class Apart(Agent57):
 
 
 def setting(agent: str, beta: float, steps: int) -> Setting:
-    """Returns the setting of an agent of `AGENTS`, with the changes of its defaults in `CONFIG`."""
+    """Returns the setting of an agent of `AGENTS`, with the fields in `CONFIG`."""
     options: dict[str, Any] = {"size": SIZE, "time_limit": LIMIT}
     config = {**CONFIG, "beta": f"{beta:g}"}
-    if agent == "two networks":  # whose discounts have a middle
+    if agent == "two networks":  # it also has a middle discount
         config["middle_discount"] = config["discount"]
     return Setting(
         AGENTS[agent],
@@ -65,7 +65,7 @@ CONFIG = {
     "discount": "0.9",
     "least_discount": "0.9",
     "exploiting_share": "0",
-    # The room needs no memory, and a small network learns it.
+    # The task needs no memory, and a small network can learn it.
     "core": "none",
     "image_features": "64",
     "embedding_steps": "2",
@@ -84,7 +84,9 @@ CONFIG = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code, as `benchmarks.seeds.run` does."""
     parser = seeds.parser("random_coin", __doc__, STEPS)
-    parser.add_argument("--betas", type=float, nargs="+", default=list(BETAS), metavar="X", help="(0.01 0.1)")
+    parser.add_argument(
+        "--betas", type=float, nargs="+", default=list(BETAS), metavar="X", help="weights of the bonus (0.01 0.1)"
+    )
     options = parser.parse_args(arguments)
     return command.run("benchmarks.random_coin", lambda: _main(options))
 

@@ -1,11 +1,11 @@
-"""`python -m benchmarks.ray_hosts`: a program on a Ray cluster of three hosts, played by namespaces of this machine.
+"""`python -m benchmarks.ray_hosts`: tests a program on a Ray cluster of three hosts, simulated by Linux namespaces.
 
-Each host has a network of its own, with an address and a cable to a switch, its own name and its own `/tmp`; this
-machine's network is left alone. The replay is on the first host, where the command is given, the learner on the second
-and the actors on the third. Then an actor's process is killed, the learner's process, and the whole third host, whose
-cable is pulled; a fourth takes its place. The run must end at its budget all the same.
+Each host has its own network namespace, connected to a virtual switch, its own host name and its own `/tmp`. This
+machine's network is not changed. The command and the replay run on the first host, the learner on the second, and the
+actors on the third. The test kills an actor's process, then the learner's process, and then the whole third host, after
+disconnecting it. A fourth host replaces it. The run must still end at its budget.
 
-It needs root, and a kernel that gives namespaces and bridges; without, it says so and does nothing.
+It requires root, and a kernel that supports namespaces and bridges. Otherwise it only prints why it is skipped.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils import loggers
 
 _ROOT = pathlib.Path(__file__).parents[1]
-_SHARED = "/var/tmp"  # that all hosts have in common, as they would a network's file system
+_SHARED = "/var/tmp"  # shared by all hosts, like a network file system
 _PATIENCE_S = 180.0
 _PORT = 6379
 _CPUS = 4
@@ -131,7 +131,7 @@ def play(steps: int) -> None:
         _start_ray(second, head, {"second": 1})
         _start_ray(third, head, {"field": 9})
         _say("three hosts", head.run(f"{_python()} -m ray.scripts.scripts status | grep -c node_ || true").strip())
-        # An environment that the other hosts have only if it travels along.
+        # The other hosts only have this environment if it is sent to them.
         head.run(f"mkdir /tmp/work && cp {_ROOT}/tests/program/lab_walk.py /tmp/work")
         run = shared / "run"
         command = Command(head, run, _line(run, head, steps))
@@ -151,7 +151,7 @@ def play(steps: int) -> None:
         _start_ray(fourth, head, {"field": 9})
         at = command.steps()
         command.wait_for(lambda: fourth.node("actor-0") is not None and command.steps() > at + 300)
-        _say("host3 lost, its actors at work on host4 after, s", round(time.monotonic() - now, 1))
+        _say("host3 lost; seconds until its actors run on host4", round(time.monotonic() - now, 1))
         code, err = command.end()
         _say("exit code", code)
         print(err)
@@ -166,7 +166,7 @@ def play(steps: int) -> None:
             h.name: [p for p in h.processes() if b"cluster.nursery" in _command_of(p)] for h in (head, second, fourth)
         }
         assert not any(left.values()), left
-        _say("nothing of the program is left on", ", ".join(left))
+        _say("no processes of the program are left on", ", ".join(left))
     finally:
         if command is not None and command.process.poll() is None:
             os.killpg(command.process.pid, signal.SIGKILL)
@@ -206,7 +206,7 @@ def _kill(host: Host, name: str, command: Command) -> None:
     command.wait_for(lambda: host.node(name) not in (None, pid))
     at = command.steps()
     command.wait_for(lambda: command.steps() > at + 300)
-    _say(f"{name} killed, and the program at work again after, s", round(time.monotonic() - now, 1))
+    _say(f"{name} killed; seconds until the program continues", round(time.monotonic() - now, 1))
 
 
 def _command_of(pid: int) -> bytes:
@@ -223,7 +223,7 @@ def _wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while not condition():
         if time.monotonic() > deadline:
-            raise RuntimeError("waited in vain")
+            raise RuntimeError("timed out")
         time.sleep(0.05)
 
 
@@ -234,17 +234,17 @@ def _say(what: str, value: object) -> None:
 def _why_not() -> str | None:
     """Returns why the test can't run on this machine, or None."""
     if os.geteuid() != 0:
-        return "only root may make hosts"
+        return "only root can create the hosts"
     tools = [name for name in ("ip", "unshare", "nsenter", "mount") if shutil.which(name) is None]
     if tools:
-        return f"there is no {', '.join(tools)}"
+        return f"missing commands: {', '.join(tools)}"
     probe = "ip link add switch type bridge && mount --make-rprivate / && mount -t tmpfs tmpfs /tmp"
     done = subprocess.run(["unshare", "--net", "--mount", "--uts", "sh", "-c", probe], capture_output=True, text=True)
-    return re.sub(r"\s+", " ", done.stderr).strip() or "no namespaces" if done.returncode else None
+    return re.sub(r"\s+", " ", done.stderr).strip() or "namespaces are not available" if done.returncode else None
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="A program on three hosts, of which one is lost.")
+    parser = argparse.ArgumentParser(description="Tests a program on three simulated hosts, one of which is lost.")
     parser.add_argument("--steps", type=int, default=20_000, metavar="N", help="environment steps (%(default)s)")
     options = parser.parse_args()
     if (why := _why_not()) is not None:

@@ -16,7 +16,7 @@ from benchmarks.settings import DATA, RECORDED
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code: 0, or 2 for a usage error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recorded", description=__doc__)
-    parser.add_argument("name", metavar="NAME", nargs="?", help="which; without it all are listed")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="name of the data; if missing, all are listed")
     options = parser.parse_args(arguments)
     return command.run("benchmarks.recorded", lambda: _main(options.name))
 

@@ -1,4 +1,4 @@
-"""Figures beside what they are held against: as a table, as JSON and as markdown."""
+"""Measured figures and their references: as a table, as JSON and as Markdown."""
 
 import dataclasses
 import datetime
@@ -62,9 +62,9 @@ class Figure:
     name: str
     unit: str
     value: float
-    low: float  # of the rounds
-    high: float
-    cpu_us: float | None  # CPU time of the whole process for a unit; None where it wasn't measured
+    low: float  # minimum over rounds
+    high: float  # maximum over rounds
+    cpu_us: float | None  # CPU time of the whole process per unit, us; None if it wasn't measured
     references: tuple[Reference, ...]
 
 
@@ -157,7 +157,7 @@ def markdown(figures: Sequence[Figure], facts: dict[str, Any]) -> str:
 
 
 def write(out: pathlib.Path, figures: Sequence[Figure], facts: dict[str, Any]) -> list[pathlib.Path]:
-    """Writes the figures to `out` with the endings .json and .md, and returns the two paths."""
+    """Writes the figures to `out` with the extensions .json and .md; returns the two paths."""
     files.make_writable_folder(out.parent)
     paths = [out.with_suffix(".json"), out.with_suffix(".md")]
     plain = [

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.scaling`: the same agent with 1, 2 and 4 actors, against actor steps and against time.
+"""`python -m benchmarks.scaling`: compares an agent with 1, 2 and 4 actors, by environment steps and by time.
 
-The environment's step takes time without taking a core, as that of a simulator on another machine would: actors then
-overlap on any number of cores. With `--sleep-ms 0` it is pure CPU, and shows what this machine's cores give.
+Each environment step also sleeps, which takes time but no core, like a simulator on another machine. So actors overlap
+on any number of cores. With `--sleep-ms 0`, steps only use CPU time, and the results depend on this machine's cores.
 """
 
 import argparse
@@ -29,7 +29,7 @@ RUNS = pathlib.Path("runs") / "benchmarks" / "scaling"
 _DEFAULT = ("dqn", "gym:CartPole-v1")
 _BARS = {"gym:CartPole-v1": 475.0}
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")
-_POINTS = 200  # of a mean
+_POINTS = 200  # points of an interpolated curve
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Outcome:
     steps: np.ndarray  # [E] environment steps of the evaluations
     seconds: np.ndarray  # [E] from the first episode's end until those steps were taken
     returns: np.ndarray  # [E] mean returns
-    rate: float  # environment steps per second, after the first tenth
+    rate: float  # environment steps per second, without the first tenth of the steps
 
     def reached(self, bar: float) -> tuple[float, float]:
         """Returns the steps and seconds of the first evaluation that reached the bar; both infinite if none did."""
@@ -96,7 +96,7 @@ def read(actors: int, seed: int, rundir: RunDirectory) -> Outcome:
     steps, seconds = episodes["environment_steps"], episodes["wall_time_s"] - episodes["wall_time_s"][0]
     steady = steps >= steps[-1] / 10
     rate = (steps[-1] - steps[steady][0]) / (seconds[-1] - seconds[steady][0])
-    # An evaluation is logged when it has been made. What counts is when its steps had been taken.
+    # An evaluation is logged after it has ended, but the time that counts is when its steps had been taken.
     when = np.interp(evaluations["environment_steps"], steps, seconds)
     return Outcome(
         actors, seed, evaluations["environment_steps"], when, evaluations["episode_return_mean"], float(rate)
@@ -203,8 +203,8 @@ def _on_one_grid(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.nd
 def _bar(outcomes: Sequence[Outcome], environment: str) -> float:
     """Returns the environment's bar.
 
-    For an unknown environment, it is at nine tenths of the way from the mean of the first evaluations to the best mean
-    return that every number of actors reached.
+    For an unknown environment, it is at nine tenths of the way from the mean of the first evaluations to the highest
+    mean return that all numbers of actors reached.
     """
     if environment in _BARS:
         return _BARS[environment]
@@ -227,28 +227,40 @@ def _write_csv(outcomes: Sequence[Outcome], path: pathlib.Path) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.scaling",
-        description="Runs an agent as programs with more and more actors, and writes a table and the two-panel figure. "
-        "Runs that are finished are not made again, one that was stopped goes on.",
+        description="Runs an agent as programs with different numbers of actors, and writes a table and a figure. "
+        "Finished runs are not run again; stopped runs are resumed.",
     )
-    parser.add_argument("--agent", default=_DEFAULT[0], help="(%(default)s)")
-    parser.add_argument("--environment", default=_DEFAULT[1], metavar="NAME", help="(%(default)s)")
+    parser.add_argument("--agent", default=_DEFAULT[0], help="name of the agent (%(default)s)")
+    parser.add_argument("--environment", default=_DEFAULT[1], metavar="NAME", help="environment (%(default)s)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent's config"
     )
     parser.add_argument(
-        "--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option"
+        "--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the environment"
     )
-    parser.add_argument("--actors", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="(1 2 4)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="(0 1 2)")
+    parser.add_argument(
+        "--actors", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="numbers of actors (1 2 4)"
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="random seeds (0 1 2)")
     parser.add_argument("--steps", type=int, default=60_000, metavar="N", help="environment steps (%(default)s)")
-    parser.add_argument("--num-envs", type=int, default=1, metavar="N", help="of an actor (%(default)s)")
-    parser.add_argument("--sleep-ms", type=float, default=3.0, metavar="MS", help="of a step (%(default)s)")
-    parser.add_argument("--eval-every", type=int, metavar="N", help="environment steps (a twentieth of all)")
-    parser.add_argument("--eval-episodes", type=int, default=10, metavar="N", help="(%(default)s)")
-    parser.add_argument("--bar", type=float, metavar="R", help="return whose first evaluation is timed")
-    parser.add_argument("--fresh", action="store_true", help="make finished runs again")
-    parser.add_argument("--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="of the runs (%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="of the results (benchmarks/results)")
+    parser.add_argument("--num-envs", type=int, default=1, metavar="N", help="environments per actor (%(default)s)")
+    parser.add_argument(
+        "--sleep-ms",
+        type=float,
+        default=3.0,
+        metavar="MS",
+        help="milliseconds of sleep per environment step (%(default)s)",
+    )
+    parser.add_argument("--eval-every", type=int, metavar="N", help="steps between evaluations (a twentieth of all)")
+    parser.add_argument(
+        "--eval-episodes", type=int, default=10, metavar="N", help="episodes of an evaluation (%(default)s)"
+    )
+    parser.add_argument("--bar", type=float, metavar="R", help="return to reach; the table shows the time until then")
+    parser.add_argument("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
+    parser.add_argument(
+        "--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
+    )
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for the results (benchmarks/results)")
     return parser
 
 
@@ -267,7 +279,7 @@ def _main(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     files.make_writable_folder(out)
     label = f"{options.agent}-{re.sub(r'[^A-Za-z0-9.]+', '-', options.environment)}"
     outcomes = []
-    # A seed's runs follow on each other, so that what the machine does besides is the same for all.
+    # A seed's runs follow each other, so that the machine's other work is about the same for all of them.
     for seed in options.seeds:
         for actors in options.actors:
             run_dir = options.runs / label / f"sleep-{options.sleep_ms:g}" / f"actors-{actors}" / f"seed-{seed}"

@@ -1,4 +1,4 @@
-"""What the benchmarks share that compare settings by the seeds of compiled runs."""
+"""Functions for the benchmarks that compare settings over several seeds of compiled runs."""
 
 import argparse
 import pathlib
@@ -28,14 +28,20 @@ def parser(name: str, doc: str | None, steps: int) -> argparse.ArgumentParser:
     """
     made = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}",
-        description=f"{doc} The runs are compiled. What is finished is not run again, what was stopped goes on.",
+        description=f"{doc} The runs are compiled. Finished runs are not run again; stopped runs are resumed.",
     )
-    made.add_argument("--steps", type=int, default=steps, metavar="N", help="of the environment (%(default)s)")
-    made.add_argument("--seeds", type=int, default=3, metavar="N", help="so many, from --seed on (%(default)s)")
-    made.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
-    made.add_argument("--fresh", action="store_true", help="start anew: delete what earlier runs left")
-    made.add_argument("--runs", type=pathlib.Path, default=learning.RUNS / name, metavar="DIR", help="(%(default)s)")
-    made.add_argument("--out", type=pathlib.Path, default=learning.RESULTS, metavar="DIR", help="of the results")
+    made.add_argument("--steps", type=int, default=steps, metavar="N", help="environment steps (%(default)s)")
+    made.add_argument("--seeds", type=int, default=3, metavar="N", help="number of seeds, from --seed on (%(default)s)")
+    made.add_argument("--seed", type=int, default=0, metavar="N", help="first seed (%(default)s)")
+    made.add_argument("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
+    made.add_argument(
+        "--runs",
+        type=pathlib.Path,
+        default=learning.RUNS / name,
+        metavar="DIR",
+        help="folder for the runs (%(default)s)",
+    )
+    made.add_argument("--out", type=pathlib.Path, default=learning.RESULTS, metavar="DIR", help="folder for the page")
     return made
 
 
@@ -64,7 +70,7 @@ def run(
         folder = re.sub(r"[^\w.]+", "-", key.lower())
         found[key] = []
         for seed in range(options.seed, options.seed + options.seeds):
-            # One at a time: of several at once all make a learner step where one of them is due.
+            # One seed at a time: in one program, all seeds would make a learner step when a step of one seed is due.
             experiment = setting.experiment(seed, options.steps, options.runs / folder / f"s{seed}")
             _, code = learning.run_at_once(experiment, 1, fresh=options.fresh)
             if code:
@@ -82,7 +88,7 @@ def run(
 
 
 def page(found: Found, name: str, head: Sequence[str]) -> str:
-    """Returns the page; see `run`."""
+    """Returns the page as Markdown; see `run`."""
     columns = head[-1].count("|") + 1
     lines = [f"# {name}", "", *head[:-1], ""]
     lines.append(f"| {head[-1]} | mean of the seeds | least seed | greatest seed | each seed | seconds a seed |")

@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.learning` runs, by name."""
+"""The settings of `python -m benchmarks.learning`, by name."""
 
 import dataclasses
 import pathlib
@@ -20,12 +20,12 @@ class Recorded:
 
     agent: str
     environment: str
-    steps: int  # of the environment, in training
+    steps: int  # environment steps of the training
     num_envs: int
-    recorded: int  # steps of whole episodes, at least
+    recorded: int  # minimum number of recorded steps, in whole episodes
     policy: Literal["evaluation", "training", "random"] = "evaluation"  # how the trained agent acts
-    seed: int = 100  # of the training
-    environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the family's own
+    seed: int = 100  # seed of the training
+    environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # options of its family
 
     def __str__(self) -> str:
         changed = "".join(f", {name}={value}" for name, value in self.environment_options.items())
@@ -36,7 +36,7 @@ class Recorded:
 
 
 RECORDED: dict[str, Recorded] = {
-    # With so much time an episode, actions at random find the goal.
+    # With such long episodes, random actions find the goal.
     "key_door": Recorded("dqn", "explore:key_door", 100_000, 8, 200, environment_options={"time_limit": 5_000}),
     "catch": Recorded("dqn", "bsuite:catch/0", 40_000, 8, 450),
     "pendulum": Recorded("td3", "gym:Pendulum-v1", 20_000, 1, 2_000),
@@ -53,22 +53,22 @@ class Setting:
 
     agent: str
     environment: str
-    steps: int  # of the environment
+    steps: int  # environment steps
     num_envs: int
-    mean: float | None = None  # which the seeds' final evaluations must reach; None: it is enough that nothing fails
-    least: float | None = None  # which the worst of them must reach
+    mean: float | None = None  # bar for the seeds' mean final return; None: it is enough that nothing fails
+    least: float | None = None  # bar for the worst seed's final return
     eval_every: int = 5_000  # environment steps; 0: only at the end
-    eval_episodes: int = 20  # of the final evaluation
+    eval_episodes: int = 20  # episodes of the final evaluation
     config: Mapping[str, str] = dataclasses.field(default_factory=dict)  # fields that aren't the agent's defaults
-    actors: int = 0  # of a program; 0: all in one process
+    actors: int = 0  # actors of a program; 0: a run in one process
     on: Literal["processes", "ray"] = "processes"  # where the program's nodes run
     inference: Literal["actor", "server"] = "actor"  # where the program applies the policy
     experience: Literal["actor", "server"] = "actor"  # who writes its experience
-    compiled: bool = False  # one compiled program
-    parts: int = 1  # the budget is reached in so many runs, each of which resumes the one before
-    environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # the family's own
+    compiled: bool = False  # whether it is one compiled program
+    parts: int = 1  # number of runs that share the budget; each resumes the one before
+    environment_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # options of its family
     demos: str | None = None  # demonstrations, a name in RECORDED
-    never_loses: bool = False  # a bar too: nothing that an opponent could reply beats any seed, on either side
+    never_loses: bool = False  # also a bar: no replies of an opponent beat a seed, on either side
 
     def experiment(self, seed: int, steps: int, run_dir: pathlib.Path) -> launch.Experiment:
         """Returns the experiment of one seed, with a budget of `steps`."""
@@ -156,7 +156,7 @@ _MODEL_OF_BOARD = {"replay.length": "9", "learning_rate_decay_steps": "21000", "
 
 SETTINGS: dict[str, Setting] = {
     "dqn-cartpole": Setting("dqn", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
-    "dqn-cartpole-demo": Setting(  # as `make demo`
+    "dqn-cartpole-demo": Setting(  # the same as `make demo`
         "dqn",
         "gym:CartPole-v1",
         50_000,
@@ -179,7 +179,7 @@ SETTINGS: dict[str, Setting] = {
     "dqn-catch-server": Setting("dqn", "bsuite:catch/0", 40_000, 2, 0.9, 0.8, actors=4, inference="server"),
     "discrete_sac-catch": Setting("discrete_sac", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "discrete_sac-cartpole": Setting("discrete_sac", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
-    # Which it was not tuned on.
+    # It was not tuned on this environment.
     "discrete_sac-acrobot": Setting("discrete_sac", "gym:Acrobot-v1", 50_000, 8, -100.0, -110.0),
     "apex-cartpole": Setting("apex", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4),
     "apex-catch": Setting("apex", "bsuite:catch/0", 40_000, 2, 0.9, 0.8, actors=4),
@@ -213,7 +213,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "muzero-cartpole": Setting("muzero", "gym:CartPole-v1", 50_000, 8, 475.0, 400.0),
     "muzero-catch": Setting("muzero", "bsuite:catch/0", 20_000, 8, 0.95, 0.9),
-    # Returns are against a random player; the bar is of all that an opponent could reply. Games have up to nine moves.
+    # Returns are against a random player; the bar is about all possible replies. Games have up to nine moves.
     "alphazero-tic-tac-toe": Setting(
         "alphazero",
         "board:tic_tac_toe",
@@ -240,7 +240,7 @@ SETTINGS: dict[str, Setting] = {
         inference="server",
         never_loses=True,
     ),
-    # The model has to learn the rules, which takes twice the steps.
+    # MuZero has to learn the rules, which takes twice as many steps.
     "muzero-tic-tac-toe": Setting(
         "muzero", "board:tic_tac_toe", 80_000, 16, None, None, 20_000, 100, config=_MODEL_OF_BOARD, never_loses=True
     ),
@@ -258,7 +258,7 @@ SETTINGS: dict[str, Setting] = {
         inference="server",
         never_loses=True,
     ),
-    # So few steps show no return. What is shown is that the residual network learns from pictures without a fault.
+    # Too few steps to improve the return. This checks that the residual network trains on images without errors.
     "muzero-pong": Setting(
         "muzero",
         "envpool:Pong-v5",
@@ -277,7 +277,7 @@ SETTINGS: dict[str, Setting] = {
         parts=2,
         environment_options={"max_episode_steps": 500},
     ),
-    # What no agent without a memory can do: its mean return is 0, whatever it learns.
+    # This task requires memory: without it, the mean return is always 0.
     "r2d2-memory": Setting("r2d2", "bsuite:memory_len/10", 30_000, 8, 0.9, 0.8, 3_000, 100),
     "r2d2-memory-server": Setting(
         "r2d2",
@@ -374,8 +374,8 @@ SETTINGS: dict[str, Setting] = {
         inference="server",
         experience="server",
     ),
-    # By the share of demonstrations, of which there are five. Without any R2D3 is R2D2, and DQfD is DQN with a loss
-    # over one step beside that over n.
+    # Different shares of demonstrations, of which there are five. With a share of 0, R2D3 is R2D2, and DQfD is DQN with
+    # an additional 1-step loss.
     **{
         f"{agent}-key_door" + ("" if ratio is None else f"-{ratio:g}"): Setting(
             agent,
@@ -390,7 +390,7 @@ SETTINGS: dict[str, Setting] = {
         for agent, ratios in (("r2d3", (0, None, 1 / 4, 1 / 2)), ("dqfd", (0, 1 / 16, None, 1 / 2)))
         for ratio in ratios  # None: the agent's default, 1/16 and 1/4
     },
-    # A reward that actions at random don't find: without a bonus, with one, and with its bonuses dealt out at random.
+    # A reward that random actions don't find: without a bonus, with one, and with shuffled bonuses.
     "dqn-key_door": Setting("dqn", "explore:key_door", 150_000, 8, eval_every=10_000),
     "dqn-key_door-rnd": Setting(
         "dqn", "explore:key_door", 150_000, 8, 0.9, 0.9, eval_every=10_000, config={"intrinsic": "rnd"}
@@ -400,7 +400,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "ppo-key_door": Setting("ppo", "explore:key_door", 200_000, 8, eval_every=20_000),
     "rnd-key_door": Setting("rnd", "explore:key_door", 200_000, 8, 0.9, 0.9, eval_every=20_000),
-    # On a larger map: without a bonus, with one, and with its bonuses dealt out at random.
+    # On a larger map: without a bonus, with one, and with shuffled bonuses.
     "ppo-key_door-large": Setting(
         "ppo", "explore:key_door", 600_000, 8, eval_every=40_000, environment_options={"size": 15}
     ),
@@ -416,18 +416,18 @@ SETTINGS: dict[str, Setting] = {
         config={"shuffled": "true"},
         environment_options={"size": 15},
     ),
-    # Agents with a memory, by their defaults: without a bonus, with one, and with its bonuses dealt out at random.
+    # Agents with memory, with their defaults: without a bonus, with one, and with shuffled bonuses.
     **{
         f"{agent}-{task}{arm}": Setting(agent, f"explore:{task}", steps, 8, *bars, eval_every=5_000, config=config)
         for task, steps in (("chain", 100_000), ("key_door", 150_000))
         for agent, arm, bars, config in (
-            ("r2d2", "", (), _LADDER_ALONE),  # it explores as NGU does
+            ("r2d2", "", (), _LADDER_ALONE),  # it explores like NGU
             ("ngu", "", (0.9, 0.9), {}),
             ("ngu", "-shuffled", (), {"shuffled": "true"}),
             ("agent57", "", (0.9, 0.9), {}),
         )
     },
-    # The same as programs, with the actors' own inference and with the server's.
+    # The same agents as programs, with inference in the actors and on a server.
     **{
         f"{agent}-{task}-{arrangement}": Setting(
             agent,
@@ -447,7 +447,7 @@ SETTINGS: dict[str, Setting] = {
         )
         for arrangement in ("program", "server")
     },
-    # MiniGrid's key and door in JAX, with one map and so short episodes that random actions don't reach the goal.
+    # MiniGrid's DoorKey in JAX, with one map, and episodes so short that random actions don't reach the goal.
     "ppo-doorkey": _doorkey("ppo"),
     "rnd-doorkey": _doorkey("rnd", 0.8, 0.8),
     "rnd-doorkey-shuffled": _doorkey("rnd", shuffled="true"),
@@ -463,16 +463,16 @@ SETTINGS: dict[str, Setting] = {
     ),
     "ngu-montezuma": _montezuma("ngu", **_FEW_SEQUENCES),
     "agent57-montezuma": _montezuma("agent57", **_FEW_SEQUENCES),
-    # One sequence of 2^20 finds the reward; every right action on the way there costs a little.
+    # One action sequence of 2^20 finds the reward; every right action on the way has a small cost.
     "dqn-deep_sea": Setting("dqn", "bsuite:deep_sea/5", 60_000, 8, eval_every=3_000),
     "bdqn-deep_sea": Setting("bdqn", "bsuite:deep_sea/5", 60_000, 8, 0.95, 0.95, eval_every=3_000),
     "bdqn-catch": Setting("bdqn", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "discrete_sqil-catch": Setting(
         "discrete_sqil", "bsuite:catch/0", 20_000, 8, 0.9, 0.8, eval_every=2_000, demos="catch"
     ),
-    # The mean's bar is 5% of the way to random actions (-1,220) below the demonstrator, whose mean return in 100
-    # episodes is -145. With all of its own experience kept, one run's evaluations fell from -146 to -628 between the
-    # steps 15,000 and 20,000.
+    # The demonstrator's mean return in 100 episodes is -145, and that of random actions -1,220. The bar for the mean
+    # allows a loss of 5% of the difference. When the replay kept all of the agent's own experience, one run's
+    # evaluations fell from -146 to -628 between the steps 15,000 and 20,000.
     "sqil-pendulum": Setting(
         "sqil",
         "gym:Pendulum-v1",
@@ -486,6 +486,6 @@ SETTINGS: dict[str, Setting] = {
     ),
     "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
     "a2c-cartpole-program": Setting("a2c", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4),
-    # With the default of 0.01 two seeds in five are certain of the wrong actions before they have seen the right ones.
+    # With the default of 0.01, two of five seeds become certain of wrong actions before they see the right ones.
     "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, 0.9, 0.8, config={"entropy_coef": "0.05"}),
 }

@@ -1,5 +1,5 @@
-"""What MuZero makes of few simulations, with Gumbel's search and with plain MuZero's, and what reanalysis saves:
-`python -m benchmarks.simulations`.
+"""Measures MuZero's returns by the number of simulations, with the search of Gumbel MuZero and of plain MuZero, and
+with reanalysis: `python -m benchmarks.simulations`.
 """
 
 import argparse
@@ -23,14 +23,14 @@ BARS = {"jax:catch": 0.95, "jax:CartPole-v1": 475.0}
 KINDS = {"Gumbel": "true", "MuZero": "false"}
 """Kind of search -> value of `search.gumbel`."""
 
-USUAL = 16  # simulations of the runs with reanalysis
+USUAL = 16  # number of simulations in runs with reanalysis
 
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
     """Runs that only differ in their seeds."""
 
-    search: str  # of KINDS
+    search: str  # a name in KINDS
     simulations: int
     reanalyze: float = 0.0
 
@@ -56,7 +56,7 @@ class Found:
     final: np.ndarray  # [seeds] mean return of the last evaluation
     on_the_way: np.ndarray  # [seeds] mean over all evaluations
     reached: np.ndarray  # [seeds] environment steps at the first evaluation that reaches the bar; NaN where none does
-    seconds: float  # of all its seeds together, which run at once
+    seconds: float  # wall time of all seeds, which run in one program
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,25 +68,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.simulations",
-        description=f"{__doc__} The runs are compiled, all seeds of an arm at once. What is finished is not run again, "
-        "what was stopped goes on.",
+        description=f"{__doc__} The runs are compiled, with all seeds of an arm in one program. "
+        "Finished runs are not run again; stopped runs are resumed.",
     )
-    parser.add_argument("--environment", default="jax:catch", choices=sorted(BARS), help="(%(default)s)")
-    parser.add_argument("--steps", type=int, default=15_000, help="of the environment (%(default)s)")
-    parser.add_argument("--eval-every", type=int, default=1_000, metavar="N", help="(%(default)s)")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="so many, from --seed on (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
+    parser.add_argument("--environment", default="jax:catch", choices=sorted(BARS), help="environment (%(default)s)")
+    parser.add_argument("--steps", type=int, default=15_000, help="environment steps (%(default)s)")
+    parser.add_argument(
+        "--eval-every", type=int, default=1_000, metavar="N", help="steps between evaluations (%(default)s)"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=3, metavar="N", help="number of seeds, from --seed on (%(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="first seed (%(default)s)")
     for search in KINDS:
-        told = f"simulations of {search}'s search (4 8 16 50)"
+        told = f"numbers of simulations of {search}'s search (4 8 16 50)"
         parser.add_argument(f"--{search.lower()}", type=int, nargs="*", default=[4, 8, 16, 50], metavar="N", help=told)
     parser.add_argument(
-        "--reanalyze", type=float, nargs="*", default=[0.5], metavar="SHARE", help=f"with Gumbel and {USUAL} (0.5)"
+        "--reanalyze",
+        type=float,
+        nargs="*",
+        default=[0.5],
+        metavar="SHARE",
+        help=f"shares of reanalysis, with Gumbel and {USUAL} simulations (0.5)",
     )
     parser.add_argument(
-        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="fields of MuZero that aren't its defaults"
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="other values for fields of MuZero's config"
     )
-    parser.add_argument("--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="(%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=learning.RESULTS, metavar="DIR", help="of the page")
+    parser.add_argument(
+        "--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
+    )
+    parser.add_argument("--out", type=pathlib.Path, default=learning.RESULTS, metavar="DIR", help="folder for the page")
     return parser
 
 
@@ -95,7 +106,7 @@ def _main(options: argparse.Namespace) -> int:
         raise UsageError("--seeds and --eval-every must be at least 1, and --steps at least --eval-every.")
     for name in (*map(str.lower, KINDS), "reanalyze"):
         if len(set(getattr(options, name))) < len(getattr(options, name)):
-            raise UsageError(f"--{name} names one twice.")
+            raise UsageError(f"--{name} lists a value twice.")
     if own := Arm("Gumbel", USUAL, 1.0).config.keys() & settings.split(options.set):
         raise UsageError(f"--set names {', '.join(sorted(own))}, which --gumbel, --muzero and --reanalyze set.")
     envs.check(options.environment)
@@ -104,7 +115,7 @@ def _main(options: argparse.Namespace) -> int:
     arms += [Arm("Gumbel", USUAL, share) for share in options.reanalyze if share]
     name = f"simulations-{options.environment.removeprefix('jax:')}"
     if not arms:
-        raise UsageError("nothing is left to run: give numbers of simulations to --gumbel or --muzero.")
+        raise UsageError("there is nothing to run: give numbers of simulations to --gumbel or --muzero.")
     # All are checked before the first one runs.
     experiments = {arm: _experiment(arm, options, options.runs / name) for arm in dict.fromkeys(arms)}
     found = {}
@@ -160,7 +171,7 @@ def steps_to_bar(reached: np.ndarray) -> str:
 
 
 def page(found: Mapping[Arm, Found], options: argparse.Namespace, figure: str, facts: Mapping) -> str:
-    """Returns the page.
+    """Returns the page as Markdown.
 
     Args:
         found: the results of each arm.

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.soak`: whether the memory of a run that goes on for long stays bounded.
+"""`python -m benchmarks.soak`: checks that the memory of a long run stays bounded.
 
-An agent is trained by the command line, in a process of its own or as a program, and the memory of all its processes is
-looked at now and then. The first part of the time is left out: there libraries warm up and the replay fills.
+It trains an agent with the command line, in one process or as a program, and measures the memory of all its processes
+at regular intervals. The first quarter of the samples doesn't count: libraries warm up and the replay fills.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from benchmarks import command
 RUN = pathlib.Path("runs") / "benchmarks" / "soak"
 
 _FOR_EVER = 10**12  # environment steps
-_WARM_UP = 0.25  # of the samples, which don't count
-_LEAST = 8  # samples that count
+_WARM_UP = 0.25  # fraction of the samples that don't count, at the start
+_LEAST = 8  # minimum number of samples that count
 _REPLAY = "replay.max_size=10000"  # full within the warm-up
 _LAST_SAVE_S = 120
 
@@ -34,8 +34,8 @@ class Sample:
     """A measurement of a run at one time."""
 
     seconds: float
-    steps: int  # of the environment
-    megabytes: float  # of memory, of all processes; what they share counts once
+    steps: int  # environment steps
+    megabytes: float  # memory of all processes; shared memory counts once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Growth:
 
     first: Sample
     last: Sample
-    rate: float  # megabytes for a million environment steps: the slope of the line through all samples
+    rate: float  # megabytes per million environment steps: the slope of a line fitted to the samples
 
     def __str__(self) -> str:
         return (
@@ -102,7 +102,7 @@ def _steps(run: pathlib.Path) -> int:
             return 0
         column = header.decode().strip().split(",").index("environment_steps")
         file.seek(max(file.tell(), path.stat().st_size - 4096))
-        lines = file.read().split(b"\n")[:-1]  # the last is not whole, or empty
+        lines = file.read().split(b"\n")[:-1]  # the last one is incomplete or empty
     return int(float(lines[-1].split(b",")[column])) if lines else 0
 
 
@@ -111,7 +111,7 @@ def _command(options: argparse.Namespace) -> list[str]:
     words += ["--run-dir", str(options.run_dir), "--num-envs", str(options.num_envs)]
     words += ["--actors", str(options.actors)] if options.actors else []
     names = {field.name for field in dataclasses.fields(builders.load(options.agent)().config)}
-    fields = [text for text in (_REPLAY,) if text.split("=")[0] in names] + options.set  # the last one counts
+    fields = [text for text in (_REPLAY,) if text.split("=")[0] in names] + options.set  # the last value counts
     return [sys.executable, "-m", "acme_ext", *words, *(w for text in fields for w in ("--set", text))]
 
 
@@ -121,23 +121,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: the growth is within the bound; 1: it isn't, or the run failed; 2: a usage error.
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
-    parser.add_argument("agent", nargs="?", default="dqn", help="(%(default)s)")
-    parser.add_argument("environment", nargs="?", default="gym:CartPole-v1", help="(%(default)s)")
-    parser.add_argument("--minutes", type=float, default=60.0, metavar="M", help="that it runs (%(default)s)")
-    parser.add_argument("--every", type=float, default=10.0, metavar="S", help="seconds between looks (%(default)s)")
+    parser.add_argument("agent", nargs="?", default="dqn", help="name of the agent (%(default)s)")
+    parser.add_argument("environment", nargs="?", default="gym:CartPole-v1", help="environment (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=60.0, metavar="M", help="minutes of the run (%(default)s)")
+    parser.add_argument("--every", type=float, default=10.0, metavar="S", help="seconds between samples (%(default)s)")
     parser.add_argument(
-        "--bound", type=float, default=50.0, metavar="MB", help="most growth in a million steps (%(default)s)"
+        "--bound", type=float, default=50.0, metavar="MB", help="maximum growth in a million steps (%(default)s)"
     )
-    parser.add_argument("--actors", type=int, metavar="N", help="run as a program with so many actors")
-    parser.add_argument("--num-envs", type=int, default=8, metavar="N", help="stepped together (%(default)s)")
+    parser.add_argument("--actors", type=int, metavar="N", help="run a program with N actors")
+    parser.add_argument("--num-envs", type=int, default=8, metavar="N", help="environments per actor (%(default)s)")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        help=f"a field of the agent's config; {_REPLAY} where no other size is given",
+        help=f"a field of the agent's config; {_REPLAY} if no other size is given",
     )
-    parser.add_argument("--run-dir", type=pathlib.Path, default=RUN, metavar="DIR", help="(%(default)s)")
+    parser.add_argument("--run-dir", type=pathlib.Path, default=RUN, metavar="DIR", help="run directory (%(default)s)")
     options = parser.parse_args(arguments)
     return command.run("benchmarks.soak", lambda: _soak(options))
 

@@ -1,4 +1,4 @@
-"""How fast each part is, beside its limit: `python -m benchmarks.speed`."""
+"""Measures the speed of each part, compared with its limit: `python -m benchmarks.speed`."""
 
 import argparse
 import concurrent.futures
@@ -17,23 +17,23 @@ from benchmarks.report import Figure
 
 PEERS = "peers"
 SECTIONS = {
-    "writer": "environment steps a second into Reverb",
-    "dataset": "batches a second out of it",
-    "learner": "SGD steps a second",
-    "continuous": "SGD steps a second of the agents of continuous control",
-    "acting": "environment steps a second of the loop",
-    "training": "environment steps a second of whole runs",
-    "onpolicy": "environment steps a second of whole runs that learn from each step once",
-    "compiled": "environment steps a second of compiled runs",
-    "search": "simulations and moves a second of agents that plan, and their learner's SGD steps",
-    "intrinsic": "steps a second with a bonus and without, of its memory, and SGD steps",
-    "fixed_data": "batches and SGD steps a second of recorded data, and what recording costs",
-    "program": "start and stop of programs, steps a second of their actors and learners",
-    PEERS: "environment steps a second of other libraries at the same work (--peers)",
+    "writer": "environment steps per second into Reverb",
+    "dataset": "batches per second from Reverb",
+    "learner": "SGD steps per second",
+    "continuous": "SGD steps per second of agents for continuous control",
+    "acting": "environment steps per second of the environment loop",
+    "training": "environment steps per second of whole runs",
+    "onpolicy": "environment steps per second of whole runs of on-policy agents",
+    "compiled": "environment steps per second of compiled runs",
+    "search": "simulations and moves per second of agents that plan, and SGD steps of their learner",
+    "intrinsic": "environment steps per second with and without a bonus and of its memory, and SGD steps",
+    "fixed_data": "batches and SGD steps per second from recorded data, and the cost of recording",
+    "program": "time to start and stop programs, and steps per second of their actors and learners",
+    PEERS: "environment steps per second of other libraries for the same work (--peers)",
 }
 """Name -> description of the measurement by `run` in `benchmarks.sections.NAME`."""
 
-_MOST_LOAD = 1.0  # beside which a page may be written
+_MOST_LOAD = 1.0  # maximum load of the machine for writing a page
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 
@@ -54,13 +54,17 @@ def run_section(name: str, seconds: float, rounds: int) -> list[Figure]:
 def _parser() -> argparse.ArgumentParser:
     sections = "; ".join(f"{name}: {what}" for name, what in SECTIONS.items())
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=f"{__doc__} Sections: {sections}.")
-    parser.add_argument("--only", nargs="+", metavar="SECTION", help="some sections; written only where --out says")
-    parser.add_argument("--peers", action="store_true", help="only the section peers, for which `make peers` is needed")
     parser.add_argument(
-        "--busy", action="store_true", help="write a page though the machine has other work (a load above 1)"
+        "--only", nargs="+", metavar="SECTION", help="only these sections; the page is only written with --out"
     )
-    parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="for each contestant (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=15, metavar="N", help="turns that makes of it (%(default)s)")
+    parser.add_argument("--peers", action="store_true", help="only the section peers; requires `make peers`")
+    parser.add_argument("--busy", action="store_true", help="write a page even if the machine is busy (a load above 1)")
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, metavar="S", help="seconds for each contestant (%(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=15, metavar="N", help="rounds over which the seconds are split (%(default)s)"
+    )
     parser.add_argument(
         "--out", type=pathlib.Path, metavar="FILE", help="writes FILE.json and FILE.md (benchmarks/results/speed)"
     )
@@ -77,8 +81,8 @@ def _main(options: argparse.Namespace) -> int:
     out = options.out or (None if options.only or options.peers else RESULTS / "speed")
     if out is not None and report.load() > _MOST_LOAD and not options.busy:
         raise UsageError(
-            f"the load is {report.load():g}: a page made beside other work would say little. Wait, or give --busy, or "
-            "no --out and a section by --only."
+            f"the load is {report.load():g}: measurements on a busy machine are unreliable. Wait, give --busy, or "
+            "give --only without --out."
         )
     if out is not None:
         files.make_writable_folder(out.parent)

@@ -1,8 +1,8 @@
-"""How long a learner stands still while its replay is saved: `python -m benchmarks.standstill`.
+"""Measures how long a learner is blocked while its replay is saved: `python -m benchmarks.standstill`.
 
-The replay is a server in a process of its own, as in a program, and holds what the learner draws from. A checkpoint is
-written as a learner's node writes it: by a thread, while the learner goes on. Reverb answers nobody while it copies a
-table, so a learner stands still once its fetched batches are used up.
+The replay is a server in a separate process, as in a program, and the learner samples from it. A checkpoint is written
+in the same way as in a learner's node: by a thread, while the learner continues. Reverb answers no requests while it
+copies a table, so the learner is blocked once it has used its prefetched batches.
 """
 
 import argparse
@@ -37,8 +37,8 @@ from benchmarks.sections.learner import IMAGES, images
 from benchmarks.tables import fill
 
 RESULTS = pathlib.Path(__file__).parent / "results"
-_ENVS = 16  # that are played to fill the replay
-_WARM_S, _BEFORE_S = 3.0, 5.0  # of learning that is not looked at, and that saving is compared with
+_ENVS = 16  # environments whose steps fill the replay
+_WARM_S, _BEFORE_S = 3.0, 5.0  # seconds of learning as a warm-up, and as the reference
 _MLP = DQNConfig(hidden_sizes=(64, 64), batch_size=128)
 
 
@@ -49,8 +49,8 @@ class Kind(NamedTuple):
     spec: EnvironmentSpec
     config: DQNConfig
     timesteps: Callable[[int], list]
-    share: float = 1.0  # of the rows that are asked for
-    shards: int = 1  # servers that hold it, which are saved at the same time
+    share: float = 1.0  # fraction of the requested rows
+    shards: int = 1  # number of servers, which are saved at the same time
 
 
 class Standstill(NamedTuple):
@@ -94,8 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.standstill", description=__doc__.partition("\n")[0])
-    parser.add_argument("--rows", type=int, default=1_000_000, metavar="N", help="of the replay (%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="of the page")
+    parser.add_argument("--rows", type=int, default=1_000_000, metavar="N", help="rows in the replay (%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="folder for the page")
     return parser
 
 
@@ -193,7 +193,7 @@ def _serve(replay: Any, scratch: pathlib.Path, pipe: Any, parent: int) -> None:
 
 
 def page(found: dict[str, Standstill], rows: int, facts: dict[str, Any]) -> str:
-    """Returns the page.
+    """Returns the page as Markdown.
 
     Args:
         found: the results, by the description of the replay.

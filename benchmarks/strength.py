@@ -1,4 +1,4 @@
-"""How strong AlphaZero becomes at a board game as it trains: `python -m benchmarks.strength`."""
+"""Measures AlphaZero's playing strength at a board game during training: `python -m benchmarks.strength`."""
 
 import argparse
 import dataclasses
@@ -28,24 +28,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.strength",
-        description=f"{__doc__} A compiled run is copied at even distances, and the copies and the opponents hold a "
-        "round robin. Called again, it goes on.",
+        description=f"{__doc__} A compiled run is copied at regular intervals, and the copies and the opponents play a "
+        "round-robin tournament. The same command resumes a stopped run.",
     )
-    parser.add_argument("--game", default="connect_four", help="of board:GAME (%(default)s)")
+    parser.add_argument("--game", default="connect_four", help="name of the game in board:GAME (%(default)s)")
     parser.add_argument("--steps", type=int, default=2_000_000, help="moves of self-play (%(default)s)")
-    parser.add_argument("--parts", type=int, default=5, metavar="N", help="copies (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
-    parser.add_argument("--num-envs", type=int, default=32, metavar="N", help="games at once (%(default)s)")
+    parser.add_argument("--parts", type=int, default=5, metavar="N", help="number of copies (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (%(default)s)")
     parser.add_argument(
-        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="fields of AlphaZero that aren't its defaults"
+        "--num-envs", type=int, default=32, metavar="N", help="games of self-play at the same time (%(default)s)"
     )
     parser.add_argument(
-        "--opponents", nargs="+", default=["random", "mcts:100", "mcts:1000"], metavar="NAME", help="(%(default)s)"
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="other values for fields of AlphaZero's config"
     )
-    parser.add_argument("--games", type=int, default=200, metavar="N", help="of each pair, both sides (%(default)s)")
-    parser.add_argument("--opening-moves", type=int, default=2, metavar="N", help="at random (%(default)s)")
-    parser.add_argument("--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="(%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="of the page")
+    parser.add_argument(
+        "--opponents",
+        nargs="+",
+        default=["random", "mcts:100", "mcts:1000"],
+        metavar="NAME",
+        help="other players (%(default)s)",
+    )
+    parser.add_argument(
+        "--games", type=int, default=200, metavar="N", help="games of each pair of players, on both sides (%(default)s)"
+    )
+    parser.add_argument(
+        "--opening-moves", type=int, default=2, metavar="N", help="random moves at the start of a game (%(default)s)"
+    )
+    parser.add_argument(
+        "--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
+    )
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="folder for the page")
     return parser
 
 
@@ -62,7 +74,7 @@ def _main(options: argparse.Namespace) -> int:
         evaluation=launch.Evaluation(every=0, final_episodes=20, num_envs=20),
         run_dir=str(options.runs / f"{name}-s{options.seed}"),
     )
-    seconds: dict[str, float] = {}  # of training, by the copy's folder
+    seconds: dict[str, float] = {}  # training time, by the copy's folder
     for part in range(1, options.parts + 1):
         steps = options.steps * part // options.parts
         copy = pathlib.Path(f"{experiment.directory}-{steps}")
@@ -88,7 +100,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def page(held: tournament.Held, seconds: Sequence[float], options: argparse.Namespace, facts: Mapping) -> str:
-    """Returns the page.
+    """Returns the page as Markdown.
 
     Args:
         held: the tournament of the copies in the order of their training, followed by the opponents.

@@ -1,4 +1,4 @@
-"""Filling a replay's table, and reading from it."""
+"""Functions that fill a replay's table, and read from it."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ def unlimited(agent: Agent) -> Any:
     """Returns an agent's replay, limited only by a minimum size, so that sampling never waits; a queue keeps its own
     limit.
     """
-    limit = None if agent.replay.fifo else RateLimit()  # a queue has its own
+    limit = None if agent.replay.fifo else RateLimit()  # a queue keeps its own
     return dataclasses.replace(agent.replay, limit=limit, max_size=10_000)
 
 
@@ -71,7 +71,7 @@ def experience(agent: Agent, timesteps: Sequence[dm_env.TimeStep], times: int = 
 
 
 class _Errors(NamedTuple):
-    largest_error: np.ndarray  # by which a prioritized replay draws
+    largest_error: np.ndarray  # the items' priority in a prioritized replay
 
 
 def fill(client: Any, replay: TransitionReplay, timesteps: Sequence[dm_env.TimeStep], times: int) -> None:
@@ -99,7 +99,7 @@ def reader(read: Callable[[], Any], batches: int) -> Contestant:
         read()
         return batches
 
-    def prepare() -> None:  # past what was fetched while others had their turn
+    def prepare() -> None:  # skips batches that were prefetched during the others' turns
         for _ in range(4):
             read()
 

@@ -1,4 +1,4 @@
-"""Every agent with its defaults on environments that no default was chosen on: `python -m benchmarks.validation`."""
+"""Tests the agents' defaults on environments on which no default was chosen: `python -m benchmarks.validation`."""
 
 import argparse
 import dataclasses
@@ -21,7 +21,7 @@ class Suite:
     """A set of agents that are compared with each other."""
 
     agents: tuple[str, ...]
-    environments: Mapping[str, int]  # to environment steps
+    environments: Mapping[str, int]  # name -> environment steps
     num_envs: int
 
 
@@ -31,17 +31,17 @@ SUITES = {
         ("dqn", "rainbow", "apex", "r2d2", "discrete_sac", "impala", "ppo", "a2c"),
         {
             "gym:Acrobot-v1": 50_000,  # a reward of -1 for each of up to 500 steps
-            "gym:MountainCar-v0": 50_000,  # the same for 200 steps, whose goal has to be found
-            # Dense rewards and a large one at the end; hovering until time is up is a way to lose less.
+            "gym:MountainCar-v0": 50_000,  # the same for up to 200 steps; the goal has to be found
+            # Dense rewards and a large one at the end; hovering until the time limit is a way to lose less.
             "envpool:LunarLander-v2": 200_000,
-            "bsuite:cartpole_swingup/0": 50_000,  # up to 1,000 steps; a cost of moving, and a reward far from the start
+            "bsuite:cartpole_swingup/0": 50_000,  # up to 1,000 steps; moving has a cost, and the reward is far away
             "bsuite:deep_sea/0": 50_000,  # one rewarded path among 2**10
             "bsuite:discounting_chain/0": 20_000,  # returns of 1; one of five actions is better by a tenth
             "bsuite:umbrella_length/10": 20_000,  # a choice at the start decides the return at the end
             "bsuite:catch_scale/0": 20_000,  # returns of 0.001
             "bsuite:catch_scale/16": 20_000,  # returns of 1,000
-            "minatar:freeway": 100_000,  # pictures, episodes of 2,500 steps, sparse rewards
-            "minatar:space_invaders": 100_000,  # pictures, dense rewards
+            "minatar:freeway": 100_000,  # images, episodes of 2,500 steps, sparse rewards
+            "minatar:space_invaders": 100_000,  # images, dense rewards
         },
         8,
     ),
@@ -49,7 +49,7 @@ SUITES = {
     "continuous": Suite(
         ("sac", "td3", "d4pg", "apex_dpg", "mpo", "dmpo", "ppo"),
         {
-            "gym:MountainCarContinuous-v0": 30_000,  # a cost of acting, and a goal that has to be found
+            "gym:MountainCarContinuous-v0": 30_000,  # a cost for each action, and a goal that has to be found
             "dmc:cartpole/balance": 30_000,  # dense
             "dmc:cartpole/balance_sparse": 30_000,
             "dmc:ball_in_cup/catch": 30_000,  # sparse
@@ -96,7 +96,7 @@ def random_return(environment: str, *, episodes: int = 100) -> float:
         lowest, highest = np.asarray(spec.minimum), np.asarray(spec.maximum)  # type: ignore[attr-defined]
         running, returns = np.zeros(num_envs), [[] for _ in range(num_envs)]
         batch.reset()
-        # Each environment plays as many: the short episodes are not preferred.
+        # Each environment plays the same number of episodes; otherwise there would be too many short ones.
         while min(map(len, returns)) * num_envs < episodes:
             if np.issubdtype(spec.dtype, np.integer):
                 actions = rng.integers(lowest, highest + 1, (num_envs, *spec.shape)).astype(spec.dtype)
@@ -113,16 +113,20 @@ def random_return(environment: str, *, episodes: int = 100) -> float:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.validation",
-        description=f"{__doc__} What is finished is not run again, what was stopped goes on.",
+        description=f"{__doc__} Finished runs are not run again; stopped runs are resumed.",
     )
-    parser.add_argument("suite", choices=list(SUITES), help="of agents and environments")
-    parser.add_argument("--agents", nargs="+", metavar="NAME", help="only these")
-    parser.add_argument("--environments", nargs="+", metavar="NAME", help="only these")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="(0 1 2)")
-    parser.add_argument("--steps", type=int, metavar="N", help="another budget: results beside the runs")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (%(default)s)")
-    parser.add_argument("--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="(%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="of the results (benchmarks/results)")
+    parser.add_argument("suite", choices=list(SUITES), help="a set of agents and environments")
+    parser.add_argument("--agents", nargs="+", metavar="NAME", help="only these agents")
+    parser.add_argument("--environments", nargs="+", metavar="NAME", help="only these environments")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="random seeds (0 1 2)")
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="another budget of environment steps; results are written to --runs"
+    )
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at the same time (%(default)s)")
+    parser.add_argument(
+        "--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
+    )
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for the results (benchmarks/results)")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Ten seeds in one compiled program beside seeds of the same setting in one process: `python -m benchmarks.worlds`."""
+"""Compares seeds in one compiled program with the same setting in one process: `python -m benchmarks.worlds`."""
 
 import argparse
 import dataclasses
@@ -34,13 +34,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.worlds",
-        description=f"{__doc__} The seeds of the single process are those of `benchmarks.learning`, already written.",
+        description=f"{__doc__} The results in one process are those that `benchmarks.learning` has written.",
     )
-    parser.add_argument("--only", nargs="+", default=list(PAIRS), metavar="NAME", help=f"of {', '.join(PAIRS)}")
-    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="from 0 on, in one program (%(default)s)")
-    parser.add_argument("--steps", type=int, metavar="N", help="another budget: results beside the runs")
-    parser.add_argument("--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="(%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="of the results (benchmarks/results)")
+    parser.add_argument(
+        "--only", nargs="+", default=list(PAIRS), metavar="NAME", help=f"settings: {', '.join(PAIRS)} (all)"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=10, metavar="N", help="number of seeds from 0 on, in one program (%(default)s)"
+    )
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="another budget of environment steps; results are written to --runs"
+    )
+    parser.add_argument(
+        "--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
+    )
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for the results (benchmarks/results)")
     return parser
 
 

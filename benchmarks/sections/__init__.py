@@ -1,1 +1,1 @@
-"""The sections of `python -m benchmarks.speed`: each measures one part of the ring beside its limits."""
+"""The sections of `python -m benchmarks.speed`: each measures one part, compared with its limits."""

@@ -1,4 +1,4 @@
-"""Acting: environment steps a second of the loop, on CartPole."""
+"""Acting: environment steps per second of the environment loop, on CartPole."""
 
 import contextlib
 import itertools
@@ -136,7 +136,7 @@ def _vectorised(stack: contextlib.ExitStack, num_envs: int) -> Contestant:
 
     def step() -> int:
         nonlocal ended
-        taken = num_envs - int(np.count_nonzero(ended))  # the others are reset
+        taken = num_envs - int(np.count_nonzero(ended))  # the other environments are reset
         _, _, terminated, truncated, _ = environments.step(action())
         ended = terminated | truncated
         return taken

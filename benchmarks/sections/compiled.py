@@ -1,4 +1,4 @@
-"""Compiled runs: environment steps a second of PPO's and DQN's loop on CartPole, without compiling."""
+"""Compiled runs: environment steps per second of PPO and DQN on CartPole, without the time to compile."""
 
 import contextlib
 import dataclasses
@@ -72,14 +72,14 @@ def ours(name: str, num_envs: int) -> Contestant:
 def _single(stack: contextlib.ExitStack, name: str, num_envs: int) -> Contestant:
     """Returns a contestant for a run in one process."""
     experiment = _experiment(name, "gym:CartPole-v1", num_envs, stack.enter_context(tempfile.TemporaryDirectory()))
-    # For PPO a batch.
+    # For PPO, this is one batch.
     work = repeated(opened_run(stack, experiment), times=128 if name == "ppo" else 16).work
     return Contestant(work, prepare=work)
 
 
 def _experiment(name: str, environment: str, num_envs: int, run_dir: str) -> Experiment:
     builder: Builder = builders.load(name)()
-    if name == "ppo":  # a batch is what all environments made
+    if name == "ppo":  # a batch has one sequence of each environment
         builder = builder.replace(config=dataclasses.replace(builder.config, batch_size=num_envs))
     return Experiment(
         builder,

@@ -1,4 +1,4 @@
-"""Learning of continuous control: SGD steps a second of each agent, inside the program and bare."""
+"""Learning of continuous control: SGD steps per second of each agent's learner and of its bare step."""
 
 import acme.specs
 import numpy as np

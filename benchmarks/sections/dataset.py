@@ -1,4 +1,4 @@
-"""Reading batches: batches a second out of a filled table."""
+"""Reading batches: batches per second from a filled table."""
 
 import contextlib
 from collections.abc import Callable
@@ -24,9 +24,9 @@ Order = Literal["uniform", "prioritized"]
 
 _ORDERS: tuple[Order, ...] = ("uniform", "prioritized")
 _SIZES = (256, 128)  # items in a batch
-_CALLS = (1, 8)  # batches a call
-_FORMS = ("plain", "interleaved")  # of the bare dataset
-_GOAL = 3.0  # times Acme's dataset
+_CALLS = (1, 8)  # batches per call
+_FORMS = ("plain", "interleaved")  # variants of the bare dataset
+_GOAL = 3.0  # relative to Acme's dataset
 _EPISODES = 200
 _EXPONENT = 0.6
 

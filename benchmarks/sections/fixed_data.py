@@ -1,4 +1,4 @@
-"""Fixed data: batches and SGD steps a second out of memory, and environment steps a second of a run that records."""
+"""Fixed data: batches and SGD steps per second from memory, and steps per second of a run that records."""
 
 import contextlib
 import dataclasses
@@ -29,8 +29,8 @@ from benchmarks.sections.training import opened_run
 
 _GATHER_GOAL, _LEARNER_GOAL, _RECORDED_GOAL = 0.7, 0.9, 0.95
 _ROWS = 500_000
-_BYTES = 2**29  # rows are fewer where these are not enough
-_LENGTH = 250  # steps of an episode
+_BYTES = 2**29  # maximum bytes of the rows; there are fewer rows if they don't fit
+_LENGTH = 250  # steps per episode
 _R2D2 = R2D2(dataclasses.replace(R2D2().config, replay=dataclasses.replace(R2D2().config.replay, prioritized=False)))
 _GATHERED = ((IQL(), continuous.SPEC), (_R2D2, cartpole.SPEC))
 _LEARNERS = ((IQL(), continuous.SPEC), (BC(), continuous.SPEC), (DiscreteCQL(), cartpole.SPEC))

@@ -1,4 +1,4 @@
-"""Exploration: acting and learning with a bonus beside doing so without, and what the episodic memory costs."""
+"""Exploration: acting with and without a bonus, learning with a bonus, and the cost of the episodic memory."""
 
 import contextlib
 import dataclasses
@@ -27,7 +27,7 @@ from benchmarks.tables import FixedVariables
 
 _ENVIRONMENT = "gym:CartPole-v1"
 _MEMORY = NGU(dataclasses.replace(NGU().config, memory_rows=1_000))
-_GOAL = 0.5  # of acting without, where a memory is read
+_GOAL = 0.5  # relative to acting without a bonus, for an agent with an episodic memory
 _BATCHES = (8, 32)
 _ROWS = (512, 2_048, 8_192, 30_000)
 
@@ -103,7 +103,7 @@ def memory(num_envs: int, rows: int, seconds: float, rounds: int) -> Figure:
         return num_envs
 
     contestants = {"memory": repeated(step, times=1), "read": repeated(read, times=1)}
-    measured = rates(contestants, seconds / 4, rounds)  # they are many, and steady
+    measured = rates(contestants, seconds / 4, rounds)  # there are many measurements, and their rates are steady
     ours = measured["memory"]
     name = f"NGU's memory, {rows:,} rows, B={num_envs}"
     return figure("intrinsic", name, "steps/s", ours, [against(ours, "reading its rows once, NumPy", measured["read"])])

@@ -1,4 +1,4 @@
-"""Learning: SGD steps a second, inside the program and bare."""
+"""Learning: SGD steps per second of the learner and of its bare step."""
 
 import contextlib
 import dataclasses
@@ -29,7 +29,7 @@ from benchmarks.measure import Contestant, Rate, best, rates
 from benchmarks.report import Figure, Reference, against, figure
 from benchmarks.tables import experience, fill, reader, unlimited
 
-_GOAL = 0.8  # of the bare step
+_GOAL = 0.8  # relative to the bare step
 
 
 class Setting(NamedTuple):
@@ -39,8 +39,8 @@ class Setting(NamedTuple):
     spec: EnvironmentSpec
     config: DQNConfig
     timesteps: Callable[[int], list[dm_env.TimeStep]]
-    episodes: int  # of 8 environments, to fill the table
-    fused: tuple[int, ...]  # SGD steps a call that the bare step is tried with
+    episodes: int  # episodes of 8 environments that fill the table
+    fused: tuple[int, ...]  # the bare step's numbers of SGD steps per call; the fastest counts
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""Learning on policy: environment steps a second of whole runs of PPO and IMPALA, and of the parts they are made of."""
+"""On-policy learning: environment steps per second of whole runs of PPO and IMPALA, and of their parts."""
 
 import contextlib
 from typing import NamedTuple
@@ -25,12 +25,12 @@ class Setting(NamedTuple):
     environment: str
     num_envs: int
     warm_up: int  # environment steps that aren't counted: start-up and compilation
-    steps_per_second: int  # counted, for each second asked for
+    steps_per_second: int  # counted environment steps for each requested second
 
 
 SETTINGS = (
     Setting(PPO(), "gym:CartPole-v1", 8, 10_000, 15_000),
-    # The preset's deep network takes seconds for a learner step on a CPU, beside which nothing else shows.
+    # Not the preset's deep network: on a CPU, its learner steps take seconds, which hides all other costs.
     Setting(IMPALA(torso="nature"), "envpool:Pong-v5", 8, 2_000, 700),
 )
 
@@ -44,14 +44,14 @@ def run(seconds: float, rounds: int) -> list[Figure]:
     A part that runs alone doesn't share the processor's caches, so it is faster than in a run. Therefore the
     environment and the policy are also measured alternating.
     """
-    rounds = max(1, rounds // 5)  # a turn is long here
+    rounds = max(1, rounds // 5)  # each round takes long here
     return [measure(setting, max(1, int(seconds * setting.steps_per_second)), rounds, seconds) for setting in SETTINGS]
 
 
 def measure(setting: Setting, counted: int, rounds: int, seconds: float) -> Figure:
     """Measures `rounds` runs of `counted` environment steps, and after each run the parts, for a share of `seconds`."""
     name, num_envs = setting.environment, setting.num_envs
-    builder = setting.builder.for_environment(name)  # as the run has it
+    builder = setting.builder.for_environment(name)  # with the same preset as the run
     found: dict[str, list[float]] = {part: [] for part in ("run", *_PARTS)}
     with contextlib.ExitStack() as stack:
         contestants = _contestants(stack, builder, name, num_envs)

@@ -1,6 +1,6 @@
-"""Other libraries at the same work as ours, in turns with it: environment steps a second of whole runs.
+"""Other libraries: environment steps per second of whole runs, in turns with runs of ours that do the same work.
 
-Each is a script in `benchmarks/peers` with an environment of its own, which `make peers` makes. The work is one of
+Each is a script in `benchmarks/peers` with its own Python environment, which `make peers` makes. The work is one of
 three: DQN on CartPole (an update with 128 transitions for every 4 steps, MLP 64x64), PPO on CartPole (8 environments,
 10 epochs of 16 minibatches of 64 steps), SAC on Pendulum (an update with 256 transitions for every step).
 """
@@ -33,7 +33,7 @@ class Peer(NamedTuple):
 
 
 class Work(NamedTuple):
-    """A run of ours, by the contestant's name, and its peers."""
+    """One of our runs, by its contestant's name, and its peers."""
 
     name: str
     ours: str
@@ -72,7 +72,7 @@ WORKS = (
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
-    """Measures all works, with the runs in turns."""
+    """Measures all entries of `WORKS`, with the runs in turns."""
     return measure(contestants(seconds), max(1, rounds // 5))
 
 
@@ -99,7 +99,9 @@ def contestants(seconds: float) -> dict[str, Callable[[], float]]:
     """
     for name in ("sb3", "acme"):
         if not python(name).is_file():
-            raise UsageError(f"the peers' environments are not there ({python(name).parents[1]}): run `make peers`.")
+            raise UsageError(
+                f"the peers' Python environments are missing ({python(name).parents[1]}): run `make peers`."
+            )
 
     def ours(num_envs: int) -> Callable[[], float]:
         counted = int(seconds * (1_500 if num_envs == 1 else 8_000))

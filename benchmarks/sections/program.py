@@ -1,4 +1,4 @@
-"""The program: how long it takes to start and to stop, and what its actors and its learner make of a second."""
+"""Programs: the time to start and to stop, and the steps per second of their actors and learners."""
 
 import dataclasses
 import itertools
@@ -35,11 +35,11 @@ from benchmarks.report import Figure, Reference, against, figure
 from benchmarks.tables import fill
 
 _ACTORS = (1, 2, 4)
-_LATENCY_S = 3e-3  # of a step, as of a simulator elsewhere
-_IDLE_S = 50e-3  # of a step of actors that leave the cores to the learner
-_LEAST_S = 10.0  # that a program is measured for: its nodes log once in a second or more
-_STOP_S = 3.0  # in which a program is to end
-_LEARNER_GOAL = 0.6  # of the same learner on a resident batch
+_LATENCY_S = 3e-3  # seconds per environment step, like that of a remote simulator
+_IDLE_S = 50e-3  # seconds per environment step if actors should leave the cores to the learner
+_LEAST_S = 10.0  # minimum seconds of a measurement, because nodes log at most once per second
+_STOP_S = 3.0  # seconds in which a program should end
+_LEARNER_GOAL = 0.6  # relative to the same learner on a resident batch
 _PATIENCE_S = 300.0
 _LOOK_S = 0.01
 _MLP = DQNConfig(hidden_sizes=(64, 64), batch_size=128, replay=TransitionConfig(n_step=3, min_size=200))
@@ -68,7 +68,7 @@ class Unlimited(DQN):
 class Timed:
     """Makes environments that record the times of their first and last steps, each in a file of `folder`."""
 
-    environment: str  # "images" for pictures of noise in episodes of 20 steps
+    environment: str  # "images" for random images, in episodes of 20 steps
     sleep_s: float
     folder: str
 
@@ -232,7 +232,7 @@ def measure(
         trials[f"latency {actors}"] = Trial(DQN(_MLP), actors=actors, sleep_s=_LATENCY_S, seconds=seconds)
         trials[f"cpu {actors}"] = Trial(DQN(_MLP), actors=actors, seconds=seconds)
     for name, environment, config in settings:
-        # Idle once there is enough to learn from: four of them have made it in a few seconds.
+        # The four actors are mostly idle, but soon have enough transitions for the learner to start.
         trials[name] = Trial(Unlimited(config), environment, actors=4, sleep_s=_IDLE_S, seconds=seconds)
     found: dict[str, list[Outcome]] = {kind: [] for kind in trials}
     imports: list[float] = []
@@ -389,7 +389,7 @@ def _wait_for_learner(process: subprocess.Popen, folder: pathlib.Path) -> float:
 
 
 def _rate(folder: pathlib.Path, label: str, column: str) -> float:
-    """Returns a count's rate in the program's log, from the learner's second row on, after compilation."""
+    """Returns the rate of a count in the program's log, from the learner's second row on: after compilation."""
     rundir = RunDirectory.open(folder / "run")
     learner = loggers.read_csv(loggers.csv_path(rundir, "learner"))["wall_time_s"]
     rows = loggers.read_csv(loggers.csv_path(rundir, label))

@@ -1,5 +1,5 @@
-"""Search: simulations and moves a second of agents that plan, self-play, and MuZero's learner; it needs the extras
-search and board.
+"""Search: simulations and moves per second of agents that plan, self-play, and MuZero's learner; it requires the
+extras search and board.
 """
 
 import itertools
@@ -33,11 +33,11 @@ from benchmarks.sections.learner import measure_resident
 from benchmarks.tables import FixedVariables
 
 _GAME = "connect_four"
-_OPENING = 4  # moves, drawn at random, before the positions that are searched from
-_GOAL = 0.9  # of bare mctx
-_MOVES = 2_000  # of self-play a second, wanted of two cores
+_OPENING = 4  # number of random moves before the positions that are searched
+_GOAL = 0.9  # relative to bare mctx
+_MOVES = 2_000  # goal for the moves per second of self-play, on two cores
 _BATCHES = (1, 8, 32, 128)
-_SELF_PLAY = (32, 128)  # games at a time
+_SELF_PLAY = (32, 128)  # games at the same time
 
 
 class Setting(NamedTuple):
@@ -54,7 +54,7 @@ def run(seconds: float, rounds: int) -> list[Figure]:
     figures = []
     for num_envs in _BATCHES:
         for setting in settings(num_envs):
-            figures += measure(setting, seconds / 2, rounds)  # they are many
+            figures += measure(setting, seconds / 2, rounds)  # there are many settings
     figures += [self_play(AlphaZero(), num_envs, seconds, rounds) for num_envs in _SELF_PLAY]
     return [*figures, measure_resident("search", MuZero(), cartpole.SPEC, seconds, rounds)]
 
@@ -110,7 +110,7 @@ def self_play(builder: AlphaZero, num_envs: int, seconds: float, rounds: int) ->
         alone.step(0, timestep)
         return num_envs
 
-    # A step in which a game begins is no move.
+    # A step that begins a game is not a move.
     contestants = {"loop": repeated(loop.step, times=1), "search": repeated(search, times=1)}
     measured = rates(contestants, seconds, rounds)
     environment.close()

@@ -1,4 +1,4 @@
-"""Training: environment steps a second of whole runs, acting, replay and learning together."""
+"""Training: environment steps per second of whole runs, with acting, replay and learning."""
 
 import contextlib
 import pathlib
@@ -25,16 +25,16 @@ from benchmarks.report import Figure, against, figure
 
 _ENVIRONMENT = "gym:CartPole-v1"
 _BATCHES = (8, 32)
-_GOAL = 0.7  # of the plain loop
+_GOAL = 0.7  # relative to the plain loop
 # An update with 128 transitions for every 4 environment steps.
 _CONFIG = DQNConfig(hidden_sizes=(64, 64), batch_size=128, replay=TransitionConfig(n_step=1))
 _WARM_UP = 10_000  # environment steps that aren't counted: start-up, compilation, filling
-_STEPS_PER_SECOND = 8_000  # counted, for each second asked for
+_STEPS_PER_SECOND = 8_000  # counted environment steps for each requested second
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
     """Measures whole runs of DQN, in turns with a plain loop of the same algorithm."""
-    rounds = max(1, rounds // 5)  # a turn is long here
+    rounds = max(1, rounds // 5)  # each round takes long here
     counted = max(1, int(seconds * _STEPS_PER_SECOND))
     return measure(_CONFIG, _BATCHES, _WARM_UP, counted, rounds)
 
@@ -73,7 +73,7 @@ def whole_run(builder: Builder, environment: str, num_envs: int, warm_up: int, c
             run_dir=str(pathlib.Path(folder) / "run"),
         )
         rundir = RunDirectory.open(launch.run(experiment, quiet=True).run_dir)
-        # The run's own counter: a row for every episode that ended, and of the learner, each second and at the end.
+        # The actor's log has a row for each finished episode, the learner's one per second and one at the end.
         paths = [loggers.csv_path(rundir, label) for label in ("actor", "learner")]
         logs = [loggers.read_csv(path) for path in paths if path.is_file()]
     steps, times = (np.concatenate([log[name] for log in logs]) for name in ("environment_steps", "wall_time_s"))

@@ -1,4 +1,4 @@
-"""Writing experience: environment steps a second into Reverb."""
+"""Writing experience: environment steps per second into Reverb."""
 
 import contextlib
 
@@ -21,14 +21,14 @@ from benchmarks.tables import PENDING
 _BATCHES = (1, 8, 32)
 _STEPS = (1, 3)
 _DISCOUNT = 0.99
-_GOAL = 6.0  # times Acme's adder
-_BURSTS = (16, 128)  # rows that the bare writer is given at once
+_GOAL = 6.0  # relative to Acme's adder
+_BURSTS = (16, 128)  # rows per flush of the bare writer
 
 
 def run(seconds: float, rounds: int) -> list[Figure]:
     """Measures the writer, compared with its limit, a bare StructuredWriter with packed rows, and with Acme's adder."""
     with contextlib.ExitStack() as stack:
-        # Not kept in a variable: a server waits for seconds for writers that still live when it stops.
+        # Not kept in a variable: a server that stops waits some seconds for writers that still exist.
         measured = rates(_contestants(stack), seconds, rounds)
     bare = best([measured[f"bare {burst}"] for burst in _BURSTS])
     return [

@@ -96,8 +96,8 @@ def test_variants_are_run_and_written_and_not_run_again(tmp_path, monkeypatch, c
     ("arguments", "message"),
     [
         (["--variants", "no-nosy"], "there is no variant 'no-nosy': did you mean 'no-noisy'"),
-        (["--variants", "dqn", "dqn"], "--variants names one twice"),
-        (["--seeds", "1", "1"], "--seeds names one twice"),
+        (["--variants", "dqn", "dqn"], "--variants lists a value twice"),
+        (["--seeds", "1", "1"], "--seeds lists a value twice"),
         (["--steps", "0"], "must be at least 1"),
         (["--game", "brakeout"], "did you mean 'minatar:breakout'"),
     ],

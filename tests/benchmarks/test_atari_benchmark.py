@@ -59,9 +59,9 @@ def test_intervals_are_those_of_runs_drawn_anew_within_each_game():
 
 
 def test_games_that_are_none():
-    with pytest.raises(UsageError, match="'Pnog' is none of the 57 games: did you mean 'Pong'"):
+    with pytest.raises(UsageError, match="'Pnog' is not one of the 57 games: did you mean 'Pong'"):
         atari57.check(["Breakout", "Pnog"])
-    with pytest.raises(UsageError, match="named twice"):
+    with pytest.raises(UsageError, match="listed twice"):
         atari57.check(["Pong", "Pong"])
 
 
@@ -69,13 +69,13 @@ def test_games_that_are_none():
     ("arguments", "said"),
     [
         (["dqm"], "there is no agent 'dqm'"),
-        (["dqn", "--games", "Pnog"], "none of the 57 games"),
+        (["dqn", "--games", "Pnog"], "not one of the 57 games"),
         (["dqn", "--steps", "0"], "--steps is 0: it must be at least 1"),
         (["dqn", "--eval-episodes", "0"], "--eval-episodes is 0: it must be at least 1"),
         (["dqn", "--max-frames", "30"], "--max-frames is 30: it must be more than the 30 no-ops"),
         (["dqn", "--env-set", "stick=2.0"], "has no option 'stick'"),
         (["dqn", "--actors", "-1"], "--actors is -1: it must not be negative"),
-        (["dqn", "--seeds", "1", "1"], "--seeds names a seed twice"),
+        (["dqn", "--seeds", "1", "1"], "--seeds lists a seed twice"),
         (["dqn", "--set", "learning_rat=1"], "DQN has no setting 'learning_rat'"),
     ],
 )

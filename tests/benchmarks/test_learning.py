@@ -82,7 +82,7 @@ def test_a_sigterm_ends_its_runs_too_which_can_go_on(tmp_path):
         process.terminate()
         said, _ = process.communicate(timeout=60)  # its run writes to the same pipe: that has ended, too
     assert process.returncode == 128 + signal.SIGTERM
-    assert "not finished: seed 0 (exit code 143); the same command goes on." in said
+    assert "not finished: seed 0 (exit code 143); the same command resumes them." in said
     assert list(tmp_path.glob("r/seed-0/checkpoints/*"))
 
 
@@ -185,9 +185,9 @@ def test_a_setting_can_be_run_and_each_of_its_fields_changes_the_agent(name, tmp
     ("arguments", "says"),
     [
         (["dqn-cartpol"], "did you mean 'dqn-cartpole'"),
-        (["dqn-catc*", "--runs", "r"], "--runs is of one setting, and 'dqn-catc*' stands for 3"),
+        (["dqn-catc*", "--runs", "r"], "--runs requires a single setting, and 'dqn-catc*' matches 3"),
         (["dqn-catch", "--jobs", "0"], "--jobs and --steps must be at least 1"),
-        (["dqn-catch", "--seeds", "1", "1"], "names a seed twice"),
+        (["dqn-catch", "--seeds", "1", "1"], "lists a seed twice"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(arguments, says, capsys):

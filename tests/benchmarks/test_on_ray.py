@@ -18,4 +18,4 @@ def test_who_is_not_root_is_told_so_and_nothing_happens(monkeypatch, capsys):
     monkeypatch.setattr(ray_hosts.os, "geteuid", lambda: 1000)
     monkeypatch.setattr("sys.argv", ["ray_hosts"])
     assert ray_hosts.main() == 0
-    assert capsys.readouterr().out == "skipped: only root may make hosts.\n"
+    assert capsys.readouterr().out == "skipped: only root can create the hosts.\n"

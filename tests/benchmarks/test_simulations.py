@@ -26,7 +26,7 @@ def test_an_arm_says_what_its_runs_differ_in():
 
 def test_what_can_not_be_is_refused(capsys):
     assert simulations.main(["--gumbel", "4", "4"]) == 2
-    assert "--gumbel names one twice" in capsys.readouterr().err
+    assert "--gumbel lists a value twice" in capsys.readouterr().err
     assert simulations.main(["--seeds", "0"]) == 2
     assert simulations.main(["--gumbel", "--muzero", "--reanalyze"]) == 2
     assert simulations.main(["--set", "search.simulations=8"]) == 2
