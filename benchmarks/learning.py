@@ -214,8 +214,8 @@ def finished(experiment: launch.Experiment) -> bool:
     found = rundir.compare(experiment.describe())
     if different := {name: pair for name, pair in found.items() if not name.startswith(how)}:
         raise UsageError(
-            f"{rundir.path} holds another run: {store.say_differences(different)}; start from the "
-            "beginning (--fresh), or in another folder (--runs)."
+            f"{rundir.path} holds another run: {store.say_differences(different)}; delete it, or choose another folder "
+            "(--runs)."
         )
     return rundir.evaluation.is_file() and rundir.read_evaluation()[experiment.step_key] >= experiment.steps
 

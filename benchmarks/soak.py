@@ -18,6 +18,7 @@ import psutil
 
 from acme_ext import builders
 from acme_ext.errors import UsageError
+from acme_ext.replay.config import TransitionConfig
 from benchmarks import command
 
 RUN = pathlib.Path("runs") / "benchmarks" / "soak"
@@ -110,8 +111,8 @@ def _command(options: argparse.Namespace) -> list[str]:
     words = ["train", options.agent, options.environment, "--steps", str(_FOR_EVER), "--quiet", "--fresh"]
     words += ["--run-dir", str(options.run_dir), "--num-envs", str(options.num_envs)]
     words += ["--actors", str(options.actors)] if options.actors else []
-    names = {field.name for field in dataclasses.fields(builders.load(options.agent)().config)}
-    fields = [text for text in (_REPLAY,) if text.split("=")[0] in names] + options.set  # the last value counts
+    replay = getattr(builders.load(options.agent)().config, "replay", None)
+    fields = [_REPLAY] * isinstance(replay, TransitionConfig) + options.set  # the last value counts
     return [sys.executable, "-m", "acme_ext", *words, *(w for text in fields for w in ("--set", text))]
 
 

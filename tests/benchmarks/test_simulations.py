@@ -88,7 +88,7 @@ def test_another_experiments_runs_are_not_read(tmp_path, monkeypatch, capsys):
     arguments = [*ARGUMENTS, "--seeds", "1", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
     assert simulations.main(arguments) == 0
     assert simulations.main([*arguments, "--seed", "1"]) == 2
-    assert "holds another run: seed is 1 there and 0 here" in capsys.readouterr().err
+    assert "holds another run: seed is 0 there and 1 here" in capsys.readouterr().err
 
 
 @pytest.mark.release

@@ -1,5 +1,6 @@
 """The soak test: what it makes of samples, and one of a few seconds."""
 
+import argparse
 import re
 import sys
 
@@ -25,6 +26,16 @@ def test_the_growth_is_the_slope_after_the_warm_up():
 def test_what_tells_nothing_is_refused(few):
     with pytest.raises(UsageError, match="too few to tell"):
         soak.growth(few)
+
+
+@pytest.mark.parametrize(("agent", "limited"), [("dqn", True), ("sac", True), ("r2d2", False), ("ppo", False)])
+def test_the_replay_of_transitions_is_small(agent, limited, tmp_path):
+    options = argparse.Namespace(
+        agent=agent, environment="gym:CartPole-v1", run_dir=tmp_path, num_envs=1, actors=0, set=["discount=0.9"]
+    )
+    words = soak._command(options)
+    assert ("replay.max_size=10000" in words) == limited
+    assert words[-1] == "discount=0.9"
 
 
 @pytest.mark.release
