@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
         "train",
         help="train an agent, or resume a run that was stopped",
         description="Train an agent. The same command with the same run directory resumes the run.",
-        epilog="After -- come Launchpad's own flags of a program, as -- --lp_termination_notice_secs=60.",
+        epilog="Launchpad's flags for a program follow --, as in -- --lp_termination_notice_secs=60.",
     )
     train.add_argument("agent", metavar="AGENT", help="a name from `acme-ext list`, or your own agent as MODULE:CLASS")
     train.add_argument(

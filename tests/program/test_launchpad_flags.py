@@ -70,7 +70,7 @@ def test_what_flags_of_launchpads_say_of_a_program_is_applied(arguments, on, gra
         (["--lp_task_id=3"], "--lp_task_id has no effect .*: it is between Launchpad"),
         (["--lp_termination_notice=3"], "Launchpad has no flag --lp_termination_notice: did you mean 'lp_termination"),
         (["--verbosity=1"], "Launchpad has no flag --verbosity: valid: lp_launch_type, lp_termination_notice_secs."),
-        (["dqn"], "'dqn' is no flag: after -- come Launchpad's"),
+        (["dqn"], "'dqn' is not a flag; a flag of Launchpad is"),
     ],
 )
 def test_a_flag_without_effect_is_refused_by_its_name(arguments, told):

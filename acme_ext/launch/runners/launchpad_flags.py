@@ -56,7 +56,9 @@ def take(arguments: Sequence[str]) -> Given:
     except flags.Error as error:
         raise UsageError(f"of Launchpad's flags: {str(error).rstrip('.')}.") from None
     if rest:
-        raise UsageError(f"{rest[0]!r} is no flag: after -- come Launchpad's, as --lp_termination_notice_secs=60.")
+        raise UsageError(
+            f"{rest[0]!r} is not a flag; a flag of Launchpad is for example --lp_termination_notice_secs=60."
+        )
     for name in (flag.name for flag in theirs if values[flag.name].present):
         if name not in applied:
             raise _refusal(name, _REFUSED.get(name, _INTERNAL))
