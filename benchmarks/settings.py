@@ -443,7 +443,7 @@ SETTINGS: dict[str, Setting] = {
         for agent, task, steps, every in (
             ("rnd", "key_door", 400_000, 20_000),
             ("ngu", "chain", 100_000, 5_000),
-            ("agent57", "chain", 150_000, 5_000),
+            ("agent57", "chain", 300_000, 10_000),
         )
         for arrangement in ("program", "server")
     },
