@@ -2,7 +2,7 @@
 
 import collections
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +78,7 @@ class Learner(interfaces.Learner):
         # The first SGD step whose loss or gradient was not finite; -1: none. Stored on the device.
         self._bad_step: Array = jax.device_put(jnp.full((), -1, jnp.int32), self._replicated or self._sharded)
         self._metrics: dict[str, Array] = {}
-        self._unfinished: collections.deque[Array] = collections.deque()  # a loss of each call that may still run
+        self._unfinished: collections.deque[jax.Array] = collections.deque()  # a loss of each call that may still run
         self._update = compiling.jit(self._make_update(), threaded=compiling.is_wide(state, batch_size))
         self.steps = 0
         """SGD steps taken, including those before a resume."""
@@ -88,7 +88,7 @@ class Learner(interfaces.Learner):
     def step(self) -> None:
         """Waits for the next raw batch, and starts `steps_per_call` SGD steps on it."""
         while len(self._unfinished) >= _MOST_CALLS:
-            jax.block_until_ready(self._unfinished.popleft())
+            self._unfinished.popleft().block_until_ready()
         raw = next(self._batches)
         lead = (self._steps_per_call, self._batch_size)
         rows = raw.rows.reshape(lead + raw.rows.shape[1:])
@@ -99,7 +99,7 @@ class Learner(interfaces.Learner):
         self._state, self._bad_step, self._metrics, errors = self._update(
             self._state, self._bad_step, np.int32(self.steps), rows, probability, source
         )
-        self._unfinished.append(self._metrics["loss"])
+        self._unfinished.append(cast(jax.Array, self._metrics["loss"]))
         self.steps += self._steps_per_call
         self.calls += 1
         if self._priorities is not None:

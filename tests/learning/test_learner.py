@@ -132,9 +132,9 @@ def test_a_step_waits_for_the_call_before_the_last_alone(monkeypatch, prioritize
 
     with monkeypatch.context() as patch:
         patch.setattr(jax, "device_get", waited)
-        patch.setattr(jax, "block_until_ready", waited_for.append)
+        patch.setattr(jax, "block_until_ready", waited)
         patch.setattr(ArrayImpl, "_value", property(waited))
-        patch.setattr(ArrayImpl, "block_until_ready", waited)
+        patch.setattr(ArrayImpl, "block_until_ready", lambda loss: waited_for.append(loss))
         with pytest.raises(AssertionError):
             float(learner.save().steps)
         learner.step()
