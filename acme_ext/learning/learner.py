@@ -20,7 +20,7 @@ from acme_ext.utils import compiling
 if TYPE_CHECKING:
     from acme_ext.replay.dataset import RawBatch
 
-_MOST_CALLS = 2  # calls that the device may have to do at the same time: one runs, and the next one is ready
+_MOST_CALLS = 2  # unfinished calls: the one that runs, and the next one
 
 
 class Learner(interfaces.Learner):

@@ -58,12 +58,11 @@ class _Seat:
     slots: np.ndarray
     ranks: np.ndarray
     writer: Any = None  # writes its experience, if this node does that
-    unconfirmed: int = 0  # rows that the replay may not have taken yet when a request is answered
     run: int = -1  # how often its actor was started before
     tick: int = -1
     acted: tuple[Acted, int] | None = None  # the answer to the latest request, and the version of the parameters
     waits: bool = False  # whether a request waits for a batch
-    sent: tuple[int, int] = (0, 0)  # the writer's row count and `pending` when the replay had last taken enough rows
+    sent: int = 0  # the writer's row count when the replay had last taken enough rows
 
     @property
     def keeps_state(self) -> bool:
@@ -137,8 +136,8 @@ class InferenceNode:
         self._expected = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(example)]
         agent, num_envs = experiment.make_agent(spec), experiment.num_envs
         served = range(index, actors, servers)
-        total = len(served) * num_envs
-        self._core = SlotCore(agent.policy, total, bucket_sizes(total))
+        slots = len(served) * num_envs
+        self._core = SlotCore(agent.policy, slots, bucket_sizes(slots))
         on_wait = waiting(self._reporter, lambda: "waiting for the learner's first parameters")
         self._variables = RemoteVariables(learner.variables, period_s=renewal_s(agent.replay), on_wait=on_wait)
         with contextlib.suppress(StopWaitingError):  # then no actor will send requests
@@ -147,6 +146,7 @@ class InferenceNode:
         self._reporter.kept(self._core, self._kept_as)
 
         part = agent.replay.split(max(1, len(replays)))
+        self._unconfirmed = part.unconfirmed
         recorded = record(spec, f"inference-{index}") if record is not None and not experience else None
         ranks = experiment.ranks(actors)
         self._seats: dict[tuple[int, int], _Seat] = {}
@@ -157,13 +157,12 @@ class InferenceNode:
                     writer = part.writer(replays[actor % len(replays)], len(mine))
                     writer = writer if recorded is None else Recorder(recorded, writer)
                 own = ranks[actor * num_envs + mine]
-                slots = place * num_envs + mine
-                self._seats[actor, caller] = _Seat(actor, mine, slots, own, writer, part.unconfirmed(len(mine)))
+                self._seats[actor, caller] = _Seat(actor, mine, place * num_envs + mine, own, writer)
         self._ended = threading.Event()
         self._replays = replays
         self._held: dict[int, _Held] = {}  # by the seat's id
         accelerated = jax.default_backend() != "cpu"
-        self._batcher: Batcher[_Request] = Batcher(most=total, wait_s=_WAIT_S if accelerated else 0.0)
+        self._batcher: Batcher[_Request] = Batcher(most=slots, wait_s=_WAIT_S if accelerated else 0.0)
         self._calls = CallServer(token, "localhost" if address is None else address.resolve().rpartition(":")[0])
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._serve, name="inference", daemon=True)
@@ -297,7 +296,7 @@ class InferenceNode:
             request = _Request(call, seat, run, tick, keys, steps, first, newest, with_state)
             self._batcher.add(id(seat), len(seat.slots), request)
 
-        self._when_sent(_Held(call, seat, key, seat.unconfirmed, go_on))
+        self._when_sent(_Held(call, seat, key, self._unconfirmed(len(seat.slots)), go_on))
 
     def _leave(self, call: Call, key: tuple, seat: _Seat, run: int, timestep: Sequence[Any] | None) -> None:
         if seat.writer is not None and seat.acted is not None and run == seat.run:
@@ -318,14 +317,11 @@ class InferenceNode:
 
     def _has_sent(self, seat: _Seat, pending: int) -> bool:
         writer = seat.writer
-        if writer is None:
-            return True
-        inserted, before = seat.sent
-        if writer.inserted == inserted and pending >= before:
+        if writer is None or (pending and writer.inserted == seat.sent):
             return True
         if not writer.has_sent(pending):
             return False
-        seat.sent = writer.inserted, pending
+        seat.sent = writer.inserted
         return True
 
     def _tell(self, seat: _Seat, newest: dm_env.TimeStep, goes_on: bool) -> None:
