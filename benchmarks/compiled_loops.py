@@ -1,9 +1,10 @@
-"""Bare compiled loops of PPO and DQN on CartPole, as a reference for the speed of compiled runs.
+"""Compiled loops of PPO and DQN on CartPole: the package's, and bare ones as a reference for their speed.
 
-They are written for this problem only. They have the agents' settings, networks and computations, but not the agents'
-interfaces, checks or episode statistics.
+The bare loops are written for this problem only. They have the agents' settings, networks and computations, but not the
+agents' interfaces, checks or episode statistics.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,11 @@ import numpy as np
 import optax
 
 from acme_ext import builders
+from acme_ext.builders.base import Builder
 from acme_ext.envs.functional import row_keys
 from acme_ext.envs.jax_games import functional
+from acme_ext.launch import Checkpoints, Evaluation, Experiment
+from acme_ext.launch.compiled import loops, runner
 from acme_ext.utils import compiling
 
 BATCHES_A_CALL = 5
@@ -23,8 +27,49 @@ _LAST = 2
 _NONE_SEEN = np.zeros(4, np.float32), np.ones(4, np.float32), 1e-4  # initial moments of observations
 
 
-def ppo(num_envs: int) -> Callable[[], int]:
-    """Returns a function that makes one compiled call of PPO's loop, with 5 batches, and returns the steps taken."""
+def package(experiment: Experiment, iterations: int) -> Callable[[], int]:
+    """Returns a function that makes one compiled call of a compiled run's loop, and returns the steps taken."""
+    agent = dataclasses.replace(experiment.make_agent(experiment.make_spec()), sgd_steps_per_call=1)
+    loop = loops.Loop(agent, runner.environment_of(experiment), experiment.num_envs, experiment.builder.name)
+    world = jax.jit(loop.init)(*runner.keys_of(experiment))
+    advance = compiling.jit(loop.advance, donate_argnums=0)
+
+    def one() -> int:
+        nonlocal world
+        before = int(world.place.steps)
+        world, _ = advance(world, np.int32(2**31 - 1), np.int32(iterations))
+        return int(world.place.steps) - before
+
+    return one
+
+
+def package_on_cartpole(name: str, num_envs: int, iterations: int | None = None) -> Callable[[], int]:
+    """Returns the function of `package` for an agent on CartPole; None stands for a call as long as the bare loop's."""
+    if iterations is None:
+        iterations = BATCHES_A_CALL if name == "ppo" else TICKS_A_CALL
+    return package(experiment(name, "jax:CartPole-v1", num_envs, "none"), iterations)
+
+
+def experiment(name: str, environment: str, num_envs: int, run_dir: str) -> Experiment:
+    """Returns an experiment without evaluations and checkpoints, for measuring its speed."""
+    builder: Builder = builders.load(name)()
+    if name == "ppo":  # a batch has one sequence of each environment
+        builder = builder.replace(config=dataclasses.replace(builder.config, batch_size=num_envs))
+    return Experiment(
+        builder,
+        environment,
+        10**9,
+        num_envs=num_envs,
+        evaluation=Evaluation(every=0),
+        checkpoints=Checkpoints(every_s=1e9),
+        run_dir=run_dir,
+    )
+
+
+def ppo(num_envs: int, batches: int = BATCHES_A_CALL) -> Callable[[], int]:
+    """Returns a function that makes one compiled call of PPO's loop, with so many batches, and returns the steps
+    taken.
+    """
     c, environment = builders.PPO().config, functional("CartPole-v1")
     length, optimizer = c.replay.length, optax.chain(optax.clip_by_global_norm(0.5), optax.adam(3e-4, eps=1e-5))
 
@@ -107,7 +152,7 @@ def ppo(num_envs: int) -> Callable[[], int]:
         jax.random.key(3),
     )
     carry = jax.tree.map(jnp.asarray, carry)
-    return _calls(iteration, carry, BATCHES_A_CALL)
+    return _calls(iteration, carry, batches)
 
 
 def dqn(num_envs: int) -> Callable[[], int]:

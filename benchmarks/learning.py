@@ -59,6 +59,9 @@ def _parser() -> argparse.ArgumentParser:
         help="other values for fields of the agent's config; requires --runs, to which results are written",
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="seeds at the same time (%(default)s)")
+    parser.add_argument(
+        "--together", action="store_true", help="consecutive seeds of a compiled setting in one program, as for a GPU"
+    )
     parser.add_argument("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
     parser.add_argument(
         "--runs", type=pathlib.Path, metavar="DIR", help="folder for the runs (runs/benchmarks/SETTING)"
@@ -101,20 +104,30 @@ def _of_setting(name: str, changed: Mapping[str, str], options: argparse.Namespa
     files.make_writable_folder(out)
     if setting.demos is not None:
         recorded.make(setting.demos)
-    experiments = {
-        f"seed {seed}": setting.experiment(seed, setting.steps, runs / f"seed-{seed}") for seed in options.seeds
-    }
-    if code := run_all(setting, experiments, options.jobs, fresh=options.fresh):
+    if options.together:
+        _check_together(name, setting, options.seeds)
+        first = setting.experiment(options.seeds[0], setting.steps, runs)
+        experiments, code = run_at_once(first, len(options.seeds), fresh=options.fresh)
+    else:
+        experiments = [setting.experiment(seed, setting.steps, runs / f"seed-{seed}") for seed in options.seeds]
+        named = {f"seed {experiment.seed}": experiment for experiment in experiments}
+        code = run_all(setting, named, options.jobs, fresh=options.fresh)
+    if code:
         return code
 
-    found = [
-        outcomes.read(experiment, setting.parts, every_reply=setting.never_loses) for experiment in experiments.values()
-    ]
+    found = [outcomes.read(experiment, setting.parts, every_reply=setting.never_loses) for experiment in experiments]
     print("\n".join(outcomes.table(found)))
     print(outcomes.verdict(setting, found))
     outcomes.write(out / FILE, name, setting, found)
     print("written:", out / FILE)
     return 0 if outcomes.passed(setting, found) else 1
+
+
+def _check_together(name: str, setting: Setting, seeds: Sequence[int]) -> None:
+    if not setting.compiled:
+        raise UsageError(f"{name} is not a compiled setting, so that its seeds can't run --together.")
+    if list(seeds) != list(range(seeds[0], seeds[0] + len(seeds))):
+        raise UsageError(f"--seeds is {' '.join(map(str, seeds))}: seeds that run --together must be consecutive.")
 
 
 def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs: int, *, fresh: bool) -> int:

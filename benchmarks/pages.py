@@ -26,6 +26,7 @@ FIGURES = {
     "envpool:Pong-v5": "pong",
     "explore:chain": "chain",
     "explore:key_door": "key_door",
+    "jax:minatar-breakout": "minatar",
     "jax:navix/DoorKey-8x8": "doorkey",
 }
 """The environments with a figure, and the figure's name."""
@@ -48,7 +49,8 @@ class Result:
         if self.setting.actors:
             return f"{self.setting.actors} actor processes{self.setting.arrangement}"
         if self.setting.compiled:
-            return "compiled"
+            device = self.machine.get("device")
+            return f"compiled, all seeds together on an {device}" if device else "compiled"
         return "one environment" if self.setting.num_envs == 1 else ""
 
     @property

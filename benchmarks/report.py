@@ -1,13 +1,16 @@
 """Measured figures and their references: as a table, as JSON and as Markdown."""
 
+import contextlib
 import dataclasses
 import datetime
 import importlib.metadata
 import os
 import pathlib
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
+
+import jax
 
 from acme_ext.utils import files
 from benchmarks.measure import Rate
@@ -99,10 +102,18 @@ def machine() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "cores": len(os.sched_getaffinity(0)),
         "processor": model or platform.machine(),
+        **({"device": device.device_kind} if (device := jax.local_devices()[0]).platform != "cpu" else {}),
         "load_before": load(),
         "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in _PACKAGES},
+        **dict(_versions()),
     }
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    """Yields the packages' names and versions; on another Python than 3.10, some aren't installed."""
+    for name in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            yield name, importlib.metadata.version(name)
 
 
 def load() -> float:

@@ -145,6 +145,14 @@ _FEW_SEQUENCES = {
     "replay.min_size": "4",
     "replay.samples_per_insert": "0.25",
 }
+# Large batches, for a GPU
+_MANY_PPO = {
+    "batch_size": "1024",
+    "replay.max_size": "1024",
+    "num_minibatches": "32",
+    "learning_rate_decay_steps": "305",
+}
+_MANY_DQN = {"batch_size": "512", "learning_rate": "0.001", "target_period": "100"}
 _TIC_TAC_TOE = {
     "replay.length": "9",
     "replay.samples_per_insert": "48",
@@ -193,6 +201,19 @@ SETTINGS: dict[str, Setting] = {
         f"{agent}-minatar-{game}-1m": Setting(agent, f"minatar:{game}", 1_000_000, 8, eval_every=50_000)
         for game in ("breakout", "freeway", "seaquest")
         for agent in ("dqn", "rainbow", "ppo", "impala")
+    },
+    **{
+        f"{agent}-minatar-{game}-10m": Setting(
+            agent,
+            f"jax:minatar-{game}",
+            10_000_000,
+            num_envs,
+            eval_every=1_000_000,
+            config=config,
+            compiled=True,
+        )
+        for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+        for agent, num_envs, config in (("ppo", 1_024, _MANY_PPO), ("dqn", 256, _MANY_DQN))
     },
     "ppo-pong": Setting(
         "ppo",

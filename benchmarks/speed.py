@@ -15,7 +15,7 @@ from acme_ext.utils.native import native_stderr
 from benchmarks import command, report
 from benchmarks.report import Figure
 
-PEERS = "peers"
+PEERS, ACCELERATOR = "peers", "accelerator"
 SECTIONS = {
     "writer": "environment steps per second into Reverb",
     "dataset": "batches per second from Reverb",
@@ -29,6 +29,7 @@ SECTIONS = {
     "intrinsic": "environment steps per second with and without a bonus and of its memory, and SGD steps",
     "fixed_data": "batches and SGD steps per second from recorded data, and the cost of recording",
     "program": "time to start and stop programs, and steps per second of their actors and learners",
+    ACCELERATOR: "steps per second with thousands of environments and with a deep network, on a GPU (only if named)",
     PEERS: "environment steps per second of other libraries for the same work (--peers)",
 }
 """Name -> description of the measurement by `run` in `benchmarks.sections.NAME`."""
@@ -72,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _main(options: argparse.Namespace) -> int:
-    chosen = [*(options.only or ()), *([PEERS] if options.peers else ())] or [n for n in SECTIONS if n != PEERS]
+    chosen = [*(options.only or ()), *([PEERS] if options.peers else ())] or [
+        n for n in SECTIONS if n not in (PEERS, ACCELERATOR)
+    ]
     for name in chosen:
         if name not in SECTIONS:
             raise UsageError(f"there is no section {name!r}: {nearest(name, SECTIONS)}")
@@ -86,7 +89,7 @@ def _main(options: argparse.Namespace) -> int:
         )
     if out is not None:
         files.make_writable_folder(out.parent)
-    facts = {"command": _command(options), **report.machine()}
+    load_before = report.load()
     loads: list[float] = []
     figures: list[Figure] = []
     for name in SECTIONS:
@@ -95,8 +98,10 @@ def _main(options: argparse.Namespace) -> int:
             print(report.table(measured), flush=True)
             figures += measured
             loads.append(report.load())
+    # Only now: this starts JAX, which may take the GPU's memory, in this process.
+    facts = {"command": _command(options), **report.machine(), "load_before": load_before}
     facts |= {"load_during": f"{min(loads):g} to {max(loads):g}"}
-    print(f"load before {facts['load_before']:g}, during {facts['load_during']}")
+    print(f"load before {load_before:g}, during {facts['load_during']}")
     if out is not None:
         print("written:", *report.write(out, figures, facts))
     return 0

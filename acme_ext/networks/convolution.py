@@ -1,7 +1,7 @@
 """Convolutions whose gradients are fast inside loops too."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import haiku as hk
 import jax
@@ -11,6 +11,7 @@ from acme_ext.errors import UsageError
 from acme_ext.types import Array
 
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
+_SMALL = 16 * 16  # pixels
 
 
 class Conv2D(hk.Module):
@@ -20,6 +21,11 @@ class Conv2D(hk.Module):
     that order, but not inside loops: in the body of a `jax.lax.scan`, as in PPO's epochs and in compiled runs, they are
     10 to 60 times slower (measured with jaxlib 0.5.3 on 2 cores). This layer's gradient always uses the fast order. It
     doesn't support higher derivatives or forward-mode differentiation.
+
+    On NVIDIA GPUs, images of up to 16 x 16 pixels are convolved by products of matrices. With several seeds in one
+    program, each with its own weights, a convolution becomes a grouped one, for which cuDNN is slow. A step of DQN on
+    MinAtar, 512 images in a batch, took 0.24 ms with products and 0.98 ms with convolutions for ten seeds, and 0.083
+    and 0.15 ms for one (jaxlib 0.11.2, H200).
 
     Args:
         channels: number of output channels.
@@ -63,32 +69,59 @@ class Conv2D(hk.Module):
 def convolve(x: Array, w: Array, stride: int = 1, padding: str = "SAME") -> jax.Array:
     """Returns the convolution of `x [B, H, W, C]` with `w [h, w, C, channels]`; see `Conv2D`."""
     x, w = jnp.asarray(x), jnp.asarray(w)
-    pads = jax.lax.padtype_to_pads(x.shape[1:3], w.shape[:2], (stride, stride), padding)
-    return _convolve(x, w, stride, tuple(pads))
+    return _convolve(x, w, stride, _pads(x, w, stride, padding))
 
 
-def _forward(x: jax.Array, w: jax.Array, stride: int, pads: Sequence[tuple[int, int]]) -> jax.Array:
+def as_product(x: Array, w: Array, stride: int = 1, padding: str = "SAME") -> jax.Array:
+    """Returns the same as `convolve`, by a product of matrices, which needs `h * w` times the memory of `x`."""
+    x, w = jnp.asarray(x), jnp.asarray(w)
+    return _product(x, w, stride, _pads(x, w, stride, padding))
+
+
+def _pads(x: jax.Array, w: jax.Array, stride: int, padding: str) -> tuple[tuple[int, int], ...]:
+    return tuple(jax.lax.padtype_to_pads(x.shape[1:3], w.shape[:2], (stride, stride), padding))
+
+
+def _forward(x: jax.Array, w: jax.Array, stride: int, pads: tuple[tuple[int, int], ...]) -> jax.Array:
     return jax.lax.conv_general_dilated(x, w, (stride, stride), pads, dimension_numbers=_LAYOUT)
+
+
+def _product(x: jax.Array, w: jax.Array, stride: int, pads: tuple[tuple[int, int], ...]) -> jax.Array:
+    x = jnp.pad(x, ((0, 0), *pads, (0, 0)))
+    rows, columns = ((size - kernel) // stride + 1 for size, kernel in zip(x.shape[1:3], w.shape[:2], strict=True))
+    patches = [
+        x[:, i : i + (rows - 1) * stride + 1 : stride, j : j + (columns - 1) * stride + 1 : stride]
+        for i in range(w.shape[0])
+        for j in range(w.shape[1])
+    ]
+    return jnp.concatenate(patches, axis=-1) @ w.reshape(-1, w.shape[-1])
+
+
+def _on_gpu(x: jax.Array, w: jax.Array, stride: int, pads: tuple[tuple[int, int], ...]) -> jax.Array:
+    small = x.shape[1] * x.shape[2] <= _SMALL
+    return (_product if small else _forward)(x, w, stride, pads)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def _convolve(x: jax.Array, w: jax.Array, stride: int, pads: tuple[tuple[int, int], ...]) -> jax.Array:
-    return _forward(x, w, stride, pads)
+    # The platform is selected at compilation, because programs trace their agents before they may start a device.
+    on_gpu, usual = (functools.partial(forward, stride=stride, pads=pads) for forward in (_on_gpu, _forward))
+    return jax.lax.platform_dependent(x, w, cuda=on_gpu, default=usual)
 
 
 def _convolve_forward(x: jax.Array, w: jax.Array, stride: int, pads: tuple[tuple[int, int], ...]):
-    return _forward(x, w, stride, pads), (x, w)
+    return _convolve(x, w, stride, pads), (x, w)
 
 
 def _convolve_backward(
     stride: int, pads: tuple[tuple[int, int], ...], inputs: tuple[jax.Array, jax.Array], dy: jax.Array
 ):
-    # The platform is selected at compilation, because programs trace their agents before they may start a device.
-    def usual(inputs: tuple[jax.Array, jax.Array], dy: jax.Array):
-        return jax.vjp(lambda x, w: _forward(x, w, stride, pads), *inputs)[1](dy)
+    def gradient(forward: Callable, inputs: tuple[jax.Array, jax.Array], dy: jax.Array):
+        return jax.vjp(lambda x, w: forward(x, w, stride, pads), *inputs)[1](dy)
 
     ordered = functools.partial(_in_the_fast_order, stride, pads)
-    return jax.lax.platform_dependent(inputs, dy, cpu=ordered, default=usual)
+    on_gpu, usual = (functools.partial(gradient, forward) for forward in (_on_gpu, _forward))
+    return jax.lax.platform_dependent(inputs, dy, cpu=ordered, cuda=on_gpu, default=usual)
 
 
 def _in_the_fast_order(

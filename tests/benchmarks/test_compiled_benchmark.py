@@ -3,11 +3,12 @@
 import pytest
 
 from benchmarks import compiled_loops
-from benchmarks.sections import compiled
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("make", [compiled_loops.ppo, lambda num_envs: compiled.ours("ppo", num_envs).work])
+@pytest.mark.parametrize(
+    "make", [compiled_loops.ppo, lambda num_envs: compiled_loops.package_on_cartpole("ppo", num_envs)]
+)
 def test_a_call_of_ppo_takes_its_batches_steps_but_for_resets(make):
     one = make(4)
     most = 4 * 128 * compiled_loops.BATCHES_A_CALL
@@ -18,7 +19,9 @@ def test_a_call_of_ppo_takes_its_batches_steps_but_for_resets(make):
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("make", [compiled_loops.dqn, lambda num_envs: compiled.ours("dqn", num_envs).work])
+@pytest.mark.parametrize(
+    "make", [compiled_loops.dqn, lambda num_envs: compiled_loops.package_on_cartpole("dqn", num_envs)]
+)
 def test_a_call_of_dqn_takes_its_ticks_but_for_resets(make):
     one = make(8)
     most = 8 * compiled_loops.TICKS_A_CALL

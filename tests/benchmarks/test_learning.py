@@ -71,6 +71,20 @@ def test_a_compiled_setting_is_run_as_one_program(monkeypatch, tmp_path):
 
 
 @pytest.mark.release
+def test_the_seeds_of_a_compiled_setting_can_run_together(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(SETTINGS, "tiny", dataclasses.replace(TINY, environment="jax:catch", compiled=True))
+    arguments = ["tiny", "--seeds", "3", "4", "--together", "--runs", str(tmp_path / "r"), "--out", str(tmp_path)]
+    assert learning.main(arguments) == 0
+    assert {path.parent.name for path in (tmp_path / "r").glob("*/evaluation.json")} == {"s3", "s4"}
+    assert [seed.seed for seed in outcomes.load(tmp_path / learning.FILE)["tiny"].seeds] == [3, 4]
+    assert learning.main([*arguments[:2], "5", "3", *arguments[4:]]) == 2
+    assert "must be consecutive" in capsys.readouterr().err
+    monkeypatch.setitem(SETTINGS, "tiny", TINY)
+    assert learning.main(arguments) == 2
+    assert "not a compiled setting" in capsys.readouterr().err
+
+
+@pytest.mark.release
 def test_a_sigterm_ends_its_runs_too_which_can_go_on(tmp_path):
     command = [sys.executable, "-u", "-m", "benchmarks.learning", "dqn-catch", "--seeds", "0"]
     command += ["--runs", str(tmp_path / "r"), "--out", str(tmp_path)]

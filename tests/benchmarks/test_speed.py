@@ -106,6 +106,18 @@ def test_continuous():
     assert "td3, batch 16" in found.name
 
 
+def test_accelerator(monkeypatch):
+    from benchmarks.sections import accelerator
+
+    monkeypatch.setattr(accelerator, "_SIDE", 64)
+    monkeypatch.setattr(accelerator, "ENVIRONMENTS", (16,))
+    found = [accelerator.cartpole(16, 0.001, 1), accelerator.atari(2, 0.001, 1), accelerator.pictures(2, 0.001, 1)]
+    check(found, 3)
+    assert [reference.goal for reference in found[0].references] == [0.9, 1.0]
+    assert "320 MFLOP" in found[1].references[0].name
+    assert "56 x 56 x 3" in found[2].name
+
+
 def test_the_images_are_of_their_spec():
     from benchmarks.sections import learner
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from acme_ext.networks.convolution import Conv2D, convolve
+from acme_ext.networks.convolution import Conv2D, as_product, convolve
 from acme_ext.utils import compiling
 
 RNG = np.random.default_rng(0)
@@ -18,9 +18,10 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4])
 @pytest.mark.parametrize("size", [9, 10])
-def test_results_and_gradients_are_jaxs(size, kernel, stride, padding):
+@pytest.mark.parametrize("made_by", [convolve, as_product])
+def test_results_and_gradients_are_jaxs(size, kernel, stride, padding, made_by):
     def ours(x, w):
-        return jnp.sum(jnp.sin(convolve(x, w, stride, padding)))
+        return jnp.sum(jnp.sin(made_by(x, w, stride, padding)))
 
     def jaxs(x, w):
         layout = ("NHWC", "HWIO", "NHWC")

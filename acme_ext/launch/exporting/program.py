@@ -119,6 +119,9 @@ class _Writer:
         if inner is not None and name not in ("while", "cond"):
             jaxpr, constants = (inner.jaxpr, inner.consts) if hasattr(inner, "jaxpr") else (inner, ())
             return self.run(jaxpr, constants, values)
+        if name == "cond" and not isinstance(values[0], _Value | _Key):  # a choice by the platform, for example
+            branch = params["branches"][int(values[0])]
+            return self.run(branch.jaxpr, branch.consts, values[1:])
         if keyed:
             if name == "random_bits":
                 return [self.write(name, [], 1, shape=list(out[0].shape), width=params["bit_width"])]
