@@ -138,6 +138,32 @@ def _doorkey(agent: str, mean: float | None = None, least: float | None = None, 
     )
 
 
+def _doorkey_maps(agent: str, mean: float | None = None, least: float | None = None, **config: str) -> Setting:
+    """Returns a setting of DoorKey-8x8 with a new, fully observed map in every episode and MiniGrid's time limit, and
+    with short sequences.
+    """
+    config |= {
+        "image_features": "64",
+        "replay.length": "20",
+        "replay.burn_in": "0",
+        "replay.period": "20",
+        "replay.samples_per_insert": "12",
+    }
+    return Setting(
+        agent,
+        "jax:navix/DoorKey-8x8",
+        1_000_000,
+        16,
+        mean,
+        least,
+        eval_every=50_000,
+        config=config,
+        compiled=True,
+        environment_options={"view": "whole", "max_steps": 640},
+    )
+
+
+_NGU_OF_MAPS = {"cluster_distance": "0.1", "memory_rows": "640"}
 _LADDER_ALONE = {"epsilon_steepness": "7", "epsilon_decay_steps": "0", "average_rate": "none"}
 _FEW_SEQUENCES = {
     "batch_size": "2",
@@ -472,6 +498,10 @@ SETTINGS: dict[str, Setting] = {
     "ppo-doorkey": _doorkey("ppo"),
     "rnd-doorkey": _doorkey("rnd", 0.8, 0.8),
     "rnd-doorkey-shuffled": _doorkey("rnd", shuffled="true"),
+    # A new map in every episode
+    "r2d2-doorkey-maps": _doorkey_maps("r2d2"),
+    "ngu-doorkey-maps": _doorkey_maps("ngu", 0.8, 0.8, **_NGU_OF_MAPS),
+    "ngu-doorkey-maps-shuffled": _doorkey_maps("ngu", shuffled="true", **_NGU_OF_MAPS),
     "rnd-montezuma": _montezuma(
         "rnd",
         **{
