@@ -50,7 +50,7 @@ class Result:
             return f"{self.setting.actors} actor processes{self.setting.arrangement}"
         if self.setting.compiled:
             device = self.machine.get("device")
-            return f"compiled, all seeds together on an {device}" if device else "compiled"
+            return f"compiled, on one {device}" if device else "compiled"
         return "one environment" if self.setting.num_envs == 1 else ""
 
     @property
