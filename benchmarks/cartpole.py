@@ -1,13 +1,14 @@
 """CartPole's specs, and random experience with the same shapes, which is made before a measurement begins."""
 
-import acme.specs
 import dm_env
 import numpy as np
 from dm_env import specs
 
+from acme_ext.interfaces import EnvironmentSpec
+
 LENGTH = 22  # steps per episode, about as many as with a random policy
 
-SPEC = acme.specs.EnvironmentSpec(
+SPEC = EnvironmentSpec(
     observations=specs.BoundedArray((4,), np.float32, -np.inf, np.inf, "observation"),
     actions=specs.DiscreteArray(2, np.int32, "action"),
     rewards=specs.Array((), np.float32, "reward"),

@@ -47,14 +47,27 @@ def package_on_cartpole(name: str, num_envs: int, iterations: int | None = None)
     """Returns the function of `package` for an agent on CartPole; None stands for a call as long as the bare loop's."""
     if iterations is None:
         iterations = BATCHES_A_CALL if name == "ppo" else TICKS_A_CALL
-    return package(experiment(name, "jax:CartPole-v1", num_envs, "none"), iterations)
+    return package(experiment(builder_of(name, num_envs), "jax:CartPole-v1", num_envs), iterations)
 
 
-def experiment(name: str, environment: str, num_envs: int, run_dir: str) -> Experiment:
-    """Returns an experiment without evaluations and checkpoints, for measuring its speed."""
+def builder_of(name: str, num_envs: int) -> Builder:
+    """Returns an agent's builder with its defaults; a batch of PPO has one unroll of each environment."""
     builder: Builder = builders.load(name)()
-    if name == "ppo":  # a batch has one sequence of each environment
+    if name == "ppo":
         builder = builder.replace(config=dataclasses.replace(builder.config, batch_size=num_envs))
+    return builder
+
+
+def experiment(builder: Builder, environment: str, num_envs: int, run_dir: str = "none", **options: Any) -> Experiment:
+    """Returns an experiment without evaluations and checkpoints, for measuring its speed.
+
+    Args:
+        builder: the agent's.
+        environment: the environment's name.
+        num_envs: number of environments.
+        run_dir: the run directory, if the experiment is run.
+        options: options of the environment's family.
+    """
     return Experiment(
         builder,
         environment,
@@ -62,13 +75,14 @@ def experiment(name: str, environment: str, num_envs: int, run_dir: str) -> Expe
         num_envs=num_envs,
         evaluation=Evaluation(every=0),
         checkpoints=Checkpoints(every_s=1e9),
+        environment_options=options,
         run_dir=run_dir,
     )
 
 
 def ppo(num_envs: int, batches: int = BATCHES_A_CALL) -> Callable[[], int]:
-    """Returns a function that makes one compiled call of PPO's loop, with so many batches, and returns the steps
-    taken.
+    """Returns a function that makes one compiled call of PPO's loop, with `batches` batches, and returns the
+    steps taken.
     """
     c, environment = builders.PPO().config, functional("CartPole-v1")
     length, optimizer = c.replay.length, optax.chain(optax.clip_by_global_norm(0.5), optax.adam(3e-4, eps=1e-5))

@@ -118,7 +118,7 @@ def _of_setting(name: str, changed: Mapping[str, str], options: argparse.Namespa
     found = [outcomes.read(experiment, setting.parts, every_reply=setting.never_loses) for experiment in experiments]
     print("\n".join(outcomes.table(found)))
     print(outcomes.verdict(setting, found))
-    outcomes.write(out / FILE, name, setting, found)
+    outcomes.write(out / FILE, name, setting, found, device=options.together)
     print("written:", out / FILE)
     return 0 if outcomes.passed(setting, found) else 1
 

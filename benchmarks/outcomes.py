@@ -174,14 +174,17 @@ def bar(setting: Setting, outcomes: Sequence[Outcome]) -> str:
     return f"{', '.join(bars)}: {'reached' if passed(setting, outcomes) else 'MISSED'}{lost}" if bars else ""
 
 
-def write(path: pathlib.Path, name: str, setting: Setting, outcomes: Sequence[Outcome]) -> None:
+def write(
+    path: pathlib.Path, name: str, setting: Setting, outcomes: Sequence[Outcome], *, device: bool = False
+) -> None:
     """Writes the seeds' results, their curves and the machine to a JSON file, under the setting's name.
 
-    The file's entries for other settings are kept.
+    The file's entries for other settings are kept. With `device`, the machine's accelerator is named too; see
+    `report.device`.
     """
     entry = {
         "setting": str(setting),
-        "machine": report.machine(),
+        "machine": report.machine() | (report.device() if device else {}),
         "seeds": [dataclasses.asdict(outcome) for outcome in outcomes],
     }
     folder = os.open(path.parent, os.O_RDONLY)

@@ -10,8 +10,6 @@ import platform
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-import jax
-
 from acme_ext.utils import files
 from benchmarks.measure import Rate
 
@@ -102,11 +100,21 @@ def machine() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "cores": len(os.sched_getaffinity(0)),
         "processor": model or platform.machine(),
-        **({"device": device.device_kind} if (device := jax.local_devices()[0]).platform != "cpu" else {}),
         "load_before": load(),
         "python": platform.python_version(),
         **dict(_versions()),
     }
+
+
+def device() -> dict[str, str]:
+    """Returns the fact about the accelerator that JAX uses, if there is one.
+
+    This starts JAX, which takes the accelerator's memory. Don't call it before other processes use the accelerator.
+    """
+    import jax
+
+    used = jax.local_devices()[0]
+    return {} if used.platform == "cpu" else {"device": used.device_kind}
 
 
 def _versions() -> Iterator[tuple[str, str]]:

@@ -89,7 +89,7 @@ def _main(options: argparse.Namespace) -> int:
         )
     if out is not None:
         files.make_writable_folder(out.parent)
-    load_before = report.load()
+    facts = {"command": _command(options), **report.machine()}
     loads: list[float] = []
     figures: list[Figure] = []
     for name in SECTIONS:
@@ -98,10 +98,10 @@ def _main(options: argparse.Namespace) -> int:
             print(report.table(measured), flush=True)
             figures += measured
             loads.append(report.load())
-    # Only now: this starts JAX, which may take the GPU's memory, in this process.
-    facts = {"command": _command(options), **report.machine(), "load_before": load_before}
     facts |= {"load_during": f"{min(loads):g} to {max(loads):g}"}
-    print(f"load before {load_before:g}, during {facts['load_during']}")
+    if ACCELERATOR in chosen:
+        facts |= report.device()
+    print(f"load before {facts['load_before']:g}, during {facts['load_during']}")
     if out is not None:
         print("written:", *report.write(out, figures, facts))
     return 0

@@ -32,8 +32,7 @@ from acme_ext.replay.shards import Shards
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
-from benchmarks import cartpole, command, report
-from benchmarks.sections.learner import IMAGES, images
+from benchmarks import cartpole, command, images, report
 from benchmarks.tables import fill
 
 RESULTS = pathlib.Path(__file__).parent / "results"
@@ -82,7 +81,7 @@ def kinds() -> list[Kind]:
         Kind(f"blocks of {_ENVS} rows", cartpole.SPEC, dataclasses.replace(_MLP, replay=blocks), cartpole.timesteps),
         Kind("prioritized", cartpole.SPEC, of_priorities, cartpole.timesteps),
         Kind("prioritized, 4 shards", cartpole.SPEC, of_priorities, cartpole.timesteps, shards=4),
-        Kind("pictures, 84x84x4", IMAGES, pictures, images, share=0.01),
+        Kind("pictures, 84x84x4", images.SPEC, pictures, images.timesteps, share=0.01),
     ]
 
 

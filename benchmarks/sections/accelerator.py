@@ -9,17 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from dm_env import specs
 
 from acme_ext.acting.policy import Context
 from acme_ext.acting.variables import POLICY
 from acme_ext.agents.impala.config import ATARI
 from acme_ext.builders.base import Agent
 from acme_ext.builders.impala import IMPALA
-from acme_ext.interfaces import EnvironmentSpec
-from acme_ext.launch import Checkpoints, Evaluation, Experiment
-from acme_ext.types import Sample, Sequence
-from benchmarks import compiled_loops
+from acme_ext.types import EnvironmentSpec, Sample, Sequence
+from benchmarks import compiled_loops, images
 from benchmarks.measure import Contestant, Rate, rates
 from benchmarks.report import Figure, Reference, against, figure
 
@@ -60,33 +57,22 @@ def cartpole(num_envs: int, seconds: float, rounds: int) -> Figure:
 
 def atari(unrolls: int, seconds: float, rounds: int) -> Figure:
     """Measures the learner on batches of so many unrolls of 20 steps with Atari's images, compared with the peak."""
-    learner = Learner(_agent(_ATARI, unrolls), _ATARI)
+    learner = Learner(_agent(images.SPEC, unrolls), images.SPEC)
     measured = rates({"ours": learner.contestant, **_products()}, seconds, rounds)
-    name = f"learner step, impala, deep network, {_shape(_ATARI)}, {unrolls} unrolls of 20 steps"
+    name = f"learner step, impala, deep network, {_shape(images.SPEC)}, {unrolls} unrolls of 20 steps"
     return figure("accelerator", name, "steps/s", measured["ours"], _beside_peak(learner, measured))
 
 
 def pictures(num_envs: int, seconds: float, rounds: int) -> Figure:
     """Measures a compiled run with pictures, compared with its learner alone and with the peak."""
-    experiment = Experiment(
-        _builder(num_envs),
-        PICTURES,
-        10**9,
-        num_envs=num_envs,
-        evaluation=Evaluation(every=0),
-        checkpoints=Checkpoints(every_s=1e9),
-        environment_options={"view": "picture"},
-    )
+    experiment = compiled_loops.experiment(_builder(num_envs), PICTURES, num_envs, view="picture")
     spec = experiment.make_spec()
     learner = Learner(_agent(spec, num_envs), spec)
     call = compiled_loops.package(experiment, 1)
     contestants = {"ours": Contestant(call, prepare=call), "learner": learner.contestant, **_products()}
     measured = rates(contestants, seconds, rounds)
     ours = measured["ours"]
-    references = [
-        against(ours, "its learner step alone", measured["learner"]),
-        *_beside_peak(learner, measured),
-    ]
+    references = [against(ours, "its learner step alone", measured["learner"]), *_beside_peak(learner, measured)]
     name = f"launch.run_compiled, impala, deep network, {PICTURES}, {_shape(spec)}, num_envs={num_envs}"
     return figure("accelerator", name, "steps/s", ours, references)
 
@@ -180,11 +166,3 @@ def _agent(spec: EnvironmentSpec, unrolls: int) -> Agent:
 
 def _shape(spec: EnvironmentSpec) -> str:
     return " x ".join(map(str, spec.observations.shape))
-
-
-_ATARI = EnvironmentSpec(
-    observations=specs.BoundedArray((84, 84, 4), np.uint8, 0, 255, "observation"),
-    actions=specs.DiscreteArray(18, np.int32, "action"),
-    rewards=specs.Array((), np.float32, "reward"),
-    discounts=specs.BoundedArray((), np.float32, 0, 1, "discount"),
-)

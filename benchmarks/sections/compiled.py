@@ -45,7 +45,8 @@ def measure(name: str, num_envs: int, seconds: float, rounds: int) -> Figure:
 def _single(stack: contextlib.ExitStack, name: str, num_envs: int) -> Contestant:
     """Returns a contestant for a run in one process."""
     folder = stack.enter_context(tempfile.TemporaryDirectory())
-    experiment = compiled_loops.experiment(name, "gym:CartPole-v1", num_envs, folder)
+    builder = compiled_loops.builder_of(name, num_envs)
+    experiment = compiled_loops.experiment(builder, "gym:CartPole-v1", num_envs, folder)
     # For PPO, this is one batch.
     work = repeated(opened_run(stack, experiment), times=128 if name == "ppo" else 16).work
     return Contestant(work, prepare=work)

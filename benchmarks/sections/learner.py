@@ -6,12 +6,10 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import acme.specs
 import dm_env
 import jax
 import jax.numpy as jnp
 import numpy as np
-from dm_env import specs
 
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders.base import Agent, Builder
@@ -24,7 +22,7 @@ from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.server import ReplayServer
 from acme_ext.types import EnvironmentSpec, Sample
 from acme_ext.utils import compiling
-from benchmarks import cartpole
+from benchmarks import cartpole, images
 from benchmarks.measure import Contestant, Rate, best, rates
 from benchmarks.report import Figure, Reference, against, figure
 from benchmarks.tables import experience, fill, reader, unlimited
@@ -92,7 +90,7 @@ def settings() -> list[Setting]:
         Setting(
             "MLP 64x64, batch 128, blocks of 16, 8 a call", cartpole.SPEC, blocks, cartpole.timesteps, 25, (1, 8, 32)
         ),
-        Setting("Nature CNN, batch 32", IMAGES, convolutional, images, 1, (1,)),
+        Setting("Nature CNN, batch 32", images.SPEC, convolutional, images.timesteps, 1, (1,)),
     ]
 
 
@@ -209,24 +207,3 @@ def bare(core: LearnerCore, batches: Sample, count: int, *, unroll: bool, plain:
         return count
 
     return Contestant(work, finish=lambda: jax.block_until_ready(state), prepare=work)
-
-
-IMAGES = acme.specs.EnvironmentSpec(
-    observations=specs.BoundedArray((84, 84, 4), np.uint8, 0, 255, "observation"),
-    actions=specs.DiscreteArray(6, np.int32, "action"),
-    rewards=cartpole.SPEC.rewards,
-    discounts=cartpole.SPEC.discounts,
-)
-
-
-def images(num_envs: int) -> list[dm_env.TimeStep]:
-    """Returns timesteps with images similar to a game's: a plain background and some moving objects."""
-    rng = np.random.default_rng(0)
-    made = []
-    for timestep in cartpole.timesteps(num_envs):
-        images = np.full((num_envs, 84, 84, 4), 87, np.uint8)
-        for image in images:
-            for row, column in rng.integers(76, size=(6, 2)):
-                image[row : row + 8, column : column + 8] = rng.integers(256, size=4, dtype=np.uint8)
-        made.append(timestep._replace(observation=images))
-    return made

@@ -4,6 +4,7 @@ import sys
 
 import haiku as hk
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -74,6 +75,7 @@ def test_its_gradient_is_traced_without_a_device():
     """A program's processes are forked after its agent was traced, and a device's threads would be missing in them."""
     code = """
 import jax
+import jax.export
 from jax._src import xla_bridge
 from acme_ext.networks.convolution import convolve
 shapes = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((2, 9, 9, 3), (3, 3, 3, 4))]
@@ -81,3 +83,13 @@ jax.eval_shape(jax.grad(lambda x, w: convolve(x, w).sum()), *shapes)
 assert not xla_bridge.backends_are_initialized()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("size", "multiplied"), [(10, True), (84, False)])
+def test_products_are_compiled_for_small_images_only(size, multiplied):
+    def gradient(x, w):
+        return jax.grad(lambda w: jnp.sum(convolve(x, w)))(w)
+
+    shapes = jax.ShapeDtypeStruct((2, size, size, 3), jnp.float32), jax.ShapeDtypeStruct((3, 3, 3, 4), jnp.float32)
+    program = jax.export.export(jax.jit(gradient), platforms=["cuda"])(*shapes).mlir_module()
+    assert ("stablehlo.dot_general" in program) == multiplied  # in the branch for GPUs; the others convolve
