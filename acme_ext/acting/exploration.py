@@ -69,10 +69,10 @@ def ladder(config: Any, *, evaluation: bool) -> Callable[[Context], Array]:
     """Returns a function `context -> epsilon [B]`: the ladder with a config's `epsilon_base` and `epsilon_steepness`.
 
     Each epsilon falls linearly from 1 to its final value. The decay begins when learning begins, and takes
-    `epsilon_decay_steps` environment steps of the run. In evaluation, epsilon is 0.
+    `epsilon_decay_steps` environment steps of the run. In evaluation, epsilon is `evaluation_epsilon`.
     """
     if evaluation:
-        return lambda context: jnp.float32(0)
+        return lambda context: jnp.float32(config.evaluation_epsilon)
 
     def own(context: Context) -> Array:
         return ladder_epsilon(context.rank, config.epsilon_base, config.epsilon_steepness)

@@ -97,6 +97,7 @@ def test_every_epsilon_falls_to_its_own_from_the_start_of_learning_on(config):
     for steps, left in ((0, 1.0), (50, 1.0), (75, 0.75), (150, 0.0), (10**6, 0.0)):
         np.testing.assert_allclose(of(config, steps), least + (1 - least) * left, rtol=1e-5)
     assert of(config, 0, evaluation=True) == 0
+    assert of(dataclasses.replace(config, evaluation_epsilon=0.25), 0, evaluation=True) == 0.25
     np.testing.assert_allclose(of(dataclasses.replace(config, epsilon_decay_steps=0), 0), least, rtol=1e-5)
 
 

@@ -11,7 +11,7 @@ from acme_ext.agents.dqn import acting as dqn
 def make_policy(network: hk.Transformed, config: ApexConfig, *, evaluation: bool) -> Policy:
     """Returns the epsilon-greedy policy, with a different epsilon for each environment, see `exploration.ladder`.
 
-    In evaluation it is greedy.
+    In evaluation epsilon is `evaluation_epsilon`.
 
     With prioritized replay, its extras in training are `ActorValues`, for the initial priorities of new transitions.
     """

@@ -30,6 +30,7 @@ class ApexConfig(QLearningConfig):
     # Environment steps, from the start of learning, in which every epsilon decays from 1 to its final value. 0, as in
     # the paper: every epsilon has its final value from the first step. With few environments, learning then began late.
     epsilon_decay_steps: NonNegativeInt = 10_000
+    evaluation_epsilon: Share = 0.0  # probability of a random action in evaluation; 0 is greedy
     variable_period: PositiveInt = 1  # actor steps between updates of its parameters
 
 

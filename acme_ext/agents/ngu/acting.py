@@ -110,7 +110,7 @@ def make_policy(networks: NGUNetworks, config: NGUConfig, *, evaluation: bool) -
 def policy_of(
     networks: NGUNetworks, config: NGUConfig, choice: Choice, *, evaluation: bool, preferred: Preferred = own_values
 ) -> Policy:
-    """Returns the epsilon-greedy policy of a family, with R2D2's epsilons; in evaluation it is greedy.
+    """Returns the epsilon-greedy policy of a family, with R2D2's epsilons.
 
     Its extras are `NGUExtras`.
 

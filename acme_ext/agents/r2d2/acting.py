@@ -18,7 +18,7 @@ def make_policy(network: RecurrentNetwork, config: R2D2Config, *, evaluation: bo
     """Returns the epsilon-greedy recurrent policy, with a different epsilon for each environment, see
     `exploration.ladder`.
 
-    In evaluation it is greedy.
+    In evaluation epsilon is `evaluation_epsilon`.
     """
     return policy_of(network, ladder(config, evaluation=evaluation), retraced=config.retrace_lambda is not None)
 
