@@ -15,6 +15,17 @@ def count(text: str) -> int:
     return value
 
 
+def add_set(parser: argparse.ArgumentParser) -> None:
+    """Adds the option --set of commands that use a trained agent."""
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="replace a setting of the run that changes how the agent acts, such as noise_stddev=0.5",
+    )
+
+
 def environment_options(options: argparse.Namespace) -> dict[str, Any]:
     """Returns the options from --env-set by name; raises UsageError for a text that is not OPTION=VALUE."""
     from acme_ext.launch.runs import settings

@@ -26,13 +26,7 @@ def add(commands: Any) -> None:
         default="evaluation",
         help="act as in evaluation, as in training with exploration, or at random (%(default)s)",
     )
-    record.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="replace a setting of the run that changes how the agent acts, such as noise_stddev=0.5",
-    )
+    common.add_set(record)
     record.add_argument("--best", action="store_true", help="use the parameters of the run's best evaluation")
     record.add_argument(
         "--num-envs", type=common.count, default=8, metavar="N", help="environments stepped in parallel (%(default)s)"

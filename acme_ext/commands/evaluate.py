@@ -15,6 +15,7 @@ def add(commands: Any) -> None:
     )
     evaluate.add_argument("run", metavar="RUN", help="a run directory, or one of its checkpoints")
     evaluate.add_argument("--episodes", type=common.count, metavar="N", help="(as in the run's final evaluation)")
+    common.add_set(evaluate)
     evaluate.add_argument(
         "--env-set",
         action="append",
@@ -41,12 +42,13 @@ def add(commands: Any) -> None:
 
 def _evaluate(options: argparse.Namespace) -> int:
     from acme_ext.envs import pictures
+    from acme_ext.launch.runs import settings
     from acme_ext.launch.runs.trained import load
     from acme_ext.utils import films
 
     if options.every_reply:
         others = {"--video": options.video, "--episodes": options.episodes, "--env-set": options.env_set}
-        others |= {"--best": options.best}
+        others |= {"--set": options.set, "--best": options.best}
         if given := [name for name, value in others.items() if value]:
             raise UsageError(f"--every-reply plays all games that there can be: leave {given[0]} away.")
         from acme_ext.commands import players
@@ -58,8 +60,12 @@ def _evaluate(options: argparse.Namespace) -> int:
     if options.video:
         films.check(pathlib.Path(options.video))
         pictures.prepare()
-    given = common.environment_options(options)
-    run = load(options.run, environment_options=given, best=options.best)
+    run = load(
+        options.run,
+        environment_options=common.environment_options(options),
+        config=settings.split(options.set),
+        best=options.best,
+    )
     if options.video:
         print(f"film        {run.film(options.video, options.video_episodes)}", flush=True)
     print(f"evaluation  {common.say_score(run.evaluate(options.episodes))}")

@@ -1,9 +1,8 @@
 """Records the experience of a trained agent, and describes recorded data."""
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import numpy as np
@@ -18,7 +17,6 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.evaluation import load_run
 from acme_ext.launch.runs.identity import about
 from acme_ext.types import EnvironmentSpec, Params, Tree
@@ -45,28 +43,20 @@ def record_run(
         out: the folder of the data.
         steps: minimum number of environment steps; recording stops after the episode that reaches it.
         policy: act as in evaluation, as in training with exploration, or uniformly at random.
-        config: settings that replace the run's, as text, such as another `noise_stddev`. Only settings that change how
-            the agent acts are allowed.
+        config: as in `load_run`.
         num_envs: environments stepped in parallel.
         seed: seed of environments and policy. It is combined with the run's seed; other values give other data.
         best: use the parameters of the run's best evaluation instead of the newest ones.
         on_steps: called after each step with the number of steps recorded so far.
 
     Raises:
-        UsageError: see `launch.load` and `FolderWriter`; or a setting doesn't fit the learned parameters, or settings
-            are given for the random policy.
+        UsageError: see `launch.load` and `FolderWriter`; or settings are given for the random policy.
     """
     if config and policy == "random":
         raise UsageError(f"random actions have no settings: leave out {', '.join(config)}.")
-    run = load_run(path, best=best)
+    run = load_run(path, config=config, best=best)
     experiment = run.experiment
     agent = experiment.builder.make_agent(run.spec)
-    if config:
-        experiment = dataclasses.replace(experiment, builder=settings.configure(experiment.builder, config))
-        learned, agent = agent, experiment.builder.make_agent(run.spec)
-        if _shapes(agent) != _shapes(learned):
-            changed = ", ".join(f"{name}={value}" for name, value in config.items())
-            raise UsageError(f"what this run learned doesn't fit {changed}: only how the agent acts can be set here.")
     writer = FolderWriter(out, run.spec, about(experiment, run_steps=run.steps, policy=policy))
     environment = experiment.make_environment(num_envs, part=1 + seed)
     key = jax.random.fold_in(experiment.key("actor"), 1 + seed)
@@ -86,11 +76,6 @@ def record_run(
         environment.close()
         recorder.close()
     return Folder(out)
-
-
-def _shapes(agent: Any) -> Tree:
-    """Returns the shapes and dtypes of the learner's state."""
-    return jax.tree.map(lambda x: (x.shape, x.dtype), agent.core.abstract_state())
 
 
 def random_policy(spec: EnvironmentSpec) -> Policy:

@@ -91,6 +91,7 @@ _BAD = [
     ([*_CARTPOLE, "--actors", "2", "--", "--tmux_session_name=x"], "--tmux_session_name has no effect on a program of"),
     (["evaluate", "x", "--every-reply", "--video", "x.gif"], "all games that there can be: leave --video away"),
     (["evaluate", "x", "--every-reply", "--episodes", "5"], "all games that there can be: leave --episodes away"),
+    (["evaluate", "x", "--every-reply", "--set", "epsilon=1"], "all games that there can be: leave --set away"),
     (["evaluate", "nowhere"], "nowhere is no run directory: there is no such folder"),
     (["plot", "nowhere"], "nowhere is no run directory: there is no such folder"),
 ]  # fmt: skip
@@ -207,7 +208,7 @@ def test_train_then_evaluate_then_plot(tmp_path, monkeypatch, capfd):
 
     assert cli.main(["evaluate", str(run)]) == 0
     assert capfd.readouterr().out == f"evaluation  {lines['evaluation']}\n"
-    assert cli.main(["evaluate", str(run), "--episodes", "3"]) == 0
+    assert cli.main(["evaluate", str(run), "--episodes", "3", "--set", "evaluation_epsilon=1"]) == 0
     assert capfd.readouterr().out.endswith(" over 3 episodes\n")
 
     assert cli.main(["plot", str(run), "-o", "one.svg"]) == 0

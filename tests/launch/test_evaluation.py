@@ -307,6 +307,18 @@ def test_the_best_parameters_are_kept_and_judged_on_other_seeds(saved, tmp_path)
     assert data.manifest["run_steps"] == 200
 
 
+def test_an_evaluation_can_change_how_the_agent_acts(saved):
+    _, rundir, _ = saved
+    usual = launch.load(rundir.path).evaluate(20)
+    random = launch.load(rundir.path, config={"evaluation_epsilon": "1"}).evaluate(20)
+    # Parameters drawn at random prefer one of two actions nearly everywhere, and the pole falls at once.
+    assert usual.returns.mean() < 12 < 18 < random.returns.mean()
+    with pytest.raises(UsageError, match=r"what this run learned doesn't fit hidden_sizes=4: only how the agent acts"):
+        launch.load(rundir.path, config={"hidden_sizes": "4"})
+    with pytest.raises(UsageError, match="DQN has no setting 'evaluation_epsilom'"):
+        launch.load(rundir.path, config={"evaluation_epsilom": "1"})
+
+
 def test_a_recording_can_change_how_the_agent_acts(saved, tmp_path):
     _, rundir, _ = saved
     usual = record_run(rundir.path, tmp_path / "usual", steps=200, num_envs=1)

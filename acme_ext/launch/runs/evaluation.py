@@ -21,6 +21,7 @@ from acme_ext.launch.runs.experiment import EnvironmentFactory, Experiment
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.launch.runs.store import BestParams, by_another_version
 from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.learning.core import LearnerCore
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import naming
 from acme_ext.utils.rundir import RunDirectory
@@ -165,6 +166,7 @@ def load_run(
     builder: Builder | None = None,
     environment: str | EnvironmentFactory | None = None,
     environment_options: Mapping[str, Any] | None = None,
+    config: Mapping[str, str] | None = None,
     best: bool = False,
 ) -> Loaded:
     """Loads a run's agent from its latest undamaged checkpoint, or from a given one; writes nothing.
@@ -174,12 +176,14 @@ def load_run(
         builder: the run's agent. Needed if the run's config can't name it, because it was defined in a script.
         environment: the run's environment. Needed if the run's config can't name it.
         environment_options: options that replace the run's own, by name.
+        config: settings that replace the run's, as text, such as another `noise_stddev`. Only settings that change how
+            the agent acts are allowed.
         best: load the parameters of the run's best evaluation, not the newest ones. Evaluations of the result then use
             other seeds than the evaluations that selected these parameters.
 
     Raises:
-        UsageError: the path is no run directory, or has no such checkpoint; or only the run's own script can make its
-            agent or environment.
+        UsageError: the path is no run directory, or has no such checkpoint; only the run's own script can make its
+            agent or environment; or a setting doesn't fit the learned parameters.
     """
     rundir, wanted = place_of(path)
     if best and wanted is not None:
@@ -201,8 +205,9 @@ def load_run(
             builder = cast(Builder, settings.builder_of(described))
     except UsageError as error:
         raise _unknown(path, rundir, error) from error
+    acting = settings.configure(builder, config) if config else builder
     experiment = Experiment(
-        builder,
+        acting,
         where,
         # The run's own seeds selected the best parameters, so evaluating on them again would be biased.
         seed=(described["seed"] + _OTHER) % 2**31 if best else described["seed"],
@@ -214,6 +219,9 @@ def load_run(
     actions = own_actions(instance)
     instance.close()
     core = builder.make_agent(spec).core
+    if config and _shapes(acting.make_agent(spec).core) != _shapes(core):
+        changed = ", ".join(f"{name}={value}" for name, value in config.items())
+        raise UsageError(f"what this run learned doesn't fit {changed}: only how the agent acts can be set here.")
     if best:
         template = jax.eval_shape(lambda: core.variables(core.abstract_state())[POLICY])
         kept = BestParams(rundir).restore(template)
@@ -230,6 +238,11 @@ def load_run(
         raise UsageError(f"{rundir.path} has no checkpoint of {wanted} steps: its latest is of {latest}.")
     source = _Saved(core.variables(restored.trees["learner"]))
     return Loaded(experiment, spec, source, restored.info["state"].get("standing"), restored.steps, actions)
+
+
+def _shapes(core: LearnerCore) -> Any:
+    """Returns the shapes and dtypes of the learning state."""
+    return jax.tree.map(lambda x: (x.shape, x.dtype), core.abstract_state())
 
 
 def place_of(path: str | os.PathLike[str]) -> tuple[RunDirectory, int | None]:

@@ -263,7 +263,7 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Run:
 
     Args:
         path: the run directory, or one of its checkpoints.
-        **arguments: `builder`, `environment`, `environment_options` and `best` of `evaluation.load_run`.
+        **arguments: `builder`, `environment`, `environment_options`, `config` and `best` of `evaluation.load_run`.
 
     Raises:
         UsageError: see `evaluation.load_run`.
