@@ -53,10 +53,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--set",
-        nargs="+",
+        action="append",
         default=[],
-        metavar="NAME=VALUE",
-        help="other values for fields of the agent's config; requires --runs, to which results are written",
+        metavar="FIELD=VALUE",
+        help="another value for a field of the agent's config; requires --runs, to which results are written",
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="seeds at the same time (%(default)s)")
     parser.add_argument(

@@ -233,10 +233,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--set",
-        nargs="+",
+        action="append",
         default=[],
-        metavar="NAME=VALUE",
-        help="other values for fields of the agents' configs; requires --runs, to which results are written",
+        metavar="FIELD=VALUE",
+        help="another value for a field of the agents' configs; requires --runs, to which results are written",
     )
     made.add_argument(
         "--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="folder for the runs (%(default)s)"

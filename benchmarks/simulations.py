@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"shares of reanalysis, with Gumbel and {USUAL} simulations (0.5)",
     )
     parser.add_argument(
-        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="other values for fields of MuZero's config"
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="another value for a field of MuZero's config"
     )
     parser.add_argument(
         "--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
@@ -183,8 +183,9 @@ def page(found: Mapping[Arm, Found], options: argparse.Namespace, figure: str, f
     changed = "".join(
         f" --{name.replace('_', '-')} {' '.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in vars(options).items()
-        if name not in ("runs", "out") and value != getattr(given, name)
+        if name not in ("runs", "out", "set") and value != getattr(given, name)
     )
+    changed += "".join(f" --set {text}" for text in options.set)
     seeds = f"{options.seeds} {'seed' if options.seeds == 1 else 'seeds'}"
     rate = _builder(options).config.replay.samples_per_insert
     lines = [

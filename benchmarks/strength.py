@@ -39,7 +39,11 @@ def _parser() -> argparse.ArgumentParser:
         "--num-envs", type=int, default=32, metavar="N", help="games of self-play at the same time (%(default)s)"
     )
     parser.add_argument(
-        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="other values for fields of AlphaZero's config"
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="another value for a field of AlphaZero's config",
     )
     parser.add_argument(
         "--opponents",
@@ -109,7 +113,7 @@ def page(held: tournament.Held, seconds: Sequence[float], options: argparse.Name
         facts: facts about the machine.
     """
     last = len(seconds) - 1
-    changed = " ".join([" --set", *options.set]) if options.set else ""
+    changed = "".join(f" --set {text}" for text in options.set)
     lines = [
         f"# AlphaZero's strength at {held.game.replace('_', ' ')}",
         "",

@@ -75,11 +75,11 @@ def test_fields_that_are_set_reach_every_run_and_the_page(tmp_path, monkeypatch)
     run = Mock(side_effect=left_by)
     monkeypatch.setattr("acme_ext.launch.run_compiled", run)
     places = ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
-    assert simulations.main([*ARGUMENTS, "--set", "replay.samples_per_insert=7", "n_step=3", *places]) == 0
+    assert simulations.main([*ARGUMENTS, "--set", "replay.samples_per_insert=7", "--set", "n_step=3", *places]) == 0
     configs = [call.args[0].builder.config for call in run.call_args_list]
     assert [(c.replay.samples_per_insert, c.n_step) for c in configs] == [(7.0, 3)] * 3
     page = (tmp_path / "simulations-catch.md").read_text()
-    assert "--set replay.samples_per_insert=7 n_step=3`" in page
+    assert "--set replay.samples_per_insert=7 --set n_step=3`" in page
     assert "with `replay.samples_per_insert=7`." in page
 
 
