@@ -108,7 +108,7 @@ def agent_table(agent: str, found: Sequence[Result]) -> list[str]:
         lines.append(f"| `{r.setting.environment}`{r.changed}{world} | {' | '.join(r.cells)} | `{r.name}` |")
     lines += [
         "",
-        "Final greedy returns, made by `python -m benchmarks.learning` with the name in the last column; "
+        "Final returns, made by `python -m benchmarks.learning` with the name in the last column; "
         "[the table of all agents](../../benchmarks/results/learning.md) explains the columns, and "
         "[learning.json](../../benchmarks/results/learning.json) has every seed.",
     ]

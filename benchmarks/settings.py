@@ -148,6 +148,7 @@ def _doorkey_maps(agent: str, mean: float | None = None, least: float | None = N
         "replay.burn_in": "0",
         "replay.period": "20",
         "replay.samples_per_insert": "12",
+        "evaluation_epsilon": "0.05",
     }
     return Setting(
         agent,
@@ -163,7 +164,7 @@ def _doorkey_maps(agent: str, mean: float | None = None, least: float | None = N
     )
 
 
-_NGU_OF_MAPS = {"cluster_distance": "0.1", "memory_rows": "640"}
+_NGU_OF_MAPS = {"beta": "0.003", "cluster_distance": "0.1", "memory_rows": "640"}
 _LADDER_ALONE = {"epsilon_steepness": "7", "epsilon_decay_steps": "0", "average_rate": "none"}
 _FEW_SEQUENCES = {
     "batch_size": "2",
