@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from acme_ext import builders, envs
+from acme_ext.commands import common
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import settings as config_settings
 from acme_ext.utils import files
@@ -65,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="maximum number of frames in an episode (%(default)s)",
     )
-    add("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent's config")
+    common.add_set(parser, "a field of the agent's config")
     add("--jobs", type=int, default=1, metavar="N", help="runs at the same time (%(default)s)")
     add("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
     add("--runs", type=pathlib.Path, metavar="DIR", help="folder for the runs (runs/benchmarks/atari-AGENT)")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.process import BaseProcess
 
 from acme_ext import launch
+from acme_ext.commands import common
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.compiled import runner
 from acme_ext.launch.runs import settings as agent_settings
@@ -51,12 +52,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="another budget of environment steps, without a bar; results are written to --runs",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="another value for a field of the agent's config; requires --runs, to which results are written",
+    common.add_set(
+        parser, "another value for a field of the agent's config; requires --runs, to which results are written"
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="seeds at the same time (%(default)s)")
     parser.add_argument(

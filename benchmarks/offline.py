@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from acme_ext import builders, launch
+from acme_ext.commands import common
 from acme_ext.commands.record import Behaviour, record_run
 from acme_ext.data.format import Folder
 from acme_ext.errors import RunError, UsageError, nearest
@@ -231,12 +232,8 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--steps", type=int, metavar="N", help="another budget of learner steps; results are written to --runs"
     )
-    made.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="another value for a field of the agents' configs; requires --runs, to which results are written",
+    common.add_set(
+        made, "another value for a field of the agents' configs; requires --runs, to which results are written"
     )
     made.add_argument(
         "--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="folder for the runs (%(default)s)"

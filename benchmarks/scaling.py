@@ -18,6 +18,7 @@ import dm_env
 import numpy as np
 
 from acme_ext import builders, envs, launch
+from acme_ext.commands import common
 from acme_ext.launch.runs import settings
 from acme_ext.utils import files, loggers, plots
 from acme_ext.utils.rundir import RunDirectory
@@ -232,9 +233,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--agent", default=_DEFAULT[0], help="name of the agent (%(default)s)")
     parser.add_argument("--environment", default=_DEFAULT[1], metavar="NAME", help="environment (%(default)s)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent's config"
-    )
+    common.add_set(parser, "a field of the agent's config")
     parser.add_argument(
         "--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the environment"
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from acme_ext import builders, envs, launch
+from acme_ext.commands import common
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import settings
 from acme_ext.utils import files, loggers, plots
@@ -91,9 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help=f"shares of reanalysis, with Gumbel and {USUAL} simulations (0.5)",
     )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="FIELD=VALUE", help="another value for a field of MuZero's config"
-    )
+    common.add_set(parser, "another value for a field of MuZero's config")
     parser.add_argument(
         "--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
     )

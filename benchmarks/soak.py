@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 
 from acme_ext import builders
+from acme_ext.commands import common
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import TransitionConfig
 from benchmarks import command
@@ -131,13 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--actors", type=int, metavar="N", help="run a program with N actors")
     parser.add_argument("--num-envs", type=int, default=8, metavar="N", help="environments per actor (%(default)s)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help=f"a field of the agent's config; {_REPLAY} if no other size is given",
-    )
+    common.add_set(parser, f"a field of the agent's config; {_REPLAY} if no other size is given")
     parser.add_argument("--run-dir", type=pathlib.Path, default=RUN, metavar="DIR", help="run directory (%(default)s)")
     options = parser.parse_args(arguments)
     return command.run("benchmarks.soak", lambda: _soak(options))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from acme_ext import builders, launch
-from acme_ext.commands import tournament
+from acme_ext.commands import common, tournament
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import settings as agent_settings
 from acme_ext.utils import files, loggers, plots
@@ -38,13 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--num-envs", type=int, default=32, metavar="N", help="games of self-play at the same time (%(default)s)"
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="another value for a field of AlphaZero's config",
-    )
+    common.add_set(parser, "another value for a field of AlphaZero's config")
     parser.add_argument(
         "--opponents",
         nargs="+",

@@ -15,15 +15,13 @@ def count(text: str) -> int:
     return value
 
 
-def add_set(parser: argparse.ArgumentParser) -> None:
-    """Adds the option --set of commands that use a trained agent."""
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="replace a setting of the run that changes how the agent acts, such as noise_stddev=0.5",
-    )
+ACTING = "replace a setting of the run that changes how the agent acts, such as noise_stddev=0.5"
+"""The help of `--set` in commands that use a trained agent."""
+
+
+def add_set(parser: argparse.ArgumentParser, text: str) -> None:
+    """Adds the option `--set FIELD=VALUE`, which can be repeated, with a help text."""
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help=text)
 
 
 def environment_options(options: argparse.Namespace) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def add(commands: Any) -> None:
         default="evaluation",
         help="act as in evaluation, as in training with exploration, or at random (%(default)s)",
     )
-    common.add_set(record)
+    common.add_set(record, common.ACTING)
     record.add_argument("--best", action="store_true", help="use the parameters of the run's best evaluation")
     record.add_argument(
         "--num-envs", type=common.count, default=8, metavar="N", help="environments stepped in parallel (%(default)s)"

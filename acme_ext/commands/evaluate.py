@@ -15,7 +15,7 @@ def add(commands: Any) -> None:
     )
     evaluate.add_argument("run", metavar="RUN", help="a run directory, or one of its checkpoints")
     evaluate.add_argument("--episodes", type=common.count, metavar="N", help="(as in the run's final evaluation)")
-    common.add_set(evaluate)
+    common.add_set(evaluate, common.ACTING)
     evaluate.add_argument(
         "--env-set",
         action="append",

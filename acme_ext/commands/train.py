@@ -40,13 +40,7 @@ def add(commands: Any) -> None:
         metavar="N",
         help="devices to split the learner's batch over; a compiled run also splits its environments (%(default)s)",
     )
-    train.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="a setting of the agent, such as learning_rate=1e-3, replay.n_step=5 or torso=MODULE:NAME",
-    )
+    common.add_set(train, "a setting of the agent, such as learning_rate=1e-3, replay.n_step=5 or torso=MODULE:NAME")
     train.add_argument(
         "--intrinsic",
         metavar="BONUS",

@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
         help="a field to search, or a new range for one: float:LOW:HIGH, log:LOW:HIGH, int:LOW:HIGH, logint:LOW:HIGH, "
         "choice:A:B:..., or fixed to exclude it from the search",
     )
-    tune.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a setting of all trials")
+    common.add_set(tune, "a setting of all trials")
     tune.add_argument(
         "--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the environment"
     )
