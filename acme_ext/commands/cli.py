@@ -2,13 +2,14 @@
 
 import argparse
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
 
 import acme_ext
 from acme_ext.commands import board_games, data, doctor, evaluate, export, listing, runs, train, tune
-from acme_ext.errors import RunError, UsageError
+from acme_ext.errors import RunError, UsageError, nearest
 from acme_ext.launch.processes import interrupt
 
 _COMMANDS = (train, evaluate, export, board_games, data, runs, tune, listing, doctor)
@@ -44,10 +45,20 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return _parser().parse_args(arguments)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser, also of each command, whose error for an unknown option names the command and the nearest options."""
+
+    def parse_known_args(self, args=None, namespace=None):  # pyright: ignore[reportIncompatibleMethodOverride]
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            option = next((each.partition("=")[0] for each in unknown if each.startswith("--")), None)
+            hint = f"; {nearest(option, re.findall(r'--[a-z-]+', self.format_usage()))}" if option else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return options, unknown
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="acme-ext", description="Reinforcement-learning agents on Acme, Reverb, Launchpad and JAX."
-    )
+    parser = _Parser(prog="acme-ext", description="Reinforcement-learning agents on Acme, Reverb, Launchpad and JAX.")
     parser.add_argument("--version", action="version", version=f"acme-ext {acme_ext.__version__}")
     parser.set_defaults(if_stopped="")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

@@ -133,6 +133,23 @@ def test_a_count_is_a_whole_number_above_0(tmp_path, monkeypatch, capsys, option
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            [*_CARTPOLE, "--dir", "x"],
+            "acme-ext train: error: unrecognized arguments: --dir x; did you mean '--run-dir'",
+        ),
+        (["data", "--too=x", "y"], "acme-ext data: error: unrecognized arguments: --too=x; did you mean '--to'?"),
+        ([*_CARTPOLE, "more"], "acme-ext train: error: unrecognized arguments: more\n"),
+    ],
+)
+def test_an_unknown_option_is_told_with_the_nearest_of_the_command(capsys, arguments, told):
+    with pytest.raises(SystemExit, match="2"):
+        cli.parse(arguments)
+    assert told in capsys.readouterr().err
+
+
 def test_the_options_make_the_experiment():
     options = cli._parser().parse_args(
         [

@@ -68,8 +68,8 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
     devices = experiment.devices()
     spread = Spread(devices, experiment.num_envs, agent.replay.batch_size) if devices else None
     loop = Loop(agent, environment, experiment.num_envs, type(experiment.builder).__name__, spread)
+    _check_memory(jax.eval_shape(loop.init, *keys_of(experiment)), loop, seeds)
     several = of_seeds(experiment, seeds)
-    _check_memory(jax.eval_shape(loop.init, *keys_of(several[0])), loop, seeds)
     with contextlib.ExitStack() as stack:
         progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps))
         report = progress.print if progress else print
