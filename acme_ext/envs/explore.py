@@ -167,8 +167,8 @@ class _Room(NamedTuple):
 class RandomCoin(FunctionalEnvironment):
     """An empty room with a coin (Badia et al. 2020b, section 4.1).
 
-    Agent and coin start at random places. The coin gives a reward of 1 and ends the episode. The observation `[size,
-    size, 2]` has one plane for the agent's position and one for the coin's.
+    Agent and coin start at random places. The coin gives a reward of 1 and ends the episode. The observation, bool
+    `[size, size, 2]`, has one plane for the agent's position and one for the coin's.
 
     Args:
         size: cells per side.
@@ -201,14 +201,14 @@ class RandomCoin(FunctionalEnvironment):
         import jax.numpy as jnp
 
         both = jnp.stack([state.place, state.coin])
-        return jnp.zeros(self._shape, jnp.float32).at[both[:, 0], both[:, 1], jnp.arange(2)].set(1)
+        return jnp.zeros(self._shape, bool).at[both[:, 0], both[:, 1], jnp.arange(2)].set(True)
 
     @property
     def _shape(self) -> tuple[int, ...]:
         return self.size, self.size, 2
 
     def observation_spec(self) -> specs.BoundedArray:
-        return specs.BoundedArray(self._shape, np.float32, 0.0, 1.0, "observation")
+        return specs.BoundedArray(self._shape, np.bool_, False, True, "observation")
 
     def action_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(len(_MOVES), np.int32, "action")

@@ -104,7 +104,7 @@ class MinAtarGame(FunctionalEnvironment):
 
         self._environment: Any = pgx.make(f"minatar-{game}")  # type: ignore[arg-type]
         state = jax.eval_shape(self._environment.init, jax.random.key(0))
-        self._observation_spec = specs.BoundedArray(state.observation.shape, np.float32, 0.0, 1.0, "observation")
+        self._observation_spec = specs.BoundedArray(state.observation.shape, np.bool_, False, True, "observation")
         self._action_spec = specs.DiscreteArray(state.legal_action_mask.shape[0], np.int32, "action")
 
     def begin(self, key: Array) -> tuple[Tree, Tree]:

@@ -57,8 +57,8 @@ class NavixEnvironment(FunctionalEnvironment):
 
     Args:
         name: the environment's name in Navix.
-        view: `grid`, the agent's view, one-hot float32 `[7, 7, 21]`; `picture`, the same view as an image, uint8 `[56,
-            56, 3]`; or `whole`, the whole map, one-hot float32 `[H, W, 21]`.
+        view: `grid`, the agent's view, one-hot bool `[7, 7, 21]`; `picture`, the same view as an image, uint8 `[56,
+            56, 3]`; or `whole`, the whole map, one-hot bool `[H, W, 21]`.
         fixed_map: whether every episode starts in the same way, with seed 0.
         limit: steps after which an episode is truncated; None for Navix's own limit.
     """
@@ -109,7 +109,7 @@ class NavixEnvironment(FunctionalEnvironment):
 
         if not self._one_hot:
             return observation
-        codes = [jax.nn.one_hot(observation[..., i], size) for i, size in enumerate(_CHANNELS)]
+        codes = [jax.nn.one_hot(observation[..., i], size, dtype=bool) for i, size in enumerate(_CHANNELS)]
         return jnp.concatenate(codes, axis=-1)
 
     def observation_spec(self) -> Tree:

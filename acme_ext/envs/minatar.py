@@ -65,7 +65,7 @@ def _game(name: str) -> ModuleType:
 
 
 class MinAtarEnvironment(SingleEnvironment):
-    """A MinAtar game; observations are float32 [10, 10, C] with zeros and ones."""
+    """A MinAtar game; observations are bool [10, 10, C]."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class MinAtarEnvironment(SingleEnvironment):
         self._ended = True
 
     def _observe(self) -> np.ndarray:
-        return self._game.state().astype(np.float32)
+        return self._game.state().astype(np.bool_)
 
     def reset(self) -> dm_env.TimeStep:
         self._game.reset()
@@ -129,7 +129,7 @@ class MinAtarEnvironment(SingleEnvironment):
         return _COLOURS[topmost]
 
     def observation_spec(self) -> specs.BoundedArray:
-        return specs.BoundedArray(self._game.state_shape(), np.float32, 0.0, 1.0, "observation")
+        return specs.BoundedArray(self._game.state_shape(), np.bool_, False, True, "observation")
 
     def action_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(len(self._actions), np.int32, "action")

@@ -72,8 +72,8 @@ class _Seen(gymnasium.Wrapper):
 
     Args:
         environment: the MiniGrid environment, without wrappers.
-        view: `grid`, the agent's view, one-hot float32 `[7, 7, 21]`; `picture`, the same view as an image, uint8 `[56,
-            56, 3]`; or `whole`, the whole map with the agent, one-hot float32 `[H, W, 21]`.
+        view: `grid`, the agent's view, one-hot bool `[7, 7, 21]`; `picture`, the same view as an image, uint8 `[56,
+            56, 3]`; or `whole`, the whole map with the agent, one-hot bool `[H, W, 21]`.
         fixed_map: whether every episode has the map of seed 0.
     """
 
@@ -108,9 +108,9 @@ class _Seen(gymnasium.Wrapper):
         return inner.get_frame(tile_size=_TILE, agent_pov=True)
 
 
-_EYES = tuple(np.eye(size, dtype=np.float32) for size in _CHANNELS)
+_EYES = tuple(np.eye(size, dtype=np.bool_) for size in _CHANNELS)
 
 
 def _one_hot(codes: np.ndarray) -> np.ndarray:
-    """Converts MiniGrid's codes `[H, W, 3]` (object, colour, state) to one-hot `[H, W, 21]` float32."""
+    """Converts MiniGrid's codes `[H, W, 3]` (object, colour, state) to one-hot `[H, W, 21]` bool."""
     return np.concatenate([eye[codes[..., i]] for i, eye in enumerate(_EYES)], axis=-1)

@@ -16,7 +16,8 @@ def test_games_hold_the_contract(game, rollout):
         timesteps = rollout(environment, 60)
     observation = np.stack([t.observation for t in timesteps])
     assert observation.shape == (61, 2, 10, 10, GAMES[game])
-    assert set(np.unique(observation)) == {0.0, 1.0}
+    assert observation.dtype == np.bool_
+    assert set(np.unique(observation)) == {False, True}
 
 
 def test_the_families_names_are_the_games():

@@ -10,14 +10,14 @@ from acme_ext.errors import UsageError
 
 @pytest.mark.parametrize(
     ("view", "shape", "dtype"),
-    [("grid", (7, 7, 21), np.float32), ("whole", (5, 5, 21), np.float32), ("picture", (56, 56, 3), np.uint8)],
+    [("grid", (7, 7, 21), np.bool_), ("whole", (5, 5, 21), np.bool_), ("picture", (56, 56, 3), np.uint8)],
 )
 def test_views_hold_the_contract(view, shape, dtype, rollout):
     with envs.make("minigrid:DoorKey-5x5", num_envs=2, seed=1, view=view, max_steps=9) as environment:
         timesteps = rollout(environment, 12)
     observation = np.stack([t.observation for t in timesteps])
     assert (observation.shape[2:], observation.dtype) == (shape, dtype)
-    if dtype == np.float32:  # each cell has one object, one colour and one state
+    if dtype == np.bool_:  # each cell has one object, one colour and one state
         np.testing.assert_array_equal(observation.sum(axis=-1), 3)
     assert (timesteps[9].step_type == 2).all()
     assert (timesteps[9].discount == 1).all()  # out of time
