@@ -83,7 +83,7 @@ _FAMILIES = (
         "minatar",
         "minatar:GAME",
         "minatar:breakout",
-        "MinAtar's games, 10x10 pictures of zeros and ones",
+        "MinAtar's games, 10x10 grids of bool",
         "MinAtar",
         ("minatar",),
         "minatar",
