@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks import command, seeds
 from benchmarks.settings import Setting
 
-SIZE, LIMIT, STEPS, NUM_ENVS = 7, 40, 100_000, 16
+SIZE, LIMIT, STEPS, NUM_ENVS = 7, 40, 200_000, 16
 # Short sequences and a short horizon, for few learner steps. Observations within `cluster_distance` average distances
 # count as known, so that changed colours alone are no novelty.
 _NGU = {
