@@ -285,6 +285,7 @@ def test_bootstraps_from_a_truncation_and_not_from_a_termination(tmp_path, trunc
         hidden_sizes=(),
         batch_size=128,
         learning_rate=0.02,
+        learning_rate_decay_steps=1_800,  # all learner steps: the last values have little noise
         huber_delta=None,
         max_gradient_norm=None,
         target_period=10,
