@@ -198,7 +198,7 @@ SETTINGS: dict[str, Setting] = {
         8,
         475.0,
         400.0,
-        config={"learning_rate_decay_steps": "12500", "average_rate": "0.005"},
+        config={"learning_rate_decay_steps": "12500", "average_rate": "0.005", "replay.max_size": "20000"},
     ),
     "dqn-cartpole-single": Setting("dqn", "gym:CartPole-v1", 50_000, 1, 475.0, 400.0),
     "dqn-cartpole-program": Setting("dqn", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4),

@@ -64,7 +64,8 @@ def prose(page: pathlib.Path) -> str:
 def commands(page: pathlib.Path) -> Iterator[list[str]]:
     """The words of every command in a page's shell blocks."""
     for block in blocks(page, "sh"):
-        yield from filter(None, (shlex.split(line, comments=True) for line in block.splitlines()))
+        lines = block.replace("\\\n", " ").splitlines()
+        yield from filter(None, (shlex.split(line, comments=True) for line in lines))
 
 
 def rows(text: str) -> Iterator[list[str]]:
@@ -182,6 +183,18 @@ def test_the_readme_trains_an_agent_in_ten_lines(trained):
     assert f"learning curve: {result.curve}" in promised
     assert (folder / result.curve).is_file()
     assert len(result.score.returns) == int(search(r"# of (\d+) greedy episodes", block)[1])
+
+
+def test_the_measured_run_is_that_of_make_demo_and_the_readme():
+    setting = settings.SETTINGS["dqn-cartpole-demo"]
+    demo = shlex.split(search(r"^demo:.*\n((?:.*\\\n)*.*)", read(ROOT / "Makefile"))[1].replace("\\\n", " "))
+    shown = [words for words in commands(ROOT / "README.md") if words[1:4] == demo[1:4] and "--set" in words]
+    assert len(shown) == 1
+    for arguments in (demo[1:-1], shown[0][1:]):
+        options = cli.parse(arguments)
+        assert (options.agent, options.environment, options.steps) == ("dqn", setting.environment, setting.steps)
+        assert options.num_envs == setting.num_envs
+        assert options.set == [f"{name}={value}" for name, value in setting.config.items()]
 
 
 def test_a_run_leaves_what_its_page_says(trained):
