@@ -24,8 +24,7 @@ dev:  ## Put what the tests and checks need into .venv too.
 
 demo: venv  ## Train DQN on CartPole-v1, evaluate it, and draw its learning curve.
 	$(BIN)/acme-ext train dqn gym:CartPole-v1 --steps 50000 --seed 0 --num-envs 8 \
-		--set learning_rate_decay_steps=12500 --set average_rate=0.005 --set replay.max_size=20000 \
-		--run-dir runs/demo --fresh $(ARGS)
+		--set learning_rate_decay_steps=12500 --set replay.max_size=20000 --run-dir runs/demo --fresh $(ARGS)
 
 test: dev  ## Run the tests but for the slow ones, on two processes (docs/testing.md).
 	$(PYTEST) -m "not slow and not release" $(ARGS)

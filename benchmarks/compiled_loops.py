@@ -51,8 +51,11 @@ def package_on_cartpole(name: str, num_envs: int, iterations: int | None = None)
 
 
 def builder_of(name: str, num_envs: int) -> Builder:
-    """Returns an agent's builder with its defaults; a batch of PPO has one unroll of each environment."""
-    builder: Builder = builders.load(name)()
+    """Returns an agent's builder with its defaults, but without averaged parameters, which the bare loops don't have.
+
+    A batch of PPO has one unroll of each environment.
+    """
+    builder: Builder = builders.load(name)(average_rate=None)
     if name == "ppo":
         builder = builder.replace(config=dataclasses.replace(builder.config, batch_size=num_envs))
     return builder

@@ -184,7 +184,7 @@ LEARNERS: dict[str, dict[str, Learner]] = {
         "10% bc": Learner("bc", _SMALL, best=0.1),
         "discrete_cql": Learner("discrete_cql", {"replay.n_step": "5"}),
         "bcq": Learner("bcq", {"replay.n_step": "5"}),
-        "dqn": Learner("dqn"),
+        "dqn": Learner("dqn", {"average_rate": "none"}),
     },
     "pictures": {
         "bc": Learner("bc", {"batch_size": "32", "sgd_steps_per_call": "1"}),

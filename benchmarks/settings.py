@@ -187,6 +187,8 @@ _TIC_TAC_TOE = {
     "learning_rate_decay_steps": "8000",
     "average_rate": "0.01",
 }
+# DQN where rewards are rare and what was found should stay in replay, with BDQN's values
+_LARGE_REPLAY = {"replay.max_size": "100000", "average_rate": "none"}
 _MODEL_OF_BOARD = {"replay.length": "9", "learning_rate_decay_steps": "21000", "network_kind": "grid"}
 
 SETTINGS: dict[str, Setting] = {
@@ -198,7 +200,7 @@ SETTINGS: dict[str, Setting] = {
         8,
         475.0,
         400.0,
-        config={"learning_rate_decay_steps": "12500", "average_rate": "0.005", "replay.max_size": "20000"},
+        config={"learning_rate_decay_steps": "12500", "replay.max_size": "20000"},
     ),
     "dqn-cartpole-single": Setting("dqn", "gym:CartPole-v1", 50_000, 1, 475.0, 400.0),
     "dqn-cartpole-program": Setting("dqn", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4),
@@ -439,12 +441,12 @@ SETTINGS: dict[str, Setting] = {
         for ratio in ratios  # None: the agent's default, 1/16 and 1/4
     },
     # A reward that random actions don't find: without a bonus, with one, and with shuffled bonuses.
-    "dqn-key_door": Setting("dqn", "explore:key_door", 150_000, 8, eval_every=10_000),
+    "dqn-key_door": Setting("dqn", "explore:key_door", 150_000, 8, eval_every=10_000, config=_LARGE_REPLAY),
     "dqn-key_door-rnd": Setting(
-        "dqn", "explore:key_door", 150_000, 8, 0.9, 0.9, eval_every=10_000, config={"intrinsic": "rnd"}
+        "dqn", "explore:key_door", 150_000, 8, 0.9, 0.9, eval_every=10_000, config={"intrinsic": "rnd", **_LARGE_REPLAY}
     ),
     "dqn-key_door-shuffled": Setting(
-        "dqn", "explore:key_door", 150_000, 8, eval_every=10_000, config={"intrinsic": "rnd_shuffled"}
+        "dqn", "explore:key_door", 150_000, 8, eval_every=10_000, config={"intrinsic": "rnd_shuffled", **_LARGE_REPLAY}
     ),
     "ppo-key_door": Setting("ppo", "explore:key_door", 200_000, 8, eval_every=20_000),
     "rnd-key_door": Setting("rnd", "explore:key_door", 200_000, 8, 0.9, 0.9, eval_every=20_000),
@@ -516,7 +518,7 @@ SETTINGS: dict[str, Setting] = {
     "ngu-montezuma": _montezuma("ngu", **_FEW_SEQUENCES),
     "agent57-montezuma": _montezuma("agent57", **_FEW_SEQUENCES),
     # One action sequence of 2^20 finds the reward; every right action on the way has a small cost.
-    "dqn-deep_sea": Setting("dqn", "bsuite:deep_sea/5", 60_000, 8, eval_every=3_000),
+    "dqn-deep_sea": Setting("dqn", "bsuite:deep_sea/5", 60_000, 8, eval_every=3_000, config=_LARGE_REPLAY),
     "bdqn-deep_sea": Setting("bdqn", "bsuite:deep_sea/5", 60_000, 8, 0.95, 0.95, eval_every=3_000),
     "bdqn-catch": Setting("bdqn", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
     "discrete_sqil-catch": Setting(

@@ -24,7 +24,6 @@ class ApexDQN(DQN):
     policy_of = staticmethod(acting.make_policy)
 
     config: ApexConfig = ApexConfig()
-    average_rate: float | None = dataclasses.field(default=0.005, kw_only=True)  # about the last 200 learner steps
 
     @property
     def first_error(self) -> Callable[..., Array]:

@@ -25,3 +25,4 @@ class BCQ(DQN):
 
     config: BCQConfig = BCQConfig()
     network: Callable[..., hk.Transformed] = networks.make_network
+    average_rate: float | None = dataclasses.field(default=None, kw_only=True)

@@ -27,6 +27,7 @@ class BootstrappedDQN(DQN):
 
     config: BDQNConfig = BDQNConfig()
     network: Callable[..., hk.Transformed] = networks.make_network
+    average_rate: float | None = dataclasses.field(default=None, kw_only=True)
 
     @property
     def extras(self) -> Tree:

@@ -17,3 +17,4 @@ class DiscreteCQL(DQN):
     core_of = staticmethod(learning.make_core)
 
     config: DiscreteCQLConfig = DiscreteCQLConfig()
+    average_rate: float | None = dataclasses.field(default=None, kw_only=True)

@@ -20,6 +20,7 @@ class DiscreteSQIL(DQN):
     presets = {}
 
     config: DiscreteSQILConfig = DiscreteSQILConfig()
+    average_rate: float | None = dataclasses.field(default=None, kw_only=True)
 
     def make_core(self, spec: EnvironmentSpec, networks: Any) -> LearnerCore:
         return rewarded(super().make_core(spec, networks))

@@ -20,6 +20,7 @@ class DQfD(DQN):
     core_of = staticmethod(learning.make_core)
 
     config: DQfDConfig = DQfDConfig()
+    average_rate: float | None = dataclasses.field(default=None, kw_only=True)
 
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> Replay:
         replay: Any = super().make_replay(spec, networks)

@@ -20,11 +20,12 @@ class DQN(NetworkBuilder):
     name = "dqn"
     actions = "discrete"
     presets = {
-        "atari": Preset({"config": ATARI}),
-        "minatar": Preset({"config": MINATAR}),
+        "atari": Preset({"config": ATARI, "average_rate": None}),
+        "minatar": Preset({"config": MINATAR, "average_rate": None}),
     }
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)
 
     config: QLearningConfig = DQNConfig()
     network: Callable[..., hk.Transformed] = networks.make_network
+    average_rate: float | None = dataclasses.field(default=0.005, kw_only=True)  # about the last 200 learner steps

@@ -28,4 +28,3 @@ class Rainbow(DQN):
 
     config: RainbowConfig = RainbowConfig()
     network: Callable[..., hk.Transformed] = networks.make_network
-    average_rate: float | None = dataclasses.field(default=0.005, kw_only=True)  # about the last 200 learner steps

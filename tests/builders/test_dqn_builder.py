@@ -116,7 +116,7 @@ def test_the_parts_fit_together():
     core, policy = agent.core, agent.policy
     state = core.init(jax.random.key(0))
     after, metrics, errors = jax.jit(core.step)(state, batch_of(spec_of(), 6))
-    assert int(after.core.core.steps) == 1  # within the priorities' and the normalised observations'
+    assert int(after.core.core.core.steps) == 1  # within the priorities', the average's and the statistics'
     assert np.isfinite(metrics["loss"])
     assert errors.shape == (6,)
     assert np.all(errors >= 0)
@@ -140,7 +140,7 @@ def test_without_prioritized_replay_nothing_is_stored_with_an_action():
 def test_a_network_of_ones_own_serves_acting_and_learning():
     builder = DQN(network=constant_network)
     state = builder.make_agent(spec_of()).core.init(jax.random.key(0))
-    assert not jax.tree.leaves(state.core.params)
+    assert not jax.tree.leaves(state.core.core.params)
 
 
 @pytest.mark.parametrize(

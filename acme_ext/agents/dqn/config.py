@@ -44,8 +44,9 @@ class QLearningConfig(Checked):
     target_rate: PositiveShare = 0.01
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
-    # n_step is 3 in Hessel et al. 2018, table 1, and 1 in Mnih et al. 2015.
-    replay: TransitionConfig = TransitionConfig(n_step=10)
+    # n_step is 3 in Hessel et al. 2018, table 1, and 1 in Mnih et al. 2015. With a large n, the transitions of early
+    # policies keep the values low, because returns aren't corrected for the policy that acted: the replay drops them.
+    replay: TransitionConfig = TransitionConfig(n_step=10, max_size=50_000)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -67,7 +67,7 @@ def test_one_head_without_a_prior_is_dqn():
     def of_one(*_):
         return hk.Transformed(network.init, lambda *arguments: network.apply(*arguments)[:, 0])
 
-    dqn = DQN(DQNConfig(**kept), network=of_one).make_agent(SPEC)
+    dqn = DQN(DQNConfig(**kept), network=of_one, average_rate=None).make_agent(SPEC)
     state = agent.core.init(jax.random.key(0))
     other, step, dqn_step = state.core, jax.jit(agent.core.step), jax.jit(dqn.core.step)
     data = transitions(np.ones((BATCH, 1), bool))
