@@ -61,7 +61,7 @@ def test_fused_steps_are_the_single_ones(kind, monkeypatch):
         results.append((learner.save(), mailbox.pairs(), losses))
     state, priorities, losses = results[0]
     assert len(priorities) == 8 * size
-    assert (state.core.core if kind == "dqn" else state).steps == 8
+    assert (state.core.core.core if kind == "dqn" else state).steps == 8
     for other, other_priorities, other_losses in results[1:]:
         assert_close(other, state)
         assert other_priorities == pytest.approx(priorities, rel=1e-4, abs=1e-5)
