@@ -544,10 +544,10 @@ def test_the_error_is_as_few_calls_below_the_run_as_is_said(tmp_path, monkeypatc
     own = losses.td_error
     monkeypatch.setattr(losses, "td_error", td_error)
     config = DQNConfig(batch_size=8, normalize_observations=False, replay=TransitionConfig(min_size=16))
+    agent = builders.DQN(config, average_rate=None)
     evaluation = launch.Evaluation(every=0, final_episodes=1)
     launch.run(
-        launch.Experiment(builders.DQN(config), "bsuite:catch/0", steps=60, evaluation=evaluation, run_dir=tmp_path),
-        quiet=True,
+        launch.Experiment(agent, "bsuite:catch/0", steps=60, evaluation=evaluation, run_dir=tmp_path), quiet=True
     )
     assert max(depths) == int(search(r"passes at most (\d+) calls", read(ARCHITECTURE))[1])
 

@@ -130,7 +130,9 @@ def test_the_default_directory_says_what_was_chosen(experiment, folder):
 def test_of_many_choices_the_default_directory_has_some_and_a_digest():
     many = {"discount": 0.5, "batch_size": 64, "learning_rate": 2e-3, "max_gradient_norm": 1.0, "huber_delta": 8.0}
     folders = [
-        Experiment(DQN(DQNConfig(**many, replay=TransitionConfig(n_step=10, min_size=size))), "gym:A-v0").directory.name
+        Experiment(
+            DQN(DQNConfig(**many, replay=dataclasses.replace(DQNConfig.replay, min_size=size))), "gym:A-v0"
+        ).directory.name
         for size in (1, 2, 1)
     ]
     assert folders[0] == folders[2] != folders[1]

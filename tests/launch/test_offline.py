@@ -128,7 +128,7 @@ def test_a_run_records_what_it_does_and_learning_from_it_repeats(tmp_path):
     assert walk.taken == 0
     jax.tree.map(
         np.testing.assert_array_equal,
-        *(jax.tree.map(np.asarray, parameters(tmp_path / name)[0].params) for name in ("whole", "parts")),
+        *(jax.tree.map(np.asarray, parameters(tmp_path / name)[0].core.params) for name in ("whole", "parts")),
     )
     other = experiment(tmp_path / "parts", small("dqn"), make_walk, data=f"{data}?best=0.5", steps=8)
     with pytest.raises(UsageError, match=r"holds another run: data\.best is 1\.0 there and 0\.5 here"):

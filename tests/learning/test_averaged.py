@@ -88,7 +88,7 @@ def batch_of(continuous_actions):
 
 @pytest.mark.parametrize("agent", SMALL)
 def test_an_agent_whose_rate_has_fallen_to_0_learns_no_more(agent):
-    builder = getattr(builders, agent)()
+    builder = getattr(builders, agent)(average_rate=None)
     config = dataclasses.replace(
         builder.config, learning_rate_decay_steps=2, normalize_observations=False, **SMALL[agent]
     )

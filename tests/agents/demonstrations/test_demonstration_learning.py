@@ -85,7 +85,7 @@ def test_dqfd_without_its_own_losses_and_demonstrations_is_dqn():
     learned = []
     for builder, data in (
         (DQfD(DQfDConfig(n_step_coef=0.0, l2_coef=0.0, **fields)), both),
-        (DQN(DQNConfig(replay=DQfDConfig.replay, **fields)), one),
+        (DQN(DQNConfig(replay=DQfDConfig.replay, **fields), average_rate=None), one),
     ):
         core = builder.make_agent(SPEC).core
         state, _, errors = core.step(core.init(jax.random.key(0)), Sample(data, np.ones(4, np.float32)))
