@@ -19,7 +19,6 @@ from acme_ext.errors import UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment
 from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.feasibility import check
-from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.naming import named
 
 
@@ -129,12 +128,8 @@ def test_the_default_directory_says_what_was_chosen(experiment, folder):
 
 def test_of_many_choices_the_default_directory_has_some_and_a_digest():
     many = {"discount": 0.5, "batch_size": 64, "learning_rate": 2e-3, "max_gradient_norm": 1.0, "huber_delta": 8.0}
-    folders = [
-        Experiment(
-            DQN(DQNConfig(**many, replay=dataclasses.replace(DQNConfig.replay, min_size=size))), "gym:A-v0"
-        ).directory.name
-        for size in (1, 2, 1)
-    ]
+    replays = [dataclasses.replace(DQNConfig.replay, min_size=size) for size in (1, 2, 1)]
+    folders = [Experiment(DQN(DQNConfig(**many, replay=each)), "gym:A-v0").directory.name for each in replays]
     assert folders[0] == folders[2] != folders[1]
     assert re.fullmatch(r"dqn-gym-A-v0-discount=0.5-batch_size=64-4more-[0-9a-f]{8}-s0", folders[0])
 
