@@ -294,9 +294,10 @@ def test_bootstraps_from_a_truncation_and_not_from_a_termination(tmp_path, trunc
         sgd_steps_per_call=8,
     )
     environment = make_constant(truncates)
-    run(tmp_path, DQN(config), steps=2_000, num_envs=5, environment=environment)
-    learned = params(tmp_path, DQN(config), environment(0, False))
-    network = DQN(config).make_networks(make_spec(environment(0, False)))
+    builder = DQN(config, average_rate=None)
+    run(tmp_path, builder, steps=2_000, num_envs=5, environment=environment)
+    learned = params(tmp_path, builder, environment(0, False))
+    network = builder.make_networks(make_spec(environment(0, False)))
     q = network.apply(learned, None, np.ones((1, 1), np.float32))
     np.testing.assert_allclose(q[0], value, rtol=0.1)
 

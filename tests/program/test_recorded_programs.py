@@ -76,7 +76,7 @@ def parameters(folder, spec):
     template = builder.make_agent(spec).core.abstract_state()
     restored = CheckpointStore(RunDirectory.open(folder).checkpoints).restore({"learner": template})
     assert restored is not None
-    return jax.tree.leaves(restored.trees["learner"][0].params)
+    return jax.tree.leaves(restored.trees["learner"][0].core.params)
 
 
 @pytest.mark.slow
