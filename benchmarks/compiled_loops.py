@@ -51,14 +51,15 @@ def package_on_cartpole(name: str, num_envs: int, iterations: int | None = None)
 
 
 def builder_of(name: str, num_envs: int) -> Builder:
-    """Returns an agent's builder with its defaults, but without averaged parameters, which the bare loops don't have.
+    """Returns an agent's builder with its defaults, except for two fields.
 
-    A batch of PPO has one unroll of each environment.
+    A batch of PPO has one unroll of each environment. DQN has no averaged parameters: the bare loop has none, and an
+    average in each of its many small learner steps would be further work.
     """
-    builder: Builder = builders.load(name)(average_rate=None)
+    builder: Builder = builders.load(name)()
     if name == "ppo":
-        builder = builder.replace(config=dataclasses.replace(builder.config, batch_size=num_envs))
-    return builder
+        return builder.replace(config=dataclasses.replace(builder.config, batch_size=num_envs))
+    return builder.replace(average_rate=None)
 
 
 def experiment(builder: Builder, environment: str, num_envs: int, run_dir: str = "none", **options: Any) -> Experiment:

@@ -187,7 +187,7 @@ _TIC_TAC_TOE = {
     "learning_rate_decay_steps": "8000",
     "average_rate": "0.01",
 }
-# DQN where rewards are rare and what was found should stay in replay, with BDQN's values
+# For comparisons where rewards are rare: more old transitions, and evaluations of the newest parameters
 _LARGE_REPLAY = {"replay.max_size": "100000", "average_rate": "none"}
 _MODEL_OF_BOARD = {"replay.length": "9", "learning_rate_decay_steps": "21000", "network_kind": "grid"}
 

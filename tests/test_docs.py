@@ -64,8 +64,7 @@ def prose(page: pathlib.Path) -> str:
 def commands(page: pathlib.Path) -> Iterator[list[str]]:
     """The words of every command in a page's shell blocks."""
     for block in blocks(page, "sh"):
-        lines = block.replace("\\\n", " ").splitlines()
-        yield from filter(None, (shlex.split(line, comments=True) for line in lines))
+        yield from filter(None, (shlex.split(line, comments=True) for line in block.splitlines()))
 
 
 def rows(text: str) -> Iterator[list[str]]:

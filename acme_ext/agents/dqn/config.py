@@ -11,7 +11,7 @@ from acme_ext.utils.checks import Checked, Positive, PositiveInt, PositiveShare,
 class QLearningConfig(Checked):
     """The hyperparameters that DQN shares with agents that explore differently.
 
-    Values without a source are ours, chosen on CartPole and bsuite.
+    Values without a source are ours, chosen on CartPole and bsuite, and `replay.max_size` also on LunarLander.
     """
 
     # The problem
@@ -44,8 +44,8 @@ class QLearningConfig(Checked):
     target_rate: PositiveShare = 0.01
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
-    # n_step is 3 in Hessel et al. 2018, table 1, and 1 in Mnih et al. 2015. With a large n, the transitions of early
-    # policies keep the values low, because returns aren't corrected for the policy that acted: the replay drops them.
+    # n_step is 3 in Hessel et al. 2018, table 1, and 1 in Mnih et al. 2015. Returns aren't corrected for the policy
+    # that acted. With a large n, transitions of early policies keep the values low; a small replay drops them.
     replay: TransitionConfig = TransitionConfig(n_step=10, max_size=50_000)
 
 
