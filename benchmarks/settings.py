@@ -349,9 +349,7 @@ SETTINGS: dict[str, Setting] = {
     "sac-pendulum": Setting("sac", "gym:Pendulum-v1", 20_000, 1, -200.0, -250.0),
     "td3-pendulum": Setting("td3", "gym:Pendulum-v1", 20_000, 1, -200.0, -250.0),
     "sac-swingup": Setting("sac", "dmc:cartpole/swingup", 100_000, 1, 750.0, 700.0, 20_000, 10),
-    "td3-swingup": Setting("td3", "dmc:cartpole/swingup", 100_000, 1, None, None, 20_000, 10),
-    "sac-reacher": Setting("sac", "dmc:reacher/easy", 100_000, 1, None, None, 20_000, 10),
-    "sac-walker": Setting("sac", "dmc:walker/walk", 200_000, 1, None, None, 40_000, 10),
+    "td3-swingup": Setting("td3", "dmc:cartpole/swingup", 100_000, 1, 750.0, 700.0, 20_000, 10),
     "d4pg-pendulum": Setting(
         "d4pg", "gym:Pendulum-v1", 20_000, 4, -200.0, -250.0, config={"v_min": "-1000", "v_max": "0"}
     ),
@@ -362,18 +360,8 @@ SETTINGS: dict[str, Setting] = {
     ),
     "d4pg-swingup": Setting("d4pg", "dmc:cartpole/swingup", 100_000, 4, 750.0, 700.0, 20_000, 10),
     "dmpo-swingup": Setting("dmpo", "dmc:cartpole/swingup", 100_000, 4, 750.0, 700.0, 20_000, 10),
-    "d4pg-reacher": Setting("d4pg", "dmc:reacher/easy", 100_000, 4, None, None, 20_000, 10),
-    "d4pg-walker": Setting(
-        "d4pg",
-        "dmc:walker/walk",
-        200_000,
-        4,
-        None,
-        None,
-        40_000,
-        10,
-        config={"policy_sizes": "256,256", "critic_sizes": "256,256"},
-    ),
+    "apex_dpg-swingup": Setting("apex_dpg", "dmc:cartpole/swingup", 100_000, 1, 750.0, 700.0, 20_000, 10, actors=4),
+    "mpo-swingup": Setting("mpo", "dmc:cartpole/swingup", 100_000, 4, 750.0, 700.0, 20_000, 10),
     "ppo-cartpole": Setting("ppo", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
     "ppo-cartpole-program": Setting("ppo", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4),
     "ppo-cartpole-server": Setting(
