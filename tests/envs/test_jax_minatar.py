@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from acme_ext.envs.jax_games import functional
+from acme_ext.envs.jax_games import MinAtarGame
 from acme_ext.envs.minatar import _game as original_game
 
 NOTHING, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
@@ -30,7 +30,7 @@ class Game:
 
     def __init__(self, name):
         module = importlib.import_module(f"pgx.minatar.{name}")
-        environment = functional(f"minatar-{name}")
+        environment = MinAtarGame(name)
         pgx = environment._environment
         self.actions = np.asarray(pgx.minimal_action_set).tolist()
 
