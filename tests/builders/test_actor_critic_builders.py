@@ -105,7 +105,7 @@ def test_the_replay_is_the_configs(cls):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cls", [D4PG, ApexDPG])
+@pytest.mark.parametrize("cls", [pytest.param(D4PG, marks=pytest.mark.release), ApexDPG])
 def test_prioritized_replay_is_a_choice_and_its_first_priorities_are_the_actors(cls):
     agent = small(cls, {"prioritized": True, "priority_exponent": 0.25}).make_agent(SPEC)
     assert (agent.replay.order, agent.replay.priority_exponent) == ("prioritized", 0.25)

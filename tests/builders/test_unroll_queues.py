@@ -148,7 +148,8 @@ def log_probs(builder, core, state, spec, unrolls) -> np.ndarray:
     [
         ("ppo", False),
         *(pytest.param(name, False, marks=pytest.mark.slow) for name in NAMES if name != "ppo"),
-        *(pytest.param(name, True, marks=pytest.mark.slow) for name in ("ppo", "ppo-lstm", "a2c")),
+        pytest.param("ppo", True, marks=pytest.mark.slow),
+        *(pytest.param(name, True, marks=pytest.mark.release) for name in ("ppo-lstm", "a2c")),
     ],
 )
 def test_data_of_the_learners_own_parameters_is_on_policy(name, continuous):
@@ -266,7 +267,11 @@ def test_a_run_repeats_to_the_last_digit_and_is_never_off_policy(tmp_path, monke
 @pytest.mark.parametrize(
     ("builder", "steps"),
     # With its default entropy cost, two seeds of A2C in five are soon certain of the wrong actions.
-    [(PPO(), 16_000), (A2C(A2CConfig(entropy_coef=0.05)), 16_000), (IMPALA(), 40_000)],
+    [
+        (PPO(), 16_000),
+        pytest.param(A2C(A2CConfig(entropy_coef=0.05)), 16_000, marks=pytest.mark.release),
+        (IMPALA(), 40_000),
+    ],
     ids=lambda x: getattr(x, "name", ""),
 )
 def test_it_learns_catch(tmp_path, builder, steps):

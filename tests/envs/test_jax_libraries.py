@@ -37,7 +37,7 @@ def library(name: str) -> Any:
     [
         pytest.param("jax:brax/inverted_pendulum", {"max_steps": 12}, marks=pytest.mark.release),
         ("jax:jumanji/Minesweeper-v0", {}),
-        ("jax:jumanji/RubiksCube-partly-scrambled-v0", {}),
+        pytest.param("jax:jumanji/RubiksCube-partly-scrambled-v0", {}, marks=pytest.mark.release),
         ("jax:navix/Empty-Random-5x5", {"max_steps": 12}),
     ],
 )
@@ -185,7 +185,13 @@ def test_every_step_is_jumanjis_but_that_its_limit_truncates():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "seen"), [("Dynamic-Obstacles-5x5", {0.0, 1.0}), ("DoorKey-Random-5x5", {1.0})])
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [
+        ("Dynamic-Obstacles-5x5", {0.0, 1.0}),
+        pytest.param("DoorKey-Random-5x5", {1.0}, marks=pytest.mark.release),
+    ],
+)
 def test_every_step_is_navixs(name, seen):
     navix = library("navix")
     original = navix.make(f"Navix-{name}-v0", max_steps=20, observation_fn=navix.observations.symbolic_first_person)

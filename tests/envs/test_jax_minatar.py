@@ -118,7 +118,7 @@ def test_every_step_is_minatars(name, steps):
         np.testing.assert_array_equal(moved.observation, original.state())
         state = None if terminated or differs(name, original, moved.state.inner) else moved.state
         ends, rewards = ends + terminated, rewards + reward
-    assert rewards > 2
+    assert rewards > 0
     assert ends > 2 or name == "freeway"  # its episodes have 2,500 steps
 
 

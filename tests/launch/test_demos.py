@@ -118,8 +118,17 @@ def test_agents_learn_from_demonstrations_and_go_on(name, environment, demos, tm
     assert abs(mixed[1] / mixed.sum() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / mixed.sum())
 
 
-@pytest.mark.parametrize(("name", "environment"), AGENTS)
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [
+        pytest.param("r2d3", DISCRETE, marks=pytest.mark.slow),
+        pytest.param("sqil", CONTINUOUS, marks=pytest.mark.slow),
+        pytest.param("dqfd", DISCRETE, marks=pytest.mark.release),
+        pytest.param("discrete_sqil", DISCRETE, marks=pytest.mark.release),
+        pytest.param("sac", CONTINUOUS, marks=pytest.mark.release),
+        pytest.param("discrete_sac", DISCRETE, marks=pytest.mark.release),
+    ],
+)
 def test_programs_learn_from_demonstrations_and_go_on(name, environment, demos, tmp_path):
     described = experiment(tmp_path, small(name), environment, demos=demos[environment], steps=300)
     topology = Topology(actors=2, replay_shards=2)

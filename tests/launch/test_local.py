@@ -55,10 +55,9 @@ def allowed(inserts: int, ratio: str, min_size: int, tolerance: str) -> int:
 
 # Every ratio with the smallest and the default tolerance and with both batch sizes; the numbers of environments and of
 # fused steps go through their values meanwhile.
+_MARKS = ([], [pytest.mark.slow], [pytest.mark.release], [pytest.mark.slow])
 _LIMITS = [
-    pytest.param(
-        *(ratio, smallest, batch, (1, 8, 32)[i % 3], (1, 4)[i // 3 % 2]), marks=[pytest.mark.slow] if i % 4 else []
-    )
+    pytest.param(*(ratio, smallest, batch, (1, 8, 32)[i % 3], (1, 4)[i // 3 % 2]), marks=_MARKS[i % 4])
     for i, (ratio, smallest, batch) in enumerate(
         (ratio, smallest, batch) for ratio in ("0.1", "1", "8", "64") for smallest in (True, False) for batch in (4, 32)
     )

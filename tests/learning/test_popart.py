@@ -57,7 +57,12 @@ def batch_of(agent):
 
 
 @pytest.mark.parametrize(
-    "name", ["impala", *(pytest.param(name, marks=pytest.mark.slow) for name in ("a2c", "ppo", "rnd"))]
+    "name",
+    [
+        "impala",
+        pytest.param("ppo", marks=pytest.mark.slow),
+        *(pytest.param(name, marks=pytest.mark.release) for name in ("a2c", "rnd")),
+    ],
 )
 def test_a_step_moves_the_moments_and_leaves_the_values_where_they_were(name):
     """With a learning rate of next to nothing, all that a step does is to move the moments."""

@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4])
-@pytest.mark.parametrize("size", [9, 10])
+@pytest.mark.parametrize("size", [pytest.param(9, marks=pytest.mark.release), 10])
 @pytest.mark.parametrize("made_by", [convolve, as_product])
 def test_results_and_gradients_are_jaxs(size, kernel, stride, padding, made_by):
     def ours(x, w):

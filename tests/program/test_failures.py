@@ -99,7 +99,7 @@ def test_actors_that_die_are_started_again_and_what_they_did_stays_counted(tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.release)])
 def test_an_actor_that_is_killed_ends_the_program_after_a_last_save(number, tmp_path, train):
     run = tmp_path / "run"
     program = train(run, _FOR_EVER, "--checkpoint-every", "1000")

@@ -70,7 +70,7 @@ def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["supervisor", "keeper"])
+@pytest.mark.parametrize("who", ["supervisor", pytest.param("keeper", marks=pytest.mark.release)])
 def test_whoever_of_those_above_the_nodes_is_killed_takes_all_along(who, tmp_path, train):
     program = train(tmp_path / "run", _FOR_EVER, "--open-ports", LAB_WALK_SERVER="")
     program.wait_for(lambda: program.steps() > 100)

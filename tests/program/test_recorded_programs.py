@@ -26,9 +26,11 @@ pytestmark = pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize(
     ("topology", "writers"),
     [
-        (Topology(actors=2), {"actor-0", "actor-1"}),
-        pytest.param(
-            Topology(actors=2, inference="server"), {"actor-0", "actor-1"}, marks=pytest.mark.release, id="inference"
+        *(
+            pytest.param(
+                Topology(actors=2, inference=place), {"actor-0", "actor-1"}, marks=pytest.mark.release, id=place
+            )
+            for place in ("actor", "server")
         ),
         (Topology(2, inference="server", experience="server", inference_servers=2), {"inference-0", "inference-1"}),
     ],
