@@ -201,9 +201,6 @@ def test_a_user_of_the_wheel_is_told_what_to_type(user):
     assert advice in done.stderr
 
 
-_OPS = ("gaussian", "multistep", "pictures", "policy_gradients", "value")
-
-
 @pytest.fixture(scope="module")
 def newer(checkout, tmp_path_factory):
     """A user's environment with the newest JAX that is locked, on a Python that has neither Reverb nor Acme."""
@@ -261,22 +258,17 @@ def test_another_python_has_compiled_runs_and_every_agent(newer):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "tests",
+    "paths",
     [
-        (
-            "tests/agents/dqn/test_dqn_learning.py",
-            "tests/replay/test_device.py",
-            *(f"tests/ops/test_{x}.py" for x in _OPS),
-        ),
-        # The search needs mctx, which is not of that lock.
-        pytest.param(
-            ("tests/ops", "--ignore=tests/ops/test_search.py", "tests/agents/dqn", "tests/agents/ppo"),
-            marks=pytest.mark.release,
-        ),
+        (*(f"ops/test_{name}.py" for name in ("gaussian", "multistep", "value")), "agents/dqn/test_dqn_learning.py"),
+        pytest.param(("ops", "agents/dqn", "agents/ppo"), marks=pytest.mark.release),
     ],
-    ids=["some", "others"],
+    ids=["some", "all"],
 )
-def test_another_python_passes_the_tests_of_what_is_pure(newer, tests):
+def test_another_python_passes_the_tests_of_what_is_pure(newer, paths):
+    # The search needs mctx, which is not of that lock.
+    tests = [f"tests/{path}" for path in (*paths, "replay/test_device.py")]
+    tests.append("--ignore=tests/ops/test_search.py")
     command = [newer / "venv/bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *tests]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)

@@ -43,14 +43,22 @@ REPLAYS: dict[type, dict[str, Any]] = {
     TransitionConfig: {"min_size": 40, "samples_per_insert": 8.0},
     SequenceConfig: {"min_size": 4, "max_size": 400, "burn_in": 2, "length": 6, "period": 3, "samples_per_insert": 4.0},
 }
-AGENTS = [
-    pytest.param("r2d3", DISCRETE, marks=pytest.mark.slow),
-    ("dqfd", DISCRETE),
-    pytest.param("sqil", CONTINUOUS, marks=pytest.mark.slow),
-    pytest.param("discrete_sqil", DISCRETE, marks=pytest.mark.slow),
-    pytest.param("sac", CONTINUOUS, marks=pytest.mark.slow),
-    pytest.param("discrete_sac", DISCRETE, marks=pytest.mark.slow),
-]
+AGENTS = {
+    "r2d3": DISCRETE,
+    "dqfd": DISCRETE,
+    "sqil": CONTINUOUS,
+    "discrete_sqil": DISCRETE,
+    "sac": CONTINUOUS,
+    "discrete_sac": DISCRETE,
+}
+
+
+def agents(slow, others=()):
+    """The agents with their environments: those in `slow` marked so, and the others with `others`."""
+    return [
+        pytest.param(name, environment, marks=pytest.mark.slow if name in slow else others)
+        for name, environment in AGENTS.items()
+    ]
 
 
 def small(name: str, **replay: Any) -> builders.Builder:
@@ -101,7 +109,7 @@ def drawn(folder) -> np.ndarray:
     return np.array([log["samples_own"][-1], log["samples_demos"][-1]])
 
 
-@pytest.mark.parametrize(("name", "environment"), AGENTS)
+@pytest.mark.parametrize(("name", "environment"), agents(slow=AGENTS.keys() - {"dqfd"}))
 def test_agents_learn_from_demonstrations_and_go_on(name, environment, demos, tmp_path):
     described = experiment(tmp_path, small(name), environment, demos=demos[environment], steps=300, num_envs=2)
     first = local.run(described, quiet=True)
@@ -118,17 +126,7 @@ def test_agents_learn_from_demonstrations_and_go_on(name, environment, demos, tm
     assert abs(mixed[1] / mixed.sum() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / mixed.sum())
 
 
-@pytest.mark.parametrize(
-    ("name", "environment"),
-    [
-        pytest.param("r2d3", DISCRETE, marks=pytest.mark.slow),
-        pytest.param("sqil", CONTINUOUS, marks=pytest.mark.slow),
-        pytest.param("dqfd", DISCRETE, marks=pytest.mark.release),
-        pytest.param("discrete_sqil", DISCRETE, marks=pytest.mark.release),
-        pytest.param("sac", CONTINUOUS, marks=pytest.mark.release),
-        pytest.param("discrete_sac", DISCRETE, marks=pytest.mark.release),
-    ],
-)
+@pytest.mark.parametrize(("name", "environment"), agents(slow={"r2d3", "sqil"}, others=pytest.mark.release))
 def test_programs_learn_from_demonstrations_and_go_on(name, environment, demos, tmp_path):
     described = experiment(tmp_path, small(name), environment, demos=demos[environment], steps=300)
     topology = Topology(actors=2, replay_shards=2)
