@@ -12,12 +12,14 @@ readers of the data do that. A truncation is a LAST row with a discount above 0,
 | `reward`, `discount` | `[N]` float32 | as the environment gave them |
 | `step_type` | `[N]` uint8 | 0 FIRST, 1 MID, 2 LAST |
 
-`manifest.json` has the specs, the agent and the environment, and the SHA-256, steps and returns of each shard. If
-several processes write, each lists its shards in its own file, `NAME.part.json`, so that no file has two writers; a
-reader combines all of them. A file is written under another name, synced to the disk and then renamed. Reading never
+`manifest.json` has the specs, the agent and the environment, and the SHA-256, steps and returns of each shard. The
+processes of a program each list their shards in their own file, `NAME.part.json`, because they may be on several hosts;
+a reader combines all of them. A file is written under another name, synced to the disk and then renamed. Reading never
 unpickles anything.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import io
 import os
@@ -205,8 +207,8 @@ class FolderWriter:
         about: plain JSON for the manifest: the agent and the environment.
         shard_steps: a shard is written once it has this many steps, or `shard_bytes`.
         shard_bytes: see `shard_steps`.
-        part: the prefix of the names of this writer's shards and part of the manifest, if several processes write;
-            None for the only writer.
+        part: the prefix of the names of this writer's shards and part of the manifest, for the processes of a program;
+            None for the others, which add to the manifest itself, one at a time.
 
     Raises:
         UsageError: the folder holds other files, or data with other specs; or it is empty and this is one of several
@@ -227,11 +229,9 @@ class FolderWriter:
         self._shard_steps, self._shard_bytes = shard_steps, shard_bytes
         self._names = field_names(spec.observations)
         described = spec_to_json(spec)
+        self._manifest = {"format": FORMAT, "spec": described, **about, "shards": []}
         if (self.path / MANIFEST).is_file():
-            there = Folder(self.path)
-            if there.manifest["spec"] != described:
-                raise UsageError(f"{path} holds data with other specs than this environment's: choose another folder.")
-            self._manifest = there.manifest
+            self._reread()
         elif part is not None:
             raise UsageError(
                 f"the folder {self.path.absolute()} on {socket.gethostname()} is not the one that the program records "
@@ -241,7 +241,6 @@ class FolderWriter:
             if self.path.is_dir() and any(self.path.iterdir()):
                 raise UsageError(f"{path} is neither empty nor recorded data: choose another folder.")
             files.make_writable_folder(self.path)
-            self._manifest = {"format": FORMAT, "spec": described, **about, "shards": []}
         self._listed, self._prefix = self.path / MANIFEST, ""
         if part is not None:
             # A unique name: not used by another process, by another run, or by a host that was presumed lost.
@@ -278,23 +277,47 @@ class FolderWriter:
             columns[name] = np.concatenate([getattr(episode, name) for episode in self._open])
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **columns)
-        path = self.path / f"{self._prefix}{len(self._manifest['shards']):06d}.npz"
-        with files.replacing(path) as temporary:
-            temporary.write_bytes(buffer.getvalue())
-        self._manifest["shards"].append(
-            {
-                "file": path.name,
-                "sha256": files.sha256(path),
-                "steps": self._open_steps,
-                "episodes": len(self._open),
-                "returns": [e.score for e in self._open],
-            }
-        )
-        files.write_json(self._listed, self._manifest)
+        with self._alone():
+            path = self.path / f"{self._prefix}{len(self._manifest['shards']):06d}.npz"
+            with files.replacing(path) as temporary:
+                temporary.write_bytes(buffer.getvalue())
+            self._manifest["shards"].append(
+                {
+                    "file": path.name,
+                    "sha256": files.sha256(path),
+                    "steps": self._open_steps,
+                    "episodes": len(self._open),
+                    "returns": [e.score for e in self._open],
+                }
+            )
+            files.write_json(self._listed, self._manifest)
         self._open = []
         self._open_steps = self._open_bytes = 0
 
     close = flush
+
+    def _reread(self) -> None:
+        """Takes over the manifest that is in the folder; raises UsageError if it has other specs."""
+        there = Folder(self.path).manifest
+        if there["spec"] != self._manifest["spec"]:
+            raise UsageError(f"{self.path} holds data with other specs than this environment's: choose another folder.")
+        self._manifest = there
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Locks the manifest, and reads what others have added to it; a part has no other writer."""
+        if self._prefix:
+            yield
+            return
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError):  # some network disks have no locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if self._listed.is_file():
+                self._reread()
+            yield
+        finally:
+            os.close(descriptor)
 
 
 def field_names(observations: Tree) -> list[str]:
@@ -359,4 +382,6 @@ def _numbers(texts: Any, dtype: np.dtype) -> np.ndarray:
 
 
 def _parsed(texts: Any) -> Any:
-    return [_parsed(text) for text in texts] if isinstance(texts, list) else float(texts)
+    if isinstance(texts, list):
+        return [_parsed(text) for text in texts]
+    return texts == "True" if texts in ("True", "False") else float(texts)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from dm_env import specs
 
+from acme_ext import envs
 from acme_ext.data.format import Episode, Folder, FolderWriter, spec_from_json, spec_to_json
 from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
@@ -84,6 +85,14 @@ def test_several_processes_write_at_a_time_and_all_of_it_is_read(tmp_path):
     assert next(Folder(tmp_path).episodes()).steps == 4
 
 
+def test_processes_that_each_write_alone_keep_what_the_others_wrote(tmp_path):
+    writers = [FolderWriter(tmp_path, SPEC, ABOUT, shard_steps=2) for _ in range(2)]
+    for value in range(3):
+        for number, writer in enumerate(writers):
+            writer.add(episode(2, 10.0 * number + value))
+    assert [e.reward[1] for e in Folder(tmp_path).episodes()] == [0, 10, 1, 11, 2, 12]
+
+
 def test_a_killed_writer_loses_its_open_shard_alone(tmp_path):
     FolderWriter(tmp_path, SPEC, ABOUT).begin()
     program = (
@@ -157,3 +166,10 @@ def test_specs_come_back_from_json():
     first = there.observations[0]
     np.testing.assert_array_equal(first.minimum, np.array([-np.inf, 0.1], np.float32))
     assert there.actions == spec.actions
+
+
+@pytest.mark.parametrize("name", ["gym:FrozenLake-v1", "minatar:breakout", "explore:random_coin", "dmc:cartpole/swingup"])
+def test_specs_of_environments_come_back_from_json(name):
+    spec = envs.make_spec(envs.make_single(name))
+    there = spec_from_json(json.loads(json.dumps(spec_to_json(spec))))
+    assert (there.observations, there.actions) == (spec.observations, spec.actions)
