@@ -108,8 +108,11 @@ class CheckpointStore:
             if extra is not None:
                 extra(folder)
             self._digests = _write_manifest(folder, steps, list(info), leaves, self._digests)
+            before = target.with_name(f"{target.name}.replaced")
+            if before.exists() and target.exists():  # a save was killed before it could prune
+                _discard(before) if self._is_whole(target) else shutil.rmtree(target)
             if target.exists():
-                os.rename(target, target.with_name(f"{target.name}.replaced"))
+                os.rename(target, before)
             os.rename(folder, target)
             files.fsync(self._directory)
             self._whole[target.name] = True
@@ -132,7 +135,7 @@ class CheckpointStore:
           UsageError: a tree doesn't fit its template; the message names the leaf.
           RunError: every checkpoint, or every one at `steps`, is damaged.
         """
-        folders = [folder for folder in self._folders() if steps is None or int(folder.name[:12]) == steps]
+        folders = self._folders(steps)
         for folder in folders:
             try:
                 manifest = _checked_manifest(folder, None if extra else list(templates))
@@ -147,6 +150,8 @@ class CheckpointStore:
                     self._whole[folder.name] = True
                 return Restored(manifest["steps"], trees, info, folder)
         if folders:
+            if self._folders(steps) != folders:  # a live run has replaced them meanwhile
+                return self.restore(templates, extra=extra, steps=steps)
             raise RunError(f"every checkpoint in {self._directory} is damaged: start anew in another directory.")
         return None
 
@@ -154,11 +159,12 @@ class CheckpointStore:
         """Returns the steps of the latest checkpoint that is not known to be damaged; None if there is none."""
         return next((int(f.name[:12]) for f in self._folders() if self._whole.get(f.name, True)), None)
 
-    def _folders(self) -> list[Path]:
-        """Returns the checkpoints, latest first."""
+    def _folders(self, steps: int | None = None) -> list[Path]:
+        """Returns the checkpoints, latest first; with `steps`, only those at these steps."""
         if not self._directory.is_dir():
             return []
         found = [path for path in self._directory.iterdir() if _FOLDER.fullmatch(path.name) and path.is_dir()]
+        found = [path for path in found if steps is None or int(path.name[:12]) == steps]
         return sorted(found, key=lambda path: (path.name[:12], path.name == path.name[:12]), reverse=True)
 
     @contextlib.contextmanager
@@ -189,9 +195,14 @@ class CheckpointStore:
             if not given_up and kept < self._keep:
                 kept += self._is_whole(folder)
             else:
-                doomed = folder.with_name(f"{_UNFINISHED}{folder.name}")  # or else, half deleted, it would look damaged
-                os.rename(folder, doomed)
-                shutil.rmtree(doomed)
+                _discard(folder)
+
+
+def _discard(folder: Path) -> None:
+    """Deletes a checkpoint; half deleted, it would look damaged under its own name."""
+    doomed = folder.with_name(f"{_UNFINISHED}{folder.name}")
+    os.rename(folder, doomed)
+    shutil.rmtree(doomed)
 
 
 def _write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -223,6 +223,44 @@ def test_a_kill_while_the_same_steps_are_replaced_leaves_the_replaced_one(tmp_pa
     assert _names(tmp_path) == ["000000000001"]
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_kill_after_the_same_steps_were_replaced_is_mended_by_the_next_save(tmp_path, monkeypatch, damaged):
+    store = CheckpointStore(tmp_path, keep=1)
+    store.save(1, {"x": np.int64(1)}, {})
+    monkeypatch.setattr(store, "_prune", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        store.save(1, {"x": np.int64(10)}, {})
+    assert _names(tmp_path) == ["000000000001", "000000000001.replaced"]
+    if damaged:
+        (tmp_path / "000000000001" / "x.npz").unlink()
+    store = CheckpointStore(tmp_path, keep=1)
+    restored = store.restore({"x": np.int64(0)})
+    assert restored is not None
+    assert restored.trees["x"] == (1 if damaged else 10)
+    store.save(1, {"x": np.int64(100)}, {})
+    assert _names(tmp_path) == ["000000000001"]
+    restored = store.restore({"x": np.int64(0)})
+    assert restored is not None
+    assert restored.trees["x"] == 100
+
+
+def test_a_reader_looks_again_where_a_live_run_has_replaced_the_checkpoint(tmp_path, monkeypatch):
+    writer, reader = CheckpointStore(tmp_path, keep=1), CheckpointStore(tmp_path, keep=1)
+    writer.save(1, {"x": np.int64(1)}, {})
+    listed, told = reader._folders, []
+
+    def one_late(steps: int | None = None) -> list[Path]:
+        folders = listed(steps)
+        if not told:
+            told.append(writer.save(2, {"x": np.int64(2)}, {}))
+        return folders
+
+    monkeypatch.setattr(reader, "_folders", one_late)
+    restored = reader.restore({"x": np.int64(0)})
+    assert restored is not None
+    assert restored.steps == 2
+
+
 def _flip(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 1
