@@ -26,11 +26,13 @@ def make_policy(networks: NGUNetworks, config: Agent57Config, *, evaluation: boo
     return policy if evaluation else policy._replace(standing=functools.partial(standing, num_arms=config.num_arms))
 
 
-class Chooser(NamedTuple):
-    """The state of the policy selection, for each environment."""
+class Ongoing(NamedTuple):
+    """What the bandit is told when an episode has ended.
 
-    bandit: bandits.Window
-    arm: Array  # [B] int32, the policy of the current episode; -1 before the first episode of the run
+    It is not saved, because a resumed run begins new episodes: the return of a part of an episode would mislead.
+    """
+
+    arm: Array  # [B] int32, the policy of the current episode; -1 before the first one
     episode_return: Array  # [B] undiscounted return of the episode so far
 
 
@@ -43,17 +45,19 @@ def by_bandit(config: Agent57Config) -> Choice:
         config.num_arms, config.bandit_window, config.bandit_scale, config.bandit_epsilon
     )
 
-    def init(batch: int) -> Chooser:
-        return Chooser(bandit.init(batch), np.full(batch, -1, np.int32), np.zeros(batch, np.float32))
+    def init(batch: int) -> tuple[bandits.Window, Ongoing]:
+        return bandit.init(batch), Ongoing(np.full(batch, -1, np.int32), np.zeros(batch, np.float32))
 
-    def begin(keys: Array, context: Context, state: Chooser) -> tuple[Array, Chooser]:
+    def begin(
+        keys: Array, context: Context, window: bandits.Window, ongoing: Ongoing
+    ) -> tuple[Array, bandits.Window, Ongoing]:
         first = context.first
-        played = bandit.update(state.bandit, jnp.maximum(state.arm, 0), state.episode_return)
-        of_bandit = bandits.where(first & (state.arm >= 0), played, state.bandit)
-        arm = jnp.where(first, bandit.select(keys, of_bandit), state.arm)
+        played = bandit.update(window, jnp.maximum(ongoing.arm, 0), ongoing.episode_return)
+        window = bandits.where(first & (ongoing.arm >= 0), played, window)
+        arm = jnp.where(first, bandit.select(keys, window), ongoing.arm)
         # The last reward of an episode arrives before `first`; the reward at a `first` timestep is 0.
-        episode_return = jnp.where(first, 0.0, state.episode_return) + context.reward
-        return arm, Chooser(of_bandit, arm, episode_return)
+        episode_return = jnp.where(first, 0.0, ongoing.episode_return) + context.reward
+        return arm, window, Ongoing(arm, episode_return)
 
     return Choice(init, begin)
 
@@ -64,7 +68,7 @@ def standing(run: Run, num_arms: int) -> Run:
     It has the number of episodes of each policy `[N]` and the sum of their returns `[N]`, over the newest episodes of
     all environments. The average of the distances starts empty.
     """
-    counts = bandits.in_window(run.choice.bandit, num_arms)
+    counts = bandits.in_window(run.choice, num_arms)
     return Run(bandits.Counts(*(x.sum(axis=0) for x in counts)), ngu.Distances(ngu.ZERO, ngu.ZERO))
 
 
@@ -74,13 +78,13 @@ def best_so_far(num_arms: int) -> Choice:
     In a tie it is the first such policy. It is policy 0 if there are no episodes yet.
     """
 
-    def init(batch: int) -> bandits.Counts:
-        return bandits.Counts(*(np.zeros((batch, num_arms), np.float32) for _ in range(2)))
+    def init(batch: int) -> tuple[bandits.Counts, Tree]:
+        return bandits.Counts(*(np.zeros((batch, num_arms), np.float32) for _ in range(2))), ()
 
-    def begin(keys: Array, context: Context, state: bandits.Counts) -> tuple[Array, Tree]:
+    def begin(keys: Array, context: Context, counts: bandits.Counts, ongoing: Tree) -> tuple[Array, Tree, Tree]:
         del keys, context
-        mean: Array = jnp.where(state.plays > 0, state.total / jnp.maximum(state.plays, 1), -jnp.inf)
-        return jnp.argmax(mean, axis=-1).astype(jnp.int32), state
+        mean: Array = jnp.where(counts.plays > 0, counts.total / jnp.maximum(counts.plays, 1), -jnp.inf)
+        return jnp.argmax(mean, axis=-1).astype(jnp.int32), counts, ongoing
 
     return Choice(init, begin)
 

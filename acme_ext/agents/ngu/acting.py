@@ -52,26 +52,27 @@ class Distances(NamedTuple):
 class Choice(NamedTuple):
     """How a policy of the family is selected for each episode."""
 
-    init: Callable[[int], Tree]
-    """`B -> state [B, ...]`: the initial state."""
-    begin: Callable[[Array, Context, Tree], tuple[Array, Tree]]
-    """`(keys [B], context, state) -> (arms [B], state)`, called at every step. The arms are only used where
-    `context.first`.
+    init: Callable[[int], tuple[Tree, Tree]]
+    """`B -> (kept [B, ...], ongoing [B, ...])`: the initial state, for the whole run and for the present episode."""
+    begin: Callable[[Array, Context, Tree, Tree], tuple[Array, Tree, Tree]]
+    """`(keys [B], context, kept, ongoing) -> (arms [B], kept, ongoing)`, called at every step. The arms are only used
+    where `context.first`.
     """
 
 
 class Run(NamedTuple):
     """The part of the policy's carry that is kept for the whole run."""
 
-    choice: Tree  # [B, ...]
+    choice: Tree  # [B, ...] see `Choice`
     distances: Distances
 
 
 class Episode(NamedTuple):
-    """The part of the policy's carry that is reset at every episode."""
+    """The part of the policy's carry that is used within an episode."""
 
     memory: intrinsic.EpisodicMemory
     arm: Array  # [B] int32
+    choice: Tree  # [B, ...] see `Choice`
 
 
 Preferred = Callable[[Tree, Array], Array]
@@ -81,16 +82,16 @@ Preferred = Callable[[Tree, Array], Array]
 def uniform(num_arms: int) -> Choice:
     """Returns the uniformly random selection of a policy."""
 
-    def begin(keys: Array, context: Context, state: Tree) -> tuple[Array, Tree]:
+    def begin(keys: Array, context: Context, kept: Tree, ongoing: Tree) -> tuple[Array, Tree, Tree]:
         del context
-        return jax.vmap(lambda key: jax.random.randint(key, (), 0, num_arms))(keys), state
+        return jax.vmap(lambda key: jax.random.randint(key, (), 0, num_arms))(keys), kept, ongoing
 
-    return Choice(lambda batch: (), begin)
+    return Choice(lambda batch: ((), ()), begin)
 
 
 def exploiting() -> Choice:
     """Returns the selection that always takes policy 0, which has no bonus."""
-    return Choice(lambda batch: (), lambda keys, context, state: (jnp.zeros(len(keys), jnp.int32), state))
+    return Choice(lambda batch: ((), ()), lambda keys, context, *state: (jnp.zeros(len(keys), jnp.int32), *state))
 
 
 def own_values(q: Tree, beta: Array) -> Array:
@@ -127,11 +128,12 @@ def policy_of(
     def init_carry(batch: int) -> Carry:
         zeros = np.zeros(batch, np.float32)
         memory = intrinsic.init_memory(batch, config.memory_rows, config.embedding_size)
-        return Carry(Run(choice.init(batch), Distances(zeros, zeros)), Episode(memory, np.zeros(batch, np.int32)))
+        kept, ongoing = choice.init(batch)
+        return Carry(Run(kept, Distances(zeros, zeros)), Episode(memory, np.zeros(batch, np.int32), ongoing))
 
     def bonus_of(params: NGUParams, context: Context, observation: Tree) -> tuple[Array, Distances, Tree]:
         """Returns the bonuses `[B]` for observations, the updated distances, and the updated episodic memory."""
-        first, (memory, _) = context.first, context.carry.episode
+        first, memory = context.first, context.carry.episode.memory
         old: Distances = context.carry.run.distances
         embedding = networks.embedding.embed(params.embedding, observation)
         squares, known = intrinsic.nearest_distances(memory, embedding, config.neighbours)
@@ -161,7 +163,7 @@ def policy_of(
         run, episode = context.carry
         bonus, distances, memory = bonus_of(params, context, observation)
         arm_keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(context.key)
-        fresh, chooser = choice.begin(arm_keys, context, run.choice)
+        fresh, kept, ongoing = choice.begin(arm_keys, context, run.choice, episode.choice)
         arm = jnp.where(context.first, fresh, episode.arm)
         q, state = networks.values.step(params.values, context.reward, Seen(observation, bonus, arm), state)
         legal = masking.legal_actions(observation)
@@ -170,7 +172,7 @@ def policy_of(
         action = epsilon_greedy(context.key, q, epsilon, legal)
         probability = value.take_action(epsilon_greedy_probabilities(q, epsilon, legal), action)
         extras = NGUExtras(value.take_action(q, action), jnp.max(q, axis=-1), probability, arm, bonus)
-        carry = Carry(Run(chooser, distances), Episode(memory, arm))
+        carry = Carry(Run(kept, distances), Episode(memory, arm, ongoing))
         return action, Kept(networks.values.remember(state, action), carry), extras
 
     return Policy(apply, networks.values.init_memory, init_carry)

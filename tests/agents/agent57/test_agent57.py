@@ -98,13 +98,32 @@ def test_the_bandit_is_told_an_episodes_return_where_the_next_begins():
     # Episodes with rewards 1 + 2, and 5: policy 0, then 1. The rewards come with the timesteps after the first.
     for first, reward in ((True, 0), (False, 1), (False, 2), (True, 0), (False, 5), (True, 0)):
         now = context([first], [reward])
-        arm, state = choice.begin(now.key, now, state)
+        arm, *state = choice.begin(now.key, now, *state)
         arms.append(int(arm[0]))
     assert arms[:5] == [0, 0, 0, 1, 1]
-    counts = acting.bandits.in_window(jax.device_get(state.bandit), 2)
+    counts = acting.bandits.in_window(jax.device_get(state[0]), 2)
     np.testing.assert_array_equal(counts.plays, [[1, 1]])  # at the very first there was nothing to tell
     np.testing.assert_array_equal(counts.total, [[3, 5]])
     assert arms[5] == 1
+
+
+@pytest.mark.slow
+def test_a_resumed_run_does_not_count_the_episode_that_was_cut():
+    agent = Agent57(Agent57Config(num_arms=2, **SMALL)).make_agent(SPEC)
+    params = agent.core.variables(agent.core.init(jax.random.key(1)))["policy"]
+
+    def step(core, first, reward):
+        core.step_all(params, 0, 0, np.array([first]), np.float32([reward]), np.zeros((1, 4), np.float32))
+
+    core = InferenceCore(agent.policy, 1)
+    for first, reward in ((True, 0), (False, 7), (True, 0), (False, -5)):
+        step(core, first, reward)
+    resumed = InferenceCore(agent.policy, 1)
+    resumed.restore_carry(core.save_carry())
+    for first, reward in ((True, 0), (False, 2), (True, 0)):
+        step(resumed, first, reward)
+    plays, returns, *_ = resumed.standing()
+    assert (sum(plays), sum(returns)) == (2, 7 + 2)
 
 
 @pytest.mark.slow
