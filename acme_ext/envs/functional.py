@@ -170,12 +170,17 @@ class FunctionalBatch(BatchedEnvironment):
         self._device = jax.devices("cpu")[0]
         self._reset, self._step = _compiled(environment)
         self._state: Any = None
+        self._resets = 0
 
     def reset(self) -> dm_env.TimeStep:
         import jax
 
         with jax.default_device(self._device):
-            return self._keep(self._reset(row_keys(self._seed, self.num_envs)))
+            keys = row_keys(self._seed, self.num_envs)
+            if self._resets:  # a single environment may be reset by hand before each episode
+                keys = jax.vmap(jax.random.fold_in, (0, None))(keys, self._resets)
+            self._resets += 1
+            return self._keep(self._reset(keys))
 
     def step(self, actions: Any) -> dm_env.TimeStep:
         import jax
