@@ -73,7 +73,7 @@ class Gym(Backend):
 
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
         spec = copy.deepcopy(gymnasium.registry[name])
-        limit = options.pop("max_episode_steps", spec.max_episode_steps)
+        limit = _checked_limit(options.pop("max_episode_steps", spec.max_episode_steps))
         # Disable the wrappers that only check, and the time limit, which `GymEnvironment` applies.
         spec.max_episode_steps, spec.order_enforce, spec.disable_env_checker = None, False, True
         with _user_errors(name):
@@ -86,9 +86,18 @@ class Gym(Backend):
         """Makes gymnasium's own vectorised implementation, if it is in `_NATIVE`; otherwise returns None."""
         if num_envs == 1 or gymnasium.registry[name].vector_entry_point not in _NATIVE:
             return None
+        if _checked_limit(options.get("max_episode_steps", 1)) is None:  # the vectorised ones can't do without
+            return None
         with _user_errors(name):
             environments = gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **options)
         return GymVectorEnvironment(environments, seed=seed)
+
+
+def _checked_limit(limit: Any) -> int | None:
+    """Returns a time limit, None for none; raises UsageError if it is no number of steps."""
+    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1):
+        return limit
+    raise UsageError(f"max_episode_steps counts steps, so {limit!r} must be a whole number of at least 1, or None.")
 
 
 @contextlib.contextmanager

@@ -168,7 +168,9 @@ def test_specs_come_back_from_json():
     assert there.actions == spec.actions
 
 
-@pytest.mark.parametrize("name", ["gym:FrozenLake-v1", "minatar:breakout", "explore:random_coin", "dmc:cartpole/swingup"])
+@pytest.mark.parametrize(
+    "name", ["gym:FrozenLake-v1", "minatar:breakout", "explore:random_coin", "dmc:cartpole/swingup"]
+)
 def test_specs_of_environments_come_back_from_json(name):
     spec = envs.make_spec(envs.make_single(name))
     there = spec_from_json(json.loads(json.dumps(spec_to_json(spec))))

@@ -6,6 +6,7 @@ import acme
 import dm_env
 import numpy as np
 import pytest
+import tree
 from acme import core, specs
 
 from acme_ext import envs
@@ -67,6 +68,17 @@ def test_single_environments_match_their_specs(name):
             spec.rewards.validate(timestep.reward)
             spec.discounts.validate(timestep.discount)
     environment.close()
+
+
+@pytest.mark.parametrize("name", ["gym:CartPole-v1", "jax:CartPole-v1", "explore:random_coin"])
+def test_each_reset_of_a_single_environment_begins_another_episode(name):
+    def firsts() -> list[bytes]:
+        environment = envs.make_single(name, seed=3)
+        return [tree.flatten(environment.reset().observation)[0].tobytes() for _ in range(8)]
+
+    once = firsts()
+    assert len(set(once)) > 4
+    assert firsts() == once
 
 
 def test_a_batch_of_one_equals_the_single_environment():
@@ -195,6 +207,8 @@ def test_bad_names_and_options_are_one_sentence(name, options, sentence):
     [
         ({"environment": "gym:CartPole-v1", "num_envs": 0}, "at least 1 environment, not 0"),
         ({"environment": "gym:CartPole-v1", "seed": -1}, "a seed is a whole number from 0, not -1"),
+        ({"environment": "gym:CartPole-v1", "max_episode_steps": 0}, "max_episode_steps counts steps"),
+        ({"environment": "gym:CartPole-v1", "max_episode_steps": -1, "num_envs": 2}, "max_episode_steps counts steps"),
         ({"environment": "atari:Pong", "sticky_actions": 1.5}, "sticky_actions is a probability"),
         ({"environment": "atari:Pong", "max_frames": 10}, "max_frames > noop_max"),
         ({"environment": "minatar:breakout", "time_limit": 0}, "time_limit counts steps"),
