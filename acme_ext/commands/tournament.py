@@ -85,6 +85,9 @@ def _resampled(outcomes: dict, rng: np.random.Generator) -> Iterator[dict]:
 
 def match(game: str, first: Opponents, second: Opponents, games: int, opening_moves: int, seed: int = 0) -> np.ndarray:
     """Plays games; returns their outcomes `[games]` for the first player, 1, 0 or -1. Sides change after each game."""
+    for entrant in (first, second):
+        for n in range(games):
+            entrant.begin(n)
     rules = rules_of(game)
     step = compiling.jit(jax.vmap(rules.step))
     keys = jax.vmap(jax.random.PRNGKey)(np.arange(games) // 2 + 1_000 * seed)

@@ -50,6 +50,23 @@ def test_a_match_is_of_both_sides_and_a_perfect_player_never_loses_it():
     assert lost.max() == 0
 
 
+def test_a_match_tells_both_players_that_games_begin():
+    class Told:
+        def __init__(self):
+            self.begun = []
+
+        def begin(self, game):
+            self.begun.append(game)
+
+        def choose(self, games, histories, states):
+            assert sorted(self.begun) == [0, 1]
+            return [int(np.nonzero(states.legal_action_mask[n])[0][0]) for n in games]
+
+    first, second = Told(), Told()
+    tournament.match("tic_tac_toe", first, second, 2, 0)
+    assert first.begun == second.begun == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("names", "said"),
     [
