@@ -214,6 +214,12 @@ def test_the_exported_policies_act_as_the_run_does(builder, environment, tmp_pat
     assert policy.reads_reward == (environment == "bsuite:catch/0")
 
 
+def test_one_checkpoint_is_exported(tmp_path):
+    path = saved_runs.save(tmp_path / "run", DQN(), "gym:CartPole-v1")
+    assert cli.main(["export", str(path / "checkpoints/000000000100"), "-o", str(tmp_path / "policy")]) == 0
+    assert loaded(tmp_path / "policy").about["steps"] == 100
+
+
 def test_an_exported_policy_needs_numpy_alone(tmp_path):
     path, out = saved_runs.save(tmp_path / "run", DQN(), "gym:CartPole-v1"), tmp_path / "policy"
     cli.main(["export", str(path), "-o", str(out)])

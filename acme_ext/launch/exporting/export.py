@@ -3,7 +3,6 @@
 import hashlib
 import importlib.util
 import io
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from acme_ext.envs.canonical import bounds_of
 from acme_ext.errors import UsageError
 from acme_ext.launch.exporting import policy as standalone
 from acme_ext.launch.exporting.program import Program, trace
+from acme_ext.launch.runs.evaluation import place_of
 from acme_ext.launch.runs.trained import PolicyFunction, Run, load
 from acme_ext.utils import files, install
 
@@ -141,7 +141,8 @@ def _arrays(run: Run, traced: Traced) -> bytes:
 
 def _described(run: Run, traced: Traced, arrays: bytes) -> dict[str, Any]:
     program, count, states = traced.program, traced.observations, len(traced.initial)
-    config = json.loads((run.path / "config.json").read_text(encoding="utf-8"))
+    rundir, _ = place_of(run.path)
+    config = rundir.read_config()
     used = {name for equation in program.equations for name in equation.inputs} | set(program.outputs)
     specs = spec_to_json(run.loaded.spec)
     return {
@@ -152,7 +153,7 @@ def _described(run: Run, traced: Traced, arrays: bytes) -> dict[str, Any]:
             "version": acme_ext.__version__,
             "sha256": {
                 "policy.npz": hashlib.sha256(arrays).hexdigest(),
-                "config.json": files.sha256(run.path / "config.json"),
+                "config.json": files.sha256(rundir.config),
             },
         },
         "observations": _shapes(specs["observations"]),
