@@ -1,6 +1,7 @@
 """The commands `acme-ext record` and `acme-ext data`, for recorded data."""
 
 import argparse
+import signal
 from typing import Any
 
 from acme_ext.commands import common
@@ -57,18 +58,29 @@ def add(commands: Any) -> None:
 
 def _record(options: argparse.Namespace) -> int:
     from acme_ext.commands.record import record_run
+    from acme_ext.launch.processes import interrupt
     from acme_ext.launch.runs import settings
 
-    folder = record_run(
-        options.run,
-        options.output,
-        steps=options.steps,
-        policy=options.policy,
-        config=settings.split(options.set),
-        num_envs=options.num_envs,
-        seed=options.seed,
-        best=options.best,
-    )
+    with interrupt.graceful(lambda _: print("stopping, with the episodes that have ended.")) as asked:
+
+        def stop_if_asked(steps: int) -> None:
+            if asked.requested:
+                raise KeyboardInterrupt
+
+        try:
+            folder = record_run(
+                options.run,
+                options.output,
+                steps=options.steps,
+                policy=options.policy,
+                config=settings.split(options.set),
+                num_envs=options.num_envs,
+                seed=options.seed,
+                best=options.best,
+                on_steps=stop_if_asked,
+            )
+        except KeyboardInterrupt:
+            return 128 + (asked.signal or signal.SIGINT)
     returns = folder.returns
     print(f"{folder.path}: {folder.steps:,} steps in {len(returns):,} episodes, return {returns.mean():.4g} on average")
     return 0

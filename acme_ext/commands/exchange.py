@@ -48,7 +48,7 @@ def convert(
         source: a folder of recorded data, `minari:NAME` or `d4rl:FILE`.
         target: the same kinds; either `source` or `target` must be a folder.
         environment: the environment of Minari or D4RL data, if the data doesn't name it.
-        environment_options: the environment's options.
+        environment_options: options of the environment of Minari or D4RL data; they replace those that it names.
         skip_damaged: skips damaged shards of a folder instead of raising an error.
 
     Raises:
@@ -61,8 +61,8 @@ def convert(
         if skip_damaged:
             raise UsageError("--skip-damaged is for the shards of a folder.")
         return _take_in(source, target, environment, dict(environment_options or {}))
-    if environment is not None:
-        raise UsageError("--environment is for data of minari: or d4rl: that doesn't say its own.")
+    if environment is not None or environment_options:
+        raise UsageError("--environment and --env-set are for data of minari: or d4rl:; a folder says its own.")
     folder = Folder(source, skip_damaged=skip_damaged)
     if skip_damaged:
         folder.leave_out_damaged()
@@ -250,7 +250,8 @@ def _read_d4rl(path: Path, units: _Units) -> Iterator[Episode]:
 def _take_in(source: str, target: str, environment: str | None, options: dict[str, Any]) -> str:
     dataset = _opened(source.removeprefix(_MINARI)) if source.startswith(_MINARI) else None
     if environment is None and dataset is not None:
-        environment, options = _environment_of(dataset)
+        environment, own = _environment_of(dataset)
+        options = {**own, **options}
     if environment is None:
         raise UsageError(f"{source} doesn't say which environment it is of: name it with --environment.")
     envs.check(environment, **options)

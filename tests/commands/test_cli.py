@@ -65,6 +65,7 @@ _BAD = [
     ([*_CARTPOLE, "--env-set", "max_episode_steps"], "'max_episode_steps' is no setting: write name=value"),
     ([*_CARTPOLE, "--set", "learning_rat=1"], "DQN has no setting 'learning_rat': did you mean 'learning_rate'"),
     ([*_CARTPOLE, "--set", "learning_rate=fast"], "learning_rate is 'fast': it must be a number"),
+    ([*_CARTPOLE, "--set", "learning_rate={[1]:2}"], "learning_rate is '{[1]:2}': it must be a number"),
     ([*_CARTPOLE, "--set", "batch_size=2.5"], "batch_size is '2.5': it must be a whole number"),
     ([*_CARTPOLE, "--set", "dueling=1"], "dueling is '1': it must be true or false"),
     ([*_CARTPOLE, "--set", "hidden_sizes=big"], "hidden_sizes is 'big': it must be whole numbers such as 64,64"),

@@ -131,7 +131,8 @@ def test_what_can_not_be_is_refused(tmp_path, monkeypatch):
     for given, told in (
         ((source, str(tmp_path / "other")), "one is a folder, and the other minari:NAME or d4rl:FILE"),
         ((source, "d4rl:file.npz"), "names no file of D4RL by its ending"),
-        ((source, "d4rl:file.hdf5", PENDULUM), "that doesn't say its own"),
+        ((source, "d4rl:file.hdf5", PENDULUM), "a folder says its own"),
+        ((source, "d4rl:file.hdf5", None, {"g": 9.81}), "a folder says its own"),
         (("minari:none/here-v0", str(tmp_path / "x")), "there is no data set minari:none/here-v0 here"),
         ((f"d4rl:{tmp_path / 'none.hdf5'}", str(tmp_path / "x"), PENDULUM), "there is no file .*none.hdf5"),
     ):
