@@ -47,7 +47,8 @@ def record_run(
         num_envs: environments stepped in parallel.
         seed: seed of environments and policy. It is combined with the run's seed; other values give other data.
         best: use the parameters of the run's best evaluation instead of the newest ones.
-        on_steps: called after each step with the number of steps recorded so far.
+        on_steps: called after each step with the number of steps recorded so far; an exception of it stops the
+            recording, and the episodes that have ended are kept.
 
     Raises:
         UsageError: see `launch.load` and `FolderWriter`; or settings are given for the random policy.
@@ -63,6 +64,8 @@ def record_run(
     acting = {"evaluation": agent.evaluation_policy, "training": agent.policy, "random": random_policy(run.spec)}
     ranks = np.arange(num_envs, dtype=np.float32) / max(1, num_envs - 1)
     inference = LocalInference(acting[policy], VariableClient(run.source), key, num_envs, ranks)
+    if policy == "evaluation":
+        inference.core.brief(run.standing)
     recorder = Recorder(writer)
     actor = Actor(inference, num_envs=num_envs, writer=recorder)
     actor.update(wait=True)

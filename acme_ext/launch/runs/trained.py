@@ -32,7 +32,7 @@ class PolicyFunction:
 
     Args:
         policy: an agent's policy.
-        standing: the run's statistics from one episode to the next; see `Policy.standing`.
+        standing: the run's statistics from one episode to the next, for an evaluation policy; see `Policy.standing`.
         steps: environment steps that the run has taken, for schedules.
     """
 
@@ -44,7 +44,7 @@ class PolicyFunction:
     def init(self, batch: int) -> Tree:
         """Returns the state `[B, ...]` at the start of an episode."""
         carry = self._policy.init_carry(batch)
-        if isinstance(carry, Carry):
+        if isinstance(carry, Carry) and self._standing is not None:
             carry = carry._replace(run=carries.of_each(self._standing, carry.run))
         return self._policy.init_state(batch), carry
 
@@ -88,9 +88,10 @@ class TrainedPolicy:
         agent = loaded.experiment.builder.make_agent(loaded.spec)
         bounds = bounds_of(loaded.actions)
         self._scale = None if bounds is None else ActionScale(*bounds)
+        # The standing is for evaluation; in training, the policy computes its own statistics.
         self.functions = {
-            explore: PolicyFunction(policy, loaded.standing, loaded.steps)
-            for explore, policy in ((False, agent.evaluation_policy), (True, agent.policy))
+            False: PolicyFunction(agent.evaluation_policy, loaded.standing, loaded.steps),
+            True: PolicyFunction(agent.policy, None, loaded.steps),
         }
         """The evaluation policy, at key False, and the exploring policy of training, at key True."""
         self.has_memory = bool(jax.tree.leaves(self.functions[False].init(1)))
