@@ -34,6 +34,7 @@ CONTENTS = {
 }
 """The files and folders in a run directory, with their meaning."""
 
+_WHOLE = {"agent", "environment", "config", "run"}  # keys of a run's config.json, whichever version wrote it
 _held: set[int] = set()  # descriptors of the locks this process holds
 
 
@@ -107,8 +108,8 @@ class RunDirectory:
         return self.path / "status.json"
 
     def exists_run(self) -> bool:
-        """Whether a run has been started here."""
-        return self.config.is_file()
+        """Whether a run has been started here; other programs write files named config.json too."""
+        return self.config.is_file() and self.read_config().keys() >= _WHOLE
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Writes the run's config and makes the folders a run writes to."""
@@ -202,6 +203,8 @@ class RunDirectory:
             os.close(descriptor)
 
     def _missing(self) -> str:
+        if self.config.is_file():
+            return "its config.json is not that of a run."
         if self.path.is_dir():
             return "there is no config.json in it."
         siblings = [p.name for p in self.path.parent.glob("*") if (p / "config.json").is_file()]

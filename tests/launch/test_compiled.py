@@ -16,12 +16,15 @@ import numpy as np
 import pytest
 
 from acme_ext import builders, envs
+from acme_ext.acting import carries
 from acme_ext.agents.muzero.config import RootsConfig
 from acme_ext.commands import cli
-from acme_ext.errors import NotFiniteError, RunError
+from acme_ext.commands.record import record_run
+from acme_ext.errors import NotFiniteError, RunError, UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, load
 from acme_ext.launch.compiled import runner
 from acme_ext.launch.runners import local
+from acme_ext.launch.runs import store
 from acme_ext.launch.runs.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.ops.search import SearchConfig
@@ -144,6 +147,15 @@ def test_a_replay_run_that_was_stopped_goes_on_to_what_it_would_have_been(tmp_pa
     assert {"loss", "gradient_norm", "learner_steps"} <= set(rows)
 
 
+def test_a_run_goes_on_without_the_evaluations_that_it_began_with(tmp_path):
+    often = Evaluation(every=40, episodes=1, final_episodes=1, num_envs=1)
+    begun = experiment(tmp_path, ppo(), evaluation=often)
+    runner.run(begun, quiet=True)
+    rest = dataclasses.replace(begun, steps=2 * _THREE_UNROLLS, evaluation=dataclasses.replace(often, every=0))
+    (result,) = runner.run(rest, quiet=True)
+    assert result.environment_steps >= 2 * _THREE_UNROLLS
+
+
 def r2d2(builder: Any, **fields: Any) -> Any:
     replay = SequenceConfig(
         length=6, burn_in=2, period=3, min_size=4, max_size=64, samples_per_insert=4.0, prioritized=True
@@ -164,7 +176,7 @@ def test_a_run_of_sequences_that_was_stopped_goes_on_to_what_it_would_have_been(
 
 
 @pytest.mark.release
-def test_what_a_policy_carries_is_saved_and_given_to_the_evaluation(tmp_path):
+def test_what_a_policy_carries_is_saved_and_given_to_the_evaluation(tmp_path, monkeypatch):
     small = r2d2(builders.Agent57(), num_arms=3, memory_rows=16, embedding_size=4)
     results = runner.run(experiment(tmp_path / "run", small, 200), seeds=2, quiet=True)
     for result in results:
@@ -172,6 +184,14 @@ def test_what_a_policy_carries_is_saved_and_given_to_the_evaluation(tmp_path):
         plays, returns, *_ = loaded.loaded.standing
         assert sum(plays) == 4 * 5  # whole episodes
         assert sum(returns) == int(sum(returns)) != 0
+        action, _ = loaded.policy(np.zeros((10, 5), np.float32), None, explore=True)
+        assert 0 <= action < 3
+    briefed = []
+    monkeypatch.setattr(carries.CarryHolder, "brief", lambda self, standing: briefed.append(standing))
+    for policy in ("evaluation", "training"):
+        record_run(results[0].run_dir, tmp_path / policy, steps=9, num_envs=1, policy=policy)
+    assert briefed == [load(results[0].run_dir).loaded.standing]
+    monkeypatch.undo()
     assert load(results[1].run_dir).evaluate().returns.tolist() == results[1].score.returns.tolist()
     assert results[0].learner_steps > 20
 
@@ -287,6 +307,16 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     builder = dqn().replace(config=dataclasses.replace(dqn().config, learning_rate=1e38, max_gradient_norm=None))
     with pytest.raises((NotFiniteError, RunError), match="not finite at learner step"):
         runner.run(experiment(tmp_path / "run", builder, 200), quiet=True)
+
+
+def test_of_several_seeds_none_is_deleted_where_one_is_refused(tmp_path):
+    each = runner.of_seeds(experiment(tmp_path, ppo()), 2)
+    for one in each:
+        store.prepare(one)
+    (tmp_path / "s0" / "mine").write_text("x")
+    with RunDirectory.open(tmp_path / "s1").lock(), pytest.raises(UsageError, match="another run holds"):
+        runner.run(experiment(tmp_path, ppo()), seeds=2, fresh=True, quiet=True)
+    assert (tmp_path / "s0" / "mine").exists()
 
 
 def refused(capsys: Any, *arguments: str) -> str:

@@ -1,6 +1,8 @@
 import dataclasses
 import itertools
 import json
+import os
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +15,9 @@ from toys import Walk, make_walk, toy
 
 from acme_ext import envs, launch
 from acme_ext.builders import DQN
+from acme_ext.commands import cli
 from acme_ext.commands.record import record_run
+from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment
 from acme_ext.launch.runs.evaluation import Evaluator, Score, load_run
@@ -328,6 +332,28 @@ def test_a_recording_can_change_how_the_agent_acts(saved, tmp_path):
     assert not 0.25 < chosen[0].mean() < 0.75
     assert 0.25 < chosen[1].mean() < 0.75
     assert random.manifest["config"]["evaluation_epsilon"] == 1
+
+
+def test_a_recording_that_is_interrupted_keeps_the_episodes_that_have_ended(saved, tmp_path, monkeypatch):
+    _, rundir, _ = saved
+    add = FolderWriter.add
+
+    def add_and_interrupt(writer, episode):
+        add(writer, episode)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(FolderWriter, "add", add_and_interrupt)
+    out = tmp_path / "data"
+    assert cli.main(["record", str(rundir.path), "-o", str(out), "--steps", "10_000_000", "--num-envs", "1"]) == 130
+    assert len(Folder(out).returns) >= 1
+
+
+def test_the_config_of_another_program_is_no_run(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    for command in (["evaluate"], ["watch", "--once"]):
+        assert cli.main([command[0], str(tmp_path), *command[1:]]) == 2
+    with pytest.raises(UsageError, match=r"is no run directory: its config.json is not that of a run"):
+        load_run(tmp_path)
 
 
 def test_damaged_best_parameters_give_way_to_the_next(saved):

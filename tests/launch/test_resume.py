@@ -20,6 +20,7 @@ from acme_ext.acting.variables import POLICY
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, Result
 from acme_ext.launch.runners import local
+from acme_ext.launch.runs import store
 from acme_ext.learning import checkpoints
 from acme_ext.utils import loggers
 from acme_ext.utils.naming import named
@@ -355,10 +356,37 @@ def _as_if_run(folder: Path) -> None:
 def test_a_folder_of_something_else_is_refused_and_not_emptied(tmp_path, name, fresh):
     (tmp_path / name).write_text('{"model_type": "bert"}')
     before = contents(tmp_path)
-    with pytest.raises(UsageError, match="is neither empty nor a run directory: choose another"):
+    with pytest.raises(UsageError, match="is neither empty nor a run|is no run directory: its config"):
         run(tmp_path, fresh=fresh)
     assert contents(tmp_path) == before
     assert not (tmp_path / "lock").exists()
+
+
+def test_a_home_directory_is_the_same_for_the_checks_and_the_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    _as_if_run(tmp_path / "r")
+    assert Experiment(toy(), make_walk, run_dir="~/r").directory == tmp_path / "r"
+    with pytest.raises(UsageError, match="holds another run: seed is 0 there and 1 here"):
+        run("~/r", seed=1)
+
+
+def test_a_fresh_run_unlinks_a_linked_folder(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "mine").write_text("x")
+    _as_if_run(tmp_path / "r")
+    (tmp_path / "r" / "best").symlink_to(tmp_path / "disk")
+    store.prepare(Experiment(toy(), make_walk, run_dir=tmp_path / "r"), fresh=True)
+    assert not (tmp_path / "r" / "best").exists()
+    assert (tmp_path / "disk" / "mine").exists()
+
+
+def test_a_run_that_goes_beyond_its_end_has_no_final_evaluation(tmp_path):
+    _as_if_run(tmp_path)
+    rundir = RunDirectory.open(tmp_path)
+    for steps, there in ((100, True), (101, False)):
+        rundir.write_evaluation({"environment_steps": 100})
+        store.prepare(Experiment(toy(), make_walk, steps=steps, run_dir=tmp_path))
+        assert rundir.evaluation.is_file() == there
 
 
 def test_a_config_that_cannot_be_read_is_refused_and_not_emptied(tmp_path):

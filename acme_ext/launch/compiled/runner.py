@@ -26,7 +26,7 @@ from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Result, Score
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import NOTHING_LEARNED, check, foresee
-from acme_ext.launch.runs.store import RunStore, draw_curve, hold, prepare
+from acme_ext.launch.runs.store import RunStore, check_directory, draw_curve, hold, prepare
 from acme_ext.types import Array, Tree
 from acme_ext.utils import compiling
 from acme_ext.utils.progress import ProgressLine
@@ -76,7 +76,10 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
         interrupt = stack.enter_context(graceful(report))
         if warning := foresee(experiment, spec):
             report(warning)
-        rundirs = [prepare(each, fresh=fresh, arrangement={"world": "compiled"}) for each in several]
+        world = {"world": "compiled"}
+        for each in several:  # all of them, before a first one is changed
+            check_directory(each, fresh=fresh, arrangement=world)
+        rundirs = [prepare(each, fresh=fresh, arrangement=world) for each in several]
         stores = [
             stack.enter_context(hold(rundir, each, report)) for rundir, each in zip(rundirs, several, strict=True)
         ]
@@ -257,7 +260,9 @@ class _Run:
                 resumed, state = True, restored.info["state"]
                 part = _joined(restored.trees["learner"], restored.trees["world"], part)
                 seed.episodes = state["counts"]["counts"]["environment_episodes"]
-                seed.next_evaluation, seed.next_row = state["next_evaluation"], state["next_row"]
+                seed.next_row = state["next_row"]
+                if seed.next_evaluation:  # not if the run goes on without evaluations
+                    seed.next_evaluation = state["next_evaluation"]
                 seed.logged = state["logged"]
                 steps = state["counts"]["counts"]["environment_steps"]
                 self.report(f"resuming {seed.store.rundir.path} at step {steps:,}.")

@@ -88,7 +88,7 @@ class Experiment:
     @property
     def directory(self) -> pathlib.Path:
         """The run directory."""
-        return identity.usual_directory(self) if self.run_dir is None else pathlib.Path(self.run_dir)
+        return identity.usual_directory(self) if self.run_dir is None else pathlib.Path(self.run_dir).expanduser()
 
     def describe(self) -> dict[str, Any]:
         """Returns the experiment as plain JSON; a resumed run must match all of it except `run`."""

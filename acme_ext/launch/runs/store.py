@@ -28,7 +28,6 @@ class SavesReplay(Protocol):
     def checkpoint(self, folder: pathlib.Path) -> None: ...
 
 
-_WHOLE = {"agent", "environment", "config", "run"}  # keys of a run's config.json, whichever version wrote it
 _MOST = 8  # differences between two runs that a message names
 _TELL_EVERY_S = 1.0  # between writes of the run's status
 _REPLAY = "replay"  # the folder of a checkpoint that holds Reverb's checkpoint
@@ -257,34 +256,44 @@ def prepare(
         UsageError: the directory holds another experiment (the message names the fields that differ), is in use, can't
             be written, or holds files that don't belong to a run.
     """
-    description = {**experiment.describe(), **(arrangement or {})}
-    path = experiment.directory
-    if path.is_dir() and any(path.iterdir()):
-        there = RunDirectory.open(path) if (path / "config.json").is_file() else None
-        # Other programs also write files named config.json; those must not be deleted.
-        ours = _only_remains(path) if there is None else there.read_config().keys() >= _WHOLE
-        if not ours:
-            raise UsageError(f"{path} is neither empty nor a run directory: choose another.")
-        if there is not None and not fresh:
-            differences = {
-                name: pair for name, pair in there.compare(description).items() if not name.startswith("run.")
-            }
-            if differences:
-                raise UsageError(
-                    f"{path} holds another run{by_another_version(there)}: {say_differences(differences)}; choose "
-                    "another directory, or start anew (--fresh)."
-                )
-    rundir = RunDirectory(path)
+    check_directory(experiment, fresh=fresh, arrangement=arrangement)
+    rundir = RunDirectory(experiment.directory)
     with rundir.lock():
         if fresh:
-            for entry in path.iterdir():
+            for entry in rundir.path.iterdir():
                 if entry.name != "lock":
-                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        rundir.write_config(description)
+                    shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        rundir.write_config({**experiment.describe(), **(arrangement or {})})
+        if rundir.evaluation.is_file() and rundir.read_evaluation().get(experiment.step_key, 0) < experiment.steps:
+            rundir.evaluation.unlink()  # that of an end which this run now goes beyond
         # Temporary replay files of an earlier part of the run that was killed.
         shutil.rmtree(rundir.replay, ignore_errors=True)
         rundir.replay.mkdir()
     return rundir
+
+
+def check_directory(
+    experiment: Experiment, *, fresh: bool = False, arrangement: Mapping[str, Any] | None = None
+) -> None:
+    """Raises the UsageErrors of `prepare`, and changes nothing."""
+    path = experiment.directory
+    if not path.is_dir() or not any(path.iterdir()):
+        return
+    if not (path / "config.json").is_file():
+        if any(entry.name != "lock" for entry in path.iterdir()):
+            raise UsageError(f"{path} is neither empty nor a run directory: choose another.")
+        return
+    there = RunDirectory.open(path)
+    if not fresh:
+        description = {**experiment.describe(), **(arrangement or {})}
+        differences = {name: pair for name, pair in there.compare(description).items() if not name.startswith("run.")}
+        if differences:
+            raise UsageError(
+                f"{path} holds another run{by_another_version(there)}: {say_differences(differences)}; choose another "
+                "directory, or start anew (--fresh)."
+            )
+    with there.lock():
+        pass
 
 
 @contextlib.contextmanager
@@ -311,7 +320,3 @@ def by_another_version(rundir: RunDirectory) -> str:
     """Returns in words which version made a run; an empty text if it was this one."""
     version = rundir.read_config()["run"].get("version", "an earlier one")
     return "" if version == __version__ else f", made by version {version} (this is {__version__})"
-
-
-def _only_remains(path: Any) -> bool:
-    return all(entry.name == "lock" for entry in path.iterdir())
