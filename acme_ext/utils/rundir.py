@@ -34,7 +34,7 @@ CONTENTS = {
 }
 """The files and folders in a run directory, with their meaning."""
 
-_WHOLE = {"agent", "environment", "config", "run"}  # keys of a run's config.json, whichever version wrote it
+_WHOLE = {"agent", "environment", "run"}  # keys of a run's config.json, whichever version wrote it
 _held: set[int] = set()  # descriptors of the locks this process holds
 
 

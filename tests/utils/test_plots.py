@@ -13,7 +13,8 @@ from acme_ext.utils.rundir import RunDirectory
 
 def _run(path, evaluations=None, episodes=None, **config) -> RunDirectory:
     run = RunDirectory(path)
-    run.write_config({"agent": "dqn", "environment": "gym:CartPole-v1", "run_dir": str(path), **config})
+    about = {"agent": "dqn", "environment": "gym:CartPole-v1", "run": {}, "run_dir": str(path)}
+    run.write_config({**about, **config})
     for label, key, points in (
         ("evaluator", "episode_return_mean", evaluations),
         ("actor", "episode_return", episodes),

@@ -15,7 +15,13 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.utils import files
 from acme_ext.utils.rundir import ABSENT, RunDirectory
 
-_CONFIG = {"agent": "dqn", "seed": 0, "config": {"learning_rate": 3e-4, "sizes": (64, 64), "schedule": {}}}
+_CONFIG = {
+    "agent": "dqn",
+    "environment": "gym:CartPole-v1",
+    "seed": 0,
+    "config": {"learning_rate": 3e-4, "sizes": (64, 64), "schedule": {}},
+    "run": {"steps": 9},
+}
 
 
 def test_config_is_read_back_and_the_folders_stand(tmp_path):
@@ -37,7 +43,7 @@ def test_compare_names_the_differing_fields(tmp_path):
     # A later version has added a field: left out of use, it makes no other run.
     assert run.compare({**_CONFIG, "old": math.nan, "gone": 1.0, "later": None}) == {}
     assert list(run.compare({**_CONFIG, "old": math.nan, "gone": 1.0, "later": 0})) == ["later"]
-    here = {"agent": "dqn", "seed": 1, "old": math.nan, "new": [1], "config": {**_CONFIG["config"], "sizes": (64,)}}
+    here = {**_CONFIG, "seed": 1, "old": math.nan, "new": [1], "config": {**_CONFIG["config"], "sizes": (64,)}}
     assert run.compare(here) == {
         "seed": (0, 1),
         "config.sizes": ([64, 64], [64]),
