@@ -19,7 +19,7 @@ from acme_ext.learning.normalize import Moments
 from acme_ext.learning.on_policy import masked_mean
 from acme_ext.networks import torsos
 from acme_ext.networks.convolution import Conv2D
-from acme_ext.ops import intrinsic
+from acme_ext.ops import intrinsic, masking
 from acme_ext.specs import PICTURE_SIDE
 from acme_ext.types import Array, Params, Tree
 from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt, PositiveShare
@@ -72,7 +72,7 @@ class Distillation:
 
     def __init__(self, config: DistillationConfig, observation: Tree, torso: str | torsos.Torso | None = None):
         self.config = config
-        self._example = observation
+        self._example = masking.visible(observation)
         self._optimizer = optax.adam(config.learning_rate)
 
         def features(observation: Tree, sizes: tuple[int, ...]) -> Array:
@@ -112,8 +112,8 @@ class Distillation:
 
     def errors(self, params: DistillationParams, observation: Tree) -> Array:
         """Returns the predictor's errors `[...]` for observations `[..., *shape]`."""
-        lead = jnp.ndim(jax.tree.leaves(observation)[0]) - jnp.ndim(jax.tree.leaves(self._example)[0]) + 1
         fields = self._prepared(params.observations, observation)
+        lead = jnp.ndim(jax.tree.leaves(fields)[0]) - jnp.ndim(jax.tree.leaves(self._example)[0]) + 1
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[lead:]), fields)
         errors = self._errors(params.predictor, params.target, flat)
         return errors.reshape(jax.tree.leaves(fields)[0].shape[:lead])
@@ -155,13 +155,16 @@ class Distillation:
         return normalize.normalize(moments, self._fields(observation), self.config.max_abs_observation)
 
     def _fields(self, observation: Tree) -> Tree:
-        """Returns observations as floats, and only the last channel if `newest_frame` is set; these are normalised."""
+        """Returns the visible fields as floats, and only the last channel if `newest_frame` is set.
+
+        These are normalised.
+        """
 
         def field(x: Array) -> Array:
             x = x[..., -1:] if self.config.newest_frame else x
             return jnp.asarray(x, jnp.float32)
 
-        return jax.tree.map(field, observation)
+        return jax.tree.map(field, masking.visible(observation))
 
 
 class Scale(NamedTuple):

@@ -163,6 +163,20 @@ def test_small_pictures_have_bonuses_of_their_own():
     assert len(np.unique(part.errors(state.params, pixels))) == 4
 
 
+@pytest.mark.parametrize("fields", [{}, {"player": np.zeros(4, np.int32)}])
+def test_the_rules_fields_beside_a_picture_are_left_out(fields):
+    board = np.random.default_rng(0).integers(0, 2, (4, 6, 7, 2)).astype(np.bool_)
+    observation = {"board": board, "action_mask": np.ones((4, 7), np.bool_), **fields}
+    found = []
+    for seen in (board, observation):
+        part = Distillation(DistillationConfig(newest_frame=True), jax.tree.map(lambda x: x[:1], seen))
+        state = part.seen(part.init(jax.random.key(0)), seen, np.ones(4, np.float32))
+        state, _ = part.train(state, seen, np.ones(4, np.float32))
+        found.append(part.errors(state.params, jax.tree.map(lambda x: x.reshape(2, 2, *x.shape[1:]), seen)))
+    assert found[0].shape == (2, 2)
+    np.testing.assert_array_equal(*found)
+
+
 def test_the_published_agent_has_the_published_sizes():
     agent = RND().for_environment("atari:montezuma_revenge").make_agent(spec_of.discrete(4, (84, 84, 4), np.uint8))
     state = agent.core.abstract_state()
