@@ -46,7 +46,7 @@ class Steps(NamedTuple):
     action: Array  # [T, B, ...]
     log_prob: Array  # [T, B] log-probability under the policy that took the action
     advantage: Array  # [T, B]
-    value: Array  # [T, B, ...] values before the updates, normalised as the targets
+    value: Array  # [T, B, ...] the network's values before the updates
     target: Array  # [T, B, ...] value targets, normalised
     mask: Array  # [T, B]
 
@@ -181,10 +181,12 @@ def core_of_policy_loss(
         if config.normalize_values:
             values = normalize.denormalize(state.values, values)
         advantage, target = (advantages or of_reward)(unrolls, values)
-        value, moments = values[:-1], state.values
+        value, moments = output.value[:-1], state.values
         if config.normalize_values:
             moments = normalize.update(moments, target, unrolls.mask, config.value_horizon)
-            value, target = normalize.normalize(moments, value), normalize.normalize(moments, target)
+            target = normalize.normalize(moments, target)
+            if config.popart:  # the corrected last layer's outputs
+                value = normalize.normalize(moments, values[:-1])
             if num_values is None:
                 advantage = advantage / normalize.stddev(moments)
         steps = Steps(

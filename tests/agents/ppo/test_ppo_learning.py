@@ -11,6 +11,7 @@ from unrolls import random_unrolls
 from acme_ext.agents.ppo import learning, losses
 from acme_ext.agents.ppo.config import PPOConfig
 from acme_ext.agents.ppo.networks import Output
+from acme_ext.learning.normalize import VALUE_LAYER
 from acme_ext.networks.recurrent import NO_ACTION, RecurrentNetwork
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.ops.policy import Categorical
@@ -119,6 +120,23 @@ def test_a_clipped_value_costs_the_greater_of_two_errors():
     found = losses.value_loss(value, target, before, 0.5)
     np.testing.assert_allclose(found, [1.5**2, 1.5**2, 0.4**2, 3.0**2], rtol=1e-6)
     np.testing.assert_allclose(losses.value_loss(value, target), np.square(value - target))
+
+
+@pytest.mark.parametrize("popart", [False, True])
+def test_values_have_not_moved_before_the_first_update(popart):
+    """With a clip of next to nothing, the first minibatch then costs and teaches what it does without a clip."""
+
+    def named(inputs, state):
+        x = inputs.observation[..., 0]
+        value = hk.Linear(1, w_init=jnp.ones, name=VALUE_LAYER)(x[..., None])[..., 0]
+        return Output(Categorical(x[..., None] * hk.get_parameter("w", (4,), init=jnp.zeros)), value), state
+
+    found = []
+    for value_clip in (None, 1e-3):
+        core = core_of(named, normalize_values=True, popart=popart, value_clip=value_clip)
+        _, metrics, _ = core.step(core.init(KEY), sample(unrolls()))
+        found.append((metrics["value_loss"], metrics["gradient_norm"]))
+    np.testing.assert_allclose(*found, rtol=1e-5)
 
 
 def test_a_batch_is_left_when_the_policy_has_moved_too_far():
