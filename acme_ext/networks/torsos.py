@@ -35,9 +35,10 @@ def fitted(convolutions: Convolutions, pixels: Array) -> Convolutions:
 
 
 class NatureTorso(hk.Module):
-    """The convolutional torso of Mnih et al. 2015 (Methods, 'Model architecture'), `[B, H, W, C]` uint8 -> `[B, F]`.
+    """The convolutional torso of Mnih et al. 2015 (Methods, 'Model architecture'), `[B, H, W, C]` -> `[B, F]`.
 
-    Pixels are divided by 255. For images with a side of less than 48 pixels, the first layer is smaller, see `fitted`.
+    uint8 pixels are divided by 255. For images with a side of less than 48 pixels, the first layer is smaller, see
+    `fitted`.
 
     Args:
         start: initializes the weights, with biases of 0; None for the initialization of `layers`.
@@ -50,7 +51,7 @@ class NatureTorso(hk.Module):
         self._start = start
 
     def __call__(self, pixels: Array) -> Array:
-        x = pixels.astype(jnp.float32) / 255.0
+        x = _scaled(pixels)
         for channels, kernel, stride in fitted(self.convolutions, x):
             x = jax.nn.relu(layers.Conv2D(channels, kernel, stride, start=self._start)(x))
         return hk.Flatten()(x)
@@ -81,9 +82,12 @@ class SmallGridTorso(hk.Module):
         self._start = start
 
     def __call__(self, grid: Array) -> Array:
-        x = grid.astype(jnp.float32) / (255.0 if grid.dtype == jnp.uint8 else 1.0)
-        x = jax.nn.relu(layers.Conv2D(16, 3, start=self._start)(x))
+        x = jax.nn.relu(layers.Conv2D(16, 3, start=self._start)(_scaled(grid)))
         return hk.Flatten()(x)
+
+
+def _scaled(pixels: Array) -> Array:
+    return pixels.astype(jnp.float32) / (255.0 if pixels.dtype == jnp.uint8 else 1.0)
 
 
 def flatten_observation(observation: Tree) -> Array:

@@ -70,6 +70,16 @@ def test_pixels_are_scaled():
     np.testing.assert_allclose(ones.apply(params, bright), 49 * (first @ second @ third).sum(), rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", sorted(torsos.TORSOS.keys() - {"flat"}))
+def test_only_bytes_are_divided_by_255(name):
+    on = np.random.default_rng(0).random((2, 36, 36, 3)) < 0.5
+    network = hk.without_apply_rng(hk.transform(lambda o: torsos.features(name, o)))
+    params = network.init(KEY, on)
+    expected = network.apply(params, (255 * on).astype(np.uint8))
+    for picture in (on, on.astype(np.float32)):
+        np.testing.assert_allclose(network.apply(params, picture), expected, rtol=1e-4, atol=1e-6)
+
+
 def test_fields_are_joined_in_the_order_of_their_names():
     observation = {"b": np.array([[3, 4]], np.int32), "a": {"d": np.array([[[2.5]]]), "c": np.array([True])}}
     joined = torsos.flatten_observation(observation)
