@@ -86,7 +86,7 @@ def observation_of(rng, *shape):
     return {"seen": rng.normal(size=(*shape, 3)).astype(np.float32), "action_mask": mask}
 
 
-@pytest.mark.parametrize("name", [*AGENTS, "discrete_sac"])
+@pytest.mark.parametrize("name", [*AGENTS, "discrete_sac", "bcq"])
 def test_an_illegal_action_is_never_taken(name):
     agent, count, rng = agent_of(name), 200, np.random.default_rng(0)
     params = agent.core.variables(agent.core.init(jax.random.key(0)))["policy"]
@@ -113,8 +113,9 @@ def with_illegal_values(builder, value):
         more = value * (1 - jnp.asarray(observation["action_mask"], jnp.float32))
         if hasattr(output, "policy"):
             return output._replace(policy=Categorical(output.policy.logits + more))
-        if hasattr(output, "q"):
-            return output._replace(q=output.q + more)  # which chooses the next action
+        if hasattr(output, "q"):  # which chooses the next action
+            logits = {"logits": output.logits + more} if output._fields == ("q", "logits") else {}  # BCQ's
+            return output._replace(q=output.q + more, **logits)
         return output + (more[:, None] if output.ndim > more.ndim else more)  # of several heads
 
     def make(*arguments):
@@ -133,7 +134,7 @@ def with_illegal_values(builder, value):
     return builder.replace(network=make)
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", [*AGENTS, "bcq"])
 def test_what_is_learned_does_not_depend_on_what_is_said_of_illegal_actions(name):
     rng, learned = np.random.default_rng(1), []
     agent = agent_of(name)
@@ -147,7 +148,10 @@ def test_what_is_learned_does_not_depend_on_what_is_said_of_illegal_actions(name
     if "mask" in fields:
         data = data._replace(mask=np.ones_like(data.mask))
     for value in (0.0, 1_000.0):
-        core = with_illegal_values(builders.make(name), value).make_agent(SPEC).core
+        builder = builders.make(name)
+        if name == "bcq":  # without the loss of all logits
+            builder = builder.replace(config=dataclasses.replace(builder.config, logits_coef=0.0))
+        core = with_illegal_values(builder, value).make_agent(SPEC).core
         _, metrics, _ = jax.jit(core.step)(core.init(jax.random.key(0)), Sample(data, np.ones(size, np.float32)))
         learned.append((metrics["loss"], metrics["gradient_norm"]))
     np.testing.assert_allclose(*learned, rtol=1e-4)

@@ -6,6 +6,7 @@ from acme_ext.acting.policy import Policy
 from acme_ext.agents.bcq import losses
 from acme_ext.agents.bcq.config import BCQConfig
 from acme_ext.agents.dqn import acting as dqn
+from acme_ext.ops import masking
 from acme_ext.types import Array, Params, Tree
 
 
@@ -14,6 +15,6 @@ def make_policy(network: hk.Transformed, config: BCQConfig, *, evaluation: bool)
 
     def q_values(params: Params, keys: Array, observation: Tree) -> Array:
         out = network.apply(params, None, observation)
-        return losses.allowed_values(out.q, out.logits, config.threshold)
+        return losses.allowed_values(out.q, out.logits, config.threshold, masking.legal_actions(observation))
 
     return dqn.policy_of(q_values, dqn.epsilon_schedule(config, evaluation=evaluation))

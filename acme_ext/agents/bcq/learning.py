@@ -9,7 +9,7 @@ from acme_ext.agents.bcq.config import BCQConfig
 from acme_ext.agents.dqn import learning as dqn
 from acme_ext.agents.dqn import losses as q_losses
 from acme_ext.learning.core import LearnerCore, LossOutput, State
-from acme_ext.ops import value
+from acme_ext.ops import masking, value
 from acme_ext.types import Array, Params, Transition, Tree
 
 
@@ -27,10 +27,12 @@ def make_core(network: hk.Transformed, config: BCQConfig, observation: Tree) -> 
         del key
         tm1 = network.apply(params, None, batch.observation)
         t, t_value = (network.apply(p, None, batch.next_observation) for p in (params, target_params))
-        selector = losses.allowed_values(t.q if config.double else t_value.q, t.logits, config.threshold)
+        legal = masking.legal_actions(batch.next_observation)
+        selector = losses.allowed_values(t.q if config.double else t_value.q, t.logits, config.threshold, legal)
         error = q_losses.td_error(tm1.q, batch.action, batch.reward, batch.discount, t_value.q, selector)
         of_td = q_losses.q_loss(error, weight, config.huber_delta)
-        of_data = -jnp.mean(weight * value.take_action(jax.nn.log_softmax(tm1.logits), batch.action))
+        logits = masking.masked(tm1.logits, masking.legal_actions(batch.observation))
+        of_data = -jnp.mean(weight * value.take_action(jax.nn.log_softmax(logits), batch.action))
         small = config.logits_coef * jnp.mean(jnp.square(tm1.logits))
         metrics = {"q_mean": jnp.mean(tm1.q), "td_error_abs": jnp.mean(jnp.abs(error)), "imitation_loss": of_data}
         return of_td + of_data + small, LossOutput(metrics, jnp.abs(error))

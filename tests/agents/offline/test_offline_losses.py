@@ -59,6 +59,14 @@ def test_unlikely_actions_are_left_out():
     assert jnp.argmax(bcq.allowed_values(q, logits, 0.6)) == 0
 
 
+def test_illegal_actions_make_no_others_unlikely():
+    q, logits, legal = jnp.array([[9.0, 2.0, 3.0]]), jnp.array([[5.0, 0.0, 0.0]]), jnp.array([[False, True, True]])
+    for threshold in (0.0, 0.3):
+        found = bcq.allowed_values(q, logits, threshold, legal)
+        np.testing.assert_array_equal(found[0, 1:], [2, 3])
+        assert found[0, 0] < -1e8
+
+
 def test_crr_counts_what_is_better_than_the_policys_own():
     q, sampled = jnp.array([1.0, 2.0]), jnp.array([[0.0, 1.0], [1.0, 4.0]])
     np.testing.assert_allclose(crr.advantage(q, sampled, "mean"), [0.5, -0.5])
