@@ -217,7 +217,7 @@ def core_of_policy_loss(
             metrics = {"loss": info.loss, "gradient_norm": info.gradient_norm, **info.aux}
             if target_kl is not None:
                 going &= metrics["kl"] <= 1.5 * target_kl
-                after = jax.tree.map(lambda new, old: jnp.where(going, new, old), after, trained)
+                after = _chosen(going, after, trained)
                 metrics["learned_share"] = going.astype(jnp.float32)
             return (after, going), metrics
 
@@ -233,3 +233,17 @@ def core_of_policy_loss(
         return {"policy": VersionedParams(state.trained.params, state.steps)}
 
     return LearnerCore(init, step, variables)
+
+
+def _chosen(learned: Array, after: TrainState, before: TrainState) -> TrainState:
+    """Returns the state after a minibatch if it was learned from, otherwise the one before.
+
+    The count of a schedule goes on in any case, so that the learning rate falls with the learner's steps.
+    """
+
+    def of_schedule(x: Tree) -> bool:
+        return isinstance(x, optax.ScaleByScheduleState)
+
+    return jax.tree.map(
+        lambda new, old: new if of_schedule(new) else jnp.where(learned, new, old), after, before, is_leaf=of_schedule
+    )

@@ -207,6 +207,17 @@ def test_the_learning_rate_falls_to_0_in_learner_steps_of_several_updates():
     assert moved[2] == 0
 
 
+def test_the_learning_rate_falls_in_batches_that_are_left_too():
+    fields: dict[str, Any] = {"num_epochs": 2, "num_minibatches": 2, "learning_rate_decay_steps": 3}
+    core, bounded = core_of(**fields), core_of(**fields, target_kl=1e-9)
+    state = bounded.init(KEY)
+    for _ in range(3):
+        state, metrics, _ = bounded.step(state, sample(unrolls()))
+    assert metrics["learned_share"] == 0
+    after, _, _ = core.step(state, sample(unrolls()))
+    jax.tree.map(np.testing.assert_array_equal, after.trained.params, state.trained.params)
+
+
 def test_values_are_learned_in_units_of_their_targets():
     core = core_of(normalize_values=True, gae_lambda=1.0)
     state = core.init(KEY)
