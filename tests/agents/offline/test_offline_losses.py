@@ -1,12 +1,15 @@
-"""The losses of the agents that learn from recorded data, by hand."""
+"""The losses of the agents that learn from recorded data, by hand, and BCQ's network."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import spec_of
 
 from acme_ext.agents.bc import losses as bc
 from acme_ext.agents.bcq import losses as bcq
+from acme_ext.agents.bcq.config import BCQConfig
+from acme_ext.agents.bcq.networks import make_network
 from acme_ext.agents.cql import losses as cql
 from acme_ext.agents.crr import losses as crr
 from acme_ext.agents.discrete_cql import losses as discrete_cql
@@ -57,6 +60,18 @@ def test_unlikely_actions_are_left_out():
     assert jnp.argmax(bcq.allowed_values(q, logits, 0.3)) == 2
     assert jnp.argmax(bcq.allowed_values(q, logits, 0.1)) == 1
     assert jnp.argmax(bcq.allowed_values(q, logits, 0.6)) == 0
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((3,), np.float32), ((10, 10, 4), np.bool_)])
+def test_bcqs_values_have_a_dueling_head_where_they_are_to(shape, dtype):
+    spec, sizes = spec_of.discrete(3, shape, dtype), []
+    for dueling in (False, True):
+        network = make_network(spec, BCQConfig(dueling=dueling, hidden_sizes=(8,), image_features=8))
+        params = jax.eval_shape(network.init, jax.random.key(0), np.zeros((1, *shape), dtype))
+        assert any("dueling" in name for name in params) == dueling
+        sizes.append(sum(leaf.size for leaf in jax.tree.leaves(params)))
+    # Two hidden layers, the state's value, and the advantages in place of the values.
+    assert sizes[1] - sizes[0] == 2 * (8 * 8 + 8) + 8 + 1
 
 
 def test_illegal_actions_make_no_others_unlikely():
