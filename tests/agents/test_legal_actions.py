@@ -86,7 +86,7 @@ def observation_of(rng, *shape):
     return {"seen": rng.normal(size=(*shape, 3)).astype(np.float32), "action_mask": mask}
 
 
-@pytest.mark.parametrize("name", [*AGENTS, "discrete_sac", "bcq"])
+@pytest.mark.parametrize("name", [*AGENTS, "discrete_sac", "bcq", "bc"])
 def test_an_illegal_action_is_never_taken(name):
     agent, count, rng = agent_of(name), 200, np.random.default_rng(0)
     params = agent.core.variables(agent.core.init(jax.random.key(0)))["policy"]
@@ -127,14 +127,16 @@ def with_illegal_values(builder, value):
                 return raised(output, inputs.observation), state
 
             return dataclasses.replace(network, network=network.network._replace(apply=unroll))
-        return network._replace(
-            apply=lambda params, key, observation: raised(network.apply(params, key, observation), observation)
+        function = network.apply if hasattr(network, "discrete") else network  # BC's, or another's
+        function = function._replace(
+            apply=lambda params, key, observation, f=function: raised(f.apply(params, key, observation), observation)
         )
+        return network._replace(apply=function) if hasattr(network, "discrete") else function
 
     return builder.replace(network=make)
 
 
-@pytest.mark.parametrize("name", [*AGENTS, "bcq"])
+@pytest.mark.parametrize("name", [*AGENTS, "bcq", "bc"])
 def test_what_is_learned_does_not_depend_on_what_is_said_of_illegal_actions(name):
     rng, learned = np.random.default_rng(1), []
     agent = agent_of(name)

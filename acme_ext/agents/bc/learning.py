@@ -18,7 +18,7 @@ def make_core(network: Network, config: BCConfig, observation: Tree) -> LearnerC
         params: Params, target_params: Params, batch: Transition, weight: Array, key: Array
     ) -> tuple[Array, LossOutput]:
         del target_params, key
-        out = network.apply.apply(params, None, batch.observation)
+        out = network.outputs(params, batch.observation)
         each = losses.imitation_loss(out, batch.action, discrete=network.discrete)
         return jnp.mean(weight * each), LossOutput({}, lax.stop_gradient(each))
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from acme_ext import specs
 from acme_ext.agents.bc.config import BCConfig
 from acme_ext.networks import layers, torsos
-from acme_ext.types import Array, EnvironmentSpec, Tree
+from acme_ext.ops import masking
+from acme_ext.types import Array, EnvironmentSpec, Params, Tree
 
 
 class Network(NamedTuple):
@@ -16,6 +17,11 @@ class Network(NamedTuple):
 
     apply: hk.Transformed  # observation [B, ...] -> logits [B, A], or an action [B, A] in [-1, 1]
     discrete: bool
+
+    def outputs(self, params: Params, observation: Tree) -> Array:
+        """Returns the outputs of `apply`, with the logits of illegal actions masked."""
+        out = self.apply.apply(params, None, observation)
+        return masking.masked(out, masking.legal_actions(observation)) if self.discrete else out
 
 
 def make_network(spec: EnvironmentSpec, config: BCConfig, torso: str | torsos.Torso | None = None) -> Network:
