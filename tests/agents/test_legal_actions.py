@@ -136,7 +136,7 @@ def with_illegal_values(builder, value):
     return builder.replace(network=make)
 
 
-@pytest.mark.parametrize("name", [*AGENTS, "bcq", "bc"])
+@pytest.mark.parametrize("name", [*AGENTS, "bcq", "bc", "discrete_cql"])
 def test_what_is_learned_does_not_depend_on_what_is_said_of_illegal_actions(name):
     rng, learned = np.random.default_rng(1), []
     agent = agent_of(name)

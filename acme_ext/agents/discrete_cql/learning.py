@@ -7,6 +7,7 @@ from acme_ext.agents.discrete_cql import losses
 from acme_ext.agents.discrete_cql.config import DiscreteCQLConfig
 from acme_ext.agents.dqn import learning as dqn
 from acme_ext.learning.core import LearnerCore, LossOutput, State
+from acme_ext.ops import masking
 from acme_ext.types import Array, Params, Transition, Tree
 
 
@@ -19,6 +20,7 @@ def make_core(network: hk.Transformed, config: DiscreteCQLConfig, observation: T
     ) -> tuple[Array, LossOutput]:
         of_td, output = td_loss(params, target_params, batch, weight, key)
         q_tm1 = network.apply(params, key, batch.observation)
+        q_tm1 = masking.masked(q_tm1, masking.legal_actions(batch.observation))
         penalty = jnp.mean(weight * losses.conservative_penalty(q_tm1, batch.action))
         return of_td + config.penalty_coef * penalty, output._replace(metrics={**output.metrics, "penalty": penalty})
 
