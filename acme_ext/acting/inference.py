@@ -16,6 +16,8 @@ from acme_ext.utils import compiling
 from acme_ext.utils.packing import Packing
 
 FIRST = int(dm_env.StepType.FIRST)
+MAX_STEPS = 2**31 - 1
+"""The largest number of environment steps that a policy is given; longer runs stay at it."""
 
 
 class Acted(NamedTuple):
@@ -119,7 +121,7 @@ class InferenceCore(carries.CarryHolder):
         """
         if self._compiled is None:
             self._compiled = self._compile(self._apply_all, params, donate_argnums=4 if self.has_carry else ())
-        clock = np.array([ticks, steps], np.int32)  # passing one argument is faster than passing two
+        clock = np.array([ticks, min(steps, MAX_STEPS)], np.int32)  # passing one argument is faster than passing two
         packed, before, self._table, self._carry = self._compiled(
             params, self._keys, self._ranks, self._table, self._carry, clock, first, reward, observation
         )

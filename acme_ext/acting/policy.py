@@ -10,7 +10,7 @@ class Context(NamedTuple):
     """A policy's inputs besides the observation and the recurrent state."""
 
     key: Array  # [B] a new random key for each environment in each step
-    steps: Array  # [] int32: environment steps that the run has taken so far, summed over all actors
+    steps: Array  # [] int32: environment steps of the run so far, summed over all actors; at most 2**31 - 1
     rank: Array  # [B] float32: i / (N - 1) in [0, 1] for number i of the run's N exploring environments; 0 if N is 1
     reward: Array  # [B] float32: the environment's reward that came with the observation; 0 at an episode's start
     first: Tree = ()  # [B] bool: begins an episode; only for policies with a recurrent state or a carry

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import tree
 
-from acme_ext.acting.inference import Acted, InferenceCore
+from acme_ext.acting.inference import MAX_STEPS, Acted, InferenceCore
 from acme_ext.acting.policy import Policy
 from acme_ext.types import Params, Tree
 from acme_ext.utils.packing import Packing
@@ -75,7 +75,7 @@ class SlotCore(InferenceCore):
             (self._table, self._carry),
             pad(slots, self._scratch),
             pad(ticks),
-            np.int32(steps),
+            np.int32(min(steps, MAX_STEPS)),
             pad(first),
             pad(reward),
             observation if count == size else tree.map_structure(pad, observation),

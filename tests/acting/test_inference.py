@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from worlds import Source
 
-from acme_ext.acting.inference import FIRST, LocalInference, slot_keys
+from acme_ext.acting.inference import FIRST, InferenceCore, LocalInference, slot_keys
 from acme_ext.acting.policy import Policy
 from acme_ext.acting.slots import SlotCore, bucket_sizes
 from acme_ext.acting.variables import VariableClient
@@ -83,6 +83,21 @@ def test_any_order_and_any_batch_gives_what_the_local_policy_does(experience, lo
             before = np.asarray(local[time].state["memory"])[slot]
             np.testing.assert_allclose(acted.state["memory"][row], before, rtol=1e-5, atol=1e-6)
         clocks[slots] += 1
+
+
+@pytest.mark.parametrize("steps", [5, 2**31 - 1, 2**31 + 5])
+def test_steps_beyond_an_int32_stay_at_the_largest(steps, experience):
+    def apply(params, context, observation, state):
+        return jnp.broadcast_to(context.steps, len(observation)), state, ()
+
+    observation, reward, first = (leaf[0] for leaf in experience)
+    one, other = InferenceCore(Policy(apply), SLOTS), SlotCore(Policy(apply), SLOTS, [SLOTS])
+    acted = (
+        one.step_all(2.0, 0, steps, first, reward, observation),
+        other.step(2.0, np.arange(SLOTS), np.zeros(SLOTS, np.int32), steps, first, reward, observation),
+    )
+    for each in acted:
+        np.testing.assert_array_equal(each.action, min(steps, 2**31 - 1))
 
 
 def test_a_step_leaves_the_other_slots_alone(experience):
