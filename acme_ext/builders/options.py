@@ -22,6 +22,7 @@ from acme_ext.networks.recurrent import CORES
 from acme_ext.networks.torsos import TORSOS
 from acme_ext.replay.base import Replay
 from acme_ext.replay.config import SequenceConfig, TransitionConfig, UnrollConfig
+from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.types import EnvironmentSpec, Tree
 from acme_ext.utils import checks
 
@@ -85,7 +86,7 @@ def apply(
         core = normalized_core(core, example, max_abs)
         policies = [normalized_policy(policy, example, max_abs) for policy in policies]
     if builder.intrinsic is not None:
-        core = _with_bonus(builder, core, policies[0], example)
+        core = _with_bonus(builder, core, replay, example)
     if replay.needs_largest_error:
         core, policies = prioritized_core(core), [prioritized_policy(policy) for policy in policies]
     if builder.average_rate is not None:
@@ -94,7 +95,7 @@ def apply(
     return core, policies
 
 
-def _with_bonus(builder: "Builder", core: LearnerCore, policy: Policy, observation: Tree) -> LearnerCore:
+def _with_bonus(builder: "Builder", core: LearnerCore, replay: Replay, observation: Tree) -> LearnerCore:
     """Returns a core that also learns from the bonus; raises UsageError if the agent doesn't support it."""
     intrinsic: Any = builder.intrinsic
     name = type(builder).__name__
@@ -104,7 +105,7 @@ def _with_bonus(builder: "Builder", core: LearnerCore, policy: Policy, observati
         raise UsageError(f"intrinsic is {intrinsic!r}: {name} does not learn from rewards, to which it is added.")
     if not isinstance(builder.config.replay, TransitionConfig | SequenceConfig | UnrollConfig):
         raise UsageError(f"intrinsic is {intrinsic!r}: the replay of {name} can't carry a bonus.")
-    if jax.tree.leaves(policy.init_state(1)):
+    if isinstance(replay, SequenceReplay) and jax.tree.leaves(replay.state):
         raise UsageError(
             f"intrinsic is {intrinsic!r}: {name} has a recurrent network, which is given the environment's rewards. "
             "Take ngu or agent57, or a network without memory."

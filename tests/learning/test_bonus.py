@@ -149,3 +149,16 @@ def test_agents_that_it_is_for(agent):
     # The actors are given what they were given before.
     structure = [jax.tree.structure(jax.eval_shape(a.core.variables, a.core.abstract_state())) for a in (plain, made)]
     assert structure[0] == structure[1]
+
+
+def test_rainbows_noise_is_no_memory():
+    made = builders.Rainbow(intrinsic="rnd").make_agent(discrete(2))
+    assert jax.tree.leaves(made.policy.init_state(1))
+    size = made.replay.batch_size
+    data = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), made.replay.example(size))
+    state, step = made.core.init(jax.random.key(0)), jax.jit(made.core.step)
+    for _ in range(4):
+        seen = {name: RNG.normal(size=(size, 3)).astype(np.float32) for name in ("observation", "next_observation")}
+        state, metrics, _ = step(state, Sample(data._replace(**seen), np.ones(size, np.float32)))
+    assert metrics["bonus"] > 0
+    assert np.isfinite(metrics["loss"])
