@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from acme_ext.learning import normalize
+from acme_ext.learning import intrinsic, normalize
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.intrinsic import Distillation, DistillationConfig, DistillationState
 from acme_ext.learning.normalize import Moments
@@ -73,7 +73,7 @@ def distilled(
         trained, loss = part.train(seen, flat, mask.reshape(-1), updates=max(1, mask.size // _PART))
         metrics = {"bonus": masked_mean(bonus, mask), "bonus_max": jnp.max(bonus), "distillation_loss": loss}
         if shuffled:
-            bonus = jax.random.permutation(trained.key, bonus, axis=1)
+            bonus = _shuffled(trained.key, sample.data, bonus, mask)
         inner, of_core, td_errors = core.step(state.core, sample._replace(data=_added(sample.data, weight * bonus)))
         return BonusState(inner, trained, errors), {**of_core, **metrics}, td_errors
 
@@ -85,6 +85,16 @@ def distilled(
 
 BONUSES: dict[str, Bonus] = {"rnd": distilled, "rnd_shuffled": functools.partial(distilled, shuffled=True)}
 """Bonuses by name: random network distillation, and the control experiment with shuffled bonuses."""
+
+
+def _shuffled(key: Array, data: Transition | Sequence, bonus: Array, mask: Array) -> Array:
+    """Returns the bonuses `[T, B]`, randomly permuted among all steps of sequences, or among transitions.
+
+    A transition's bonuses are permuted together with its one-step bonuses.
+    """
+    if isinstance(data, Sequence):
+        return intrinsic.shuffle(jax.random.fold_in(key, 3), bonus, mask)  # `train` uses the numbers 0 to 2
+    return jax.random.permutation(key, bonus, axis=1)
 
 
 def _reached(data: Transition | Sequence) -> tuple[Tree, Array]:

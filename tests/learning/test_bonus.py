@@ -83,6 +83,26 @@ def test_shuffled_bonuses_are_the_same_ones_elsewhere():
     np.testing.assert_allclose(*map(np.sort, rewards), rtol=1e-6)
 
 
+def test_shuffled_bonuses_of_unrolls_move_in_time():
+    steps = 12
+    known = noisy(np.tile(KNOWN, (steps + 1, 1, 1)))
+    some = known.copy()
+    some[2::2] = NEW
+    ones = np.ones((steps, 1), np.float32)
+    mask = ones.copy()
+    mask[-1] = 0
+
+    def unrolls(observation):
+        begins = np.zeros((steps + 1, 1), bool)
+        return Sample(Sequence(observation, 0 * observation[..., 0], begins, ones, ones, mask), ones[0])
+
+    found = [after(unrolls(known), unrolls(some), bonus=BONUSES[name])[1] for name in ("rnd", "rnd_shuffled")]
+    plain, shuffled = (np.asarray(metrics["reward"])[1:, 0] for metrics in found)
+    assert (plain != shuffled).any()
+    np.testing.assert_allclose(np.sort(plain), np.sort(shuffled), rtol=1e-6)
+    assert shuffled[-1] == 0
+
+
 def test_a_sequences_bonus_is_of_the_steps_that_count():
     steps = 3
     known = noisy(np.tile(KNOWN, (steps + 1, BATCH, 1)))
