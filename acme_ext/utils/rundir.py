@@ -17,7 +17,7 @@ CONTENTS = {
     "logs/actor.csv": "one row per training episode",
     "logs/learner.csv": "loss, gradient norm and other metrics, about once a second",
     "logs/evaluator.csv": "one row per evaluation",
-    "logs/inference.csv": "programs with an inference server: batches, waiting times and steps of each server",
+    "logs/inference.csv": "programs with an inference server: batches and steps of each server",
     "logs/nodes/": "programs: the output of each node",
     "tensorboard/": "the same for TensorBoard, with the config as text and as hyperparameters",
     "checkpoints/": "the last two complete checkpoints: learner, counters and replay, with a checksum of every file",

@@ -53,6 +53,7 @@ _BAD = [
     (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=far:2"], "learner asks for far: of one machine that"),
     (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=GPU:99"], "more GPUs than there are here"),
     (["train", "dqn", "gym:CartPole-v1", "--on", "threads", "--resources", "learner=CPU:2"], "threads share what"),
+    (["train", "dqn", "gym:CartPole-v1", "--on", "threads", "--restart", "2"], "threads are never restarted"),
     (["train", "dqm", "gym:CartPole-v1"], "there is no agent 'dqm': did you mean 'dqn' or 'dqfd' or 'dmpo'?"),
     (["train", "jumping", "gym:CartPole-v1"], "there is no agent 'jumping': valid: "),
     (["train", "dqn", "gmy:CartPole-v1"], "no family of environments 'gmy'; a name is like 'gym:CartPole-v1', or"),

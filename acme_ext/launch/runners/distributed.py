@@ -58,7 +58,7 @@ def run_program(
         restarts: how often per hour actors, evaluators and inference servers are restarted when they die. The first
             restart is immediate. If a node dies again within a minute, the delay is 1 s, then 2 s and so on up to 60 s.
             When another node dies, or a lost host had nodes that can't be restarted alone, the whole program restarts
-            from its last checkpoint; that counts as one restart. Threads are never restarted.
+            from its last checkpoint; that counts as one restart. 0 on threads.
         grace_s: seconds that nodes get to end by themselves when they are told to stop. Nodes that no other node calls
             stop first, then each kind of server. Nodes that exceed the time are killed. 0 kills them at once, infinity
             never. None: 1 s, or 5 s on threads, which can't be killed and are left running.
@@ -92,6 +92,8 @@ def run_program(
         )
     if on == "threads" and topology.resources:
         raise UsageError("threads share what their process has: resources are for programs on 'processes' or 'ray'.")
+    if on == "threads" and restarts:
+        raise UsageError("threads are never restarted: restarts are for programs on 'processes' or 'ray'.")
     if grace_s is not None and not grace_s >= 0:
         raise UsageError(f"grace_s is {grace_s}: it must be at least 0.")
     if record is not None:
