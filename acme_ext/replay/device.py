@@ -207,15 +207,17 @@ class DeviceReplay(abc.ABC):
 
         It samples a group first, and then a member of the group. This avoids a sum over all weights for each sample.
         """
-        groups = jnp.cumsum(jnp.sum(weight, axis=1))
+        of_group, of_member = jax.random.uniform(key, (2, self._settings.batch_size))
+        sums = jnp.sum(weight, axis=1)
+        groups = jnp.cumsum(sums)
         total = groups[-1]
-        point = jax.random.uniform(key, (self._settings.batch_size,)) * total
-        group = jnp.minimum(jnp.searchsorted(groups, point, side="right"), len(groups) - 1)
-        rest = point - select(group > 0, groups[group - 1], 0.0)
-        member = jnp.cumsum(rows_of(weight, group), axis=1)  # [B, 256]
-        # Rounding could select a place after the last member with a weight.
-        last = jnp.sum(member < member[:, -1:], axis=1)
-        place = jnp.minimum(jnp.sum(member <= rest[:, None], axis=1), last)
+        group = jnp.minimum(jnp.searchsorted(groups, of_group * total, side="right"), len(sums) - 1)
+        # XLA doesn't add in order, so rounding could select a group or a member without a weight: take the one before.
+        group = jax.lax.cummax(select(sums > 0, jnp.arange(len(sums)), 0))[group]
+        each, number = rows_of(weight, group), jnp.arange(_GROUP)  # [B, 256], [256]
+        members = jnp.cumsum(each, axis=1)
+        place = jnp.sum(members <= (of_member * members[:, -1])[:, None], axis=1)
+        place = jnp.max(select((each > 0) & (number <= place[:, None]), number, 0), axis=1)
         return group * _GROUP + place, weight[group, place] / total
 
     def _credit(self, state: DeviceReplayState, count: Array, active: Array | bool) -> Array:

@@ -224,6 +224,23 @@ def test_draws_are_in_proportion_to_priorities():
     assert np.abs(frequency - expected).max() < 5 * np.sqrt(expected.max() / 20_000)
 
 
+@pytest.mark.parametrize("share", [0.0, 1 - 2**-23])
+def test_the_least_and_the_largest_draws_are_of_what_is_there(share, monkeypatch):
+    """XLA doesn't add in order, so that sums of priorities go on rising after the last of them."""
+    size = 2**20
+    device = device_replay(TransitionReplay(SPEC, batch_size=1, max_size=size, order="prioritized"), 2)
+    state = device.init(next(stream(2, 1)))
+    monkeypatch.setattr(jax.random, "uniform", lambda key, shape: jnp.full(shape, share, jnp.float32))
+    draw, rng = jax.jit(device.draw), np.random.default_rng(0)
+    weight = rng.random(size).astype(np.float32) ** 2
+    weight[::3] = 0
+    for count in rng.integers(2, size, 40):
+        some = np.where(np.arange(size) < count, weight, 0)
+        drawn = draw(state._replace(weight=some.reshape(state.weight.shape)), jax.random.key(0))
+        assert drawn.probability[0] > 0
+        np.testing.assert_allclose(drawn.probability[0], some[drawn.index[0]] / some.sum(), rtol=1e-4)
+
+
 @pytest.mark.parametrize(("tables", "indexes"), [(True, True), (True, False), (False, True)])
 def test_rows_of_several_seeds_are_those_of_each(tables, indexes):
     rng = np.random.default_rng(0)
