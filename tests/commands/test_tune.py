@@ -243,6 +243,23 @@ def test_two_processes_on_one_study_share_its_trials(runs):
         assert (runs / f"s/trials/{trial.number:04d}/starts").read_text() == f"{100 + trial.number}\n"
 
 
+def test_what_a_killed_process_leaves_of_the_journal_is_mended(runs):
+    before = Study("s", tuned())
+    before.optuna.ask()
+    journal = runs / "s/journal.log"
+    # It was killed while it wrote, and had the lock of an earlier version.
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + b'{"op_code":4,"wor')
+    (runs / "s/journal.log.lock").symlink_to("s/journal.log")
+    again = Study("s", tuned())
+    again.optuna.ask()
+    assert len(again.trials) == 2
+    assert journal.read_bytes().startswith(whole)
+    assert all(json.loads(line) for line in journal.read_text().splitlines())
+    before.optuna.ask()  # one that goes on beside it
+    assert len(Study("s", tuned()).trials) == 3
+
+
 def test_a_request_to_stop_ends_the_runs_and_the_trial_goes_on_later(runs):
     (runs / "stopped").touch()
     found, asked = Study(runs / "s", tuned(every=0)), Interrupt()

@@ -202,7 +202,9 @@ class Study:
             for folder in ("trials", "retrained"):
                 (self.path / folder).mkdir(exist_ok=True)
             optuna.logging.set_verbosity(optuna.logging.ERROR)
-            backend = JournalFileBackend(str(self.path / "journal.log"))
+            journal = self.path / "journal.log"
+            lock: Any = _JournalLock(journal)
+            backend = JournalFileBackend(str(journal), lock)
             self.optuna = optuna.create_study(
                 storage=optuna.storages.JournalStorage(backend),
                 study_name="acme-ext",
@@ -417,6 +419,27 @@ class Study:
             yield
         finally:
             os.close(descriptor)
+
+
+class _JournalLock:
+    """The lock with which Optuna appends to its journal; it ends with its process, however that ends.
+
+    Whoever takes it removes the incomplete last line that a killed process may have left.
+    """
+
+    def __init__(self, journal: Path):
+        self._journal, self._descriptor = journal, -1
+
+    def acquire(self) -> bool:
+        self._descriptor = os.open(self._journal.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o666)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        written = self._journal.read_bytes()
+        if (whole := written.rfind(b"\n") + 1) < len(written):
+            os.truncate(self._journal, whole)
+        return True
+
+    def release(self) -> None:
+        os.close(self._descriptor)
 
 
 def say(chosen: Mapping[str, str]) -> str:
