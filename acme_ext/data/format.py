@@ -45,6 +45,8 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 SHARD_STEPS = 50_000
 """Steps of a shard, if a single process writes."""
+SHARD_BYTES = 64 * 2**20
+"""Bytes of a shard before compression, if a single process writes."""
 _PART = ".part.json"  # suffix of a part of the manifest
 
 
@@ -222,7 +224,7 @@ class FolderWriter:
         about: Mapping[str, Any],
         *,
         shard_steps: int = SHARD_STEPS,
-        shard_bytes: int = 64 * 2**20,
+        shard_bytes: int = SHARD_BYTES,
         part: str | None = None,
     ):
         self.path, self._spec = Path(path).expanduser(), spec

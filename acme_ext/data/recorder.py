@@ -6,17 +6,18 @@ import dm_env
 import numpy as np
 import tree
 
-from acme_ext.data.format import SHARD_STEPS, Episode, FolderWriter
+from acme_ext.data.format import SHARD_BYTES, SHARD_STEPS, Episode, FolderWriter
 from acme_ext.types import EnvironmentSpec, Tree
 
-_LAST = int(dm_env.StepType.LAST)
-_LEAST_STEPS = 2_000  # of a shard, if several processes write
+_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
+_LEAST_STEPS, _LEAST_BYTES = 2_000, 2**22  # of a shard, if several processes write
 
 
 class Recorder:
     """An actor's writer that adds whole episodes to a folder, and passes all calls on to another writer.
 
-    Episodes that haven't ended when the recorder is closed are not recorded.
+    Episodes that haven't ended when the recorder is closed are not recorded, nor are those that began before
+    `add_first`, as after a restart.
 
     Args:
         to: the writer of the folder.
@@ -49,7 +50,8 @@ class Recorder:
         leaves = [*tree.flatten(before.observation), actions, before.reward, before.discount, before.step_type]
         ended, going = before.step_type == _LAST, []
         for env, rows in enumerate(self._rows):
-            if not ended[env]:  # the last row of an episode was already written
+            begun = rows or before.step_type[env] == _FIRST
+            if begun and not ended[env]:  # the last row of an episode was already written
                 rows.append([leaf[env] for leaf in leaves])
                 going.append(env)
         after = self._timestep
@@ -75,6 +77,12 @@ class Recorder:
         self._to.add(Episode(tree.unflatten_as(last.observation, observation), action, reward, discount, step_type))
         self._rows[env] = []
 
+    def flush(self) -> None:
+        """Writes the open shard, and flushes the inner writer."""
+        self._to.flush()
+        if self._inner is not None:
+            self._inner.flush()
+
     def close(self) -> None:
         """Writes the open shard, and closes both writers."""
         self._to.close()
@@ -95,7 +103,8 @@ def part_of(path: str, writers: int, spec: EnvironmentSpec, name: str) -> Folder
     Raises:
         UsageError: see `FolderWriter`.
     """
-    return FolderWriter(path, spec, {}, shard_steps=max(_LEAST_STEPS, SHARD_STEPS // writers), part=name)
+    steps, nbytes = max(_LEAST_STEPS, SHARD_STEPS // writers), max(_LEAST_BYTES, SHARD_BYTES // writers)
+    return FolderWriter(path, spec, {}, shard_steps=steps, shard_bytes=nbytes, part=name)
 
 
 def _copied(timestep: dm_env.TimeStep) -> dm_env.TimeStep:

@@ -61,3 +61,14 @@ def test_each_environments_episodes_are_taken_apart():
     assert inner.closed
     assert recorder.inserted == 7
     assert inner.calls == ["first", *[{"state": "s"}] * 4]
+
+
+def test_the_rest_of_an_episode_is_no_episode():
+    """As where an inference server is started again, whose environments go on."""
+    to = Kept()
+    recorder = Recorder(to)
+    recorder.add_first(timestep([MID], [1], [1], [10]))
+    for kind in (MID, LAST, FIRST, MID, LAST):
+        recorder.add(np.array([1]), timestep([kind], [1], [1], [11]))
+    (only,) = to.episodes
+    np.testing.assert_array_equal(only.step_type, [FIRST, MID, LAST])
