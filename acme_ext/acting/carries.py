@@ -22,7 +22,7 @@ class CarryHolder:
     """
 
     def __init__(self, policy: Policy, slots: int, rows: int):
-        self._slots, self._standing = slots, policy.standing
+        self._slots, self._standing, self._init_carry = slots, policy.standing, policy.init_carry
         self._carry: Carry | tuple[()] = jax.tree.map(jnp.array, policy.init_carry(rows))  # copies: they are donated
         self.has_carry = bool(jax.tree.leaves(self._carry))
         """Whether the policy has a carry."""
@@ -35,6 +35,13 @@ class CarryHolder:
         """Restores what `save_carry` returned; slots that are not in it stay unchanged."""
         if text is not None and isinstance(self._carry, Carry):
             self._carry = self._carry._replace(run=unpack(text, self._carry.run))
+
+    def forget_episodes(self, slots: np.ndarray) -> None:
+        """Resets the `episode` part of the carry in some slots `[K]`, whose episodes will not be continued."""
+        if isinstance(self._carry, Carry):
+            fresh = self._init_carry(len(slots)).episode
+            episode = jax.tree.map(lambda all_, new: all_.at[slots].set(new), self._carry.episode, fresh)
+            self._carry = self._carry._replace(episode=episode)
 
     def standing(self) -> list[list] | None:
         """Returns the policy's standing as JSON types, see `Policy.standing`; None for a policy without one."""

@@ -102,7 +102,11 @@ class InferenceCore(carries.CarryHolder):
         self._compiled: Any = None
 
     def seat(self, slots: np.ndarray, keys: Array, ranks: np.ndarray) -> None:
-        """Assigns slots `[K]` to environments with random keys `[K]` and ranks `[K]` (see `Context`)."""
+        """Assigns slots `[K]` to environments with random keys `[K]` and ranks `[K]` (see `Context`).
+
+        Their next step begins an episode.
+        """
+        self.forget_episodes(slots)
         self._keys = self._keys.at[slots].set(jax.random.key_data(keys))
         self._ranks = self._ranks.at[slots].set(ranks)
 
