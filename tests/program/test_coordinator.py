@@ -390,3 +390,23 @@ def test_an_evaluator_that_is_late_is_not_logged_any_more(coordinator):
     coordinator._stack.close()
     coordinator.done("evaluator 0", {"task": "400-False", "version": 0, "row": {"episode_return_mean": 1.0}})
     assert rows(coordinator._store.rundir.path, "evaluator") == []
+
+
+def test_the_standings_of_servers_that_a_resumed_run_has_no_more_do_not_count(coordinator, experiment):
+    coordinator.keep("inference", "carry", [[20.0], [2_000.0]])
+    state = {**coordinator.snapshot(), "learner_steps": 0}
+    assert state["standing"] == [[20.0], [2_000.0]]
+    coordinator._stack.close()
+    store.RunCheckpoints(RunDirectory.open(experiment.directory), experiment.checkpoints, print).save(
+        100, {"learner": {"w": np.ones(1)}}, state, None
+    )
+    resumed = Coordinator(experiment, actors=2, resumes=100)
+    try:
+        for name in ("inference 0 of 2", "inference 1 of 2"):
+            assert resumed.kept(name) is None
+        assert resumed.snapshot()["standing"] == [[20.0], [2_000.0]]  # until there is a newer one
+        for name in ("inference 0 of 2", "inference 1 of 2"):
+            resumed.keep(name, "carry", [[10.0], [500.0]])
+        assert resumed.snapshot()["standing"] == [[20.0], [1_000.0]]
+    finally:
+        resumed._stack.close()

@@ -87,6 +87,7 @@ class Coordinator:
         # The policies' carries and standings, by the name of their node; see `acting.policy.Policy`.
         self._kept: dict[str, str] = dict(state.get("kept", {}))
         self._standings: dict[str, list] = dict(state.get("standings", {}))
+        self._keepers: set[str] = set()  # the names in this part of the run; a resumed one may have other servers
         self._next_evaluation = self._evaluated_until()
         self._reports: dict[str, _Report] = {}
         self._totals: dict[str, float] = dict.fromkeys(_ADDED, 0)  # sums over all reports, by the name of the count
@@ -186,6 +187,7 @@ class Coordinator:
     def keep(self, name: str, carry: str, standing: list | None) -> None:
         """Stores the carry of a node's policy, as text, for the node's next start, and the policy's standing."""
         with self._lock:
+            self._keepers.add(name)
             self._kept[name] = carry
             if standing is not None:
                 self._standings[name] = standing
@@ -193,7 +195,14 @@ class Coordinator:
     def kept(self, name: str) -> str | None:
         """Returns the carry that was stored under a name, in this part of the run or before it was resumed."""
         with self._lock:
+            self._keepers.add(name)
             return self._kept.get(name)
+
+    @property
+    def _standing(self) -> list | None:
+        """The sum of the standings of this part of the run; of those before it, as long as there are none."""
+        now = [standing for name, standing in self._standings.items() if name in self._keepers]
+        return added(now or list(self._standings.values()))
 
     def snapshot(self) -> dict[str, Any]:
         """Writes all pending log rows, and returns the program's state for a checkpoint."""
@@ -205,7 +214,7 @@ class Coordinator:
                 "wall_time_s": self._store.wall_time_s,
                 "kept": dict(self._kept),
                 "standings": dict(self._standings),
-                "standing": added(list(self._standings.values())),
+                "standing": self._standing,
             }
 
     def request_stop(self, died: Sequence[str] = ()) -> None:
@@ -296,7 +305,7 @@ class Coordinator:
             "best": self._store.best.mean,
         }
         if self._standings:
-            orders["standing"] = added(list(self._standings.values()))
+            orders["standing"] = self._standing
         self._tasks.append(_Task(orders))
 
     def _task_of(self, evaluator: str) -> dict[str, Any] | None:
