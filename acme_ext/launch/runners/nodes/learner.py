@@ -201,6 +201,8 @@ class LearnerNode:
             self._log()
         if self._saving is not None:
             self._saving.result()
+        if self._snapshots is not None:  # the last one may have become due while this node waited for a batch
+            self._snapshots.look(self._steps)
         self._save(last=True).result()
 
     @property
