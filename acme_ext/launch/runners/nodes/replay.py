@@ -16,6 +16,7 @@ from acme_ext.replay.server import ReplayServer, block_of, describe_tables
 from acme_ext.utils.rundir import RunDirectory
 
 _LOOK_S = 0.05
+_INFO_S = 2  # for a server's answer about its counts
 
 
 class ReplayHandle(base.Handle):
@@ -83,10 +84,16 @@ class RemoteReplay:
             list(pool.map(write, *zip(*enumerate(self._clients), strict=True)))
 
     def counts(self) -> dict[str, float]:
-        """Returns the replay's size, where a block counts as its number of rows, and its samples per insert."""
+        """Returns the replay's size, where a block counts as its number of rows, and its samples per insert.
+
+        Returns nothing if a shard doesn't answer, for example while it copies a large table for a checkpoint.
+        """
         size = inserts = samples = 0
         for client in self._clients:
-            info = client.server_info(timeout=10)[self._table]
+            try:
+                info = client.server_info(timeout=_INFO_S)[self._table]
+            except Exception:
+                return {}
             size += block_of(info) * info.current_size
             inserts += info.rate_limiter_info.insert_stats.completed
             samples += info.rate_limiter_info.sample_stats.completed
