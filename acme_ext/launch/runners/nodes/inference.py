@@ -257,7 +257,10 @@ class InferenceNode:
                 if held.key == key:
                     held.call = call
                     return
+                if run < held.key[0]:
+                    raise ValueError(f"a request of start {run} comes after one of start {held.key[0]}")
                 del self._held[id(seat)]
+                held.call.answer(None)
             self._METHODS[method](self, call, key, seat, run, *rest)
         except StopWaitingError:
             call.answer(None)
