@@ -21,7 +21,7 @@ from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import part_of
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.runners import devices, offline
-from acme_ext.launch.runners.nodes.actor import ActorNode
+from acme_ext.launch.runners.nodes.actor import MOST_CALLERS, ActorNode
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
 from acme_ext.launch.runners.nodes.evaluator import EvaluatorNode
 from acme_ext.launch.runners.nodes.inference import InferenceNode
@@ -257,7 +257,7 @@ def make(
     if servers := topology.groups.get("inference", 0):
         # Each actor's environments form two parts: while one waits for its actions, the other steps.
         options = {
-            "callers": min(2, experiment.num_envs),
+            "callers": min(MOST_CALLERS, experiment.num_envs),
             "experience": topology.experience == "actor",
             "token": token,
         }

@@ -22,6 +22,9 @@ from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.calls import RemoteCall
 
+MOST_CALLERS = 2
+"""The most parts into which an actor divides its environments."""
+
 
 class ActorNode:
     """Steps environments and writes the experience to its replay shard, until the coordinator tells it to stop.
@@ -71,7 +74,7 @@ class ActorNode:
         recorded: FolderWriter | None = None
         for caller, mine in enumerate(np.array_split(np.arange(experiment.num_envs), callers)):
             # The seeds differ between actors, between their parts, and between starts of the same actor.
-            seeds = 1 + (self._start * actors + index) * callers + caller
+            seeds = 1 + (self._start * actors + index) * MOST_CALLERS + caller
             environment = experiment.make_environment(len(mine), part=seeds)
             self._stack.callback(environment.close)
             spec = envs.make_spec(environment)
