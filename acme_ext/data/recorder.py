@@ -77,12 +77,6 @@ class Recorder:
         self._to.add(Episode(tree.unflatten_as(last.observation, observation), action, reward, discount, step_type))
         self._rows[env] = []
 
-    def flush(self) -> None:
-        """Writes the open shard, and flushes the inner writer."""
-        self._to.flush()
-        if self._inner is not None:
-            self._inner.flush()
-
     def close(self) -> None:
         """Writes the open shard, and closes both writers."""
         self._to.close()

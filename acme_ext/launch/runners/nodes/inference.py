@@ -148,6 +148,7 @@ class InferenceNode:
         part = agent.replay.split(max(1, len(replays)))
         self._unconfirmed = part.unconfirmed
         recorded = record(spec, f"inference-{index}") if record is not None and not experience else None
+        self._recorded = recorded
         ranks = experiment.ranks(actors)
         self._seats: dict[tuple[int, int], _Seat] = {}
         for place, actor in enumerate(served):
@@ -307,6 +308,8 @@ class InferenceNode:
                 self._tell(seat, dm_env.TimeStep(*timestep), goes_on=True)
             seat.acted = None
             seat.writer.flush()
+            if self._recorded is not None and all(seat.acted is None for seat in self._seats.values()):
+                self._recorded.flush()  # at the end there might be no time for it
         self._when_sent(_Held(call, seat, key, 0, lambda call: call.answer(None)))
 
     _METHODS: ClassVar[dict[str, Callable[..., None]]] = {"act": _act, "leave": _leave}
