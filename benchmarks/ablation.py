@@ -139,6 +139,7 @@ def write(
     parts = ", all of it and without each of its six parts" if set(found) == set(VARIANTS) else ""
     command = "python -m benchmarks.ablation" + ("" if game == "breakout" else f" --game {game}")
     command += "" if parts else f" --variants {' '.join(found)}"
+    command += f" --seeds {' '.join(str(e.seed) for e in next(iter(experiments.values())))}"
     numbers, unit = ("its own defaults", "steps") if game == CATCH else ("the same numbers otherwise", "frames")
     lines = [
         f"# {out.name}",

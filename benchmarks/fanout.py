@@ -392,8 +392,8 @@ def _learner_rate(path: pathlib.Path) -> float:
     return float((steps[-1] - steps[half]) / (times[-1] - times[half])) if len(steps) - half > 1 else float("nan")
 
 
-def full_at(numbers: Sequence[int], loads: Sequence[Load]) -> tuple[float, bool]:
-    """Returns the maximum number of callers of a server, and whether it fell behind in a measurement.
+def full_at(numbers: Sequence[int], loads: Sequence[Load]) -> tuple[float, float | None]:
+    """Returns the maximum number of callers of a server, and the cores that it used where it fell behind, if it did.
 
     If it fell behind, the number is computed from the calls that it served. Otherwise it is the estimated number for
     which the server needs one core.
@@ -405,11 +405,11 @@ def full_at(numbers: Sequence[int], loads: Sequence[Load]) -> tuple[float, bool]
     demand = loads[0].calls / numbers[0]
     for actors, load in zip(numbers, loads, strict=True):
         if load.calls < _FULL * demand * actors:
-            return load.calls / demand, True
+            return load.calls / demand, load.cores
     if len(set(numbers)) == 1:
-        return numbers[0] / max(1e-9, loads[0].cores), False
+        return numbers[0] / max(1e-9, loads[0].cores), None
     slope, base = np.polyfit(numbers, [load.cores for load in loads], 1)
-    return float((1 - base) / slope) if slope > 1e-9 else float("inf"), False
+    return float((1 - base) / slope) if slope > 1e-9 else float("inf"), None
 
 
 def page(found: Mapping[int, tuple[Mapping[str, Load], float, float]], demand: Demand) -> list[str]:
@@ -422,8 +422,17 @@ def page(found: Mapping[int, tuple[Mapping[str, Load], float, float]], demand: D
     for name in _NODES:
         who = f"hosts of {demand.per_host} actors" if name == "learner" else "actors"
         numbers = [demand.callers(actors) if name == "learner" else actors for actors in found]
-        place, behind = full_at(numbers, [loads[name] for loads, _, _ in found.values()])
-        said = "measured: it answers no more than this" if behind else "computed: it would use one core"
+        loads = [loads[name] for loads, _, _ in found.values()]
+        # Where the learner is too slow the machine is full, and the loads of its servers say nothing.
+        free = [i for i, (_, rate, _) in enumerate(found.values()) if rate >= _FULL * demand.learner_rate]
+        place, cores = full_at(numbers, loads)
+        if cores is None and free:
+            place, cores = full_at([numbers[i] for i in free], [loads[i] for i in free])
+        said = "computed: it would use one core"
+        if cores is not None and cores >= _FULL:
+            said = "measured: it answers no more than this"
+        elif cores is not None:
+            said = f"measured: it answered no more, with {cores:.2f} of a core, because the machine was full"
         lines.append(f"| {name} | {f'{place:,.0f}' if np.isfinite(place) else 'no number of'} {who} | {said} |")
     lines += [
         "",

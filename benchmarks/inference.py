@@ -210,7 +210,7 @@ class Bare:
         self._environment.close()
 
 
-def core(model: Model, num_envs: int, seconds: float, rounds: int = 5) -> tuple[float, float]:
+def core(model: Model, num_envs: int, seconds: float, rounds: int) -> tuple[float, float]:
     """Returns the steps per second of `LocalInference` on one timestep, and the median ratio to the raw policy's.
 
     Both are measured in turns.
@@ -502,7 +502,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in options.models:
         model = dataclasses.replace(MODELS[name], still=options.still)
         for num_envs in options.envs:
-            rate, ratio = core(model, num_envs, options.seconds)
+            rate, ratio = core(model, num_envs, options.seconds, options.rounds)
             cores.append(f"| {name} | {num_envs} | {rate:,.0f} | {ratio:.2f} |")
             print(cores[-1], flush=True)
         for num_envs, actors in itertools.product(options.envs, options.actors):

@@ -222,11 +222,17 @@ def finished(experiment: launch.Experiment) -> bool:
     rundir = RunDirectory.open(experiment.directory)
     how = ("run.", "program.", "world")  # how it is run, which may differ
     found = rundir.compare(experiment.describe())
-    if different := {name: pair for name, pair in found.items() if not name.startswith(how)}:
+    different = {name: pair for name, pair in found.items() if not name.startswith(how)}
+    steps, _ = found.get("run.steps", (0, 0))
+    if steps > experiment.steps:  # its results are not those of this budget
+        different["run.steps"] = found["run.steps"]
+    if different:
         raise UsageError(
             f"{rundir.path} holds another run: {store.say_differences(different)}; delete it, or choose another folder "
             "(--runs)."
         )
+    if any(name.startswith("run.evaluation.") for name in found):
+        return False  # the last evaluation has to be made anew
     return rundir.evaluation.is_file() and rundir.read_evaluation()[experiment.step_key] >= experiment.steps
 
 

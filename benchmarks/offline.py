@@ -258,7 +258,7 @@ def _main(options: argparse.Namespace) -> int:
     changed = agent_settings.split(options.set)
     if changed and options.runs == RUNS:
         raise UsageError("--set requires --runs, because the runs differ from the table's.")
-    usual = options.steps is None and not changed and min(options.seeds) < 100
+    usual = options.steps is None and not changed and max(options.seeds) < 100
     path = RESULTS if usual else options.runs / "offline.json"
     files.make_writable_folder(path.parent)
     recorded = options.recorded or options.runs / "data"

@@ -3,12 +3,14 @@
 import dataclasses
 import pathlib
 import re
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from acme_ext.utils import plots
+from acme_ext.utils.plots import BOOTSTRAP_SEEDS
 from benchmarks import learning, offline, outcomes, validation, worlds
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import RECORDED, SETTINGS, Setting
@@ -67,8 +69,10 @@ class Result:
     def cells(self) -> list[str]:
         """The cells of a row, from the budget to the version."""
         found = outcomes.summarise(self.setting, self.seeds)
-        interval = f" ({found.interval[0]:.4g} to {found.interval[1]:.4g})" if len(self.seeds) > 1 else ""
-        seconds = sorted(o.wall_time_s for o in self.seeds)[len(self.seeds) // 2]
+        interval = f" ({found.interval[0]:.4g} to {found.interval[1]:.4g})"
+        # Of fewer seeds, a bootstrap gives the range, which is far from an interval of 95%.
+        interval = interval if len(self.seeds) >= BOOTSTRAP_SEEDS else ""
+        seconds = statistics.median(o.wall_time_s for o in self.seeds)
         return [
             f"{self.setting.steps:,}",
             f"{len(self.seeds)}",

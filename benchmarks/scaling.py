@@ -80,7 +80,7 @@ class Outcome:
     actors: int
     seed: int
     steps: np.ndarray  # [E] environment steps of the evaluations
-    seconds: np.ndarray  # [E] from the first episode's end until those steps were taken
+    seconds: np.ndarray  # [E] from the first step until those steps were taken
     returns: np.ndarray  # [E] mean returns
     rate: float  # environment steps per second, without the first tenth of the steps
 
@@ -97,6 +97,8 @@ def read(actors: int, seed: int, rundir: RunDirectory) -> Outcome:
     steps, seconds = episodes["environment_steps"], episodes["wall_time_s"] - episodes["wall_time_s"][0]
     steady = steps >= steps[-1] / 10
     rate = (steps[-1] - steps[steady][0]) / (seconds[-1] - seconds[steady][0])
+    # The log begins with the end of an episode. The steps before it were about as fast as the later ones.
+    steps, seconds = np.array([0, *steps]), np.array([0.0, *(seconds + steps[0] / rate)])
     # An evaluation is logged after it has ended, but the time that counts is when its steps had been taken.
     when = np.interp(evaluations["environment_steps"], steps, seconds)
     return Outcome(
@@ -153,8 +155,8 @@ def page(outcomes: Sequence[Outcome], bar: float, described: str, name: str) -> 
         described,
         "",
         f"The bar is a return of {bar:.4g}; steps and time are those of the first evaluation that reached it, from the",
-        "end of the first episode on. The mean return is that of all evaluations. Of several seeds, each figure is the",
-        "median, in brackets the least and the greatest.",
+        "first step on. The mean return is that of all evaluations. Of several seeds, each figure is the median, in",
+        "brackets the least and the greatest.",
         "",
         "| " + " | ".join(header) + " |",
         "|" + "--:|" * len(header),

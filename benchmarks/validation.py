@@ -88,16 +88,23 @@ def _episodes(environment: str) -> int:
     return 10 if environment.startswith(("minatar:", "dmc:")) else 20
 
 
-def random_return(environment: str, *, episodes: int = 100) -> float:
-    """Returns the mean return of uniformly random actions, over `episodes` episodes of the evaluation's environment."""
+def random_return(environment: str, *, episodes: int = 100, steps: int = 30_000) -> float:
+    """Returns the mean return of uniformly random actions in the evaluation's environment.
+
+    Args:
+        environment: the environment's name.
+        episodes: minimum number of episodes.
+        steps: minimum number of steps; the returns of short episodes often vary much.
+    """
     rng, num_envs = np.random.default_rng(0), min(10, episodes)
     with envs.make(environment, num_envs=num_envs, evaluation=True) as batch:
         spec = batch.action_spec()
         lowest, highest = np.asarray(spec.minimum), np.asarray(spec.maximum)  # type: ignore[attr-defined]
-        running, returns = np.zeros(num_envs), [[] for _ in range(num_envs)]
+        running, returns, taken = np.zeros(num_envs), [[] for _ in range(num_envs)], 0
         batch.reset()
         # Each environment plays the same number of episodes; otherwise there would be too many short ones.
-        while min(map(len, returns)) * num_envs < episodes:
+        while min(map(len, returns)) * num_envs < episodes or taken < steps:
+            taken += num_envs
             if np.issubdtype(spec.dtype, np.integer):
                 actions = rng.integers(lowest, highest + 1, (num_envs, *spec.shape)).astype(spec.dtype)
             else:
@@ -107,7 +114,7 @@ def random_return(environment: str, *, episodes: int = 100) -> float:
             for row in np.flatnonzero(timestep.step_type == envs.base.LAST):
                 returns[row].append(running[row])
                 running[row] = 0.0
-    return float(np.mean([each[: -(-episodes // num_envs)] for each in returns]))
+    return float(np.mean([each[: min(map(len, returns))] for each in returns]))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -161,7 +168,9 @@ def _main(options: argparse.Namespace) -> int:
     write(path, wanted, found)
     print("\n".join(table(path)))
     print("written:", path)
-    return 0
+    faults = [f"{agent}, {place}: {o.fault}" for (place, agent), each in found.items() for o in each if o.fault]
+    print("".join(f"FAULT: {fault}\n" for fault in faults), end="")
+    return 1 if faults else 0
 
 
 def write(

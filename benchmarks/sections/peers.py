@@ -13,9 +13,10 @@ from typing import NamedTuple
 from acme_ext.builders.ppo import PPO
 from acme_ext.builders.sac import SAC
 from acme_ext.errors import UsageError
+from benchmarks import compiled_loops
 from benchmarks.measure import Contestant, best, by_turns, rates
 from benchmarks.report import Figure, against, figure
-from benchmarks.sections import compiled, training
+from benchmarks.sections import training
 
 FOLDER = pathlib.Path(__file__).parents[1] / "peers"
 ENVIRONMENTS = {"sb3": "sb3.py", "torch": "torch_loop.py", "acme": "acme_dqn.py"}
@@ -114,12 +115,17 @@ def contestants(seconds: float) -> dict[str, Callable[[], float]]:
         kinds[f"sb3 {n}"] = peer("sb3", seconds, "dqn", "--num-envs", str(n))
     kinds["torch"], kinds["acme"] = peer("torch", seconds), peer("acme", seconds)
     kinds["ours ppo"] = lambda: training.whole_run(PPO(), "gym:CartPole-v1", 8, 10_000, int(seconds * 15_000))
-    kinds["compiled ppo"] = lambda: _alone(compiled.ours("ppo", 8), seconds)
+    kinds["compiled ppo"] = lambda: _alone(_compiled(), seconds)
     kinds["sb3 ppo"] = peer("sb3", seconds, "ppo", "--num-envs", "8")
     kinds["ours sac"] = lambda: training.whole_run(SAC(), _PENDULUM, 1, 2_500, int(seconds * 200))
     for threads in ("1", "2"):
         kinds[f"sb3 sac {threads}"] = peer("sb3", seconds, "sac", "--threads", threads)
     return kinds
+
+
+def _compiled() -> Contestant:
+    ours = compiled_loops.package_on_cartpole("ppo", 8)
+    return Contestant(ours, prepare=ours)
 
 
 def _alone(contestant: Contestant, seconds: float) -> float:
