@@ -47,18 +47,18 @@ def play(config: Agent57Config, best: np.ndarray, num_envs: int, seed: int | jax
     def context(key: jax.Array, reward: jax.Array, first: bool) -> Context:
         return Context(jax.random.split(key, num_envs), jnp.int32(0), zeros, reward, jnp.full(num_envs, first))
 
-    def episode(state: acting.Chooser, now: tuple[jax.Array, jax.Array]) -> tuple[acting.Chooser, tuple]:
-        key, good = now
+    def episode(state: tuple, now: tuple[jax.Array, jax.Array]) -> tuple[tuple, tuple]:
+        (window, ongoing), (key, good) = state, now
         start, luck, end = jax.random.split(key, 3)
         begins = context(start, zeros, True)
-        arm, state = choice.begin(begins.key, begins, state)
-        known = acting.standing(Run(state, Distances(zeros, zeros)), config.num_arms).choice
+        arm, window, ongoing = choice.begin(begins.key, begins, window, ongoing)
+        known = acting.standing(Run(window, Distances(zeros, zeros)), config.num_arms).choice
         known = bandits.Counts(*(x[None] for x in known))
-        evaluated, _ = evaluation.begin(begins.key[:1], begins, known)
+        evaluated, *_ = evaluation.begin(begins.key[:1], begins, known, ())
         reward = (jax.random.uniform(luck, (num_envs,)) < jnp.where(arm == good, HIGH, LOW)).astype(jnp.float32)
         ends = context(end, reward, False)
-        _, state = choice.begin(ends.key, ends, state)
-        return state, (arm, evaluated[0])
+        _, *state = choice.begin(ends.key, ends, window, ongoing)
+        return tuple(state), (arm, evaluated[0])
 
     inputs = jax.random.split(jax.random.key(seed), len(best)), jnp.asarray(best)
     _, (arms, evaluated) = jax.lax.scan(episode, jax.tree.map(jnp.asarray, choice.init(num_envs)), inputs)

@@ -12,16 +12,16 @@ def test_a_server_is_full_where_the_line_through_its_shares_reaches_a_core():
     loads = [Load(10.0 * n, 0.0, 0.1 + 0.002 * n) for n in (16, 64, 256)]
     place, behind = fanout.full_at((16, 64, 256), loads)
     assert place == pytest.approx(450)
-    assert not behind
+    assert behind is None
 
 
 def test_a_server_that_answers_no_more_is_full_there():
     loads = [Load(160.0, 0.0, 0.3), Load(320.0, 0.0, 0.6), Load(330.0, 0.0, 0.6)]
-    assert fanout.full_at((16, 64, 256), loads) == (32.0, True)
+    assert fanout.full_at((16, 64, 256), loads) == (32.0, 0.6)
 
 
 def test_a_server_that_does_nothing_is_never_full():
-    assert fanout.full_at((16, 64), [Load(16.0, 0.0, 0.1), Load(64.0, 0.0, 0.1)]) == (math.inf, False)
+    assert fanout.full_at((16, 64), [Load(16.0, 0.0, 0.1), Load(64.0, 0.0, 0.1)]) == (math.inf, None)
 
 
 def test_the_page_has_every_server_at_every_number_of_actors():
