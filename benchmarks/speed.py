@@ -64,7 +64,11 @@ def _parser() -> argparse.ArgumentParser:
         "--seconds", type=float, default=3.0, metavar="S", help="seconds for each contestant (%(default)s)"
     )
     parser.add_argument(
-        "--rounds", type=int, default=15, metavar="N", help="rounds over which the seconds are split (%(default)s)"
+        "--rounds",
+        type=int,
+        default=15,
+        metavar="N",
+        help="rounds over which the seconds are split (%(default)s); of whole runs a fifth, each of so many seconds",
     )
     parser.add_argument(
         "--out", type=pathlib.Path, metavar="FILE", help="writes FILE.json and FILE.md (benchmarks/results/speed)"
