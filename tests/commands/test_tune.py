@@ -29,7 +29,7 @@ run = pathlib.Path(value["--run-dir"])
 (run / "logs").mkdir(parents=True, exist_ok=True)
 with open(run / "starts", "a") as starts:
     starts.write(value["--seed"] + "\\n")
-(run / "config.json").write_text("{}")
+(run / "config.json").write_text(json.dumps({"agent": "dqn", "environment": "gym:CartPole-v1", "run": {}}))
 if float(chosen["learning_rate"]) > 8e-3:
     sys.exit("acme-ext: the loss is not finite")
 steps = int(value["--steps"])
