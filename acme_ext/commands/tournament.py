@@ -1,8 +1,9 @@
 """Round-robin tournaments in board games, and Elo ratings of the players."""
 
+import functools
 import pathlib
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -74,13 +75,56 @@ def hold(names: Sequence[str], games: int, opening_moves: int, seed: int = 0) ->
     anchor = list(names).index("random") if "random" in names else 0
     ratings = elo(outcomes, len(names), anchor)
     rng = np.random.default_rng(seed)
-    again = [elo(drawn, len(names), anchor) for drawn in _resampled(outcomes, rng)]
+    openings = _openings(game, games, opening_moves, seed).moves
+    again = [elo(drawn, len(names), anchor) for drawn in _resampled(outcomes, openings, rng)]
     return Held(game, list(names), outcomes, ratings, np.percentile(again, [2.5, 97.5], axis=0).T)
 
 
-def _resampled(outcomes: dict, rng: np.random.Generator) -> Iterator[dict]:
+def _resampled(outcomes: dict, openings: Sequence[Sequence[int]], rng: np.random.Generator) -> Iterator[dict]:
+    """Yields outcomes of openings drawn with replacement, because games with the same opening may be the same game."""
+    numbers: dict[tuple[int, ...], list[int]] = {}
+    for n, opening in enumerate(openings):
+        numbers.setdefault(tuple(opening), []).append(n)
+    groups = list(numbers.values())
     for _ in range(_RESAMPLES):
-        yield {pair: rng.choice(results, len(results)) for pair, results in outcomes.items()}
+        yield {
+            pair: np.concatenate([results[groups[i]] for i in rng.integers(len(groups), size=len(groups))])
+            for pair, results in outcomes.items()
+        }
+
+
+@functools.cache
+def _compiled(game: str) -> tuple[Callable, Callable]:
+    """Returns the compiled functions that begin and step several games."""
+    rules = rules_of(game)
+    return compiling.jit(jax.vmap(rules.init)), compiling.jit(jax.vmap(rules.step))
+
+
+class _Opened(NamedTuple):
+    """Games after the random moves at their start."""
+
+    states: Any  # pgx's, [games, ...]
+    moves: list[list[int]]
+    beginner: np.ndarray  # [games] the player who made the first move
+
+
+def _openings(game: str, games: int, opening_moves: int, seed: int) -> _Opened:
+    """Returns games after random moves; two consecutive ones have the same."""
+    init, step = _compiled(game)
+    keys = jax.vmap(jax.random.PRNGKey)(np.arange(games) // 2 + 1_000 * seed)
+    states = jax.tree.map(np.asarray, init(keys))
+    beginner, moves = states.current_player, [[] for _ in range(games)]
+    draws = [np.random.default_rng((seed, n // 2)) for n in range(games)]
+    for _ in range(opening_moves):
+        over, actions = states.terminated | states.truncated, np.zeros(games, np.int32)
+        for n in np.nonzero(~over)[0]:
+            actions[n] = draws[n].choice(np.nonzero(states.legal_action_mask[n])[0])
+            moves[n].append(int(actions[n]))
+        stepped = jax.tree.map(np.asarray, step(states, actions))
+        states = jax.tree.map(  # the rewards of a game that is over stay
+            lambda old, new, over=over: np.where(over.reshape(-1, *[1] * (new.ndim - 1)), old, new), states, stepped
+        )
+    return _Opened(states, moves, beginner)
 
 
 def match(game: str, first: Opponents, second: Opponents, games: int, opening_moves: int, seed: int = 0) -> np.ndarray:
@@ -88,25 +132,15 @@ def match(game: str, first: Opponents, second: Opponents, games: int, opening_mo
     for entrant in (first, second):
         for n in range(games):
             entrant.begin(n)
-    rules = rules_of(game)
-    step = compiling.jit(jax.vmap(rules.step))
-    keys = jax.vmap(jax.random.PRNGKey)(np.arange(games) // 2 + 1_000 * seed)
-    states = jax.tree.map(np.asarray, compiling.jit(jax.vmap(rules.init))(keys))
-    players = np.stack([states.current_player, 1 - states.current_player])  # the player who begins, and the other one
-    mine = players[np.arange(games) % 2, np.arange(games)]
-    draws = [np.random.default_rng((seed, n // 2)) for n in range(games)]
-    histories: list[list[int]] = [[] for _ in range(games)]
-    results = np.zeros(games, np.int64)
-    while True:
-        over = states.terminated | states.truncated
-        if over.all():
-            return results
+    states, histories, beginner = _openings(game, games, opening_moves, seed)
+    _, step = _compiled(game)
+    mine = np.where(np.arange(games) % 2 == 0, beginner, 1 - beginner)
+    over = states.terminated | states.truncated
+    results = np.where(over, states.rewards[np.arange(games), mine], 0).astype(np.int64)
+    while not over.all():
         actions = np.zeros(games, np.int32)
-        opening = ~over & np.array([len(history) < opening_moves for history in histories])
-        for n in np.nonzero(opening)[0]:
-            actions[n] = draws[n].choice(np.nonzero(states.legal_action_mask[n])[0])
         for entrant, theirs in ((first, states.current_player == mine), (second, states.current_player != mine)):
-            rows = np.nonzero(theirs & ~over & ~opening)[0]
+            rows = np.nonzero(theirs & ~over)[0]
             if len(rows):
                 actions[rows] = entrant.choose(rows.tolist(), histories, states)
         for n in np.nonzero(~over)[0]:
@@ -114,6 +148,8 @@ def match(game: str, first: Opponents, second: Opponents, games: int, opening_mo
         states = jax.tree.map(np.asarray, step(states, actions))
         ended = ~over & (states.terminated | states.truncated)
         results[ended] = states.rewards[np.arange(games), mine][ended]
+        over = over | ended
+    return results
 
 
 def elo(outcomes: dict[tuple[int, int], np.ndarray], count: int, anchor: int) -> np.ndarray:

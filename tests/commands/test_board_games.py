@@ -50,6 +50,18 @@ def test_a_match_is_of_both_sides_and_a_perfect_player_never_loses_it():
     assert lost.max() == 0
 
 
+def test_games_of_one_opening_are_drawn_together_for_the_intervals():
+    drawn = tournament._resampled({(0, 1): np.array([1, 1, -1, -1])}, [[3], [3], [5], [5]], np.random.default_rng(0))
+    assert {tuple(each[0, 1]) for each in drawn} == {(1, 1, 1, 1), (-1,) * 4, (1, 1, -1, -1), (-1, -1, 1, 1)}
+
+
+def test_a_game_that_ends_in_its_opening_has_its_outcome():
+    ours = opponents.make_opponents("random", "tic_tac_toe", 0)
+    results = tournament.match("tic_tac_toe", ours, opponents.make_opponents("random", "tic_tac_toe", 1), 20, 9)
+    np.testing.assert_array_equal(results[::2], -results[1::2])  # the same game from the other side
+    assert set(results) == {-1, 0, 1}
+
+
 def test_a_match_tells_both_players_that_games_begin():
     class Told:
         def __init__(self):
