@@ -171,7 +171,7 @@ def test_the_agent_of_a_run_that_can_not_play_is_refused(run, capsys, tmp_path, 
     assert "is neither an opponent nor the directory of a run" in said
     with pytest.raises(UsageError, match=f"{run} is a run of tic_tac_toe: it can't play connect_four"):
         envs.make("board:connect_four", opponent=run)
-    (tmp_path / "config.json").write_text('{"environment": "gym:CartPole-v1"}')
+    (tmp_path / "config.json").write_text('{"agent": "dqn", "environment": "gym:CartPole-v1", "run": {}}')
     code, _, said = evaluated(capsys, run, tmp_path)
     assert code == 2
     assert "is a run of gym:CartPole-v1: only the agents of board:GAME play" in said

@@ -24,7 +24,7 @@ with open(run / "starts", "a") as starts:
     starts.write("begun\\n")
 while (run.parents[2] / "held").exists():
     time.sleep(0.05)
-(run / "config.json").write_text("{}")
+(run / "config.json").write_text(json.dumps({"agent": "dqn", "environment": "gym:CartPole-v1", "run": {}}))
 (run / "evaluation.json").write_text(json.dumps({"episode_return_mean": 7.0}))
 """
 
