@@ -209,7 +209,7 @@ def test_a_killed_run_keeps_its_bandit_its_averages_and_its_normalisers(tmp_path
     assert learner.errors.count < learner_then.errors.count < learner.errors.count + 1_000
     count, count_then = (each.distillation.observations.count for each in (learner, learner_then))
     assert count < count_then < count + 1_000
-    bandit, bandit_then = policy.choice.bandit, policy_then.choice.bandit
+    bandit, bandit_then = policy.choice, policy_then.choice
     played = np.asarray(bandit_then.plays - bandit.plays)
     assert (np.asarray(bandit.plays) > 50).all()
     assert ((played > 5) & (played < 20)).all()  # episodes of 9 steps
