@@ -164,11 +164,10 @@ def _below(path: Run) -> list[RunDirectory]:
     runs = []
     for folder, folders, names in os.walk(path):
         folders.sort()
-        if "config.json" in names:
+        logs = (Path(folder, "logs", f"{label}.csv") for label in ("evaluator", "actor"))
+        if "config.json" in names and any(log.is_file() for log in logs):
             folders.clear()  # don't search inside a run directory
-            run = RunDirectory.open(folder)
-            if any(loggers.csv_path(run, label).is_file() for label in ("evaluator", "actor")):
-                runs.append(run)
+            runs.append(RunDirectory.open(folder))
     return runs or [_opened(path)]
 
 

@@ -178,6 +178,13 @@ def test_seeds_of_one_config_are_a_group_and_a_run_counts_once(tmp_path):
     }
 
 
+def test_the_config_of_another_program_below_a_folder_is_passed_over(tmp_path):
+    _run(tmp_path / "mine", evaluations=((1, 2.0), (2, 3.0)))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "bert"}')
+    assert [run.path for run in plots._below(tmp_path)] == [tmp_path / "mine"]
+
+
 def test_labels_are_made_of_what_differs(tmp_path):
     assert _labels(tmp_path / "a", {"agent": "dqn", "config": {"lr": 1}}, {"agent": "ppo", "config": {}}) == [
         "dqn",
