@@ -92,7 +92,7 @@ def test_data_is_made_learned_from_and_judged_and_not_made_again(tmp_path, capfd
     assert offline.main(arguments) == 0
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("evaluation.json")} == before
     assert offline.main([*arguments, "--agents", "bc", "--set", "learning_rate=1e-3"]) == 2
-    assert "--fresh" in capfd.readouterr().err
+    assert "holds another run: config.learning_rate" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
