@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from acme_ext.utils import plots
-from acme_ext.utils.plots import BOOTSTRAP_SEEDS
 from benchmarks import learning, offline, outcomes, validation, worlds
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import RECORDED, SETTINGS, Setting
@@ -71,7 +70,7 @@ class Result:
         found = outcomes.summarise(self.setting, self.seeds)
         interval = f" ({found.interval[0]:.4g} to {found.interval[1]:.4g})"
         # Of fewer seeds, a bootstrap gives the range, which is far from an interval of 95%.
-        interval = interval if len(self.seeds) >= BOOTSTRAP_SEEDS else ""
+        interval = interval if len(self.seeds) >= plots.BOOTSTRAP_SEEDS else ""
         seconds = statistics.median(o.wall_time_s for o in self.seeds)
         return [
             f"{self.setting.steps:,}",

@@ -356,7 +356,7 @@ def _as_if_run(folder: Path) -> None:
 def test_a_folder_of_something_else_is_refused_and_not_emptied(tmp_path, name, fresh):
     (tmp_path / name).write_text('{"model_type": "bert"}')
     before = contents(tmp_path)
-    with pytest.raises(UsageError, match=r"is neither empty nor a run|is no run directory: its config"):
+    with pytest.raises(UsageError, match="is neither empty nor a run directory: choose another"):
         run(tmp_path, fresh=fresh)
     assert contents(tmp_path) == before
     assert not (tmp_path / "lock").exists()

@@ -279,11 +279,11 @@ def check_directory(
     path = experiment.directory
     if not path.is_dir() or not any(path.iterdir()):
         return
-    if not (path / "config.json").is_file():
+    there = RunDirectory(path)
+    if not there.exists_run():
         if any(entry.name != "lock" for entry in path.iterdir()):
             raise UsageError(f"{path} is neither empty nor a run directory: choose another.")
         return
-    there = RunDirectory.open(path)
     if not fresh:
         description = {**experiment.describe(), **(arrangement or {})}
         differences = {name: pair for name, pair in there.compare(description).items() if not name.startswith("run.")}
