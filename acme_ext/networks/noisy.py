@@ -18,8 +18,9 @@ class NoisyLinear(hk.Module):
 
     y = (mu_w + sigma_w * e_out e_in^T) x + mu_b + sigma_b * e_out
 
-    It is computed as mu_w x + mu_b + e_out * (sigma_w (e_in * x) + sigma_b). This takes one more matrix product, but
-    needs no matrix of noise.
+    For several rows, the noisy weights are computed first, which takes one matrix product. For one row, as `own_noise`
+    calls it, the layer is computed as mu_w x + mu_b + e_out * (sigma_w (e_in * x) + sigma_b), so that rows with noise of
+    their own share two matrix products.
 
     Args:
         size: number of outputs.
@@ -32,13 +33,30 @@ class NoisyLinear(hk.Module):
 
     def __call__(self, x: Array, noise: Array | None) -> Array:
         """Applies the layer with the noise factors `[F + size]`, e_in and e_out; None applies only the mean weights."""
-        mean = layers.Linear(self._size, name="mean")(x)  # initialized as in the paper, in +-1/sqrt(inputs)
-        if noise is None:
-            return mean
         inputs = x.shape[-1]
+        start = layers.uniform(inputs)  # initialized as in the paper, in +-1/sqrt(inputs)
+        with hk.name_scope("mean"):
+            w, b = _Affine(self._size, start, name="linear")(inputs)
+        if noise is None:
+            return x @ w + b
         start = hk.initializers.Constant(self._sigma / np.sqrt(inputs))
-        deviation = hk.Linear(self._size, w_init=start, b_init=start, name="deviation")
-        return mean + noise[inputs:] * deviation(noise[:inputs] * x)
+        sigma_w, sigma_b = _Affine(self._size, start, name="deviation")(inputs)
+        e_in, e_out = noise[:inputs], noise[inputs:]
+        if x.size == inputs:
+            return x @ w + b + e_out * ((e_in * x) @ sigma_w + sigma_b)
+        return x @ (w + sigma_w * jnp.outer(e_in, e_out)) + b + sigma_b * e_out
+
+
+class _Affine(hk.Module):
+    """Weights `[F, size]` and biases `[size]`."""
+
+    def __init__(self, size: int, start: hk.initializers.Initializer, name: str):
+        super().__init__(name)
+        self._size, self._start = size, start
+
+    def __call__(self, inputs: int) -> tuple[Array, Array]:
+        w = hk.get_parameter("w", (inputs, self._size), init=self._start)
+        return w, hk.get_parameter("b", (self._size,), init=self._start)
 
 
 def noisy_linears(sizes: Sequence[tuple[int, int]], sigma: float) -> list[Callable[[Array], Array]]:
@@ -59,9 +77,13 @@ def noisy_linears(sizes: Sequence[tuple[int, int]], sigma: float) -> list[Callab
 
 
 def factorised(key: Array, size: int) -> Array:
-    """Returns noise factors `[size]`: sign(g) sqrt(|g|) for standard normal g (Fortunato et al. 2018, eq. 10)."""
-    g = jax.random.normal(key, (size,))
-    return jnp.sign(g) * jnp.sqrt(jnp.abs(g))
+    """Returns noise factors `[size]`: sign(g) sqrt(|g|) for standard normal g (Fortunato et al. 2018, eq. 10).
+
+    They are equal to those of g = `jax.random.normal(key, (size,))`. But sign(g) is computed without the inverse error
+    function, which XLA would otherwise compute again for each row of a batch: on a CPU, a third of Rainbow's step.
+    """
+    u = jax.random.uniform(key, (size,), minval=np.nextafter(np.float32(-1), np.float32(0)), maxval=1.0)
+    return jnp.sign(u) * jnp.sqrt(np.sqrt(2) * jax.lax.erf_inv(jnp.abs(u)))
 
 
 def own_noise(network: hk.Transformed) -> hk.Transformed:
