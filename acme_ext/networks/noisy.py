@@ -18,9 +18,9 @@ class NoisyLinear(hk.Module):
 
     y = (mu_w + sigma_w * e_out e_in^T) x + mu_b + sigma_b * e_out
 
-    For several rows, the noisy weights are computed first, which takes one matrix product. For one row, as `own_noise`
-    calls it, the layer is computed as mu_w x + mu_b + e_out * (sigma_w (e_in * x) + sigma_b), so that rows with noise of
-    their own share two matrix products.
+    For several rows, the noisy weights are computed first, and then one matrix product. For one row, as in `own_noise`,
+    the layer is computed as mu_w x + mu_b + e_out * (sigma_w (e_in * x) + sigma_b): then rows with noise of their own
+    share two matrix products, and no matrix of noise is needed for each row.
 
     Args:
         size: number of outputs.
