@@ -16,7 +16,7 @@ from acme_ext.launch.runs import settings as agent_settings
 from acme_ext.utils import files, loggers, plots
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, report
-from benchmarks.learning import RESULTS, RUNS
+from benchmarks.learning import RESULTS, RUNS, finished
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +76,7 @@ def _main(options: argparse.Namespace) -> int:
     for part in range(1, options.parts + 1):
         steps = options.steps * part // options.parts
         copy = pathlib.Path(f"{experiment.directory}-{steps}")
-        if not copy.is_dir():
+        if not finished(dataclasses.replace(experiment, steps=steps, run_dir=str(copy))):
             (result,) = launch.run_compiled(dataclasses.replace(experiment, steps=steps), quiet=True)
             if result.stopped_by:
                 return 128 + result.stopped_by

@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -76,21 +76,28 @@ def hold(names: Sequence[str], games: int, opening_moves: int, seed: int = 0) ->
     ratings = elo(outcomes, len(names), anchor)
     rng = np.random.default_rng(seed)
     openings = _openings(game, games, opening_moves, seed).moves
-    again = [elo(drawn, len(names), anchor) for drawn in _resampled(outcomes, openings, rng)]
+    repeat = {(i, j) for i, j in outcomes if is_run(names[i]) and is_run(names[j])}
+    again = [elo(drawn, len(names), anchor) for drawn in _resampled(outcomes, openings, repeat, rng)]
     return Held(game, list(names), outcomes, ratings, np.percentile(again, [2.5, 97.5], axis=0).T)
 
 
-def _resampled(outcomes: dict, openings: Sequence[Sequence[int]], rng: np.random.Generator) -> Iterator[dict]:
-    """Yields outcomes of openings drawn with replacement, because games with the same opening may be the same game."""
+def _resampled(
+    outcomes: dict, openings: Sequence[Sequence[int]], repeat: Collection[tuple[int, int]], rng: np.random.Generator
+) -> Iterator[dict]:
+    """Yields outcomes of openings drawn with replacement, because games with the same opening may be the same game.
+
+    If all games have the same opening, single games are drawn instead, except for pairs that `repeat` the same game.
+    """
     numbers: dict[tuple[int, ...], list[int]] = {}
     for n, opening in enumerate(openings):
         numbers.setdefault(tuple(opening), []).append(n)
-    groups = list(numbers.values())
+    by_opening, single = list(numbers.values()), [[n] for n in range(len(openings))]
     for _ in range(_RESAMPLES):
-        yield {
-            pair: np.concatenate([results[groups[i]] for i in rng.integers(len(groups), size=len(groups))])
-            for pair, results in outcomes.items()
-        }
+        drawn = {}
+        for pair, results in outcomes.items():
+            groups = single if len(by_opening) == 1 and pair not in repeat else by_opening
+            drawn[pair] = np.concatenate([results[groups[i]] for i in rng.integers(len(groups), size=len(groups))])
+        yield drawn
 
 
 @functools.cache

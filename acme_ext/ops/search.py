@@ -98,7 +98,9 @@ def search(
     """
     mctx = load_mctx()
     legal = jnp.ones(root.logits.shape, bool) if legal is None else legal
-    logits = masking.masked(root.logits if config.gumbel or not explore else _noisy(config, keys, root.logits), legal)
+    logits = masking.masked(root.logits, legal)
+    if explore and not config.gumbel:
+        logits = masking.masked(_noisy(config, keys, logits, legal), legal)
 
     def recurrent(params: Any, key: Array, action: Array, state: Tree) -> tuple[Any, Tree]:
         del params, key
@@ -148,10 +150,11 @@ def nodes_of(tree: Any) -> Array:
     return jnp.stack([tree.parents, action, tree.node_visits, value], axis=-1).astype(jnp.float32)
 
 
-def _noisy(config: SearchConfig, keys: Array, logits: Array) -> Array:
-    """Returns the root's logits with Dirichlet noise mixed into their probabilities."""
+def _noisy(config: SearchConfig, keys: Array, logits: Array, legal: Array) -> Array:
+    """Returns the root's logits with Dirichlet noise over the legal actions mixed into their probabilities."""
     alpha = jnp.full(logits.shape[-1], config.dirichlet_alpha)
-    noise = jax.vmap(lambda key: jax.random.dirichlet(key, alpha))(keys)
+    drawn = jax.vmap(lambda key: jax.random.loggamma(key, alpha))(keys)
+    noise = jax.nn.softmax(masking.masked(drawn, legal))  # of gamma variables: a Dirichlet distribution
     share = config.dirichlet_share
     probs = (1 - share) * jax.nn.softmax(logits) + share * noise
     return jnp.log(jnp.maximum(probs, jnp.finfo(jnp.float32).tiny))
@@ -181,8 +184,10 @@ def _gumbel_choices(mctx: Any, config: SearchConfig, keys: Array, actions: int, 
 
 
 def _puct_choices(mctx: Any, config: SearchConfig, keys: Array, actions: int, explore: bool) -> tuple:
-    """Returns the same as `_gumbel_choices`, for MuZero."""
-    del actions, explore
+    """Returns the same as `_gumbel_choices`, for MuZero. Without `explore`, ties are broken alike in all rows."""
+    del actions
+    if not explore:
+        keys = jnp.broadcast_to(jax.random.key(0), keys.shape)
 
     def later(key: Array, tree: Any, node: Array, depth: Any) -> Array:
         del key  # it depends on the batch size

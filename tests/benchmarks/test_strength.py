@@ -46,3 +46,5 @@ def test_a_run_is_copied_goes_on_and_plays(tmp_path, capsys):
     copies = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert copies == [f"strength-tic_tac_toe-s0{end}" for end in ("", "-200", "-400")]
     assert strength.main([*arguments, "--steps", "0"]) == 2
+    assert strength.main([*arguments, "--steps", "400", "--set", "batch_size=8"]) == 2  # not those of other settings
+    assert "holds another run" in capsys.readouterr().err

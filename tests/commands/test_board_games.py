@@ -51,8 +51,17 @@ def test_a_match_is_of_both_sides_and_a_perfect_player_never_loses_it():
 
 
 def test_games_of_one_opening_are_drawn_together_for_the_intervals():
-    drawn = tournament._resampled({(0, 1): np.array([1, 1, -1, -1])}, [[3], [3], [5], [5]], np.random.default_rng(0))
+    outcomes, openings = {(0, 1): np.array([1, 1, -1, -1])}, [[3], [3], [5], [5]]
+    drawn = tournament._resampled(outcomes, openings, (), np.random.default_rng(0))
     assert {tuple(each[0, 1]) for each in drawn} == {(1, 1, 1, 1), (-1,) * 4, (1, 1, -1, -1), (-1, -1, 1, 1)}
+
+
+def test_games_without_an_opening_are_drawn_alone_unless_they_repeat():
+    results = np.array([1, 1, -1, -1])
+    outcomes = {(0, 1): results, (0, 2): results}
+    drawn = list(tournament._resampled(outcomes, [[]] * 4, {(0, 1)}, np.random.default_rng(0)))
+    assert {tuple(each[0, 1]) for each in drawn} == {(1, 1, -1, -1)}
+    assert {each[0, 2].sum() for each in drawn} == {-4, -2, 0, 2, 4}
 
 
 def test_a_game_that_ends_in_its_opening_has_its_outcome():

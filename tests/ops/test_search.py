@@ -117,6 +117,34 @@ def test_gumbel_noise_explores_where_nothing_is_known():
     np.testing.assert_allclose(found.policy, 0.5)  # what is learned is not the noise
 
 
+def ignorant(action, state):
+    zeros = jnp.zeros(len(action))
+    return Step(zeros, zeros, jnp.zeros((len(action), 4)), zeros), state
+
+
+def test_dirichlet_noise_is_over_the_legal_actions():
+    rows, config = 500, dataclasses.replace(PUCT, simulations=1, dirichlet_alpha=1.0, dirichlet_share=0.5)
+    root = Root(jnp.log(jnp.array([[0.6, 0.2, 0.1, 0.1]] * rows)), jnp.zeros(rows), jnp.zeros(rows))
+    legal = jnp.array([[True, True, False, False]] * rows)
+    keys = jax.random.split(jax.random.key(0), rows)
+    prior = np.asarray(search.search(config, keys, root, ignorant, legal).prior)
+    assert not prior[:, 2:].any()
+    # Half of it is the prior over the legal actions, 0.75 and 0.25, and half is uniform in [0, 1].
+    np.testing.assert_allclose(prior.sum(-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(prior[:, 0].mean(), 0.625, atol=0.03)
+    assert prior[:, 0].min() < 0.39
+    assert prior[:, 0].max() > 0.86
+
+
+def test_without_exploring_the_same_position_is_the_same_search_in_all_rows():
+    rows = 32
+    root = Root(jnp.zeros((rows, 4)), jnp.zeros(rows), jnp.zeros(rows))
+    keys = jax.random.split(jax.random.key(0), rows)
+    found = search.search(dataclasses.replace(PUCT, simulations=6), keys, root, ignorant, explore=False)
+    assert len(np.unique(np.asarray(found.visits), axis=0)) == 1
+    assert len(np.unique(found.action)) == 1
+
+
 def test_visits_are_sampled_by_a_temperature():
     visits = jnp.broadcast_to(jnp.array([0.0, 0.2, 0.8]), (4_000, 3))
     keys = jax.random.split(jax.random.key(0), 4_000)

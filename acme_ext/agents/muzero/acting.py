@@ -21,7 +21,7 @@ class Planned(NamedTuple):
 
     policy: Array  # [B, A] float32, the search's improved policy
     value: Array  # [B] float32, nu: the root's value after the search, for the player to move
-    own: Array  # [B] float32, 1 if the action is the search's best one, 0 if another action was sampled
+    own: Array  # [B] float32, 0 if it is one of an episode's `sampled_moves` and not the search's best action, else 1
 
 
 class Shown(NamedTuple):
@@ -119,8 +119,6 @@ def policy_of(plan: Plan, config: PlanningConfig, *, evaluation: bool) -> Policy
         if evaluation:
             shown = found.policy, found.value, found.visits, found.prior, found.action_values
             return action, state, Shown(*shown, search.nodes_of(found.tree))
-        if not config.search.gumbel:
-            action = search.sample_visits(keys[:, 1], found.visits, temperature(context.steps, config))
         if counts:
             legal = masking.legal_actions(observation)
             any_of = jnp.ones_like(found.visits) if legal is None else legal.astype(jnp.float32)
@@ -130,6 +128,8 @@ def policy_of(plan: Plan, config: PlanningConfig, *, evaluation: bool) -> Policy
             sampled = jnp.where(state < config.sampled_moves, sampled, action)
             own = (sampled == action).astype(jnp.float32)
             action, state = sampled, state + 1
+        elif not config.search.gumbel:
+            action = search.sample_visits(keys[:, 1], found.visits, temperature(context.steps, config))
         return action, state, Planned(found.policy, found.value, own)
 
     policy = Policy(apply, threaded=True)  # makes searches 3 times as fast, see `compiling.jit`
@@ -143,7 +143,7 @@ def temperature(steps: Array, config: PlanningConfig) -> Array:
 
 
 def own_steps(batch: Sequence, config: PlanningConfig) -> Array | None:
-    """Returns whether each step `[T, B]` took the search's best action, or None if `config.cut_sampled` is false."""
+    """Returns `Planned.own` `[T, B]`, or None if `config.cut_sampled` is false."""
     return batch.extras.own if config.cut_sampled else None
 
 
@@ -158,7 +158,9 @@ def first_error(batch: Sequence, config: PlanningConfig) -> Array:
     nu, mask = batch.extras.value, batch.mask
     xp = value.numpy_of(nu, mask)
     known = xp.concatenate([mask[1:] > 0, xp.zeros_like(mask[:1], bool)])
-    v_t = xp.where(known, xp.concatenate([nu[1:], nu[-1:]]), nu)
+    # The value of the timestep before is that of the other player if the players alternate.
+    sign = signed_discounts(xp.ones_like(mask), batch.observation)
+    v_t = xp.where(known, xp.concatenate([nu[1:], nu[-1:]]), sign * nu)
     discount = signed_discounts(batch.discount, batch.observation)
     z = value_targets(batch.reward[1:], discount, v_t, mask, config.n_step, own_steps(batch, config), nu)
     return (mask * abs(nu - z)).sum(axis=0) / mask.sum(axis=0).clip(1)

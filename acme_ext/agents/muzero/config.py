@@ -33,18 +33,20 @@ class PlanningConfig(Checked):
 
     # The problem
     discount: Share = 0.997  # gamma per step; Schrittwieser et al. 2020, appendix G
-    n_step: PositiveInt | None = 10  # steps of a return; None: whole episode; Schrittwieser et al. 2020, appendix G
+    n_step: PositiveInt | None = (
+        10  # steps of a return; None: to the sequence's end; Schrittwieser et al. 2020, appendix G
+    )
 
     # The search
     search: SearchConfig = SearchConfig()
-    # Without Gumbel, the temperature of acting is 1, then 0.5 after half of these environment steps, and 0.25 after
-    # three quarters; Schrittwieser et al. 2020, appendix D, which counts learner steps
+    # Without Gumbel and `sampled_moves`, the temperature of acting is 1, then 0.5 after half of these environment
+    # steps, and 0.25 after three quarters; Schrittwieser et al. 2020, appendix D, which counts learner steps
     temperature_steps: PositiveInt = 50_000
     # First moves of a game that are sampled in proportion to the search's visits (temperature 1), so that games differ.
     # Later moves are the search's own. 30 in Silver et al. 2018 and in Danihelka et al. 2022, appendix F
     sampled_moves: NonNegativeInt = 0
     random_share: Share = 0.0  # probability that a sampled move is uniformly random, to see all replies
-    # Whether returns bootstrap from the value before a sampled move that differs from the search's move
+    # Whether returns bootstrap from the value before one of the `sampled_moves` that differs from the search's move
     cut_sampled: bool = True
 
     # The network

@@ -113,7 +113,7 @@ def make_core(network: ModelNetwork, config: MuZeroConfig, observation: Tree) ->
         logits, values = (x.reshape(unroll + 1, roots.size, -1) for x in said)
         rewards = jnp.pad(rewards, ((1, 0), (0, 0), (0, 0)))  # none at the root
         if config.value_prefix:
-            targets = targets._replace(reward=jnp.cumsum(targets.reward, axis=0))
+            targets = targets._replace(reward=losses.value_prefixes(targets.reward))
         costs = losses.unrolled_costs(logits, values, rewards, targets, support)
         each = costs.policy + config.value_coef * costs.value + config.reward_coef * costs.reward
 

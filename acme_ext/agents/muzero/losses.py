@@ -115,6 +115,15 @@ def targets_at(
     )
 
 
+def value_prefixes(reward: Array) -> Array:
+    """Returns the sums of the rewards from the root to each unrolled step, `[K + 1, N]` (Ye et al. 2021, section 4.2).
+
+    Args:
+        reward: `[K + 1, N]` as in `Targets`; that of k = 0 led to the root and is not counted.
+    """
+    return jnp.cumsum(jnp.asarray(reward).at[0].set(0.0), axis=0)
+
+
 class Costs(NamedTuple):
     """The terms of the loss at every root."""
 

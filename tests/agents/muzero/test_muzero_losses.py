@@ -10,8 +10,9 @@ from acme_ext.acting.policy import Context
 from acme_ext.agents.muzero import acting, losses
 from acme_ext.agents.muzero.config import MuZeroConfig
 from acme_ext.ops.distributional import Support
-from acme_ext.ops.search import Searched
+from acme_ext.ops.search import SearchConfig, Searched
 from acme_ext.replay.unrolls import UnrollStore
+from acme_ext.types import Sequence
 
 
 def columns(*rows):
@@ -46,6 +47,25 @@ def test_a_sampled_move_says_nothing_of_what_was_before_it():
     assert found[:, 0].tolist() == [-1, 1, -1, 1]
 
 
+@pytest.mark.parametrize("n_step", [None, 1, 3])
+def test_a_game_that_is_cut_has_no_first_error_if_the_values_of_both_players_agree(n_step):
+    # The first player is ahead by 0.8, whoever moves; what is known last is the value of the one who moved then.
+    player = jnp.array([0, 1, 0, 1, 0, 1])[:, None]
+    nu = jnp.where(player[:-1] == 0, 0.8, -0.8)
+    own, mask = jnp.ones((5, 1)), jnp.ones((5, 1))
+    batch = Sequence(
+        observation={"action_mask": jnp.ones((6, 1, 2)), "player": player},
+        action=jnp.zeros((5, 1), jnp.int32),
+        reward=jnp.zeros((6, 1)),
+        discount=jnp.ones((5, 1)),
+        first=jnp.zeros((6, 1), bool),
+        mask=mask,
+        extras=acting.Planned(jnp.ones((5, 1, 2)) / 2, nu, own),
+    )
+    errors = acting.first_error(batch, MuZeroConfig(n_step=n_step))
+    np.testing.assert_allclose(errors, 0, atol=1e-6)
+
+
 def test_n_step_values_are_discounted():
     r_t, discount, v_t, mask = columns([1, 2, 4, 8], [0.5] * 4, [10, 20, 30, 40], [1, 1, 1, 1])
     z = losses.value_targets(r_t, discount, v_t, mask, 2)[:, 0].tolist()
@@ -57,6 +77,11 @@ def targets_of(discount, mask, roots, unroll=3):
     z, r_t, discount, mask = columns(np.arange(steps) + 10, np.arange(steps) + 1, discount, mask)
     policy = jnp.arange(steps, dtype=jnp.float32)[:, None, None] * jnp.ones((steps, 1, 2))
     return losses.targets_at(jnp.array(roots)[:, None], policy, z, r_t, discount, mask, unroll)
+
+
+def test_a_value_prefix_has_the_rewards_since_the_root():
+    targets = targets_of(np.ones(5), np.ones(5), roots=[0, 1], unroll=2)  # the rewards are 1 to 5
+    np.testing.assert_array_equal(losses.value_prefixes(targets.reward), [[0, 0], [1, 2], [3, 5]])
 
 
 def test_after_a_termination_the_state_is_absorbing():
@@ -142,12 +167,13 @@ def test_the_temperature_falls_in_two_steps():
     ]
 
 
-def test_first_moves_are_sampled_and_later_ones_are_the_best():
+@pytest.mark.parametrize("gumbel", [True, False])
+def test_first_moves_are_sampled_and_later_ones_are_the_best(gumbel):
     def plan(params, keys, observation, explore):
         visits = jnp.broadcast_to(jnp.array([0.5, 0.5, 0.0]), (len(keys), 3))
         return Searched(jnp.full(len(keys), 2), visits, jnp.zeros(len(keys)), visits, visits, visits, ())
 
-    config, count = MuZeroConfig(sampled_moves=2), 100
+    config, count = MuZeroConfig(sampled_moves=2, search=SearchConfig(gumbel=gumbel)), 100
     policy = acting.policy_of(plan, config, evaluation=False)
     context = Context(jax.random.split(jax.random.key(0), count), jnp.int32(0), jnp.zeros(count), jnp.zeros(count))
     state = policy.init_state(count)
