@@ -225,6 +225,8 @@ def test_another_python_has_compiled_runs_and_every_agent(newer):
     done = acme_ext_of(newer, "train", "dqn", "jax:catch", "--on", "compiled", *run, "--set", "replay.min_size=100")
     assert done.returncode == 0, done.stderr
     assert acme_ext_of(newer, "evaluate", "run").returncode == 0
+    done = acme_ext_of(newer, "export", "run", "-o", "policy")
+    assert done.returncode == 0, done.stderr
     done = acme_ext_of(newer, "doctor")
     assert done.returncode == 0, done.stdout
     assert "no runs in one process" in done.stdout

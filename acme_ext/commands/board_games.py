@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
         "tournament",
         help="let the agents of runs play a board game against each other",
         description="Play a round-robin tournament, in which players change sides after each game. Prints the results "
-        "and Elo ratings with 95%% confidence intervals, and draws a chart.",
+        "and Elo ratings with 95% confidence intervals, and draws a chart.",
     )
     tournament.add_argument(
         "players",

@@ -33,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    except BrokenPipeError:  # of a pager or `head`, which has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would complain again when it ends
+        return 128 + signal.SIGPIPE
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

@@ -108,7 +108,7 @@ def diagnose() -> list[Finding]:
             *check_extras(requirements, installed_version),
             check_jax(run_line(_JAX_LINE), nvidia=bool(glob.glob("/dev/nvidia[0-9]*"))),
             *check_folders(),
-            check_cores(len(os.sched_getaffinity(0))),
+            check_cores(num_cores()),
         ]
     modules = ("reverb", "courier", "acme")
     with futures.ThreadPoolExecutor(2) as pool:  # each thread only waits for a process
@@ -126,7 +126,7 @@ def diagnose() -> list[Finding]:
             check_jax(jax.result(), nvidia=bool(glob.glob("/dev/nvidia[0-9]*"))),
             check_proxies(os.environ),
             *check_folders(),
-            check_cores(len(os.sched_getaffinity(0))),
+            check_cores(num_cores()),
         ]
 
 
@@ -360,6 +360,11 @@ def check_room(role: str, path: str, free: int, writable: bool) -> Finding:
     if free < GIB:
         return Finding("warning", f"{what}, a replay checkpoint may not fit", mend)
     return Finding("ok", what)
+
+
+def num_cores() -> int:
+    """Returns the number of cores that this process may use, or where this can't be asked, those of the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_cores(cores: int) -> Finding:

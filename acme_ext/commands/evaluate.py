@@ -34,9 +34,7 @@ def add(commands: Any) -> None:
         help="evaluate the parameters of the run's best evaluation, with other seeds than that evaluation",
     )
     evaluate.add_argument("--video", metavar="FILE", help="also record a video of additional episodes, .mp4 or .gif")
-    evaluate.add_argument(
-        "--video-episodes", type=common.count, default=3, metavar="N", help="episodes in the video (%(default)s)"
-    )
+    evaluate.add_argument("--video-episodes", type=common.count, metavar="N", help="episodes in the video (3)")
     evaluate.set_defaults(command=_evaluate)
 
 
@@ -57,6 +55,8 @@ def _evaluate(options: argparse.Namespace) -> int:
         player = RunPlayer(options.run)
         print(players.describe(players.against_every_reply(player), player.game))
         return 0
+    if options.video_episodes and not options.video:
+        raise UsageError("--video-episodes is of a video: add --video FILE.")
     if options.video:
         films.check(pathlib.Path(options.video))
         pictures.prepare()
@@ -67,6 +67,6 @@ def _evaluate(options: argparse.Namespace) -> int:
         best=options.best,
     )
     if options.video:
-        print(f"film        {run.film(options.video, options.video_episodes)}", flush=True)
+        print(f"film        {run.film(options.video, options.video_episodes or 3)}", flush=True)
     print(f"evaluation  {common.say_score(run.evaluate(options.episodes))}")
     return 0

@@ -18,7 +18,7 @@ import tree
 from dm_env import specs
 
 from acme_ext import envs
-from acme_ext.data.format import Episode, Folder, FolderWriter
+from acme_ext.data.format import MANIFEST, Episode, Folder, FolderWriter
 from acme_ext.envs.canonical import ActionScale, bounds_of, canonical_actions, own_actions
 from acme_ext.errors import UsageError
 from acme_ext.types import Tree
@@ -190,7 +190,14 @@ def _environment_of(dataset: Any) -> tuple[str | None, dict[str, Any]]:
 # D4RL --------------------------------------------------------------------------------------------------------------
 
 
+def _h5py() -> Any:
+    if importlib.util.find_spec("h5py") is None:
+        raise UsageError(f"files of D4RL need h5py, not installed here: {install.command('minari')}")
+    return importlib.import_module("h5py")
+
+
 def _write_d4rl(folder: Folder, units: _Units, path: Path) -> str:
+    h5py = _h5py()
     if not isinstance(folder.spec.observations, specs.Array):
         raise UsageError("a file of D4RL holds one array of observations, and these have several fields.")
     if path.suffix not in (".hdf5", ".h5"):
@@ -207,7 +214,7 @@ def _write_d4rl(folder: Folder, units: _Units, path: Path) -> str:
         columns["terminals"].append(terminal)
         columns["timeouts"].append(ended & ~terminal)
     files.make_writable_folder(path.parent)
-    with files.replacing(path) as temporary, importlib.import_module("h5py").File(temporary, "w") as file:
+    with files.replacing(path) as temporary, h5py.File(temporary, "w") as file:
         for name, parts in columns.items():
             file.create_dataset(name, data=np.concatenate(parts), compression="gzip")
     return f"d4rl:{path}: {folder.steps:,} steps in {len(folder.returns):,} episodes"
@@ -217,7 +224,7 @@ def _read_d4rl(path: Path, units: _Units) -> Iterator[Episode]:
     if not path.is_file():
         raise UsageError(f"there is no file {path}.")
     try:
-        with importlib.import_module("h5py").File(path, "r") as file:
+        with _h5py().File(path, "r") as file:
             columns = {name: file[name][()] for name in (*_NAMES, "timeouts", "next_observations") if name in file}
     except OSError as error:
         raise UsageError(f"{path} can't be read as HDF5: {error}.") from error
@@ -254,6 +261,8 @@ def _take_in(source: str, target: str, environment: str | None, options: dict[st
         options = {**own, **options}
     if environment is None:
         raise UsageError(f"{source} doesn't say which environment it is of: name it with --environment.")
+    if (Path(target).expanduser() / MANIFEST).is_file():
+        raise UsageError(f"{target} holds recorded data already: choose another folder.")
     envs.check(environment, **options)
     units = _scale(environment, options)
     about = {"environment": environment, "environment_options": options, "agent": f"taken from {source}"}

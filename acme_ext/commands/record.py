@@ -20,6 +20,7 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.runs.evaluation import load_run
 from acme_ext.launch.runs.identity import about
 from acme_ext.types import EnvironmentSpec, Params, Tree
+from acme_ext.utils import checks
 
 Behaviour = Literal["evaluation", "training", "random"]
 
@@ -51,8 +52,10 @@ def record_run(
             recording, and the episodes that have ended are kept.
 
     Raises:
-        UsageError: see `launch.load` and `FolderWriter`; or settings are given for the random policy.
+        UsageError: see `launch.load` and `FolderWriter`; or settings are given for the random policy, or `seed` is
+            not in [0, 2**31).
     """
+    checks.seed(seed)
     if config and policy == "random":
         raise UsageError(f"random actions have no settings: leave out {', '.join(config)}.")
     run = load_run(path, config=config, best=best)

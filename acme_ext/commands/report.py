@@ -83,6 +83,7 @@ def write_report(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike
         f"<p>{len(everything)} run{'s' * (len(everything) > 1)}, of {html.escape(_common(everything))}; the page is of "
         f"{made:%Y-%m-%d %H:%M %Z}.</p>",
         "<h2>Last evaluation</h2>",
+        "<p>Std, least and greatest are of the runs' means, or for a single run of its episodes.</p>",
         _table(("", "ended", "mean", "std", "least", "greatest", "steps", "time"), _scores(groups, x)),
         *_charts(groups, x),
         *_differences(groups),
@@ -138,11 +139,13 @@ def _returns(run: RunDirectory) -> np.ndarray:
 
 def _scores(groups: Mapping[str, Sequence[RunDirectory]], x: str) -> Iterable[Sequence[str]]:
     for label, members in groups.items():
-        means = np.array([returns.mean() for run in members if len(returns := _returns(run))])
-        values = [f"{f(means):.4g}" for f in (np.mean, np.std, np.min, np.max)] if len(means) else ["-"] * 4
+        evaluated = [returns for run in members if len(returns := _returns(run))]
+        # Of a single run, its episodes.
+        scores = evaluated[0] if len(members) == len(evaluated) == 1 else np.array([each.mean() for each in evaluated])
+        values = [f"{f(scores):.4g}" for f in (np.mean, np.std, np.min, np.max)] if len(scores) else ["-"] * 4
         ends = [_end(run, x) for run in members]
         steps, seconds = max(end[0] for end in ends), max(end[1] for end in ends)
-        yield label, f"{len(means)}/{len(members)}", *values, f"{steps:,.0f}", progress.duration(seconds)
+        yield label, f"{len(evaluated)}/{len(members)}", *values, f"{steps:,.0f}", progress.duration(seconds)
 
 
 def _end(run: RunDirectory, x: str) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from acme_ext.utils import worlds
 _NOT_COMPILED = (
     *("actors", "replay_shards", "evaluators", "accelerated", "inference", "experience", "restart", "open_ports"),
     *("ray_address", "ray_wait", "resources", "record", "profile", "skip_damaged", "demos", "snapshot_every"),
-    *("inference_servers", "runtime_env_json"),
+    *("inference_servers", "runtime_env_json", "replay_every"),
 )
 """Options that have no meaning in a compiled run."""
 

@@ -240,7 +240,7 @@ class FolderWriter:
                 "to: it has to be on storage that all hosts of the program share."
             )
         else:
-            if self.path.is_dir() and any(self.path.iterdir()):
+            if self.path.is_dir() and files.entries(self.path):
                 raise UsageError(f"{path} is neither empty nor recorded data: choose another folder.")
             files.make_writable_folder(self.path)
         self._listed, self._prefix = self.path / MANIFEST, ""
@@ -280,6 +280,7 @@ class FolderWriter:
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **columns)
         with self._alone():
+            self.begin()  # a shard alone would be taken for another program's file
             path = self.path / f"{self._prefix}{len(self._manifest['shards']):06d}.npz"
             with files.replacing(path) as temporary:
                 temporary.write_bytes(buffer.getvalue())

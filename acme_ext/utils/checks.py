@@ -52,6 +52,12 @@ class Checked:
         values(self)
 
 
+def seed(value: int) -> None:
+    """Raises UsageError if a run's or a command's seed is out of range."""
+    if not 0 <= value < 2**31:
+        raise UsageError(f"seed is {value}: it must lie in [0, 2**31).")
+
+
 def values(config: Any) -> None:
     """Raises UsageError if a field of a dataclass violates a rule of its type."""
     for name, rule, optional in _rules(type(config)):

@@ -5,6 +5,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,11 @@ def make_writable_folder(path: Path) -> None:
             with disk_errors(path):
                 raise
         raise UsageError(f"the folder {path} can't be written: {error.strerror}; choose another.") from error
+
+
+def entries(folder: Path) -> list[Path]:
+    """Returns a folder's entries, without the temporary files of writers that were killed."""
+    return [path for path in folder.iterdir() if not re.fullmatch(r"\..*\.\d+\.tmp|\.probe\.\d+", path.name)]
 
 
 @contextlib.contextmanager

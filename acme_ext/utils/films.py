@@ -1,5 +1,7 @@
 """Writes videos as MP4 or GIF."""
 
+import contextlib
+import errno
 import importlib
 import importlib.util
 import warnings
@@ -43,17 +45,27 @@ def _mp4(path: Path, first: np.ndarray, rest: Iterator[np.ndarray], fps: float) 
     ffmpeg = importlib.import_module("imageio_ffmpeg")
     height, width = first.shape[:2]
     options: dict[str, Any] = {"fps": fps, "macro_block_size": 2, "output_params": ["-f", "mp4"]}
-    film = ffmpeg.write_frames(str(path), (width, height), **options)
+    film, sent = ffmpeg.write_frames(str(path), (width, height), **options), 1
     with warnings.catch_warnings():
         # JAX warns about every fork, but this one executes another program at once.
         warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
         film.send(None)
         film.send(np.ascontiguousarray(first))  # the first frame
+    early = OSError(errno.EIO, "ffmpeg ended early; the disk may be full")
     try:
         for picture in rest:
-            film.send(np.ascontiguousarray(picture))
+            try:
+                film.send(np.ascontiguousarray(picture))
+            except OSError:  # with all of ffmpeg's output
+                raise early from None
+            sent += 1
     finally:
         film.close()
+    # Closing doesn't say whether ffmpeg could write everything.
+    with contextlib.suppress(RuntimeError):
+        if ffmpeg.count_frames_and_secs(str(path))[0] == sent:
+            return
+    raise early
 
 
 def _gif(path: Path, first: np.ndarray, rest: Iterator[np.ndarray], fps: float) -> None:

@@ -9,6 +9,7 @@ The notebook needs IPython, jupyter_client and pyzmq, which every notebook has, 
 
 import atexit
 import contextlib
+import fcntl
 import getpass
 import hashlib
 import importlib
@@ -87,25 +88,33 @@ def _handed_over(lines: list[str]) -> list[str]:
 def _environment(extras: tuple[str, ...], why: str) -> pathlib.Path:
     """Returns the Python 3.10 of an environment with this package; creates the environment if necessary."""
     requirement = _requirement(extras)
-    made_from = f"{requirement}\n{install.CONSTRAINTS.read_text(encoding='utf-8')}"
+    package = ["--editable", requirement] if install.checkout() else [requirement]  # changes of a checkout count
+    made_from = f"{' '.join(package)}\n{install.CONSTRAINTS.read_text(encoding='utf-8')}"
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     folder = cache / "acme_ext" / f"python3.10-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}"
     python, stamp = folder / "bin" / "python", folder / "made-from"
-    if stamp.is_file():
-        return python
-    print(f"{why}: an environment for it is made, which takes a minute or two", flush=True)
-    uv = _uv()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(f"{folder.name}.lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another notebook may be making it
+        if not stamp.is_file():
+            print(f"{why}: an environment for it is made, which takes a minute or two", flush=True)
+            _make(folder, package)
+            stamp.write_text(made_from, encoding="utf-8")
+    return python
+
+
+def _make(folder: pathlib.Path, package: list[str]) -> None:
+    """Makes an environment of Python 3.10 with this package, which is given as arguments of pip."""
+    python, uv = folder / "bin" / "python", _uv()
     shutil.rmtree(folder, ignore_errors=True)
     _call(*uv, "venv", "--quiet", "--python", "3.10", folder)
     if subprocess.run([python, libpython.__file__], capture_output=True, check=False).returncode:
         shutil.rmtree(folder)
         _call(*uv, "venv", "--quiet", "--python-preference", "only-managed", "--python", "3.10", folder)
-    what = ["--constraint", install.CONSTRAINTS, requirement, "ipykernel"]
+    what = ["--constraint", install.CONSTRAINTS, *package, "ipykernel"]
     _call(*uv, "pip", "install", "--quiet", "--python", python, *what)
     # This shows at once whether the compiled packages are compatible, and writes bytecode for later imports.
     _call(python, "-c", "import acme_ext, reverb, courier, launchpad, acme, jax, haiku, optax, matplotlib.pyplot")
-    stamp.write_text(made_from, encoding="utf-8")
-    return python
 
 
 def _requirement(extras: tuple[str, ...]) -> str:

@@ -146,7 +146,10 @@ def group_runs(paths: Iterable[Run]) -> dict[str, list[RunDirectory]]:
     groups: list[tuple[dict[str, Any], list[RunDirectory]]] = []
     found = [run for path in paths for run in _below(path)]
     for run in {run.path.resolve(): run for run in found}.values():
-        fields = flatten({k: v for k, v in run.read_config().items() if k not in ("seed", "run", "run_dir")})
+        config = {k: v for k, v in run.read_config().items() if k not in ("seed", "run", "run_dir")}
+        config.update((name, naming.said(config[name])) for name in _NAMED if name in config)
+        # A field that is absent was added by a later version, and None leaves it unused.
+        fields = {name: value for name, value in flatten(config).items() if value is not None}
         for there, members in groups:
             if there == fields:
                 members.append(run)
@@ -240,7 +243,12 @@ def _draw(
 ) -> list[str]:
     """Draws the line of one label, and with `behind` its training returns; returns notes for the figure."""
     evaluations = [_curve(run, "evaluator", x, "episode_return_mean") for run in members]
-    episodes = [_curve(run, "actor", x, "episode_return") for run in members]
+    # Episodes are logged by environment steps and time only.
+    by_steps = x == "learner_steps"
+    episodes = [
+        None if by_steps and evaluation is not None else _curve(run, "actor", x, "episode_return")
+        for run, evaluation in zip(members, evaluations, strict=True)
+    ]
     for run, evaluation, episode in zip(members, evaluations, episodes, strict=True):
         if evaluation is None and episode is None:
             raise UsageError(

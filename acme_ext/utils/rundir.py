@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -112,11 +113,14 @@ class RunDirectory:
         return self.config.is_file() and self.read_config().keys() >= _WHOLE
 
     def write_config(self, config: Mapping[str, Any]) -> None:
-        """Writes the run's config and makes the folders a run writes to."""
+        """Writes the run's config, then makes the folders a run writes to.
+
+        In this order, a folder in which this failed or was killed is either empty or a run directory.
+        """
+        files.write_json(self.config, dict(config))
         with files.disk_errors(self.path):
             for folder in (self.logs, self.tensorboard, self.checkpoints, self.replay):
                 folder.mkdir(exist_ok=True)
-        files.write_json(self.config, dict(config))
 
     def read_config(self) -> dict[str, Any]:
         """Returns the config as read from JSON; tuples are lists."""
@@ -157,11 +161,16 @@ class RunDirectory:
         """The process that locks the directory, as `process N on HOST`; None if no process of this host does."""
         # Trying to lock it would hold the lock for a moment, and a run that starts in that moment would be refused.
         try:
-            inode = str((self.path / "lock").stat().st_ino)
-            locks = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
-            if not any("FLOCK" in lock and any(part.endswith(f":{inode}") for part in lock) for lock in locks):
-                return None
-            return (self.path / "lock").read_text(encoding="utf-8").strip() or "another process"
+            lock = (self.path / "lock").stat()
+            said = (self.path / "lock").read_text(encoding="utf-8").strip()
+            process = re.match(r"process (\d+) on ", said)
+            disk = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}"
+            for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+                # 1: FLOCK ADVISORY WRITE 8218 fe:00:2146364 0 EOF. Some file systems have another disk number there.
+                match = re.search(rf" FLOCK .* (-?\d+) (\S+):{lock.st_ino} ", line)
+                if match and (match[2] == disk or (process and match[1] == process[1])):
+                    return said or "another process"
+            return None
         except OSError:
             return None
 

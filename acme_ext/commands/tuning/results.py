@@ -97,12 +97,12 @@ def _trial(study: Study, trial: Any) -> dict[str, Any]:
 
 def _retrained(each: Retrained) -> dict[str, Any]:
     scores = each.scores
-    spread = {"mean": scores.mean(), "std": scores.std(), "least": scores.min(), "greatest": scores.max()}
+    spread = {"mean": np.mean, "std": np.std, "least": np.min, "greatest": np.max}
     return {
         "name": each.name,
         "settings": dict(each.settings),
         "seeds": {str(seed): outcome._asdict() for seed, outcome in each.outcomes.items()},
-        **(spread if len(scores) else dict.fromkeys(spread)),
+        **{name: f(scores) if len(scores) else None for name, f in spread.items()},
     }
 
 

@@ -171,9 +171,10 @@ def _free_memory(devices: int) -> int:
     statistics = jax.local_devices()[0].memory_stats()
     if statistics and "bytes_limit" in statistics:
         return devices * (statistics["bytes_limit"] - statistics["bytes_in_use"])
-    for line in pathlib.Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
+    if (memory := pathlib.Path("/proc/meminfo")).is_file():  # on Linux
+        for line in memory.read_text(encoding="utf-8").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
     return 2**62
 
 

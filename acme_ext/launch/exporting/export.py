@@ -116,7 +116,9 @@ def export(run: Run, out: str | os.PathLike[str], *, onnx: bool = False) -> Path
 
 def _check_folder(out: Path) -> None:
     """Raises UsageError if a folder contains files that are not from an export."""
-    if out.is_dir() and (others := sorted(p.name for p in out.iterdir() if p.name not in (*_FILES, "__pycache__"))):
+    if out.is_dir() and (
+        others := sorted(p.name for p in files.entries(out) if p.name not in (*_FILES, "__pycache__"))
+    ):
         raise UsageError(f"{out} holds something else, such as {others[0]}: choose another folder.")
 
 

@@ -67,10 +67,9 @@ def convert(
         UsageError: the program has an operation that ONNX doesn't have; the message names it.
     """
     helper = importlib.import_module("onnx.helper")
-    mapping = importlib.import_module("onnx.mapping")
 
     def value_info(name: str, example: np.ndarray) -> Any:
-        return helper.make_tensor_value_info(name, mapping.NP_TYPE_TO_TENSOR_TYPE[example.dtype], example.shape)
+        return helper.make_tensor_value_info(name, _type_of(example.dtype), example.shape)
 
     given = [np.zeros(argument.shape, argument.dtype) for argument in arguments]
     examples = _examples(program, given)
@@ -121,13 +120,20 @@ def _examples(program: Program, given: Sequence[np.ndarray]) -> dict[int, np.nda
     return values
 
 
+def _type_of(dtype: Any) -> int:
+    """Returns ONNX's number for a dtype."""
+    helper = importlib.import_module("onnx.helper")
+    if hasattr(helper, "np_dtype_to_tensor_dtype"):
+        return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    return importlib.import_module("onnx.mapping").NP_TYPE_TO_TENSOR_TYPE[np.dtype(dtype)]  # until onnx 1.12
+
+
 class _Graph:
     """The nodes and constants of a graph, by name."""
 
     def __init__(self) -> None:
         self._helper = importlib.import_module("onnx.helper")
         self._numpy = importlib.import_module("onnx.numpy_helper")
-        self._types = importlib.import_module("onnx.mapping").NP_TYPE_TO_TENSOR_TYPE
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self._count = 0
@@ -154,7 +160,7 @@ class _Graph:
 
     def cast(self, value: str, dtype: Any) -> str:
         """Casts a value to another dtype."""
-        return self.op("Cast", value, to=self._types[np.dtype(dtype)])
+        return self.op("Cast", value, to=_type_of(dtype))
 
     def write(
         self,
@@ -375,5 +381,5 @@ class _Graph:
 
     def _random_uniform(self, x, before, after, shape):
         low, high = x
-        drawn = self.op("RandomUniform", shape=shape, low=0.0, high=1.0, dtype=self._types[np.dtype(np.float32)])
+        drawn = self.op("RandomUniform", shape=shape, low=0.0, high=1.0, dtype=_type_of(np.float32))
         return self.op("Add", low, self.op("Mul", self.op("Sub", high, low), drawn))

@@ -111,7 +111,7 @@ class _Writer:
         name, params = equation.primitive.name, equation.params
         out = [var.aval for var in equation.outvars]
         keyed = any(isinstance(value, _Key) for value in values) or name in ("random_seed", "random_wrap")
-        if name == "pjit" and params["name"] == "_uniform" and keyed and out[0].dtype == jnp.float32:
+        if name in ("pjit", "jit") and params["name"] == "_uniform" and keyed and out[0].dtype == jnp.float32:
             return [self.write("random_uniform", values[1:], 1, shape=list(out[0].shape))]
         inner = params.get("jaxpr") or params.get("call_jaxpr") or params.get("fun_jaxpr")
         if name == "scan":

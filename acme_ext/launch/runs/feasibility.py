@@ -32,8 +32,7 @@ def check_fields(experiment: "Experiment") -> None:
     envs.check_factory(experiment.environment)
     checks.types(experiment)
     checks.values(experiment)
-    if not 0 <= experiment.seed < 2**31:
-        raise UsageError(f"seed is {experiment.seed}: it must lie in [0, 2**31).")
+    checks.seed(experiment.seed)
     if experiment.data is not None and experiment.demos is not None:
         raise UsageError("a run on recorded data has no experience of its own beside demonstrations: give one.")
 

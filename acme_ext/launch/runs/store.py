@@ -18,7 +18,7 @@ from acme_ext.errors import NotFiniteError, RunError, UsageError
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.learning.checkpoints import CheckpointStore, Restored
-from acme_ext.utils import loggers
+from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
 
 
@@ -260,7 +260,8 @@ def prepare(
     rundir = RunDirectory(experiment.directory)
     with rundir.lock():
         if fresh:
-            for entry in rundir.path.iterdir():
+            # The config is deleted last: if this is stopped before, the rest is still a run directory's.
+            for entry in sorted(rundir.path.iterdir(), key=lambda entry: entry == rundir.config):
                 if entry.name != "lock":
                     shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         rundir.write_config({**experiment.describe(), **(arrangement or {})})
@@ -277,11 +278,11 @@ def check_directory(
 ) -> None:
     """Raises the UsageErrors of `prepare`, and changes nothing."""
     path = experiment.directory
-    if not path.is_dir() or not any(path.iterdir()):
+    if not path.is_dir() or not files.entries(path):
         return
     there = RunDirectory(path)
     if not there.exists_run():
-        if any(entry.name != "lock" for entry in path.iterdir()):
+        if any(entry.name != "lock" for entry in files.entries(path)):
             raise UsageError(f"{path} is neither empty nor a run directory: choose another.")
         return
     if not fresh:
