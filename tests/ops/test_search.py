@@ -145,6 +145,25 @@ def test_without_exploring_the_same_position_is_the_same_search_in_all_rows():
     assert len(np.unique(found.action)) == 1
 
 
+def test_dirichlet_noise_is_a_quarter_of_the_roots_prior_where_it_explores(monkeypatch):
+    class BegunError(Exception):
+        """The search begins from this root."""
+
+    def begin(*_, root, **__):
+        raise BegunError(jax.nn.softmax(root.prior_logits))
+
+    monkeypatch.setattr(search.load_mctx(), "search", begin)
+    keys, prior = jax.random.split(jax.random.key(0), 100), {}
+    root = Root(jnp.tile(jnp.log(jnp.array([0.8, 0.2])), (100, 1)), jnp.zeros(100), jnp.zeros(100, jnp.int32))
+    for explore in (False, True):
+        with pytest.raises(BegunError) as begun:
+            search.search(PUCT, keys, root, two_steps, explore=explore)
+        prior[explore] = np.asarray(begun.value.args[0])[:, 0]
+    np.testing.assert_allclose(prior[False], 0.8, rtol=1e-5)
+    assert 0.5999 < prior[True].min() < 0.63
+    assert 0.82 < prior[True].max() < 0.8501
+
+
 def test_visits_are_sampled_by_a_temperature():
     visits = jnp.broadcast_to(jnp.array([0.0, 0.2, 0.8]), (4_000, 3))
     keys = jax.random.split(jax.random.key(0), 4_000)

@@ -2,13 +2,14 @@ import dataclasses
 
 import haiku as hk
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from dm_env import specs
 
 from acme_ext import envs
 from acme_ext.acting.policy import Context
-from acme_ext.agents.muzero import acting
+from acme_ext.agents.muzero import acting, learning
 from acme_ext.agents.muzero.config import BOARD, MuZeroConfig, RootsConfig
 from acme_ext.builders import MuZero
 from acme_ext.errors import UsageError
@@ -80,6 +81,52 @@ def test_the_model_learns_rewards_values_and_policies(fields):
         assert metrics["consistency_loss"] < -0.2
     else:
         assert metrics["policy_loss"] < 0.02
+
+
+def simple(**changed):
+    """The metrics of a step with a model that leaves its state, one number, as it is, and rewards the second action.
+
+    The value's loss has a slope of 1/3 by the state if the value is known to be 0 or 1.
+    """
+    network = models.ModelNetwork(
+        init=lambda key, seen: {"state": jnp.zeros(())},
+        represent=lambda params, seen: params["state"] * jnp.ones((len(seen), 1)),
+        dynamics=lambda params, state, action: (50 * jnp.eye(3)[action + 1], state),
+        predict=lambda params, state: models.Prediction(jnp.zeros((len(state), 2)), state * jnp.eye(3)[0]),
+        project=lambda params, state, predict: state,
+    )
+    config = dataclasses.replace(SMALL, support_size=1, rescaling_epsilon=None, value_coef=1.0)
+    core = learning.make_core(network, config, np.zeros((1, 3), np.float32))
+    batch = batch_of(MuZero(SMALL).make_agent(spec_of()), np.random.default_rng(0))._replace(**changed)
+    return jax.jit(core.step)(core.init(jax.random.key(0)), Sample(batch, np.ones(4, np.float32)))[1]
+
+
+def test_gradients_are_halved_at_each_unrolled_step():
+    metrics = simple(discount=np.zeros((8, 4), np.float32))  # every value is known: after the first step it is 0
+    # Each of the two steps after the root has a weight of 1/2.
+    np.testing.assert_allclose(metrics["gradient_norm"], (1 + 0.5 * 0.5 + 0.5 * 0.25) / 3, rtol=1e-5)
+
+
+def test_the_model_is_given_the_actions_that_led_to_the_rewards():
+    assert simple()["reward_loss"] < 1e-4
+
+
+def test_the_models_states_are_compared_with_what_was_seen_there():
+    network = models.ModelNetwork(
+        None, lambda params, seen: seen + params, None, None, lambda params, state, predict: state
+    )
+    seen = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]], np.float32)[:, None]
+    states = np.array([[9, 9], [-3, 4], [0, -2]], np.float32)[:, None]
+    root = jnp.array([[1]])
+
+    def cost(params, mask):
+        mask = np.array(mask, np.float32)[:, None]
+        return learning.consistency_costs(network, params, states, seen, root, mask)[0]
+
+    # The cosines at the two steps after the root are 3/5 and 1.
+    np.testing.assert_allclose(cost(jnp.zeros(2), [1, 1, 1, 1, 0, 0]), -(0.6 + 1) / 2, rtol=1e-5)
+    np.testing.assert_allclose(cost(jnp.zeros(2), [1, 1, 1, 0, 0, 0]), -0.6 / 2, rtol=1e-5)
+    assert not jax.grad(cost)(jnp.zeros(2), [1, 1, 1, 1, 0, 0]).any()  # what was seen is no prediction
 
 
 def test_a_reward_is_what_a_value_prefix_has_more_than_the_one_before():
