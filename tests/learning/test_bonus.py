@@ -63,6 +63,15 @@ def test_what_is_new_is_worth_more():
     np.testing.assert_allclose(metrics["bonus"], np.mean(bonus), rtol=1e-5)
 
 
+def test_errors_count_from_the_first_bonus_on():
+    core = distilled(told(), KNOWN[None])
+    state, step = core.init(jax.random.key(0)), jax.jit(core.step)
+    for expected in (0, 0, BATCH, 2 * BATCH):
+        state, metrics, _ = step(state, transitions(noisy(np.tile(KNOWN, (BATCH, 1)))))
+        assert state.errors.count == expected
+        assert expected or not metrics["bonus_max"]
+
+
 def test_the_first_step_of_n_has_the_bonus_of_where_it_leads():
     known = noisy(np.tile(KNOWN, (BATCH, 1)))
     some = known.copy()

@@ -87,6 +87,13 @@ def test_epsilon_greedy_explores_as_often_as_it_says():
     assert share == pytest.approx(0.6 + 0.4 / 4, abs=0.015)
 
 
+def test_thompson_by_hand(monkeypatch):
+    """With means for samples: of Beta(10, 4) and of Beta(6, 8), each beside an arm that was never played."""
+    monkeypatch.setattr(jax.random, "beta", lambda key, a, b: a / (a + b))
+    state = bandits.Counts(np.float32([[12, 0], [12, 0]]), np.float32([[9, 0], [5, 0]]))
+    np.testing.assert_array_equal(bandits.thompson(2).select(keys(0, 2), state), [0, 1])
+
+
 MEANS = (0.9, 0.8, 0.5)
 
 

@@ -282,6 +282,29 @@ def test_updates_are_due_as_the_rate_limit_has_it(ratio):
     assert drawn
 
 
+def test_without_a_ratio_one_batch_is_due_in_each_step():
+    replay = TransitionReplay(SPEC, batch_size=4, max_size=50, limit=RateLimit(min_size=5), rows_per_item=1)
+    device, state = kept(replay, 3, 8)
+    assert device.due(state)
+    assert not device.due(device.counted(state))
+
+
+@pytest.mark.parametrize(
+    ("fields", "batches"),
+    [
+        ({"limit": RateLimit(8.0)}, 6),  # three steps allow 24 samples
+        ({"limit": RateLimit(1.5)}, 2),
+        ({"limit": RateLimit(8.0), "order": "prioritized"}, 1),  # the next batch depends on what the first one taught
+        ({"limit": RateLimit()}, 1),
+        ({"limit": RateLimit(8.0), "batch_size": 2**17}, 1),
+    ],
+)
+def test_how_many_batches_are_drawn_at_once(fields, batches):
+    replay = TransitionReplay(SPEC, **{"batch_size": 4, "max_size": 50, "rows_per_item": 1, **fields})
+    device = device_replay(replay, 3)
+    assert device.at_once(device.init(next(stream(3, 1)))) == batches
+
+
 def test_what_is_not_active_changes_nothing():
     replay = TransitionReplay(SPEC, batch_size=4, max_size=30, n_step=2, rows_per_item=1)
     device, state = kept(replay, 3, 20)

@@ -121,6 +121,13 @@ def test_samples_allowed_is_what_a_table_allows(serve, draw, ratio, smallest):
     assert server.counts("t") == (inserted, limit.samples_allowed(inserted))
 
 
+def test_a_part_of_a_limit_begins_no_earlier_and_waits_no_more_than_it_must():
+    assert RateLimit(8.0, 10, 80.0).divided(4) == RateLimit(8.0, 3, 20.0)
+    assert RateLimit(8.0, 10, 20.0).divided(4) == RateLimit(8.0, 3, 8.0)
+    assert RateLimit(0.5, 10, 2.0).divided(4) == RateLimit(0.5, 3, 1.0)
+    assert RateLimit(min_size=10).divided(5) == RateLimit(min_size=2)
+
+
 def test_without_a_ratio_a_table_allows_any_number(serve):
     import reverb
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from timelines import FIRST, LAST, SPEC, Timeline, timelines
 
 from acme_ext.errors import UsageError
+from acme_ext.replay import unrolls
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.sequences import SequenceReplay
-from acme_ext.types import Sequence
+from acme_ext.types import PrioritizedExtras, Sequence
 
 NO_LIMIT = RateLimit()
 EXTRAS = {"place": np.zeros((), np.float32), "logits": np.zeros(2, np.float32)}
@@ -324,6 +325,13 @@ def test_nothing_is_stored_that_wasnt_asked_for(serve):
     writer.flush()
     assert replay._layout.nbytes < make()._layout.nbytes
     assert replay.decode(np.zeros((2, replay._layout.nbytes), np.uint8)).extras == ()
+
+
+def test_a_new_sequence_has_the_largest_error_that_its_steps_know_of():
+    """Before the steps of an episode's first sequence there is padding, whose error is 0."""
+    errors = np.array([[0, 2], [0, 3], [4, 1]], np.float32)
+    sequence = unrolls.sequence_spec(SPEC, 3)._replace(extras=PrioritizedExtras((), errors))
+    assert unrolls.largest_error(sequence).tolist() == [4, 3]
 
 
 def test_priorities_are_of_the_real_steps(serve):

@@ -41,10 +41,10 @@ def batch() -> Transition:
     return Transition(observation, np.array([0, 1, 2, 1], np.int32), reward, discount, following, (), one_step)
 
 
-def metrics_of(source, **fields) -> dict[str, float]:
+def metrics_of(source, weight=1.0, **fields) -> dict[str, float]:
     config = DQfDConfig(hidden_sizes=(4,), normalize_observations=False, batch_size=4, **fields)
     core = DQfD(config).make_agent(SPEC).core
-    sample = Sample(batch(), np.ones(4, np.float32), source)
+    sample = Sample(batch(), np.full(4, weight, np.float32), source)
     _, metrics, errors = core.step(core.init(jax.random.key(0)), sample)
     return {name: float(value) for name, value in metrics.items()} | {"errors": np.asarray(errors)}
 
@@ -67,6 +67,13 @@ def test_dqfd_adds_the_losses_up_and_its_errors_are_those_of_one_step():
     assert metrics_of(None)["margin_loss"] == metrics_of(np.zeros(4, np.uint8))["margin_loss"] == 0
     halves = [metrics_of(np.array(s, np.uint8))["margin_loss"] for s in ([0, 1, 1, 0], [1, 0, 0, 1])]
     np.testing.assert_allclose(sum(halves), metrics_of(np.ones(4, np.uint8))["margin_loss"], rtol=1e-5)
+
+
+def test_dqfds_margin_is_weighed():
+    ones = np.ones(4, np.uint8)
+    whole, half = (metrics_of(ones, weight)["margin_loss"] for weight in (1.0, 0.5))
+    np.testing.assert_allclose(half, whole / 2, rtol=1e-5)
+    assert whole > 0
 
 
 def test_r2d3_without_demonstrations_is_r2d2_but_for_exploration():

@@ -110,6 +110,16 @@ def test_a_step_by_hand(epsilon_penalty):
     assert moved == pytest.approx(0 if epsilon_penalty is None else 1e-2, rel=1e-2)
 
 
+def test_the_cost_of_leaving_the_bounds_has_a_temperature_of_its_own():
+    core, state = started(epsilon_penalty=1e-3)
+    duals, step = state.duals.params, jax.jit(core.step)
+    duals = duals._replace(penalty_temperature=duals.temperature - 1.5)
+    _, even, _ = step(state, SAMPLE)
+    _, cold, _ = step(state._replace(duals=TrainState(duals, state.duals.optimizer)), SAMPLE)
+    assert cold["e_step_kl_used"] == even["e_step_kl_used"]
+    assert abs(cold["policy_loss"] - even["policy_loss"]) > 1e-3
+
+
 def test_the_critic_is_weighed_and_the_policy_is_not():
     core, state = started()
     _, even, errors = jax.jit(core.step)(state, SAMPLE)

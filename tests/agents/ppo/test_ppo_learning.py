@@ -86,6 +86,13 @@ def test_losses_by_hand():
     assert state.steps == 1
 
 
+def test_entropy_makes_the_loss_smaller():
+    core = core_of(entropy_coef=0.3)
+    _, metrics, _ = core.step(core.init(KEY), sample(unrolls()))
+    of_values = 0.5 * metrics["value_loss"]
+    np.testing.assert_allclose(metrics["loss"], metrics["policy_loss"] + of_values - 0.3 * np.log(4), rtol=1e-5)
+
+
 def test_the_ratio_is_to_the_probability_that_was_stored():
     log_prob = np.log([[0.125], [0.5]]).astype(np.float32)
     core = core_of(gae_lambda=0.0, value_coef=0.0)
@@ -151,6 +158,14 @@ def test_a_batch_is_left_when_the_policy_has_moved_too_far():
     assert "learned_share" not in metrics
     wide = core_of(**fields, target_kl=1e6)
     assert wide.step(wide.init(KEY), sample(unrolls()))[1]["learned_share"] == 1
+
+
+def test_a_batch_that_was_left_is_not_taken_up_again():
+    """Of two minibatches, one step each, the policy has moved far by the second alone."""
+    log_prob = np.log([[0.25], [0.001]]).astype(np.float32)
+    core = core_of(num_epochs=8, num_minibatches=2, target_kl=0.5)
+    _, metrics, _ = core.step(core.init(KEY), sample(unrolls(extras={"log_prob": log_prob})))
+    assert metrics["learned_share"] <= 1 / 16
 
 
 @pytest.mark.parametrize("discount", [0.0, 0.9])

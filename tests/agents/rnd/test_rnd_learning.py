@@ -64,10 +64,12 @@ def test_without_a_bonus_it_is_ppo():
 
 
 def test_the_bonus_is_quiet_first_then_for_what_is_new():
-    agent = RND(RNDConfig(distillation=DistillationConfig(learning_rate=1e-2), **SMALL)).make_agent(SPEC)
+    config = RNDConfig(distillation=DistillationConfig(learning_rate=1e-2), **SMALL)
+    agent = RND(config, average_rate=None).make_agent(SPEC)
     step, state, bonuses = jax.jit(agent.core.step), agent.core.init(jax.random.key(0)), []
-    for _ in range(60):
+    for number in range(60):
         state, metrics, _ = step(state, unrolls(agent))
+        assert (state.core.scale.bonus.count > 0) == (number >= 2)
         bonuses.append(float(metrics["bonus"]))
         assert np.isfinite(float(metrics["loss"]))
     assert bonuses[:2] == [0, 0]
@@ -154,6 +156,15 @@ def test_bonuses_are_scaled_by_the_deviation_of_their_sums():
     assert isinstance(scale.bonus, normalize.Moments)
     padded, _ = intrinsic.scaled(scale, bonus, mask * (np.arange(4) > 0), 0.9)
     assert not padded[:, 0].any()
+
+
+def test_padding_changes_no_sums():
+    bonus, mask = np.float32([5, 1, 9, 2])[:, None], np.float32([1, 1, 0, 1])[:, None]
+    there = mask[:, 0] > 0
+    padded, scale = intrinsic.scaled(intrinsic.init_scale(), bonus, mask, 0.9)
+    alone, expected = intrinsic.scaled(intrinsic.init_scale(), bonus[there], mask[there], 0.9)
+    np.testing.assert_allclose(padded[there], alone, rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), scale, expected)
 
 
 def test_small_pictures_have_bonuses_of_their_own():
