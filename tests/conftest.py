@@ -60,8 +60,8 @@ _UNCACHED = ("alphazero", "board", "tests/ops/test_search.py", "thompson")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Compiles searches and draws of Beta variables anew: read back from the folder, a program of jaxlib 0.5.3's newer CPU runtime loses its
-    constants, and computes something else.
+    """Compiles searches and draws of Beta variables anew: read back from the folder, a program of jaxlib 0.5.3's newer
+    CPU runtime loses its constants, and computes something else.
     """
     from jax.experimental.compilation_cache import compilation_cache
 

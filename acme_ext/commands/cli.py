@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.path.insert(0, here)  # as `python -m` does, so that the user's modules can be imported
     try:
         with interrupt.at_once(f"acme-ext: stopped{options.if_stopped}."):
-            return options.command(options)
+            code = options.command(options)
+            sys.stdout.flush()
+            return code
     except (UsageError, RunError) as error:
         print(f"acme-ext: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1

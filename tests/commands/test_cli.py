@@ -87,6 +87,10 @@ _BAD = [
     ([*_CARTPOLE, "--inference-servers", "2"], "is of a program: add --actors N or --on processes."),
     ([*_CARTPOLE, "--restart", "2"], "--restart is of a program: add --actors N or --on"),
     ([*_CARTPOLE, "--on", "compiled", "--inference-servers", "2"], "--inference-servers and --on compiled exclude "),
+    ([*_CARTPOLE, "--on", "compiled", "--replay-every", "600"], "--replay-every and --on compiled exclude each other"),
+    (["evaluate", "x", "--video-episodes", "5"], "--video-episodes is of a video: add --video FILE"),
+    (["record", "x", "-o", "y", "--seed", "-1"], "seed is -1: it must lie in [0, 2**31)"),
+    (["tournament", "random", "minimax", "--seed", "-1"], "seed is -1: it must lie in [0, 2**31)"),
     ([*_CARTPOLE, "--actors", "2", "--accelerated", "learner,replay"], "'replay' can't be given accelerators, only "),
     ([*_CARTPOLE, "--", "--lp_termination_notice_secs=9"], "--lp_termination_notice_secs=9 is of a program: add --act"),
     ([*_CARTPOLE, "--on", "ray", "--", "--lp_launch_type=local_mp"], "--on ray and the launcher of --lp_launch_type ("),
@@ -349,6 +353,20 @@ def test_before_anything_is_loaded_it_says_what_will_be(monkeypatch, capsys):
     with pytest.raises(ZeroDivisionError):
         cli.main([*_CARTPOLE, "--quiet"])
     assert capsys.readouterr().err == ""
+
+
+def test_a_pager_may_read_less_than_is_printed():
+    made = "from acme_ext.commands import cli, listing\nimport sys\nsys.exit(cli.main(['list']))"
+    done = subprocess.run(
+        f'{sys.executable} -c "{made}" | true; echo ${{PIPESTATUS[0]}}',
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout in ("141\n", "0\n")  # 0: all was written before
 
 
 @pytest.mark.parametrize("module", ["acme_ext", "acme_ext.commands.cli"])

@@ -106,6 +106,19 @@ def test_a_file_of_d4rl_is_written_and_gives_it_back(tmp_path, environment, caps
     assert "doesn't say which environment it is of: name it with --environment" in capsys.readouterr().err
     assert cli.main(["data", f"d4rl:{path}", "--to", str(back), "--environment", environment]) == 0
     same(folder, Folder(back))
+    assert cli.main(["data", f"d4rl:{path}", "--to", str(back), "--environment", environment]) == 2
+    assert "back holds recorded data already: choose another folder" in capsys.readouterr().err
+    same(folder, Folder(back))
+
+
+def test_without_h5py_it_says_how_to_install_it(tmp_path, monkeypatch):
+    source, find = str(record(tmp_path / "mine", PENDULUM).path), exchange.importlib.util.find_spec
+    monkeypatch.setattr(exchange.importlib.util, "find_spec", lambda name: None if name == "h5py" else find(name))
+    with pytest.raises(UsageError, match=r"need h5py, not installed here: .*minari"):
+        exchange.convert(source, f"d4rl:{tmp_path / 'x.hdf5'}")
+    (tmp_path / "y.hdf5").touch()
+    with pytest.raises(UsageError, match="need h5py"):
+        exchange.convert(f"d4rl:{tmp_path / 'y.hdf5'}", str(tmp_path / "y"), PENDULUM)
 
 
 def test_a_file_without_next_observations_loses_the_last_step_of_a_time_limit(tmp_path):

@@ -309,6 +309,12 @@ def test_a_run_whose_host_is_lost_goes_on_on_another_and_fails_in_the_end(runs, 
     assert found.trials[1].user_attrs["reason"] == "signal 9 ended it"
 
 
+def test_settings_of_which_no_seed_has_ended_well_have_no_score():
+    for outcomes in ({}, {0: study.Outcome(None, "diverged")}):
+        row = results._retrained(study.Retrained("defaults", {}, outcomes))
+        assert [row[name] for name in ("mean", "std", "least", "greatest")] == [None] * 4
+
+
 def test_a_study_with_another_space_is_refused(runs):
     Study(runs / "s", tuned())
     other = tuned(space={**SPACE, "batch_size": spaces.parse("int:1:200")}, settings={"dueling": "true"})

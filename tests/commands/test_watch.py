@@ -176,6 +176,19 @@ def test_a_page_that_can_not_be_is_refused(tmp_path, capsys):
     assert not list(tmp_path.glob("page*"))
 
 
+def test_the_spread_of_one_run_is_of_its_episodes_and_of_several_of_their_means(tmp_path):
+    groups = {}
+    for name, returns in (("a", [9.0, 10.0, 11.0]), ("b", [20.0, 22.0, 24.0])):
+        run = make(tmp_path / name)
+        run.write_evaluation({"returns": returns})
+        groups[name] = [run]
+    rows = [
+        list(row)[1:6] for row in report._scores({**groups, "both": [*groups["a"], *groups["b"]]}, "environment_steps")
+    ]
+    assert rows[0] == ["1/1", "10", "0.8165", "9", "11"]
+    assert rows[2] == ["2/2", "16", "6", "10", "22"]
+
+
 def test_runs_without_a_time_in_common_have_no_line_by_time_and_the_page_says_so(tmp_path):
     make(tmp_path / "a0")
     log = make(tmp_path / "a1", seed=1).logs / "evaluator.csv"

@@ -351,6 +351,24 @@ def _as_if_run(folder: Path) -> None:
     rundir.write_config(Experiment(toy(), make_walk).describe())
 
 
+def test_a_start_that_was_killed_is_no_stranger(tmp_path):
+    for name in ("lock", ".probe.12", ".config.json.12.tmp"):
+        (tmp_path / name).touch()
+    store.check_directory(Experiment(toy(), make_walk, run_dir=str(tmp_path)))
+
+
+def test_the_config_is_the_last_that_a_fresh_start_deletes(tmp_path, monkeypatch):
+    _as_if_run(tmp_path)
+
+    def stop(path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store.shutil, "rmtree", stop)
+    with pytest.raises(KeyboardInterrupt):
+        store.prepare(Experiment(toy(), make_walk, run_dir=str(tmp_path)), fresh=True)
+    assert RunDirectory.open(tmp_path).exists_run()
+
+
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("name", ["thesis.tex", "config.json"])
 def test_a_folder_of_something_else_is_refused_and_not_emptied(tmp_path, name, fresh):

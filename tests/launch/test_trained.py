@@ -12,7 +12,7 @@ from acme_ext import envs, launch
 from acme_ext.builders import DQN, R2D2, TD3
 from acme_ext.commands import cli
 from acme_ext.envs import pictures
-from acme_ext.errors import UsageError
+from acme_ext.errors import RunError, UsageError
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +141,19 @@ def test_films_are_written_whole_or_not_at_all(cartpole, tmp_path, capsys):
     assert (about["size"], about["codec"], about["fps"]) == ((600, 400), "h264", 50.0)
     assert sum(1 for _ in frames) > 20
     assert sorted(tmp_path.iterdir()) == sorted(films)
+
+
+def test_a_film_that_ffmpeg_could_not_end_keeps_the_one_before(tmp_path, monkeypatch):
+    from acme_ext.utils import films
+
+    pictures = [np.full((16, 16, 3), i, np.uint8) for i in range(5)]
+    films.write(tmp_path / "film.mp4", iter(pictures), 25)
+    before = (tmp_path / "film.mp4").read_bytes()
+    monkeypatch.setattr(importlib.import_module("imageio_ffmpeg"), "count_frames_and_secs", lambda path: (3, 0.12))
+    with pytest.raises(RunError, match=r"film\.mp4 can't be written: ffmpeg ended early; the disk may be full"):
+        films.write(tmp_path / "film.mp4", iter(pictures), 25)
+    assert (tmp_path / "film.mp4").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
 
 
 def test_films_that_cant_be_are_refused(cartpole, tmp_path, capsys):

@@ -20,6 +20,12 @@ def test_json_round_trip_takes_numpy_values_and_paths(tmp_path):
     assert files.read_json(path) == {"a": 0.5, "b": [0, 1, 2], "c": [1, 2], "d": str(tmp_path)}
 
 
+def test_what_killed_writers_left_is_no_entry_of_a_folder(tmp_path):
+    for name in (".x.json.123.tmp", ".probe.7", ".hidden", "x.tmp"):
+        (tmp_path / name).touch()
+    assert {path.name for path in files.entries(tmp_path)} == {".hidden", "x.tmp"}
+
+
 def test_a_value_without_json_form_leaves_the_old_file(tmp_path):
     path = tmp_path / "x.json"
     files.write_json(path, {"a": 1})

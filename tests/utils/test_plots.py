@@ -118,6 +118,17 @@ def test_runs_on_recorded_data_are_drawn_by_learner_steps(tmp_path, figure):
     assert axes.get_xlabel() == "learner steps"
 
 
+def test_by_learner_steps_evaluations_alone_are_drawn(tmp_path, figure):
+    run = _run(tmp_path / "a", [(0, 1.0)], [(0, 5.0), (1, 6.0)])
+    (run.logs / "evaluator.csv").write_text("environment_steps,learner_steps,episode_return_mean\n8,2,1.0\n16,4,2.0\n")
+    plots.learning_curves({"dqn": [run]}, tmp_path / "x.png", "learner_steps")
+    (axes,) = figure[0].axes
+    np.testing.assert_allclose([line.get_xydata() for line in axes.lines], [[(2, 1), (4, 2)]])
+    (run.logs / "evaluator.csv").unlink()
+    with pytest.raises(UsageError, match="no column 'learner_steps'"):
+        plots.learning_curves({"dqn": [run]}, tmp_path / "y.png", "learner_steps")
+
+
 def test_runs_of_one_evaluation_each_at_nearly_the_same_step_are_one_point(tmp_path, figure):
     runs = [_run(tmp_path / str(steps), [(steps, value)]) for steps, value in ((2_000, 1.0), (2_004, 2.0))]
     plots.learning_curves({"ppo": runs}, tmp_path / "x.png")
@@ -183,6 +194,13 @@ def test_the_config_of_another_program_below_a_folder_is_passed_over(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text('{"model_type": "bert"}')
     assert [run.path for run in plots._below(tmp_path)] == [tmp_path / "mine"]
+
+
+def test_a_field_that_an_earlier_version_lacks_and_none_are_the_same(tmp_path):
+    new = {"config": {"learning_rate": 0.1, "max_abs_reward": None}, "seed": 0}
+    assert len(_labels(tmp_path, new, {"config": {"learning_rate": 0.1}, "seed": 1})) == 1
+    script = {"module": "mine", "name": "make"}
+    assert not any("absent" in label for label in _labels(tmp_path, new, {**new, "environment": script}))
 
 
 def test_labels_are_made_of_what_differs(tmp_path):

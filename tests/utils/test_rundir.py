@@ -85,6 +85,38 @@ def test_an_unwritable_place_is_a_usage_error(tmp_path, monkeypatch):
         RunDirectory(tmp_path / "run")
 
 
+def test_a_folder_whose_making_failed_is_a_run_directory(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    run = RunDirectory(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", full)
+        with pytest.raises(RunError, match="is full"):
+            run.write_config({**_CONFIG, "environment": "gym:CartPole-v1", "run": {}})
+    assert run.exists_run()
+
+
+def test_a_lock_on_another_disk_is_another_lock(tmp_path, monkeypatch):
+    run, lines = RunDirectory(tmp_path), []
+    with run.lock():
+        assert run.holder.startswith(f"process {os.getpid()} on ")
+        there = (tmp_path / "lock").stat()
+    disk = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}"
+    read = Path.read_text
+    monkeypatch.setattr(
+        Path, "read_text", lambda path, **of: "\n".join(lines) if str(path) == "/proc/locks" else read(path, **of)
+    )
+    for pid, where, held in (
+        (1, disk, True),
+        (1, "aa:bb", False),
+        (os.getpid(), "aa:bb", True),
+        (1, f"{disk}9", False),
+    ):
+        lines[:] = [f"1: FLOCK  ADVISORY  WRITE {pid} {where}:{there.st_ino} 0 EOF"]
+        assert (run.holder is not None) == held
+
+
 def test_a_full_disk_is_a_run_error_and_keeps_the_config(tmp_path, monkeypatch):
     run = RunDirectory(tmp_path)
     run.write_config(_CONFIG)
