@@ -44,7 +44,7 @@ class NoisyLinear(hk.Module):
         e_in, e_out = noise[:inputs], noise[inputs:]
         if x.size == inputs:
             return x @ w + b + e_out * ((e_in * x) @ sigma_w + sigma_b)
-        return x @ (w + sigma_w * jnp.outer(e_in, e_out)) + b + sigma_b * e_out
+        return x @ (w + sigma_w * (e_in[:, None] * e_out)) + b + sigma_b * e_out
 
 
 class _Affine(hk.Module):
