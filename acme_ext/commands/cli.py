@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -35,9 +36,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except BrokenPipeError:  # of a pager or `head`, which has read enough
+    except BrokenPipeError:
+        if not _has_no_reader():
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would complain again when it ends
         return 128 + signal.SIGPIPE
+
+
+def _has_no_reader() -> bool:
+    """Whether what reads the standard output, such as a pager or `head`, has ended."""
+    output = select.poll()
+    try:
+        output.register(sys.stdout.fileno(), 0)
+    except OSError:  # it is no file
+        return False
+    return any(event & select.POLLERR for _, event in output.poll(0))
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

@@ -98,17 +98,18 @@ def _scale(environment: str, options: Mapping[str, Any]) -> _Units:
         return _Units(made)
 
 
+def _needed(module: str, why: str) -> Any:
+    """Imports a module of the extra `minari`; raises UsageError if it is not installed."""
+    if importlib.util.find_spec(module) is None:
+        raise UsageError(f"{why} {module}, not installed here: {install.command('minari')}")
+    return importlib.import_module(module)
+
+
 # Minari ------------------------------------------------------------------------------------------------------------
 
 
-def _minari() -> Any:
-    if importlib.util.find_spec("minari") is None:
-        raise UsageError(f"data of Minari needs minari, not installed here: {install.command('minari')}")
-    return importlib.import_module("minari")
-
-
 def _write_minari(folder: Folder, units: _Units, name: str) -> str:
-    minari = _minari()
+    minari = _needed("minari", "data of Minari needs")
     for leaf in tree.flatten(folder.spec.observations):
         if leaf.dtype == np.uint8 and len(leaf.shape) > 1 and min(leaf.shape[:2]) >= _JPEG_SIZE:
             raise UsageError("Minari would keep these pictures as JPEG, which changes them: use the folder as it is.")
@@ -170,7 +171,7 @@ def _read_minari(name: str, units: _Units, dataset: Any) -> Iterator[Episode]:
 
 
 def _opened(name: str) -> Any:
-    minari = _minari()
+    minari = _needed("minari", "data of Minari needs")
     try:
         return minari.load_dataset(name)
     except (FileNotFoundError, ValueError, KeyError) as error:
@@ -190,14 +191,8 @@ def _environment_of(dataset: Any) -> tuple[str | None, dict[str, Any]]:
 # D4RL --------------------------------------------------------------------------------------------------------------
 
 
-def _h5py() -> Any:
-    if importlib.util.find_spec("h5py") is None:
-        raise UsageError(f"files of D4RL need h5py, not installed here: {install.command('minari')}")
-    return importlib.import_module("h5py")
-
-
 def _write_d4rl(folder: Folder, units: _Units, path: Path) -> str:
-    h5py = _h5py()
+    h5py = _needed("h5py", "files of D4RL need")
     if not isinstance(folder.spec.observations, specs.Array):
         raise UsageError("a file of D4RL holds one array of observations, and these have several fields.")
     if path.suffix not in (".hdf5", ".h5"):
@@ -224,7 +219,7 @@ def _read_d4rl(path: Path, units: _Units) -> Iterator[Episode]:
     if not path.is_file():
         raise UsageError(f"there is no file {path}.")
     try:
-        with _h5py().File(path, "r") as file:
+        with _needed("h5py", "files of D4RL need").File(path, "r") as file:
             columns = {name: file[name][()] for name in (*_NAMES, "timeouts", "next_observations") if name in file}
     except OSError as error:
         raise UsageError(f"{path} can't be read as HDF5: {error}.") from error

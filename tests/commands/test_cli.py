@@ -424,6 +424,15 @@ def test_an_error_that_is_nobodys_is_shown_as_it_is(monkeypatch):
         cli.main(_CARTPOLE)
 
 
+def test_a_pipe_that_breaks_elsewhere_is_no_pager(monkeypatch):
+    def broken(options):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(train, "experiment_from", broken)
+    with pytest.raises(BrokenPipeError):
+        cli.main(_CARTPOLE)
+
+
 def test_a_profile_is_of_one_process(tmp_path, capfd):
     folder = tmp_path / "run"
     command = ["train", "dqn", "bsuite:catch/0", "--num-envs", "2", "--steps", "120", "--profile", "--quiet"]

@@ -55,6 +55,8 @@ def test_the_noise_is_factorised(monkeypatch):
 
 def test_factors_are_roots_of_normals():
     factor = np.asarray(noisy.factorised(KEY, 200_000))
+    normal = np.asarray(jax.random.normal(KEY, (200_000,)))
+    np.testing.assert_allclose(factor, np.sign(normal) * np.sqrt(np.abs(normal)), rtol=1e-5)
     g = np.sign(factor) * factor**2
     np.testing.assert_allclose([g.mean(), g.std()], [0, 1], atol=0.01)
     np.testing.assert_allclose(np.mean(np.abs(g) < 1), 0.6827, atol=0.005)

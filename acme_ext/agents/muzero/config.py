@@ -33,9 +33,8 @@ class PlanningConfig(Checked):
 
     # The problem
     discount: Share = 0.997  # gamma per step; Schrittwieser et al. 2020, appendix G
-    n_step: PositiveInt | None = (
-        10  # steps of a return; None: to the sequence's end; Schrittwieser et al. 2020, appendix G
-    )
+    # Steps of a return; None: to the sequence's end; Schrittwieser et al. 2020, appendix G
+    n_step: PositiveInt | None = 10
 
     # The search
     search: SearchConfig = SearchConfig()

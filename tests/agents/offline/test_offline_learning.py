@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from two_steps import BATCH
 
 from acme_ext.agents.bc import learning as bc
 from acme_ext.agents.bc.config import BCConfig
@@ -23,19 +24,12 @@ from acme_ext.agents.iql.config import IQLConfig
 from acme_ext.agents.iql.networks import Networks
 from acme_ext.networks import continuous
 from acme_ext.ops.gaussian import Gaussian, SquashedGaussian
-from acme_ext.types import Sample, Transition
+from acme_ext.types import Sample
 
 KEY = jax.random.key(0)
 EXAMPLE = np.zeros((1, 2), np.float32)
 RATE = 0.1
 WEIGHT = np.array([1.0, 0.5], np.float32)
-BATCH = Transition(
-    observation=np.array([[1, 0], [0, 1]], np.float32),
-    action=np.array([[1.0], [-0.5]], np.float32),
-    reward=np.array([1.0, -1.0], np.float32),
-    discount=np.array([0.5, 0.0], np.float32),
-    next_observation=np.array([[0, 1], [1, 0]], np.float32),
-)
 SAMPLE = Sample(BATCH, WEIGHT)
 ONLINE = {"~": {"w": jnp.array([2.0, 1.0]), "b": jnp.array([0.0, 1.0])}}
 TARGET = {"~": {"w": jnp.array([1.0, 3.0]), "b": jnp.array([2.0, 1.0])}}

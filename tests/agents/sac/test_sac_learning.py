@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from spec_of import continuous
+from two_steps import BATCH
 
 from acme_ext.acting.continuous import gaussian_policy
 from acme_ext.acting.policy import Context
@@ -18,13 +19,6 @@ from acme_ext.types import Sample, Transition
 KEY = jax.random.key(0)
 SPEC = continuous(1, (2,))
 OBSERVATION = np.zeros((1, 2), np.float32)
-BATCH = Transition(
-    observation=np.array([[1, 0], [0, 1]], np.float32),
-    action=np.array([[1.0], [-0.5]], np.float32),
-    reward=np.array([1.0, -1.0], np.float32),
-    discount=np.array([0.5, 0.0], np.float32),
-    next_observation=np.array([[0, 1], [1, 0]], np.float32),
-)
 SAMPLE = Sample(BATCH, np.ones(2, np.float32))
 RATE = 0.1
 
