@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
         description="Record the experience of a run's agent, in complete episodes. If the folder exists, the episodes "
         "are added to it.",
     )
-    record.add_argument("run", metavar="RUN", help="a run directory")
+    record.add_argument("run", metavar="RUN", help="a run directory, or one of its checkpoints")
     record.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder of the data")
     record.add_argument(
         "--steps", type=common.count, default=50_000, metavar="N", help="minimum number of steps (%(default)s)"

@@ -12,7 +12,7 @@ def add(commands: Any) -> None:
         description="Export a run's evaluation policy to a folder, for use with only NumPy, with JAX (jax.export) or "
         "with ONNX.",
     )
-    export.add_argument("run", metavar="RUN", help="a run directory")
+    export.add_argument("run", metavar="RUN", help="a run directory, or one of its checkpoints")
     export.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write")
     export.add_argument("--onnx", action="store_true", help="also write policy.onnx")
     export.set_defaults(command=_export)

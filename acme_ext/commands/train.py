@@ -6,6 +6,7 @@ from typing import Any
 
 from acme_ext.commands import common, train_on
 from acme_ext.errors import UsageError
+from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 
 
 def add(commands: Any) -> None:
@@ -50,17 +51,29 @@ def add(commands: Any) -> None:
         "--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the environment"
     )
     train.add_argument(
-        "--eval-every", type=int, metavar="N", help="steps between evaluations; 0: evaluate only at the end"
+        "--eval-every",
+        type=int,
+        metavar="N",
+        help=f"steps between evaluations; 0: evaluate only at the end ({Evaluation.every})",
     )
-    train.add_argument("--eval-episodes", type=common.count, metavar="N", help="episodes of the final evaluation")
     train.add_argument(
-        "--checkpoint-every", type=float, metavar="S", help="seconds between checkpoints; 0: save only at the end"
+        "--eval-episodes",
+        type=common.count,
+        metavar="N",
+        help=f"episodes of the final evaluation ({Evaluation.final_episodes})",
+    )
+    train.add_argument(
+        "--checkpoint-every",
+        type=float,
+        metavar="S",
+        help=f"seconds between checkpoints; 0: save only at the end ({Checkpoints.every_s:g})",
     )
     train.add_argument(
         "--replay-every",
         type=float,
         metavar="S",
-        help="minimum seconds between checkpoints that write the replay's contents again; others reuse the last ones",
+        help="minimum seconds between checkpoints that write the replay's contents again; others reuse the last ones "
+        f"({Checkpoints.replay_every_s:g})",
     )
     train.add_argument(
         "--run-dir", metavar="DIR", help="the run directory (runs/AGENT-ENVIRONMENT-sSEED, with changed settings)"
@@ -125,7 +138,6 @@ def experiment_from(options: argparse.Namespace) -> Any:
     builder = settings.configure(builder, fields)
 
     from acme_ext.launch.runs.experiment import Experiment
-    from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 
     def given(**values: Any) -> dict[str, Any]:
         return {name: value for name, value in values.items() if value is not None}
