@@ -186,7 +186,7 @@ class GymVectorEnvironment(base.BatchedEnvironment):
         mode = environments.metadata.get("autoreset_mode")
         if mode is not gymnasium.vector.AutoresetMode.NEXT_STEP:
             raise ValueError(f"a vectorised environment must reset with NEXT_STEP, not {mode}.")
-        self.environments = environments
+        self.vector = environments
         self.num_envs = environments.num_envs
         self._observation_spec, self._observe = _observations(environments.single_observation_space)
         self._action_spec, self._act = _actions(environments.single_action_space, batched=True)
@@ -194,7 +194,7 @@ class GymVectorEnvironment(base.BatchedEnvironment):
         self._ended = np.zeros(self.num_envs, bool)
 
     def reset(self) -> dm_env.TimeStep:
-        observation, _ = self.environments.reset(seed=self._seed)
+        observation, _ = self.vector.reset(seed=self._seed)
         self._seed = None
         n = self.num_envs
         self._ended = np.zeros(n, bool)
@@ -205,7 +205,7 @@ class GymVectorEnvironment(base.BatchedEnvironment):
         )
 
     def step(self, actions: Any) -> dm_env.TimeStep:
-        observation, reward, terminated, truncated, _ = self.environments.step(self._act(actions))
+        observation, reward, terminated, truncated, _ = self.vector.step(self._act(actions))
         began, self._ended = self._ended, terminated | truncated
         step_type = self._ended + np.uint8(base.MID)
         step_type[began] = base.FIRST
@@ -221,7 +221,7 @@ class GymVectorEnvironment(base.BatchedEnvironment):
         return self._action_spec
 
     def close(self) -> None:
-        self.environments.close()
+        self.vector.close()
 
 
 def _observations(space: spaces.Space, name: str = "observation") -> tuple[Tree, Callable[[Any], Tree]]:

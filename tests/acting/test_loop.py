@@ -6,8 +6,10 @@ from acme.utils import counting
 from acme.utils.observers import ActionNormObserver
 from worlds import LENGTHS, Corridor, Foreign, Source, Watcher, corridors, counting_policy, local_actor
 
+from acme_ext import envs
 from acme_ext.acting.loop import EnvironmentLoop
-from acme_ext.acting.unbatched import SingleActor
+from acme_ext.acting.unbatched import Observers, SingleActor
+from acme_ext.envs.gym import GymVectorEnvironment
 
 
 def actor_of(num_envs, source=None):
@@ -78,6 +80,19 @@ def test_observers_see_their_own_environment_unbatched():
             "action_norm_min": min(actions),
             "action_norm_max": max(actions),
         }
+
+
+def test_observers_of_a_native_batch_see_the_batch():
+    watchers = [Watcher(), Watcher()]
+    with envs.make("gym:CartPole-v1", num_envs=2) as environment:
+        assert isinstance(environment, GymVectorEnvironment)
+        observers = Observers(environment, [[watcher] for watcher in watchers])
+        observers.observe(None, environment.reset())
+        actions = np.array([0, 1])
+        observers.observe(actions, environment.step(actions))
+    for env, watcher in enumerate(watchers):
+        assert watcher.environments == {id(environment)}
+        assert observers.metrics(env) == {"seen": 2, "actions": env}
 
 
 def test_any_actor_of_one_environment_may_act():

@@ -25,7 +25,7 @@ def test_native_rows_follow_the_single_environments_dynamics():
     timestep = batch.reset()
     stepped = 0
     for _ in range(120):
-        states = batch.environments.unwrapped.state.copy()
+        states = batch.vector.unwrapped.state.copy()
         before, actions = timestep, rng.integers(0, 2, 6)
         timestep = batch.step(actions)
         for row in np.flatnonzero(before.step_type != LAST):
@@ -286,7 +286,7 @@ def test_what_is_not_as_the_spaces_say_is_told_by_environment_and_field(monkeypa
 def test_a_native_batch_is_held_to_its_specs_too():
     batch = GymVectorEnvironment(gymnasium.make_vec("CartPole-v1", 3, vectorization_mode="vector_entry_point"))
     batch.reset()
-    batch.environments.state[2, 1] = np.nan
+    batch.vector.state[2, 1] = np.nan
     with pytest.raises(RunError, match=r"delivered an observation of nan at \[\d\] \(in environment 1 of 3\)"):
         batch.step(np.zeros(3, np.int32))
 
