@@ -99,7 +99,7 @@ def check(name: str) -> None:
         load(name)
     elif name not in AGENTS and name not in (others := installed()):
         raise UsageError(
-            f"there is no agent {name!r}: {nearest(name, [*AGENTS, *others])} An agent of your own is module:class."
+            f"there is no agent {name!r}: {nearest(name, [*AGENTS, *others])} Name your own agent as module:class."
         )
 
 
@@ -132,8 +132,8 @@ def make(name: str) -> Any:
     ]
     if missing:
         raise UsageError(
-            f"{name!r} can't be made by its name: it needs the methods that it lacks, and a default for each field "
-            f"({', '.join(missing)})."
+            f"{name!r} can't be created from its name: these methods or defaults of fields are missing: "
+            f"{', '.join(missing)}."
         )
     return builder_class()
 

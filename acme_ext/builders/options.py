@@ -42,7 +42,7 @@ def check_fields(builder: "Builder") -> None:
     checks.declared(type(builder))
     checks.declared(type(config))
     if both := {f.name for f in dataclasses.fields(builder)} & {f.name for f in dataclasses.fields(config)}:
-        raise UsageError(f"{name} and its config both have a field {min(both)!r}: give one of them another name.")
+        raise UsageError(f"{name} and its config both have a field {min(both)!r}: rename one of them.")
     for field in ("sgd_steps_per_call", "batch_size"):
         if isinstance(value := getattr(config, field, 1), int) and value < 1:
             raise UsageError(f"{field} is {value}: it must be at least 1.")
@@ -52,7 +52,7 @@ def check_fields(builder: "Builder") -> None:
         if weight < 0:
             raise UsageError(f"intrinsic_weight is {weight}: it must not be negative.")
         if builder.intrinsic is None:
-            raise UsageError(f"intrinsic_weight is {weight}, and there is no bonus: set intrinsic too, as rnd.")
+            raise UsageError(f"intrinsic_weight is {weight}, but there is no bonus: set intrinsic too, as rnd.")
     for field, known in (("torso", TORSOS), ("core", CORES), ("intrinsic", BONUSES)):
         given = getattr(builder, field, None)
         if isinstance(given, str) and given not in known:
@@ -100,15 +100,15 @@ def _with_bonus(builder: "Builder", core: LearnerCore, replay: Replay, observati
     intrinsic: Any = builder.intrinsic
     name = type(builder).__name__
     if hasattr(builder.config, "distillation"):
-        raise UsageError(f"{name} has a bonus of its own: intrinsic is for agents without one.")
+        raise UsageError(f"{name} already has an exploration bonus: intrinsic is only for agents without one.")
     if not builder.learns_rewards:
-        raise UsageError(f"intrinsic is {intrinsic!r}: {name} does not learn from rewards, to which it is added.")
+        raise UsageError(f"intrinsic is {intrinsic!r}: {name} doesn't learn from rewards, to which a bonus is added.")
     if not isinstance(builder.config.replay, TransitionConfig | SequenceConfig | UnrollConfig):
         raise UsageError(f"intrinsic is {intrinsic!r}: the replay of {name} can't carry a bonus.")
     if isinstance(replay, SequenceReplay) and jax.tree.leaves(replay.state):
         raise UsageError(
-            f"intrinsic is {intrinsic!r}: {name} has a recurrent network, which is given the environment's rewards. "
-            "Take ngu or agent57, or a network without memory."
+            f"intrinsic is {intrinsic!r}: {name} has a recurrent network with the environment's rewards as an input. "
+            "Use ngu or agent57, or a network without memory."
         )
     bonus = BONUSES[intrinsic] if isinstance(intrinsic, str) else intrinsic
     if (weight := builder.intrinsic_weight) is not None:

@@ -61,7 +61,7 @@ def _record(options: argparse.Namespace) -> int:
     from acme_ext.launch.processes import interrupt
     from acme_ext.launch.runs import settings
 
-    with interrupt.graceful(lambda _: print("stopping, with the episodes that have ended.")) as asked:
+    with interrupt.graceful(lambda _: print("stopping; finished episodes are kept.")) as asked:
 
         def stop_if_asked(steps: int) -> None:
             if asked.requested:
@@ -96,6 +96,6 @@ def _data(options: argparse.Namespace) -> int:
         print(exchange.convert(options.source, options.to, options.environment, given, skip_damaged=skip))
         return 0
     if options.environment or options.env_set:
-        raise UsageError("--environment and --env-set are for --to, of data that doesn't say its own.")
+        raise UsageError("--environment and --env-set require --to, and data that doesn't name its environment.")
     print("\n".join(describe(Folder(options.source, skip_damaged=options.skip_damaged))))
     return 0

@@ -48,7 +48,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         others = {"--video": options.video, "--episodes": options.episodes, "--env-set": options.env_set}
         others |= {"--set": options.set, "--best": options.best}
         if given := [name for name, value in others.items() if value]:
-            raise UsageError(f"--every-reply plays all games that there can be: leave {given[0]} away.")
+            raise UsageError(f"--every-reply plays all possible games: it can't be used with {given[0]}.")
         from acme_ext.commands import players
         from acme_ext.launch.runs.players import RunPlayer
 
@@ -56,7 +56,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         print(players.describe(players.against_every_reply(player), player.game))
         return 0
     if options.video_episodes and not options.video:
-        raise UsageError("--video-episodes is of a video: add --video FILE.")
+        raise UsageError("--video-episodes requires --video FILE.")
     if options.video:
         films.check(pathlib.Path(options.video))
         pictures.prepare()

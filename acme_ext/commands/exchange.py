@@ -56,13 +56,13 @@ def convert(
             the format doesn't support it.
     """
     if is_foreign(source) == is_foreign(target):
-        raise UsageError("of the data and --to, one is a folder, and the other minari:NAME or d4rl:FILE.")
+        raise UsageError("one of the data and --to must be a folder, and the other minari:NAME or d4rl:FILE.")
     if is_foreign(source):
         if skip_damaged:
             raise UsageError("--skip-damaged is for the shards of a folder.")
         return _take_in(source, target, environment, dict(environment_options or {}))
     if environment is not None or environment_options:
-        raise UsageError("--environment and --env-set are for data of minari: or d4rl:; a folder says its own.")
+        raise UsageError("--environment and --env-set are for data of minari: or d4rl:; a folder names its own.")
     folder = Folder(source, skip_damaged=skip_damaged)
     if skip_damaged:
         folder.leave_out_damaged()
@@ -112,7 +112,7 @@ def _write_minari(folder: Folder, units: _Units, name: str) -> str:
     minari = _needed("minari", "data of Minari needs")
     for leaf in tree.flatten(folder.spec.observations):
         if leaf.dtype == np.uint8 and len(leaf.shape) > 1 and min(leaf.shape[:2]) >= _JPEG_SIZE:
-            raise UsageError("Minari would keep these pictures as JPEG, which changes them: use the folder as it is.")
+            raise UsageError("Minari would store these images as JPEG, which changes them: use the folder itself.")
     buffers = []
     for episode in folder.episodes():
         ended = np.zeros(episode.steps, bool)
@@ -194,9 +194,9 @@ def _environment_of(dataset: Any) -> tuple[str | None, dict[str, Any]]:
 def _write_d4rl(folder: Folder, units: _Units, path: Path) -> str:
     h5py = _needed("h5py", "files of D4RL need")
     if not isinstance(folder.spec.observations, specs.Array):
-        raise UsageError("a file of D4RL holds one array of observations, and these have several fields.")
+        raise UsageError("a D4RL file has a single array of observations, but these observations have several fields.")
     if path.suffix not in (".hdf5", ".h5"):
-        raise UsageError(f"{path} names no file of D4RL by its ending: give one that ends in .hdf5.")
+        raise UsageError(f"{path} is not a name for a D4RL file: it must end in .hdf5.")
     columns: dict[str, list[np.ndarray]] = {name: [] for name in (*_NAMES, "timeouts", "next_observations")}
     for episode in folder.episodes():
         ended = np.zeros(episode.steps, bool)
@@ -224,7 +224,7 @@ def _read_d4rl(path: Path, units: _Units) -> Iterator[Episode]:
     except OSError as error:
         raise UsageError(f"{path} can't be read as HDF5: {error}.") from error
     if missing := [name for name in _NAMES if name not in columns]:
-        raise UsageError(f"{path} is no file of D4RL: it has no {' and no '.join(missing)}.")
+        raise UsageError(f"{path} is not a D4RL file: it has no {' and no '.join(missing)}.")
     terminals = columns["terminals"].astype(bool)
     timeouts = columns.get("timeouts", np.zeros(len(terminals), bool)).astype(bool)
     ends = np.flatnonzero(terminals | timeouts) + 1
@@ -255,7 +255,7 @@ def _take_in(source: str, target: str, environment: str | None, options: dict[st
         environment, own = _environment_of(dataset)
         options = {**own, **options}
     if environment is None:
-        raise UsageError(f"{source} doesn't say which environment it is of: name it with --environment.")
+        raise UsageError(f"{source} doesn't name its environment: give it with --environment.")
     if (Path(target).expanduser() / MANIFEST).is_file():
         raise UsageError(f"{target} holds recorded data already: choose another folder.")
     envs.check(environment, **options)
@@ -285,7 +285,7 @@ def _episode(
                 raise ValueError(f"{list(leaf.shape[1:])} there, {list(spec.shape)} here")
         acted = units.back(actions)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"the data of {source} is not of the environment's specs: {error}.") from error
+        raise UsageError(f"the data of {source} doesn't match the environment's specs: {error}.") from error
     step_type = np.full(steps + 1, int(dm_env.StepType.MID), np.uint8)
     step_type[0], step_type[-1] = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
     discount = np.ones(steps + 1, np.float32)

@@ -40,7 +40,7 @@ def play(
     if player.game in _NOT_DRAWN:
         raise UsageError(f"{player.game} can't be played in the terminal.")
     if trees is not None and not player.plans:
-        raise UsageError(f"the agent of {player.name} makes no search, of which there could be a tree.")
+        raise UsageError(f"the agent of {player.name} doesn't search, so there are no trees to write.")
     if trees is not None:
         files.make_writable_folder(trees)
     rules = rules_of(player.game)

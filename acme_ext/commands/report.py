@@ -70,7 +70,7 @@ def write_report(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike
     """
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{out} names no page by its ending: give one that ends in .html.")
+        raise UsageError(f"{out} is not a name for a page: it must end in .html.")
     groups = plots.group_runs(paths)
     everything = [run for members in groups.values() for run in members]
     x = plots.usual_x(everything)

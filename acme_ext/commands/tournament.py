@@ -63,7 +63,7 @@ def hold(names: Sequence[str], games: int, opening_moves: int, seed: int = 0) ->
         check_opponent(name, None)
     games_of = {name: player_of(name).game for name in names if is_run(name)}
     if not games_of:
-        raise UsageError("a tournament needs a run directory among its players, which says what is played.")
+        raise UsageError("a tournament needs at least one run directory among its players, which determines the game.")
     if len(found := set(games_of.values())) > 1:
         raise UsageError(f"these runs are of different games: {', '.join(sorted(found))}.")
     (game,) = found

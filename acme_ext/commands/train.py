@@ -119,7 +119,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
     environment_options = common.environment_options(options)
     fields = settings.split(options.set)
     if (bonus := options.intrinsic) is not None and fields.setdefault("intrinsic", bonus) != bonus:
-        raise UsageError(f"--intrinsic {bonus} and --set intrinsic={fields['intrinsic']} are two: give one.")
+        raise UsageError(f"--intrinsic {bonus} contradicts --set intrinsic={fields['intrinsic']}: give only one.")
     builders.check(options.agent)
     environment, data = options.environment, None
     if environment.startswith("data:"):
@@ -191,7 +191,7 @@ def _train(options: argparse.Namespace) -> int:
         )
     if result.stopped_by is not None:
         steps = result.environment_steps or result.learner_steps
-        print(f"stopped at step {steps:,}; the same command goes on. {result.run_dir}")
+        print(f"stopped at step {steps:,}; the same command resumes it. {result.run_dir}")
         return 128 + result.stopped_by
     assert result.score is not None
     of_environment = f"{result.environment_steps:,} of the environment, " if result.environment_steps else ""

@@ -125,10 +125,10 @@ def take_flags(options: argparse.Namespace) -> None:
 
     on, options.grace_s = launchpad_flags.take(options.flags)
     if on is not None and options.on not in (None, on):
-        raise UsageError(f"--on {options.on} and the launcher of --lp_launch_type (--on {on}) are two: give one.")
+        raise UsageError(f"--on {options.on} contradicts --lp_launch_type, which means --on {on}: give only one.")
     options.on = on or options.on
     if not is_program(options):
-        raise UsageError(f"{options.flags[0]} is of a program: add --actors N or --on processes.")
+        raise UsageError(f"{options.flags[0]} is only for programs: add --actors N or --on processes.")
 
 
 def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
@@ -142,23 +142,23 @@ def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
         for name in _NOT_COMPILED:
             if getattr(options, name) != getattr(usual, name):
                 raise UsageError(
-                    f"--{name.replace('_', '-')} and --on compiled exclude each other: a compiled run is one program "
-                    "on the device, without nodes and without a replay outside; leave one of them away."
+                    f"--{name.replace('_', '-')} can't be used with --on compiled: a compiled run has no nodes, and "
+                    "its replay is on the device."
                 )
     elif options.seeds is not None:
-        raise UsageError("--seeds is of a compiled run: add --on compiled, or run one seed after the other (--seed).")
+        raise UsageError("--seeds is only for compiled runs: add --on compiled, or give one seed (--seed).")
     elif is_program(options):
         if options.profile:
-            raise UsageError("--profile is of a run in one process: leave out --actors and what else makes a program.")
+            raise UsageError("--profile is only for runs in one process: leave out the options of programs.")
         if options.actors and options.environment.startswith("data:"):
             raise UsageError(
-                "a run on recorded data has no actors: leave --actors away; --on processes makes it a program of a "
+                "a run on recorded data has no actors: leave out --actors; --on processes makes it a program of a "
                 "learner and evaluators."
             )
     else:
         for name in _OF_PROGRAMS:
             if getattr(options, name) != getattr(usual, name):
-                raise UsageError(f"--{name.replace('_', '-')} is of a program: add --actors N or --on processes.")
+                raise UsageError(f"--{name.replace('_', '-')} is only for programs: add --actors N or --on processes.")
 
 
 def run_compiled(experiment: Any, options: argparse.Namespace) -> int:
@@ -168,7 +168,7 @@ def run_compiled(experiment: Any, options: argparse.Namespace) -> int:
     results = runner.run(experiment, seeds=options.seeds or 1, fresh=options.fresh, quiet=options.quiet)
     first = results[0]
     if first.stopped_by is not None:
-        print(f"stopped at step {first.environment_steps:,}; the same command goes on. {first.run_dir}")
+        print(f"stopped at step {first.environment_steps:,}; the same command resumes it. {first.run_dir}")
         return 128 + first.stopped_by
     for result in results:
         assert result.score is not None

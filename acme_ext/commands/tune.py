@@ -75,7 +75,7 @@ def _tune(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("optuna") is None:
         raise UsageError(f"a search needs optuna, not installed here: {install.command('tune')}")
     if options.on != "ray" and (options.ray_address is not None or options.resources != "CPU:1"):
-        raise UsageError("--ray-address and --resources are of trials on a cluster: add --on ray.")
+        raise UsageError("--ray-address and --resources are only for trials on a cluster: add --on ray.")
     run = [options.agent, options.environment, "--steps", str(options.steps), "--num-envs"]
     run += [str(options.num_envs), *(x for text in options.set for x in ("--set", text))]
     run += [x for text in options.env_set for x in ("--env-set", text)]

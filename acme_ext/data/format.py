@@ -86,12 +86,12 @@ class Folder:
         if str(path).startswith(("minari:", "d4rl:")):
             raise UsageError(f"{path} is not recorded data yet: `acme-ext data {path} --to DIR` makes a folder of it.")
         if not str(path):
-            raise UsageError("no folder of recorded data is named: give one, as in data:FOLDER.")
+            raise UsageError("the folder of the recorded data is missing: write data:FOLDER.")
         if not (self.path / MANIFEST).is_file():
-            raise UsageError(f"{path} is no recorded data: there is no {MANIFEST} in it.")
+            raise UsageError(f"{path} is not recorded data: it has no {MANIFEST}.")
         self.manifest: dict[str, Any] = files.read_json(self.path / MANIFEST)
         if not isinstance(self.manifest, dict) or self.manifest.get("format") != FORMAT:
-            raise UsageError(f"{path} is no recorded data of format {FORMAT}.")
+            raise UsageError(f"{path} is not recorded data of format {FORMAT}.")
         self.spec = spec_from_json(self.manifest["spec"])
         parts = [files.read_json(part)["shards"] for part in sorted(self.path.glob(f"*{_PART}"))]
         self._shards = [*self.manifest["shards"], *(shard for part in parts for shard in part)]
@@ -147,7 +147,7 @@ class Folder:
         for part in ("observations", "actions"):
             if there[part] != here[part]:
                 raise UsageError(
-                    f"the {part} of {self.path} aren't the environment's: {there[part]} there, {here[part]} here."
+                    f"the {part} of {self.path} don't match the environment's: {there[part]} there, {here[part]} here."
                 )
 
     def leave_out_damaged(self) -> None:

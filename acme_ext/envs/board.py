@@ -234,8 +234,8 @@ class BoardEnvironment(BatchedEnvironment):
         if illegal.any():
             row = int(np.argmax(illegal))
             raise RunError(
-                f"{self.name} was given the action {actions[row]} in game {row}, which is not legal there: an agent "
-                f"has to heed the observation's {ACTION_MASK!r}."
+                f"{self.name} was given the action {actions[row]} in game {row}, which is not legal there: agents must "
+                f"choose an action that the observation's {ACTION_MASK!r} allows."
             )
         mover = self._seen.player
         self._move(moves, actions)

@@ -44,7 +44,7 @@ class Gym(Backend):
 
     def canonical(self, name: str) -> str:
         if name.startswith("ALE/"):
-            raise UsageError(f"'gym:{name}' is not offered; Atari is a family of its own, as in 'atari:Pong'.")
+            raise UsageError(f"'gym:{name}' is not available; use the family atari, as in 'atari:Pong'.")
         module, _, identifier = name.rpartition(":")
         if module:
             before = set(gymnasium.registry)

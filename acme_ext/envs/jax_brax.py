@@ -47,7 +47,7 @@ class Brax(FunctionalBackend):
         physics, limit = ({**self.options(name), **options}[key] for key in ("physics", "max_steps"))
         known = PHYSICS[:1] if name == "swimmer" else PHYSICS
         if physics not in known:
-            raise UsageError(f"the physics {physics!r} of 'jax:brax/{name}' is none of {', '.join(known)}.")
+            raise UsageError(f"the physics of 'jax:brax/{name}' must be one of {', '.join(known)}, not {physics!r}.")
         if limit < 1:
             raise UsageError(f"max_steps counts steps, so {limit!r} must be a whole number of at least 1.")
         return _made(name, physics, limit)

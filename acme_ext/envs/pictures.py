@@ -103,7 +103,7 @@ def _seen(environment: dm_env.Environment, observation: Tree) -> np.ndarray:
             return _colour((255 * np.clip((value - low) / (high - low), 0, 1)).astype(np.uint8), "the observation")
     raise UsageError(
         "the environment can't be drawn: it has no method render() that returns a picture, uint8 [H, W, 3], and its "
-        "observation is none."
+        "observation is not a picture."
     )
 
 

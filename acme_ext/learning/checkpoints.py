@@ -120,13 +120,19 @@ class CheckpointStore:
         return target
 
     def restore(
-        self, templates: Mapping[str, Tree], *, extra: bool = True, steps: int | None = None
+        self,
+        templates: Mapping[str, Tree],
+        *,
+        optional: Sequence[str] = (),
+        extra: bool = True,
+        steps: int | None = None,
     ) -> Restored | None:
         """Returns the latest undamaged checkpoint, or None if there are no checkpoints.
 
         Args:
           templates: the trees to read, by name, with their structure, shapes and dtypes; leaves may be
             `jax.ShapeDtypeStruct`.
+          optional: names of templates whose trees a checkpoint may lack; the result then lacks them too.
           extra: whether to verify all files, including those that `save`'s `extra` wrote; otherwise, only the files
             that are read here.
           steps: the steps of the wanted checkpoint; None for the latest undamaged one.
@@ -140,7 +146,8 @@ class CheckpointStore:
             try:
                 manifest = _checked_manifest(folder, None if extra else list(templates))
                 leaves = manifest["leaves"]
-                trees = {name: _decode(folder, name, leaves, template) for name, template in templates.items()}
+                wanted = {name: tree for name, tree in templates.items() if name in leaves or name not in optional}
+                trees = {name: _decode(folder, name, leaves, template) for name, template in wanted.items()}
                 info = {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in manifest["info"]}
             except (_DamagedError, OSError) as error:
                 self._whole[folder.name] = False
@@ -151,7 +158,7 @@ class CheckpointStore:
                 return Restored(manifest["steps"], trees, info, folder)
         if folders:
             if self._folders(steps) != folders:  # a live run has replaced them meanwhile
-                return self.restore(templates, extra=extra, steps=steps)
+                return self.restore(templates, optional=optional, extra=extra, steps=steps)
             raise RunError(f"every checkpoint in {self._directory} is damaged: start anew in another directory.")
         return None
 
@@ -334,7 +341,7 @@ def _decode_leaf(where: str, stored: np.ndarray, kind: str, template: Any) -> An
 
 def _misfit(why: str) -> UsageError:
     return UsageError(
-        f"{why}; another agent or another version saved it: go on with that one, or start anew (--fresh)."
+        f"{why}; another agent or another version saved it: resume with that one, or start anew (--fresh)."
     )
 
 

@@ -102,7 +102,7 @@ def corrected(params: Params, before: Moments, after: Moments) -> Params:
     layers = [name for name in params if VALUE_LAYER in name.split("/")]
     if len(layers) != 1:
         raise UsageError(
-            f"popart is true: it corrects the layer named {VALUE_LAYER!r}, and the network has {len(layers)} of them."
+            f"popart is true: it needs exactly one layer named {VALUE_LAYER!r}, and the network has {len(layers)}."
         )
     ratio = stddev(before) / stddev(after)
     layer = params[layers[0]]

@@ -248,7 +248,7 @@ class DeviceTransitions(DeviceReplay):
             )
         if replay.keeps_one_step:
             raise UsageError(
-                "a replay on the device keeps no single steps beside those of n: this agent can't have it."
+                "a replay on the device can't store single steps beside n-step transitions, which this agent needs."
             )
         self._replay, self._span = replay, replay.n_step + 1
 

@@ -44,7 +44,7 @@ def check(replay: Replay) -> None:
         raise UsageError("this agent learns from its own newest data: it can't learn from fixed data.")
     if tree.flatten(replay.extras):
         raise UsageError(
-            "this agent learns from what its policy gave with each action, which recorded data hasn't got."
+            "this agent learns from values that its policy computed with each action; recorded data doesn't have them."
         )
 
 

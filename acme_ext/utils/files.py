@@ -37,7 +37,7 @@ def disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 def make_writable_folder(path: Path) -> None:
     """Creates a folder and its parents; raises UsageError if it is not writable, and RunError if the disk is full."""
     if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file; a folder, or a name that doesn't exist yet, is needed there.")
+        raise UsageError(f"{path} is a file: choose a folder, or a name that doesn't exist yet.")
     probe = path / f".probe.{os.getpid()}"
     try:
         path.mkdir(parents=True, exist_ok=True)

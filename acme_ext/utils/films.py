@@ -21,7 +21,7 @@ def check(path: Path) -> None:
     """Raises UsageError if a video can't be written to this path: its ending is unknown, or a package is missing."""
     needs = {".mp4": "imageio_ffmpeg", ".gif": "PIL"}
     if path.suffix.lower() not in needs:
-        raise UsageError(f"{path} names no kind of film by its ending: .mp4 and .gif are known.")
+        raise UsageError(f"{path} is not a name for a film: it must end in .mp4 or .gif.")
     if importlib.util.find_spec(needs[path.suffix.lower()]) is None:
         raise UsageError(f"a film needs {needs[path.suffix.lower()]}, not installed here: {install.command('video')}")
 

@@ -101,7 +101,7 @@ def check_format(out: Path) -> None:
 
     known = FigureCanvasBase.get_supported_filetypes()
     if out.suffix.lower().removeprefix(".") not in known:
-        raise UsageError(f"{out} names no format of a figure by its ending; {', '.join(sorted(known))} are known.")
+        raise UsageError(f"{out} is not a name for a figure: it must end in one of {', '.join(sorted(known))}.")
 
 
 def save(figure: Any, out: Path) -> Path:

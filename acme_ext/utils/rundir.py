@@ -62,7 +62,7 @@ class RunDirectory:
         if create:
             files.make_writable_folder(self.path)
         elif not self.exists_run():
-            raise UsageError(f"{self.path} is no run directory: {self._missing()}")
+            raise UsageError(f"{self.path} is not a run directory: {self._missing()}")
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "RunDirectory":

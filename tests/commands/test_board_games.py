@@ -93,7 +93,7 @@ def test_a_match_tells_both_players_that_games_begin():
     [
         (["random"], "two players or more"),
         (["random", "random"], "each named once"),
-        (["random", "mcts:10"], "needs a run directory"),
+        (["random", "mcts:10"], "needs at least one run directory"),
         (["random", "runs/none"], "'runs/none' is neither an opponent nor the directory of a run: .*minimax"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_checkpoint_of_a_run_plays(run, capsys):
 def test_the_agent_of_a_run_that_can_not_play_is_refused(run, capsys, tmp_path, monkeypatch):
     code, _, said = evaluated(capsys, run, tmp_path)
     assert code == 2
-    assert f"{tmp_path} is no run directory" in said
+    assert f"{tmp_path} is not a run directory" in said
     code, _, said = evaluated(capsys, run, tmp_path / "none")
     assert code == 2
     assert "is neither an opponent nor the directory of a run" in said
@@ -268,7 +268,7 @@ def test_a_person_plays_against_it_and_hears_of_illegal_moves(run, tmp_path):
 
 def test_a_chart_that_can_not_be_drawn_is_refused_first(tmp_path, capsys):
     assert cli.main(["tournament", "random", "runs/none", "-o", str(tmp_path / "chart.foo")]) == 2
-    assert "chart.foo names no format of a figure by its ending" in capsys.readouterr().err
+    assert "chart.foo is not a name for a figure" in capsys.readouterr().err
 
 
 @pytest.mark.release

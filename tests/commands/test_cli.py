@@ -63,14 +63,14 @@ _BAD = [
     (["train", "dqn", "gym:Pendulum-v1"], "DQN needs an environment with one discrete action"),
     ([*_CARTPOLE, "--env-set", "max_episode_stps=5"], "no option 'max_episode_stps'; did you mean 'max_episode_steps'"),
     ([*_CARTPOLE, "--env-set", "sutton_barto_reward=7"], "must be of type bool, as False is, not 7"),
-    ([*_CARTPOLE, "--env-set", "max_episode_steps"], "'max_episode_steps' is no setting: write name=value"),
+    ([*_CARTPOLE, "--env-set", "max_episode_steps"], "'max_episode_steps' is not a setting: write name=value"),
     ([*_CARTPOLE, "--set", "learning_rat=1"], "DQN has no setting 'learning_rat': did you mean 'learning_rate'"),
     ([*_CARTPOLE, "--set", "learning_rate=fast"], "learning_rate is 'fast': it must be a number"),
     ([*_CARTPOLE, "--set", "learning_rate={[1]:2}"], "learning_rate is '{[1]:2}': it must be a number"),
     ([*_CARTPOLE, "--set", "batch_size=2.5"], "batch_size is '2.5': it must be a whole number"),
     ([*_CARTPOLE, "--set", "dueling=1"], "dueling is '1': it must be true or false"),
     ([*_CARTPOLE, "--set", "hidden_sizes=big"], "hidden_sizes is 'big': it must be whole numbers such as 64,64"),
-    ([*_CARTPOLE, "--set", "dueling"], "'dueling' is no setting: write name=value"),
+    ([*_CARTPOLE, "--set", "dueling"], "'dueling' is not a setting: write name=value"),
     ([*_CARTPOLE, "--set", "replay.samples_per_insert=0"], "samples_per_insert is 0.0: it must be greater than 0"),
     ([*_CARTPOLE, "--set", "replay.max_size=9"], "give min_size <= 9 or a larger max_size"),
     ([*_CARTPOLE, "--set", "discount=1.5"], "discount is 1.5: it must lie in [0, 1]"),
@@ -84,22 +84,22 @@ _BAD = [
     ([*_CARTPOLE, "--actors", "2", "--replay-shards", "3"], "3 replay shards need as many actors to write to them"),
     ([*_CARTPOLE, "--actors", "2", "--inference", "server", "--inference-servers", "3"], "3 inference servers need as"),
     ([*_CARTPOLE, "--actors", "2", "--inference-servers", "1"], "inference_servers is 1: that needs inference on the "),
-    ([*_CARTPOLE, "--inference-servers", "2"], "is of a program: add --actors N or --on processes."),
-    ([*_CARTPOLE, "--restart", "2"], "--restart is of a program: add --actors N or --on"),
-    ([*_CARTPOLE, "--on", "compiled", "--inference-servers", "2"], "--inference-servers and --on compiled exclude "),
-    ([*_CARTPOLE, "--on", "compiled", "--replay-every", "600"], "--replay-every and --on compiled exclude each other"),
-    (["evaluate", "x", "--video-episodes", "5"], "--video-episodes is of a video: add --video FILE"),
+    ([*_CARTPOLE, "--inference-servers", "2"], "is only for programs: add --actors N or --on processes."),
+    ([*_CARTPOLE, "--restart", "2"], "--restart is only for programs: add --actors N or --on"),
+    ([*_CARTPOLE, "--on", "compiled", "--inference-servers", "2"], "--inference-servers can't be used with --on"),
+    ([*_CARTPOLE, "--on", "compiled", "--replay-every", "600"], "--replay-every can't be used with --on compiled"),
+    (["evaluate", "x", "--video-episodes", "5"], "--video-episodes requires --video FILE"),
     (["record", "x", "-o", "y", "--seed", "-1"], "seed is -1: it must lie in [0, 2**31)"),
     (["tournament", "random", "minimax", "--seed", "-1"], "seed is -1: it must lie in [0, 2**31)"),
     ([*_CARTPOLE, "--actors", "2", "--accelerated", "learner,replay"], "'replay' can't be given accelerators, only "),
-    ([*_CARTPOLE, "--", "--lp_termination_notice_secs=9"], "--lp_termination_notice_secs=9 is of a program: add --act"),
-    ([*_CARTPOLE, "--on", "ray", "--", "--lp_launch_type=local_mp"], "--on ray and the launcher of --lp_launch_type ("),
+    ([*_CARTPOLE, "--", "--lp_termination_notice_secs=9"], "--lp_termination_notice_secs=9 is only for programs: add "),
+    ([*_CARTPOLE, "--on", "ray", "--", "--lp_launch_type=local_mp"], "--on ray contradicts --lp_launch_type"),
     ([*_CARTPOLE, "--actors", "2", "--", "--tmux_session_name=x"], "--tmux_session_name has no effect on a program of"),
-    (["evaluate", "x", "--every-reply", "--video", "x.gif"], "all games that there can be: leave --video away"),
-    (["evaluate", "x", "--every-reply", "--episodes", "5"], "all games that there can be: leave --episodes away"),
-    (["evaluate", "x", "--every-reply", "--set", "epsilon=1"], "all games that there can be: leave --set away"),
-    (["evaluate", "nowhere"], "nowhere is no run directory: there is no such folder"),
-    (["plot", "nowhere"], "nowhere is no run directory: there is no such folder"),
+    (["evaluate", "x", "--every-reply", "--video", "x.gif"], "all possible games: it can't be used with --video"),
+    (["evaluate", "x", "--every-reply", "--episodes", "5"], "all possible games: it can't be used with --episodes"),
+    (["evaluate", "x", "--every-reply", "--set", "epsilon=1"], "all possible games: it can't be used with --set"),
+    (["evaluate", "nowhere"], "nowhere is not a run directory: there is no such folder"),
+    (["plot", "nowhere"], "nowhere is not a run directory: there is no such folder"),
 ]  # fmt: skip
 
 
@@ -326,7 +326,7 @@ def test_plot_draws_a_band_for_seeds_and_a_line_for_each_setting(tmp_path, monke
     assert capsys.readouterr().out == "seeds.svg\nmixed.svg\ncurves.png\n"
 
     for arguments, told in (
-        (["-o", "curve.tiff9"], "names no format of a figure"),
+        (["-o", "curve.tiff9"], "is not a name for a figure"),
         (["-o", "/dev/null/x.png"], "/dev/null is a file; a folder"),
         (["-o", "/proc/nowhere/x.png"], "can't be written"),
         (["--x", "frames"], "has no column 'frames'"),
@@ -440,7 +440,7 @@ def test_a_profile_is_of_one_process(tmp_path, capfd):
     for setting in ("hidden_sizes=4", "batch_size=4", "replay.min_size=20", "sgd_steps_per_call=2"):
         command += ["--set", setting]
     assert cli.main([*command, "--actors", "2"]) == 2
-    assert "--profile is of a run in one process" in capfd.readouterr().err
+    assert "--profile is only for runs in one process" in capfd.readouterr().err
     assert not folder.exists()
     assert cli.main(command) == 0
     table = (folder / "profile.txt").read_text()

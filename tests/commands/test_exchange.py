@@ -103,7 +103,7 @@ def test_a_file_of_d4rl_is_written_and_gives_it_back(tmp_path, environment, caps
             assert 1 < np.abs(file["actions"]).max() <= 2
     back = tmp_path / "back"
     assert cli.main(["data", f"d4rl:{path}", "--to", str(back)]) == 2
-    assert "doesn't say which environment it is of: name it with --environment" in capsys.readouterr().err
+    assert "doesn't name its environment: give it with --environment" in capsys.readouterr().err
     assert cli.main(["data", f"d4rl:{path}", "--to", str(back), "--environment", environment]) == 0
     same(folder, Folder(back))
     assert cli.main(["data", f"d4rl:{path}", "--to", str(back), "--environment", environment]) == 2
@@ -142,17 +142,17 @@ def test_what_can_not_be_is_refused(tmp_path, monkeypatch):
     folder = record(tmp_path / "mine", PENDULUM)
     source = str(folder.path)
     for given, told in (
-        ((source, str(tmp_path / "other")), "one is a folder, and the other minari:NAME or d4rl:FILE"),
-        ((source, "d4rl:file.npz"), "names no file of D4RL by its ending"),
-        ((source, "d4rl:file.hdf5", PENDULUM), "a folder says its own"),
-        ((source, "d4rl:file.hdf5", None, {"g": 9.81}), "a folder says its own"),
+        ((source, str(tmp_path / "other")), "must be a folder, and the other minari:NAME or d4rl:FILE"),
+        ((source, "d4rl:file.npz"), "it must end in .hdf5"),
+        ((source, "d4rl:file.hdf5", PENDULUM), "a folder names its own"),
+        ((source, "d4rl:file.hdf5", None, {"g": 9.81}), "a folder names its own"),
         (("minari:none/here-v0", str(tmp_path / "x")), "there is no data set minari:none/here-v0 here"),
         ((f"d4rl:{tmp_path / 'none.hdf5'}", str(tmp_path / "x"), PENDULUM), "there is no file .*none.hdf5"),
     ):
         with pytest.raises(UsageError, match=f".*{told}"):
             exchange.convert(*given)
     exchange.convert(source, f"d4rl:{tmp_path / 'file.hdf5'}")
-    with pytest.raises(UsageError, match=r"is not of the environment's specs: \[3\] there, \[4\] here"):
+    with pytest.raises(UsageError, match=r"doesn't match the environment's specs: \[3\] there, \[4\] here"):
         exchange.convert(f"d4rl:{tmp_path / 'file.hdf5'}", str(tmp_path / "y"), CARTPOLE)
     with pytest.raises(UsageError, match="`acme-ext data minari:a --to DIR` makes a folder of it"):
         Folder("minari:a")
@@ -182,4 +182,4 @@ def test_the_rest_of_damaged_data_is_described_and_written(tmp_path, capsys):
     assert cli.main(["data", source, "--skip-damaged"]) == 2
     assert "are damaged." in capsys.readouterr().err
     assert cli.main(["data", ""]) == 2
-    assert "no folder of recorded data is named" in capsys.readouterr().err
+    assert "the folder of the recorded data is missing" in capsys.readouterr().err

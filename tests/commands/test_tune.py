@@ -86,8 +86,8 @@ def test_an_agent_of_ones_own_has_the_space_of_what_it_is_derived_from_or_of_its
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("learning_rate=1e-3", "'1e-3' is no range: write float:LOW:HIGH"),
-        ("learning_rate=log:0:1", "a logarithmic one must begin above 0"),
+        ("learning_rate=1e-3", "'1e-3' is not a range: write float:LOW:HIGH"),
+        ("learning_rate=log:0:1", "a logarithmic range must begin above 0"),
         ("learning_rate=float:1:0.1", "the lower one first"),
         ("batch_size=int:1.5:8", "its ends must be whole numbers"),
         ("batch_size=log:1:8", "batch_size is '2.828': it must be a whole number"),
@@ -210,7 +210,7 @@ def test_a_killed_process_loses_no_trial_and_another_goes_on(runs):
     assert [(trial.number, trial.state, trial.value) for trial in second.trials[:3]] == before
     assert second.trials[3].params == begun.params
     assert all(trial.state.is_finished() for trial in second.trials)
-    assert "trial 3 goes on" in told
+    assert "trial 3 is resumed" in told
     assert (runs / "s/trials/0003/starts").read_text() == "103\n103\n"
 
 
@@ -301,8 +301,8 @@ def test_a_run_whose_host_is_lost_goes_on_on_another_and_fails_in_the_end(runs, 
     found._cluster = Cluster(2)
     found.search(1, 1, Interrupt())
     assert found.trials[0].state == State.COMPLETE
-    assert told.count("0000: its host was lost, and it goes on on another") == 2
-    assert told.count("trial 0 goes on") == 2
+    assert told.count("0000: its host was lost; it is resumed on another") == 2
+    assert told.count("trial 0 is resumed") == 2
     found._cluster = Cluster(5)
     found.search(2, 1, Interrupt())
     assert found.trials[1].state == State.FAIL

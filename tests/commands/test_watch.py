@@ -171,7 +171,7 @@ def test_the_page_holds_all_of_it_and_refers_to_nothing(tmp_path, monkeypatch, c
 def test_a_page_that_can_not_be_is_refused(tmp_path, capsys):
     make(tmp_path / "x")
     assert cli.main(["report", str(tmp_path / "x"), "-o", str(tmp_path / "page.pdf")]) == 2
-    assert "page.pdf names no page by its ending" in capsys.readouterr().err
+    assert "page.pdf is not a name for a page" in capsys.readouterr().err
     assert cli.main(["report", str(tmp_path / "none"), "-o", str(tmp_path / "page.html")]) == 2
     assert not list(tmp_path.glob("page*"))
 

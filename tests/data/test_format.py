@@ -143,7 +143,7 @@ def test_of_data_that_is_all_damaged_no_other_part_is_offered(tmp_path):
 
 
 def test_other_folders_and_other_specs_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="no recorded data"):
+    with pytest.raises(UsageError, match="is not recorded data"):
         Folder(tmp_path)
     (tmp_path / "notes").write_text("mine")
     with pytest.raises(UsageError, match="neither empty nor recorded data"):

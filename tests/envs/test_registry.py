@@ -177,7 +177,7 @@ def test_seeds_do_not_meet():
         ),
         ("CartPole-v1", {}, "'CartPole-v1' names no family of environments"),
         ("gym:CartPole", {}, "no environment 'gym:CartPole'; did you mean 'gym:CartPole-v1'"),
-        ("gym:ALE/Pong-v5", {}, "Atari is a family of its own, as in 'atari:Pong'"),
+        ("gym:ALE/Pong-v5", {}, "use the family atari, as in 'atari:Pong'"),
         ("gym:MiniGrid-DoorKy-8x8-v0", {}, "did you mean 'minigrid:DoorKey-8x8'"),
         ("gym:no_such_module:X-v0", {}, "gymnasium can't make 'no_such_module:X-v0': No module named"),
         ("atari:Pnog", {}, "no environment 'atari:Pnog'; did you mean 'atari:Pong'"),

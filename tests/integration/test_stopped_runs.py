@@ -231,7 +231,7 @@ def test_an_interrupted_run_ends_in_seconds_and_goes_on_exactly(tmp_path, start,
     assert 400 < stopped_at < _STEPS
     assert out.splitlines() == [
         "stopping after a last save; Ctrl-C again stops at once.",
-        f"stopped at step {stopped_at:,}; the same command goes on. {run}",
+        f"stopped at step {stopped_at:,}; the same command resumes it. {run}",
     ]
     finish(run, stopped_at, capfd, lost=0)
 
@@ -246,7 +246,7 @@ def test_a_run_that_is_interrupted_while_it_is_set_up_stops_and_can_go_on(tmp_pa
     assert (process.returncode, err) == (128 + number, "")
     first, last = out.splitlines()
     assert first == "stopping after a last save; Ctrl-C again stops at once."
-    assert re.fullmatch(rf"stopped at step \d+; the same command goes on\. {re.escape(str(run))}", last)
+    assert re.fullmatch(rf"stopped at step \d+; the same command resumes it\. {re.escape(str(run))}", last)
     assert len(saved(run)) == 1
 
 

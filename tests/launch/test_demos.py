@@ -169,7 +169,7 @@ def test_what_cannot_be_learned_from_is_refused(demos, tmp_path):
         assert not (tmp_path / "run").exists()
 
     refused("r2d3 learns from demonstrations: give it some", small("r2d3"))
-    refused("no recorded data", small("r2d3"), demos=str(tmp_path))
+    refused("is not recorded data", small("r2d3"), demos=str(tmp_path))
     refused("the observations of .* aren't the environment's", small("r2d3"), demos=demos[CONTINUOUS])
     refused("one discrete action", small("r2d3"), CONTINUOUS, demos=demos[CONTINUOUS])
     refused("its own newest data", builders.PPO(), demos=demos[DISCRETE])

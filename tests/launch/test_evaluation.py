@@ -352,7 +352,7 @@ def test_the_config_of_another_program_is_no_run(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     for command in (["evaluate"], ["watch", "--once"]):
         assert cli.main([command[0], str(tmp_path), *command[1:]]) == 2
-    with pytest.raises(UsageError, match=r"is no run directory: its config.json is not that of a run"):
+    with pytest.raises(UsageError, match=r"is not a run directory: its config.json is not that of a run"):
         load_run(tmp_path)
 
 

@@ -103,7 +103,7 @@ with interrupt.graceful(lambda message: print(message, flush=True)):
 
 def test_signals_of_one_request_count_once_and_a_later_ctrl_c_ends_the_process():
     found = _run(_CLOCK)
-    last = "stopped at once; the same command goes on from the last checkpoint."
+    last = "stopped at once; the same command resumes from the last checkpoint."
     assert (found.returncode, found.stdout.splitlines()) == (130, [_FIRST, "went on", last]), found.stderr
 
 

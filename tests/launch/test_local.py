@@ -140,7 +140,7 @@ def test_samples_that_never_come_cost_a_call_and_not_the_run(tmp_path, capfd, mo
     result = run(tmp_path, toy(order=order, min_size=4, batch_size=4, samples_per_insert=1.0, tolerance=1.0), steps=40)
     calls = {"uniform": (40 - 4 + 1) // 4, "queue": 40 // 4}[order]
     assert result.learner_steps == calls - 1
-    assert capfd.readouterr().out.count("a learner call is passed over") == 1
+    assert capfd.readouterr().out.count("a learner call is skipped") == 1
 
 
 def test_never_learns_before_the_smallest_size(tmp_path, counts):

@@ -139,7 +139,7 @@ def test_what_cannot_be_learned_from_is_refused(recorded, tmp_path):
     folder, environment = recorded
     data = str(folder)
     for fields, said in (
-        ({"data": str(tmp_path)}, "no recorded data"),
+        ({"data": str(tmp_path)}, "is not recorded data"),
         ({"data": f"{data}?best=2"}, "best=SHARE"),
         ({"data": data, "environment": "gym:Acrobot-v1"}, "aren't the environment's"),
     ):
@@ -161,7 +161,7 @@ def test_what_needs_an_actor_is_refused(recorded, tmp_path):
         launch.run_program(of_data, launch.Topology(actors=1), on="threads", quiet=True)
     with pytest.raises(UsageError, match="does not act"):
         launch.run_program(of_data, launch.Topology(actors=0), on="threads", quiet=True, record=tmp_path / "more")
-    with pytest.raises(UsageError, match="no recorded data in this run"):
+    with pytest.raises(UsageError, match="this run uses no recorded data"):
         local.run(experiment(tmp_path / "run", small("bc"), environment), quiet=True, skip_damaged=True)
     assert not (tmp_path / "run").exists()
 
@@ -199,6 +199,6 @@ def test_from_the_shell(tmp_path, capfd, monkeypatch):
     assert cli.main(["train", "ppo", "data:data", "--steps", "16", "--run-dir", "ppo", "--quiet"]) == 2
     assert "can't learn from fixed data" in capfd.readouterr().err
     assert cli.main(["train", "bc", "data:data", "--actors", "2", "--run-dir", "no"]) == 2
-    assert "a run on recorded data has no actors: leave --actors away" in capfd.readouterr().err
+    assert "a run on recorded data has no actors: leave out --actors" in capfd.readouterr().err
     assert not (tmp_path / "no").exists()
     assert launch.Experiment(builders.BC(), make_walk, data="data").step_key == "learner_steps"

@@ -182,7 +182,7 @@ def test_a_preset_leaves_what_the_user_set():
         (["my_agents:Config", CATCH], "is a subclass of acme_ext.builders.Builder"),
         (["dqm", CATCH], "'dqn'"),
         (["DQN", CATCH], "did you mean 'dqn'"),
-        (["test_own_parts:WithoutDefault", CATCH], "a default for each field (size)"),
+        (["test_own_parts:WithoutDefault", CATCH], "these methods or defaults of fields are missing: size"),
         (["acme_ext.builders:Builder", CATCH], "(make_core, make_networks, make_policy, config)"),
         (["dqn", "py:my_envs:make_mace"], "did you mean 'make_maze'"),
         (["dqn", "py:my_envs:make_maze", "--env-set", "sise=3"], "unexpected keyword argument 'sise'"),

@@ -137,11 +137,11 @@ def test_a_sequences_bonus_is_of_the_steps_that_count():
 @pytest.mark.parametrize(
     ("builder", "message"),
     [
-        (builders.RND(intrinsic="rnd"), "RND has a bonus of its own"),
+        (builders.RND(intrinsic="rnd"), "RND already has an exploration bonus"),
         (builders.R2D2(intrinsic="rnd"), "R2D2 has a recurrent network.* Take ngu or agent57"),
         (builders.PPO(intrinsic="rnd", core="lstm"), "PPO has a recurrent network"),
-        (builders.BC(intrinsic="rnd"), "BC does not learn from rewards"),
-        (builders.DiscreteSQIL(intrinsic="rnd"), "DiscreteSQIL does not learn from rewards"),
+        (builders.BC(intrinsic="rnd"), "BC doesn't learn from rewards"),
+        (builders.DiscreteSQIL(intrinsic="rnd"), "DiscreteSQIL doesn't learn from rewards"),
     ],
 )
 def test_agents_that_it_is_not_for(builder, message):

@@ -61,7 +61,7 @@ def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tm
     assert "Traceback" not in err
     last = saved(run)[-1]
     assert last > seen + 300
-    assert f"stopped at step {last:,}; the same command goes on. {run}" in out
+    assert f"stopped at step {last:,}; the same command resumes it. {run}" in out
     counted, inserted_then, learned_then = state(run)
     assert counted == last
     assert abs(last - stopped_at - (inserted_then - inserted)) < 500  # as without Ray

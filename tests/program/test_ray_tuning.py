@@ -35,13 +35,13 @@ def test_trials_are_lost_neither_with_the_search_nor_with_their_host(tmp_path, l
     search = begin()  # the runs of before end with the search that began them, and then begin again
     search.wait_for(lambda: starts(0) == starts(1) == 2)
     cluster.do("remove one")
-    search.wait_for(lambda: search.out().count("its host was lost, and it goes on on another") >= 2)
+    search.wait_for(lambda: search.out().count("its host was lost; it is resumed on another") >= 2)
     (tmp_path / "held").unlink()
     cluster.do("add two")
     code, out, err = search.end()
     assert code == 0, err
     assert starts(0) == starts(1) == 3
-    assert all(out.count(f"trial {number} goes on") >= 2 for number in (0, 1))
+    assert all(out.count(f"trial {number} is resumed") >= 2 for number in (0, 1))
     trials = Study(study, ray_search.TUNED).trials
     assert [(trial.state, trial.value) for trial in trials] == [(State.COMPLETE, 7.0)] * 2
 

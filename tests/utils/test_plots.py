@@ -162,7 +162,7 @@ def test_many_lines_have_their_legend_beside_the_axes(tmp_path, figure):
         ({"a": ["near"]}, "x.png", "hours", "no column 'hours'; it has environment_steps, episode_return_mean"),
         ({"a": ["near"]}, "x.jpegg", "environment_steps", "names no format"),
         ({"a": ["near"]}, "near/config.json/x.png", "environment_steps", r"config\.json is a file"),
-        ({"a": ["missing"]}, "x.png", "environment_steps", "missing is no run directory"),
+        ({"a": ["missing"]}, "x.png", "environment_steps", "missing is not a run directory"),
         ({}, "x.png", "environment_steps", "at least one run"),
     ],
 )
@@ -256,7 +256,7 @@ def test_a_folder_stands_for_the_runs_below_it(tmp_path):
     (members,) = plots.group_runs([tmp_path / "sweep", wanted[0]]).values()
     assert [run.path for run in members] == [run.path for run in wanted]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match=r"empty is no run directory: there is no config\.json in it"):
+    with pytest.raises(UsageError, match=r"empty is not a run directory: there is no config\.json in it"):
         plots.group_runs([tmp_path / "empty"])
 
 

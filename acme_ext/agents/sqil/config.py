@@ -34,9 +34,9 @@ class DiscreteSQILConfig(DQNConfig):
 def check_replay(replay: TransitionConfig) -> None:
     """Raises UsageError unless transitions have 1 step and batches hold both demonstrations and own experience."""
     if replay.n_step != 1:
-        raise UsageError(f"replay.n_step is {replay.n_step}: SQIL's rewards are those of single steps; give 1.")
+        raise UsageError(f"replay.n_step is {replay.n_step}: SQIL's rewards are for single steps, so it must be 1.")
     if not 0 < replay.demo_ratio < 1:
         raise UsageError(
-            f"replay.demo_ratio is {replay.demo_ratio}: SQIL tells demonstrations from its own experience, and needs "
-            "some of both; give 0.5."
+            f"replay.demo_ratio is {replay.demo_ratio}: SQIL needs both demonstrations and its own experience, so it "
+            "must be between 0 and 1, such as 0.5."
         )

@@ -73,22 +73,22 @@ def parse(text: str, unit: str = "") -> Dimension:
     """Parses a text such as `log:1e-5:1e-2` as a dimension; raises UsageError if it is not valid."""
     kind, *values = text.split(":")
     if kind not in ("float", "log", "int", "logint", "choice"):
-        raise UsageError(f"{text!r} is no range: {_FORM}.")
+        raise UsageError(f"{text!r} is not a range: {_FORM}.")
     dimension = Dimension(kind, tuple(values), unit)
     if kind == "choice":
         if len(set(values)) != len(values) or len(values) < 2:
-            raise UsageError(f"{text!r} is no range: a choice needs at least two different values.")
+            raise UsageError(f"{text!r} is not a range: a choice needs at least two different values.")
         return dimension
     try:
         low, high = dimension.ends
     except ValueError:
-        raise UsageError(f"{text!r} is no range: {_FORM}.") from None
+        raise UsageError(f"{text!r} is not a range: {_FORM}.") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise UsageError(f"{text!r} is no range: its ends must be numbers, the lower one first.")
+        raise UsageError(f"{text!r} is not a range: its ends must be numbers, the lower one first.")
     if dimension.logarithmic and low <= 0:
-        raise UsageError(f"{text!r} is no range: a logarithmic one must begin above 0.")
+        raise UsageError(f"{text!r} is not a range: a logarithmic range must begin above 0.")
     if dimension.whole and (low != int(low) or high != int(high)):
-        raise UsageError(f"{text!r} is no range: its ends must be whole numbers.")
+        raise UsageError(f"{text!r} is not a range: its ends must be whole numbers.")
     return dimension
 
 
@@ -180,7 +180,7 @@ def of_agent(builder: Any, given: Iterable[str], fixed: Mapping[str, str]) -> Sp
     ranges = settings.split(given)
     for name in ranges:
         if name in fixed:
-            raise UsageError(f"{name} is given by both --set and --space: leave one of them away.")
+            raise UsageError(f"{name} is given by both --set and --space: give only one.")
     space = {name: FIELDS[name] for name in _usual(builder) if name not in fixed and name not in ranges}
     space = {name: dimension for name, dimension in space.items() if _takes(builder, name, dimension) is None}
     for name, text in ranges.items():

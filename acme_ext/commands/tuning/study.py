@@ -314,7 +314,7 @@ class Study:
                     if work.lost and self._losses[work.run_dir] < _LOSSES:
                         pause_s = _PAUSE_S * 2 ** (self._losses[work.run_dir] - 1)
                         self._paused[work.run_dir] = time.monotonic() + pause_s
-                        self._report(f"{work.run_dir.name}: its host was lost, and it goes on on another")
+                        self._report(f"{work.run_dir.name}: its host was lost; it is resumed on another")
                     else:
                         finish(work)
                     os.close(work.lock)
@@ -334,7 +334,7 @@ class Study:
                 if frozen.state == State.RUNNING and (lock := self._claim(self._trial(frozen.number))) is not None:
                     # It may have ended before its lock was released.
                     if self.trials[frozen.number].state == State.RUNNING:
-                        self._report(f"trial {frozen.number} goes on")
+                        self._report(f"trial {frozen.number} is resumed")
                         return self._begin(optuna.trial.Trial(self.optuna, frozen._trial_id), lock)
                     os.close(lock)
             if sum(trial.state != State.WAITING for trial in self.trials) >= trials:

@@ -82,6 +82,6 @@ def tune(tuned: Tuned, options: Any) -> int:
     for file in written:
         print(file)
     if stop.signal is not None:
-        print("stopped; the same command goes on.")
+        print("stopped; the same command resumes it.")
         return 128 + stop.signal
     return 0 if study.best else 1

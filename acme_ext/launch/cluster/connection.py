@@ -120,8 +120,8 @@ def _knock(address: str) -> None:
 
 def _nobody(address: str, error: Exception) -> UsageError:
     return UsageError(
-        f"no Ray cluster answers at {address!r} ({_first_line(error)}): start one with `ray start --head`, or give no "
-        "address for a Ray of the run's own."
+        f"no Ray cluster answers at {address!r} ({_first_line(error)}): start one with `ray start --head`, or leave "
+        "out the address to start a Ray just for this run."
     )
 
 

@@ -237,7 +237,7 @@ class Driver(Crew):
                 silent = False
                 _say(f"waiting for {names} {what}.")
             if waited > limit_s:
-                raise RunError(f"waited {limit_s:.0f} s in vain for {names} {what}.")
+                raise RunError(f"gave up after waiting {limit_s:.0f} s for {names} {what}.")
             self._take_events(lost)
 
     def _on_stop_request(self, number: int, frame: Any) -> None:

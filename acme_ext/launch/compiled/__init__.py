@@ -1,8 +1,9 @@
 """Runs that are one compiled program: environments, acting, replay and learning (Hessel et al. 2021, Anakin).
 
-- `loops`: pure functions. A `World` is all that there is of one seed's run, and `jax.vmap` makes it that of several.
+- `loops`: the training and evaluation loops, as pure functions of one seed's state, `World`. `jax.vmap` runs several
+  seeds together.
 - `spread`: which arrays are split over several devices.
-- `runner`: what surrounds the loop between two calls of it: logs, evaluations, checkpoints, resuming.
+- `runner`: calls the compiled loop; logs, evaluates, saves checkpoints and resumes between two calls.
 
-The environment has to be written in JAX (`acme_ext.envs.functional`); the agents are those of every other run.
+The environment must be written in JAX (`acme_ext.envs.functional`). The agents are the same as in all other runs.
 """

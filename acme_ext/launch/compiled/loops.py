@@ -1,4 +1,4 @@
-"""The loops of a compiled run, as pure functions: of one seed's world, and `jax.vmap` makes them those of many."""
+"""The loops of a compiled run, as pure functions of one seed's state; `jax.vmap` runs many seeds."""
 
 from typing import Any, NamedTuple
 
@@ -25,21 +25,21 @@ _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
 
 class Place(NamedTuple):
-    """Where N environments and those who act in them stand."""
+    """The state of N environments and of the policy that acts in them."""
 
     environment: Tree  # [N] FunctionalState
     timestep: dm_env.TimeStep  # [N, ...] the newest
-    policy: Tree  # [N, ...] recurrent state
-    carry: Tree  # [N, ...] what the policy keeps beside it, see `acting.policy.Carry`
-    keys: Array  # [N] of the actions
-    ticks: Array  # [] int32 steps of all environments together, resets too
-    steps: Array  # [] int32 environment steps
-    returns: Array  # [N] float32 of the episodes under way
-    lengths: Array  # [N] int32
+    policy: Tree  # [N, ...] the policy's recurrent state
+    carry: Tree  # [N, ...] the policy's other state, see `acting.policy.Carry`
+    keys: Array  # [N] random keys of the actions
+    ticks: Array  # [] int32 number of calls of the policy, including those whose step was a reset
+    steps: Array  # [] int32 environment steps, summed over the environments; resets don't count
+    returns: Array  # [N] float32 return of the current episode so far
+    lengths: Array  # [N] int32 steps of the current episode so far
 
 
 class Ended(NamedTuple):
-    """Sums over the episodes that have ended."""
+    """Sums over ended episodes."""
 
     episodes: Array  # [] int32
     returns: Array  # [] float32
@@ -50,31 +50,31 @@ NONE_ENDED = Ended(np.int32(0), np.float32(0), np.int32(0))  # type: ignore
 
 
 class Learning(NamedTuple):
-    """The learner."""
+    """The learner's state."""
 
-    state: Any  # the core's
+    state: Any  # state of the `LearnerCore`
     steps: Array  # [] int32 learner steps
-    bad_step: Array  # [] int32 the first whose loss or gradient was not finite; -1: none
-    metrics: dict[str, Array]  # [] each, of the newest step
+    bad_step: Array  # [] int32 the first learner step whose loss or gradient was not finite; -1: none
+    metrics: dict[str, Array]  # [] each; of the newest learner step
 
 
 class World(NamedTuple):
-    """Everything of one seed's run."""
+    """The whole state of one seed's run."""
 
     learning: Learning
     place: Place
-    ended: Ended  # since the last row of the log
-    replay: Any  # DeviceReplayState; nothing for agents that learn from unrolls
-    key: Array  # [] of what is drawn from the replay
+    ended: Ended  # episodes that ended since the actor's last log row
+    replay: Any  # DeviceReplayState; empty for agents that learn from unrolls
+    key: Array  # [] random key for sampling from the replay
 
 
 class Scores(NamedTuple):
-    """An evaluation under way."""
+    """The state of an evaluation."""
 
     place: Place
-    finished: Array  # [N] int32 episodes
-    returns: jax.Array  # [N, Q] float32, those of the episodes finished
-    lengths: jax.Array  # [N, Q] int32
+    finished: Array  # [N] int32 number of finished episodes
+    returns: jax.Array  # [N, Q] float32 returns of the finished episodes
+    lengths: jax.Array  # [N, Q] int32 their lengths
 
 
 def _start(environment: FunctionalEnvironment, policy: Policy, environment_keys: Array, keys: Array) -> Place:
@@ -96,8 +96,11 @@ def _start(environment: FunctionalEnvironment, policy: Policy, environment_keys:
 def _step(
     environment: FunctionalEnvironment, policy: Policy, params: Params, place: Place
 ) -> tuple[Place, Happened, Array]:
-    """Acts once in all environments. Returns also which `[N]` episodes ended; their returns and lengths are still in
-    the place, and the next step begins them anew.
+    """Acts once in all environments.
+
+    Returns:
+        The new place, the step's data for the replay, and `[N]` whether the step ended an episode. The returned place
+        still has the returns and lengths of ended episodes; the next step sets them to 0.
     """
     before = place.timestep
     first, count = before.step_type == _FIRST, len(place.lengths)
@@ -127,21 +130,21 @@ def _initial(policy: Policy) -> Tree:
 
 
 class Loop:
-    """A training run's loop.
+    """The training loop.
 
-    An iteration of an agent that learns from unrolls is `length` steps of all environments, or as many times that as
-    make a batch, and then a learner step for each batch; of one with a replay it is one step of all environments, and
-    as many learner steps as the rate limit allows then. Both are what a single process does.
+    With a replay, an iteration is one step of all environments, followed by the learner steps that the rate limit then
+    allows. Without one, an iteration collects unrolls of `length` steps from all environments until they fill at least
+    one batch, and then makes a learner step for each batch. A run in one process does the same.
 
     Args:
-        agent: its parts.
-        environment: what it acts in.
-        num_envs: N.
-        name: the agent's, for messages.
-        spread: how it lies on several devices; None for one.
+        agent: the agent's parts.
+        environment: the environment to act in.
+        num_envs: the number of environments, N.
+        name: the agent's name, for messages.
+        spread: how arrays are split over several devices; None: there is one device.
 
     Raises:
-        UsageError: the agent can't run in this way, with these settings; the message says why.
+        UsageError: the agent can't run compiled with these settings; the message says why.
     """
 
     def __init__(
@@ -160,8 +163,8 @@ class Loop:
             self._replay = device_replay(replay, num_envs)
         elif not isinstance(replay, SequenceReplay):
             raise UsageError(
-                f"{name} can't run compiled: its replay is neither of transitions nor of sequences; leave --on "
-                "compiled away."
+                f"{name} can't run compiled, because its replay has neither transitions nor sequences. Run it without "
+                "--on compiled."
             )
         elif num_envs % replay.batch_size == 0:
             self._batches = num_envs // replay.batch_size
@@ -169,12 +172,12 @@ class Loop:
             self._rounds = replay.batch_size // num_envs
         else:
             raise UsageError(
-                f"num_envs is {num_envs}, and batch_size {replay.batch_size}: in a compiled run one must divide the "
-                "other, since every environment gives one unroll at a time."
+                f"num_envs is {num_envs} and batch_size is {replay.batch_size}: in a compiled run one must be a "
+                "multiple of the other, because all environments finish their unrolls at the same time."
             )
 
     def init(self, learner_key: Array, environment_keys: Array, actor_key: Array, replay_key: Array) -> World:
-        """Returns the world at the start; the keys of the environments are `[N]`."""
+        """Returns the initial world; `environment_keys` are `[N]`."""
         place = _start(self._environment, self.agent.policy, environment_keys, slot_keys(actor_key, self._num_envs))
         state = jax.tree.map(jnp.asarray, self.agent.core.init(learner_key))
         replay: Any = ()
@@ -198,8 +201,9 @@ class Loop:
         return jax.lax.while_loop(going, lambda c: (self._iterate(c[0], True), c[1] + 1), (world, jnp.int32(0)))
 
     def advance_all(self, worlds: World, targets: Array, most: Array) -> tuple[World, Array]:
-        """Does as `advance` for worlds `[S]` with targets `[S]` of their own; one that has reached its target waits for
-        the others.
+        """Does the same as `advance` for worlds `[S]` with targets `[S]`.
+
+        A world that has reached its target doesn't change while the others continue.
         """
 
         def active(worlds: World) -> Array:
@@ -215,7 +219,7 @@ class Loop:
 
     def _waiting(self, world: World, active: Array) -> World:
         after = self._iterate(world, active)
-        # The replay, which is large, heeds `active` itself.
+        # The replay is large, so `_with_replay` uses `active` itself instead of copying it here.
         rest = select(active, after._replace(replay=()), world._replace(replay=()))
         return rest._replace(replay=after.replay)
 
@@ -242,7 +246,7 @@ class Loop:
         return Learning(state, steps, bad_step, metrics), errors
 
     def _metrics_of(self, learning: Learning, place: Place, replay: Any) -> dict[str, Array]:
-        """Returns a learner step's metrics, for their shapes."""
+        """Returns the metrics of a learner step; called only for their shapes."""
         if self._replay is None:
             unrolls = self._roll_out(self._params(learning), place, NONE_ENDED)[2]
             data: Any = self._batches_of(unrolls)[0]
@@ -256,8 +260,9 @@ class Loop:
         place, happened, last = self._act(self._params(world.learning), world.place)
         held = device.add(world.replay, happened, active)
 
-        # What a draw doesn't change: of several seeds it is no part of the loop's carry, which `vmap` copies for every
-        # learner step; of one seed it is, or XLA would copy it before the loop, to have it after.
+        # Sampling doesn't change these parts of the replay. With several seeds they stay outside the loop's carry,
+        # which `vmap` copies at every learner step. With one seed they are in the carry, because XLA would otherwise
+        # copy them before the loop.
         fixed = {} if active is True else {"items": held.items, "pending": held.pending}
         none = dict.fromkeys(fixed, ())
 
@@ -317,7 +322,7 @@ class Loop:
         return world._replace(learning=learning, place=place, ended=ended)
 
     def _batches_of(self, unrolls: Sequence) -> list[Sequence]:
-        """Returns the learner's batches, in the order in which the environments' unrolls would leave a queue."""
+        """Returns the learner's batches, with the unrolls in the order in which a queue would return them."""
         size = self.agent.replay.batch_size
         batches = []
         for start in range(0, size * self._batches, size):
@@ -327,7 +332,12 @@ class Loop:
         return batches
 
     def _roll_out(self, params: Params, place: Place, ended: Ended) -> tuple[Place, Ended, Sequence]:
-        """Acts for an unroll's steps; returns also the unrolls of all environments, as `SequenceReplay` has them."""
+        """Acts for the steps of an unroll.
+
+        Returns:
+            The new place and sums over ended episodes, and the unrolls of all environments, time first, with the same
+            contents as those of `SequenceReplay`.
+        """
         replay: Any = self.agent.replay
         before = select(place.timestep.step_type == _FIRST, _initial(self.agent.policy), place.policy)
 
@@ -355,30 +365,30 @@ class Loop:
 
 
 class EvaluationLoop:
-    """An evaluation's loop: episodes of environments of its own, as `runs.evaluation.Evaluator` makes them.
+    """The evaluation loop, which acts in its own environments, as `runs.evaluation.Evaluator` does.
 
     Args:
-        policy: the evaluation's.
-        environment: what it acts in.
-        episodes: how many, as many in each environment.
-        num_envs: environments at most.
+        policy: the evaluation policy.
+        environment: the environment to act in.
+        episodes: the number of episodes, divided among the environments as evenly as possible.
+        num_envs: the maximum number of environments.
     """
 
     def __init__(self, policy: Policy, environment: FunctionalEnvironment, episodes: int, num_envs: int):
         self._policy, self._environment = policy, environment
         self.num_envs = min(episodes, num_envs)
-        """N."""
+        """The number of environments, N."""
         self.quota = np.array([len(part) for part in np.array_split(np.arange(episodes), self.num_envs)], np.int32)
-        """`[N]` episodes of each environment."""
+        """`[N]` number of episodes in each environment; the largest is Q."""
 
     def init(self, environment_keys: Array, actor_key: Array) -> Scores:
-        """Returns the evaluation at its start; the keys of the environments are `[N]`."""
+        """Returns the initial state of an evaluation; `environment_keys` are `[N]`."""
         place = _start(self._environment, self._policy, environment_keys, slot_keys(actor_key, self.num_envs))
         shape = (self.num_envs, int(self.quota.max()))
         return Scores(place, jnp.zeros(self.num_envs, jnp.int32), jnp.zeros(shape), jnp.zeros(shape, jnp.int32))
 
     def advance(self, params: Params, scores: Scores, most: Array) -> Scores:
-        """Returns the evaluation after `most` `[]` steps of all environments, or when it is finished."""
+        """Returns the evaluation after `most` `[]` more steps of all environments, or fewer if it finishes before."""
         rows = jnp.arange(self.num_envs)
 
         def going(carry: tuple[Scores, Array]) -> Array:

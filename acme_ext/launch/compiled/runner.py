@@ -1,11 +1,11 @@
-"""A compiled run: what surrounds the loop on the device, one seed or several together."""
+"""Compiled runs of one or several seeds: calls the compiled loop, logs, evaluates and saves checkpoints."""
 
 import contextlib
 import dataclasses
 import os
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -31,36 +31,38 @@ from acme_ext.types import Array, Tree
 from acme_ext.utils import compiling
 from acme_ext.utils.progress import ProgressLine
 
-_CALL_S = 0.5  # that a compiled call takes, about: a signal is heard between two
-_EVALUATION_CALL = 1_000  # steps of an evaluation's environments in a call
-_MOST_STEPS = 2_000_000_000  # they are counted as int32, and a call ends a little beyond them
-_ROWS = 200  # of the actor's and learner's logs, at least, where the run is long enough
+_CALL_S = 0.5  # approximate duration of a compiled call; signals are handled between two calls
+_EVALUATION_CALL = 1_000  # steps of each evaluation environment per compiled call
+_MOST_STEPS = 2_000_000_000  # steps are counted as int32, and the last call may make a few more
+_REPLAY = "replay"  # name of the replay in a checkpoint, which may lack it
+_ROWS = 200  # minimum number of rows in the logs of actor and learner, if the run has as many steps
 
 
 def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: bool = False) -> list[Result]:
-    """Runs an experiment as one compiled program, from where its run directory stands to its budget.
+    """Runs an experiment to its budget, as one compiled program.
+
+    If the run directory has a part of this run, it is resumed. SIGINT and SIGTERM stop the run after it has saved a
+    checkpoint, as in `launch.run`.
 
     Args:
-        experiment: what to run; its environment is `jax:NAME`, `board:GAME` or one's own `FunctionalEnvironment`.
-        seeds: so many experiments at once, whose seeds follow the given one. Each has a run directory of its own, `sN`
-            for its seed N, under that of the experiment; one curve of all is drawn beside them.
-        fresh: starts anew even if the directory holds a part of this run.
+        experiment: the experiment; its environment is `jax:NAME`, `board:GAME` or your own `FunctionalEnvironment`.
+        seeds: the number of seeds to run together: the experiment's seed and those that follow it. With more than one,
+            each seed N has its own run directory `sN` in the experiment's, and `curve.png` there shows all of them.
+        fresh: deletes an earlier run in the directory and starts from the beginning.
         quiet: shows no progress line.
 
-    Signals stop it as they stop `launch.run`.
-
     Returns:
-        What each seed came to.
+        The result of each seed.
 
     Raises:
         UsageError: nothing was started or written; the message says why.
-        RunError: the run had to stop; the last good checkpoints stand.
+        RunError: the run had to stop; the last undamaged checkpoints remain.
     """
     environment, evaluated = (environment_of(experiment, evaluation=each) for each in (False, True))
     if seeds < 1 or experiment.seed + seeds > 2**31:
-        raise UsageError(f"seeds is {seeds}: it must be at least 1, and seeds lie in [0, 2**31).")
+        raise UsageError(f"seeds is {seeds}: it must be at least 1, and all seeds must be in [0, 2**31).")
     if experiment.steps > _MOST_STEPS:
-        raise UsageError(f"steps is {experiment.steps}: a compiled run counts to {_MOST_STEPS}.")
+        raise UsageError(f"steps is {experiment.steps}: a compiled run can make at most {_MOST_STEPS}.")
     spec = experiment.make_spec()
     check(experiment, spec)
     agent = dataclasses.replace(experiment.make_agent(spec), sgd_steps_per_call=1)
@@ -77,7 +79,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
         if warning := foresee(experiment, spec):
             report(warning)
         world = {"world": "compiled"}
-        for each in several:  # all of them, before a first one is changed
+        for each in several:  # all are checked before the first is changed
             check_directory(each, fresh=fresh, arrangement=world)
         rundirs = [prepare(each, fresh=fresh, arrangement=world) for each in several]
         stores = [
@@ -100,11 +102,11 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
 
 
 def environment_of(experiment: Experiment, *, evaluation: bool = False) -> FunctionalEnvironment:
-    """Returns an experiment's environment as pure functions; raises UsageError if it is none that is written in JAX."""
+    """Returns an experiment's environment as pure functions; raises UsageError if it isn't written in JAX."""
     if experiment.data is not None:
-        raise UsageError("a run on recorded data has no environment to compile: leave --on compiled away.")
+        raise UsageError("a run on recorded data has no environment to compile: run it without --on compiled.")
     if experiment.demos is not None:
-        raise UsageError("a compiled run has no replay that demonstrations could be mixed with: leave one away.")
+        raise UsageError("compiled runs can't mix demonstrations into their replay: use only one of the two.")
     environment = envs.make_functional(
         experiment.environment, seed=experiment.seed, evaluation=evaluation, **experiment.options
     )
@@ -112,21 +114,21 @@ def environment_of(experiment: Experiment, *, evaluation: bool = False) -> Funct
         name = experiment.environment_name
         names = [f"jax:{each}" for each in Jax().names()]
         raise UsageError(
-            f"{name} is not written in JAX, so that it can't run compiled: leave --on compiled away, or take one that "
+            f"{name} is not written in JAX, so it can't run compiled: run it without --on compiled, or choose one that "
             f"is: {nearest('jax:' + name.partition(':')[2], names)}"
         )
     return canonical_functional(environment)
 
 
 def _root(experiment: Experiment, seeds: int) -> pathlib.Path:
-    """Returns the directory of the run, or that above those of its seeds."""
+    """Returns the directory of the run; with several seeds, the directory that contains theirs."""
     if seeds == 1 or experiment.run_dir is not None:
         return experiment.directory
     return experiment.directory.with_name(f"{experiment.directory.name}-to-s{experiment.seed + seeds - 1}")
 
 
 def of_seeds(experiment: Experiment, seeds: int) -> list[Experiment]:
-    """Returns the experiments that a run of an experiment with so many seeds consists of, see `run`."""
+    """Returns the experiments of the single seeds, with the run directories that `run` describes."""
     if seeds == 1:
         return [experiment]
     root = _root(experiment, seeds)
@@ -137,7 +139,7 @@ def of_seeds(experiment: Experiment, seeds: int) -> list[Experiment]:
 
 
 def keys_of(experiment: Experiment) -> tuple[Array, Array, Array, Array]:
-    """Returns the keys of `Loop.init`: those of a single process, for learner, environments and actions."""
+    """Returns the keys for `Loop.init`; those of learner, environments and actions are the same as in one process."""
     environments = row_keys(environment_seed(experiment.seed, evaluation=False), experiment.num_envs)
     learner = experiment.key("learner")
     return learner, environments, experiment.key("actor"), jax.random.fold_in(learner, 1)
@@ -153,8 +155,8 @@ def _check_memory(world: World, loop: Loop, seeds: int) -> None:
     if held > free:
         large = "replay.max_size, " if world.replay else "replay.length, "
         raise UsageError(
-            f"the run needs about {held / 1e9:.1f} GB on the device, and {free / 1e9:.1f} GB are free: give a smaller "
-            f"{large}--num-envs or --seeds."
+            f"the run needs about {held / 1e9:.1f} GB of the device's memory, and {free / 1e9:.1f} GB are free: choose "
+            f"a smaller {large}--num-envs or --seeds."
         )
 
 
@@ -167,7 +169,10 @@ def _row_nbytes(world: World) -> int:
 
 
 def _free_memory(devices: int) -> int:
-    """Returns the bytes that can be had on so many devices together; those of a machine's processors share them."""
+    """Returns the free memory of this number of devices together, in bytes.
+
+    Devices that are a machine's processors share its memory.
+    """
     statistics = jax.local_devices()[0].memory_stats()
     if statistics and "bytes_limit" in statistics:
         return devices * (statistics["bytes_limit"] - statistics["bytes_in_use"])
@@ -183,7 +188,7 @@ def _part(tree: Tree, seed: int) -> Tree:
 
 
 class _Seed:
-    """What the host knows of one seed's run."""
+    """The counts and schedules of one seed's run, on the host."""
 
     def __init__(self, experiment: Experiment, store: RunStore):
         self.experiment, self.store = experiment, store
@@ -194,7 +199,7 @@ class _Seed:
 
     @property
     def target(self) -> int:
-        """Environment steps at which something is next to be done."""
+        """The environment steps of the next log row or evaluation, or of the end."""
         budget = self.experiment.steps
         return min(budget, self.next_row, self.next_evaluation or budget)
 
@@ -203,23 +208,23 @@ class _Seed:
         return {"environment_steps": self.steps, "learner_steps": self.learner_steps}
 
     def pass_rows(self) -> bool:
-        """Moves the schedule of rows past the present step; returns whether one was due."""
+        """Schedules the next log row after the current step; returns whether one was due."""
         before, self.next_row = self.next_row, self._passed(self.next_row, self.rows_every)
         return self.next_row > before
 
     def pass_evaluations(self) -> bool:
-        """Does as `pass_rows` for evaluations."""
+        """Schedules the next evaluation after the current step; returns whether one was due."""
         before, every = self.next_evaluation, self.experiment.evaluation.every
         self.next_evaluation = self._passed(before, every) if every else before
         return self.next_evaluation > before
 
     def _passed(self, scheduled: int, every: int) -> int:
-        """Returns the first step of a schedule that is after the present one, and not before `scheduled`."""
+        """Returns the first step of a schedule that is after the current step and not before `scheduled`."""
         return scheduled + max(0, (self.steps - scheduled) // every + 1) * every
 
 
 class _Run:
-    """The parts of a run, and the loop over its compiled calls."""
+    """A run's parts, and the loop over its compiled calls."""
 
     def __init__(
         self,
@@ -237,8 +242,8 @@ class _Run:
         self.keeps_replay = self.experiment.checkpoints.replay
         self.world = self._begin()
         advance = loop.advance_all if self.many else loop.advance
-        # Not `threaded`, whatever the network: with jaxlib 0.5.3, AlphaZero's loop made no steps when it was read from
-        # JAX's folder of compiled programs.
+        # Never `threaded`: with jaxlib 0.5.3, AlphaZero's loop made no steps when it was read from JAX's folder of
+        # compiled programs.
         self.advance = compiling.jit(advance, donate_argnums=0)
         self.most, self.evaluations = 1, {}
         self._look()
@@ -254,15 +259,14 @@ class _Run:
         template = jax.eval_shape(self.loop.init, *keys[0])
         parts, resumed = [], False
         for number, seed in enumerate(self.seeds):
-            learner, rest = _split(template, self.keeps_replay)
-            restored = seed.store.restore({"learner": learner, "world": rest})
+            restored = seed.store.restore(_trees(template, with_replay=True), optional=[_REPLAY])
             part = _part(world, number) if self.many else world
             if restored is not None:
                 resumed, state = True, restored.info["state"]
-                part = _joined(restored.trees["learner"], restored.trees["world"], part)
+                part = _world(restored.trees, part)
                 seed.episodes = state["counts"]["counts"]["environment_episodes"]
                 seed.next_row = state["next_row"]
-                if seed.next_evaluation:  # not if the run goes on without evaluations
+                if seed.next_evaluation:  # 0 if the resumed run makes no evaluations
                     seed.next_evaluation = state["next_evaluation"]
                 seed.logged = state["logged"]
                 steps = state["counts"]["counts"]["environment_steps"]
@@ -285,7 +289,7 @@ class _Run:
             self._log([seed.steps > seed.logged for seed in self.seeds])
             for seed in self.seeds:
                 if seed.steps >= seed.experiment.steps:
-                    seed.pass_evaluations()  # the one at the end stands for what was due with it
+                    seed.pass_evaluations()  # the final evaluation replaces one that is due at the end
             self._save()
             if not interrupt.requested and not any(seed.learner_steps for seed in self.seeds):
                 self.report(NOTHING_LEARNED)
@@ -300,11 +304,11 @@ class _Run:
         ]
 
     def _call(self) -> None:
-        """Makes one compiled call, about as long as a signal may wait."""
+        """Makes one compiled call of about `_CALL_S` seconds."""
         targets = np.array([seed.target for seed in self.seeds], np.int32)
         began = time.monotonic()
         world = self.world
-        if self.loop.spread:  # what a checkpoint or the logs have put in its place is on one device
+        if self.loop.spread:  # arrays that a checkpoint or `_log` replaced are on one device
             world = jax.device_put(world, self.loop.spread.of_world(world, seeds=self.many))
         self.world, made = self.advance(world, targets if self.many else targets[0], np.int32(self.most))
         made = int(made)  # waits for the device
@@ -319,14 +323,14 @@ class _Run:
             )
 
     def _look(self) -> None:
-        """Fetches how far the seeds are."""
+        """Fetches the seeds' numbers of steps from the device."""
         counts = self.world.place.steps, self.world.learning.steps
         steps, learner_steps = (np.atleast_1d(x).tolist() for x in jax.device_get(counts))
         for seed, *counted in zip(self.seeds, steps, learner_steps, strict=True):
             seed.steps, seed.learner_steps = counted
 
     def _events(self, interrupt: Interrupt) -> None:
-        """Does what is due at the step that every seed has reached: logs, and evaluates."""
+        """Writes the log rows and makes the evaluations that are due; all seeds have reached their targets."""
         due = [seed.pass_rows() for seed in self.seeds]
         self._log(due)
         for seed in self.seeds:
@@ -338,14 +342,14 @@ class _Run:
         scores = self._evaluate(self.experiment.evaluation.episodes, interrupt)
         if scores is None:
             for seed, schedule in zip(self.seeds, schedules, strict=True):
-                seed.next_evaluation = schedule  # the run that goes on from here makes it
+                seed.next_evaluation = schedule  # the resumed run makes it
             return
         for number, (score, ready) in enumerate(zip(scores, due, strict=True)):
             if ready:
                 self._log_score(number, score)
 
     def _log(self, due: Sequence[bool]) -> None:
-        """Writes a row of those seeds that are due."""
+        """Writes a log row for each seed that is due."""
         if not any(due):
             return
         self._check()
@@ -393,10 +397,10 @@ class _Run:
                 )
 
     def _save(self) -> None:
-        """Saves everything that the run goes on from; refuses (NotFiniteError) if learning has gone wrong."""
+        """Saves checkpoints of all seeds; raises NotFiniteError if a loss or gradient was not finite."""
         self._check()
         for number, seed in enumerate(self.seeds):
-            learner, rest = _split(_part(self.world, number) if self.many else self.world, self.keeps_replay)
+            trees = _trees(_part(self.world, number) if self.many else self.world, with_replay=self.keeps_replay)
             counts = {"environment_steps": seed.steps, "environment_episodes": seed.episodes}
             state = {
                 "counts": {"counts": counts},
@@ -407,10 +411,10 @@ class _Run:
                 "standing": self._standing(number),
                 "wall_time_s": seed.store.wall_time_s,
             }
-            seed.store.checkpoints.save(seed.steps, {"learner": learner, "world": rest}, state, None)
+            seed.store.checkpoints.save(seed.steps, trees, state, None)
 
     def _evaluate(self, episodes: int, interrupt: Interrupt) -> list[Score] | None:
-        """Returns the scores of the present parameters; None if the run was asked to stop meanwhile."""
+        """Returns the scores of the current parameters; None if a signal interrupted the evaluation."""
         if episodes not in self.evaluations:
             policy = self.loop.agent.evaluation_policy
             evaluation = EvaluationLoop(policy, self.evaluated, episodes, self.experiment.evaluation.num_envs)
@@ -427,7 +431,7 @@ class _Run:
             advance = compiling.jit(many(evaluation.advance, in_axes=(0, 0, None)))
             self.evaluations[episodes] = evaluation, start, advance
         evaluation, scores, advance = self.evaluations[episodes]
-        scores = self._briefed(scores)
+        scores = self._with_standings(scores)
         variables = self.loop.agent.core.variables
         params = (jax.vmap(variables) if self.many else variables)(self.world.learning.state)[POLICY]
         if self.loop.spread:
@@ -437,19 +441,19 @@ class _Run:
                 return None
             scores = advance(params, scores, np.int32(_EVALUATION_CALL))
         returns, lengths = (np.asarray(x).reshape(len(self.seeds), *x.shape[-2:]) for x in scores[2:])
-        made = np.arange(returns.shape[-1]) < evaluation.quota[:, None]  # [N, Q], those of the quota
+        made = np.arange(returns.shape[-1]) < evaluation.quota[:, None]  # [N, Q]
         return [Score(r[made].astype(np.float64), n[made]) for r, n in zip(returns, lengths, strict=True)]
 
     def _standing(self, number: int) -> list[list] | None:
-        """Returns what a seed's policies know of how to act best, in JSON's types; see `acting.policy.Policy`."""
+        """Returns a seed's `standing` as JSON values, see `acting.policy.Policy`; None if the policy has none."""
         standing, carry = self.loop.agent.policy.standing, self.world.place.carry
         if standing is None:
             return None
         run = jax.device_get(carry.run)
         return carries.to_json(standing(_part(run, number) if self.many else run))
 
-    def _briefed(self, scores: Scores) -> Scores:
-        """Returns an evaluation's start whose policies are given the seeds' standings."""
+    def _with_standings(self, scores: Scores) -> Scores:
+        """Returns the initial state of an evaluation, with the seeds' standings in its policies' state."""
         carry = scores.place.carry
         if self.loop.agent.policy.standing is None:
             return scores
@@ -459,20 +463,23 @@ class _Run:
         return scores._replace(place=scores.place._replace(carry=carry._replace(run=run)))
 
 
-def _split(world: World, with_replay: bool) -> tuple[Any, World]:
-    """Returns the state of a world's learner, which is what an evaluation reads, and the rest."""
-    rest = world._replace(learning=world.learning._replace(state=()))
-    return world.learning.state, rest if with_replay else rest._replace(replay=())
+def _trees(world: World, *, with_replay: bool) -> dict[str, Any]:
+    """Returns the trees of a world's checkpoint; the learner's state has the name under which evaluations read it."""
+    rest = world._replace(learning=world.learning._replace(state=()), replay=())
+    trees = {"learner": world.learning.state, "world": rest}
+    return {**trees, _REPLAY: world.replay} if with_replay and world.replay else trees
 
 
-def _joined(learner: Any, rest: World, fresh: World) -> World:
-    """Returns the world that `_split` took apart, with the replay of a fresh one where it has none."""
-    world = rest._replace(learning=rest.learning._replace(state=learner), replay=rest.replay or fresh.replay)
+def _world(trees: Mapping[str, Any], fresh: World) -> World:
+    """Returns the world of a checkpoint's trees; without a replay there, it has that of `fresh`."""
+    rest = trees["world"]
+    learning = rest.learning._replace(state=trees["learner"])
+    world = rest._replace(learning=learning, replay=trees.get(_REPLAY, fresh.replay))
     return jax.tree.map(_copied, world)
 
 
 def _copied(leaf: Any) -> Array:
-    """Returns an array of JAX's own: one that shares NumPy's memory must not be donated."""
+    """Returns a copy that JAX owns: an array that shares NumPy's memory must not be donated."""
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(jnp.array(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
     return jnp.array(leaf)

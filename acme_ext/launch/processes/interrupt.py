@@ -98,7 +98,7 @@ def graceful(report: Callable[[str], None]) -> Iterator[Interrupt]:
             interrupt.signal = number
             report("stopping after a last save; Ctrl-C again stops at once.")
         elif number == signal.SIGINT and time.monotonic() - asked_at > SAME_REQUEST_S:
-            end(number, lambda: report("stopped at once; the same command goes on from the last checkpoint."))
+            end(number, lambda: report("stopped at once; the same command resumes from the last checkpoint."))
 
     with heard_by(hear):
         yield interrupt

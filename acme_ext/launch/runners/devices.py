@@ -52,7 +52,7 @@ def devices_of(topology: "Topology", there: Sequence[str]) -> dict[str, str]:
     for group, asked in topology.resources.items():
         if others := [name for name in asked if name not in ("CPU", "GPU")]:
             raise UsageError(
-                f"{group} asks for {others[0]}: of one machine that can be CPU or GPU, other names of Ray."
+                f"{group} asks for {others[0]}: only CPU and GPU can be asked for on one machine; others need Ray."
             )
     given: dict[str, str] = {}
     left, shared, free = list(there), "", 0.0

@@ -204,7 +204,7 @@ class _Run(ActingUpkeep):
             try:
                 self.learner.step()
             except LostBatchError:
-                self.report("samples that Reverb drew have not come out of it: a learner call is passed over.")
+                self.report("samples that Reverb selected did not arrive: a learner call is skipped.")
                 break  # the remaining calls that are due now would not get batches either
         if self.profile:
             self.profile.look(self)

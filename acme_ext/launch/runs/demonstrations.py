@@ -26,7 +26,7 @@ def check(experiment: Experiment, agent: Agent, spec: EnvironmentSpec, *, skip_d
     """
     if experiment.demos is None:
         if skip_damaged:
-            raise UsageError("there is no recorded data in this run, of which damaged parts could be left out.")
+            raise UsageError("this run uses no recorded data, so there are no damaged parts to leave out.")
         if experiment.builder.wants_demos and agent.replay.demo_ratio > 0:
             raise UsageError(
                 f"{experiment.builder.name} learns from demonstrations: give it some (--demos DIR), or set "

@@ -187,7 +187,7 @@ def load_run(
     """
     rundir, wanted = place_of(path)
     if best and wanted is not None:
-        raise UsageError(f"{path} is one checkpoint: the best parameters are the run's, {rundir.path}.")
+        raise UsageError(f"{path} is a single checkpoint; the best parameters belong to the run, {rundir.path}.")
     described = rundir.read_config()
     evaluation = settings.from_json(Evaluation, described["run"]["evaluation"])
     where: Any = environment
@@ -221,7 +221,7 @@ def load_run(
     core = builder.make_agent(spec).core
     if config and _shapes(acting.make_agent(spec).core) != _shapes(core):
         changed = ", ".join(f"{name}={value}" for name, value in config.items())
-        raise UsageError(f"what this run learned doesn't fit {changed}: only how the agent acts can be set here.")
+        raise UsageError(f"the run's parameters don't fit {changed}: only how the agent acts can be changed here.")
     if best:
         template = jax.eval_shape(lambda: core.variables(core.abstract_state())[POLICY])
         kept = BestParams(rundir).restore(template)

@@ -34,7 +34,7 @@ def check_fields(experiment: "Experiment") -> None:
     checks.values(experiment)
     checks.seed(experiment.seed)
     if experiment.data is not None and experiment.demos is not None:
-        raise UsageError("a run on recorded data has no experience of its own beside demonstrations: give one.")
+        raise UsageError("a run on recorded data can't use demonstrations too: give only one of data and demos.")
 
 
 def check(experiment: "Experiment", spec: EnvironmentSpec) -> None:

@@ -73,7 +73,7 @@ def split_data(data: str) -> tuple[str, float]:
     except ValueError:
         share = 0.0
     if (option and name != "best") or not 0 < share <= 1:
-        raise UsageError(f"{data!r}: the one option of data is best=SHARE, a share of its episodes in (0, 1].")
+        raise UsageError(f"{data!r}: the only option of data is best=SHARE, a share of its episodes in (0, 1].")
     return folder, share
 
 

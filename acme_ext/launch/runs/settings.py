@@ -23,7 +23,7 @@ def split(assignments: Iterable[str]) -> dict[str, str]:
     for text in assignments:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise UsageError(f"{text!r} is no setting: write name=value.")
+            raise UsageError(f"{text!r} is not a setting: write name=value.")
         values[name.strip()] = value.strip()
     return values
 

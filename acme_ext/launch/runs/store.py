@@ -9,7 +9,7 @@ import pathlib
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from acme_ext import __version__
@@ -91,12 +91,15 @@ class RunCheckpoints:
             self._replay_saved_at = now
         self._saved_at = time.monotonic()
 
-    def restore(self, templates: Mapping[str, Any], steps: int | None = None) -> Restored | None:
+    def restore(
+        self, templates: Mapping[str, Any], steps: int | None = None, *, optional: Sequence[str] = ()
+    ) -> Restored | None:
         """Returns the latest undamaged checkpoint, or the one at `steps`; None for a run that has none.
 
-        With `steps`, the checkpoint's replay is not verified: the caller has already done that.
+        With `steps`, the checkpoint's replay is not verified: the caller has already done that. `optional` has the
+        names of templates whose trees a checkpoint may lack.
         """
-        return self._store.restore(templates, extra=steps is None, steps=steps)
+        return self._store.restore(templates, optional=optional, extra=steps is None, steps=steps)
 
     @contextlib.contextmanager
     def explaining(self) -> Iterator[None]:
@@ -212,9 +215,11 @@ class RunStore:
             self._told_at = time.monotonic()
             self.rundir.write_status({"time": time.time(), "nodes": dict(nodes), "replay": replay})
 
-    def restore(self, templates: Mapping[str, Any], steps: int | None = None) -> Restored | None:
+    def restore(
+        self, templates: Mapping[str, Any], steps: int | None = None, *, optional: Sequence[str] = ()
+    ) -> Restored | None:
         """Returns a checkpoint as `RunCheckpoints.restore` does, and deletes log rows that were written after it."""
-        restored = self.checkpoints.restore(templates, steps)
+        restored = self.checkpoints.restore(templates, steps, optional=optional)
         for path in sorted(self.rundir.logs.glob("*.csv")):
             last = restored.steps if restored else -1
             if path.stem == "evaluator" and last >= self._budget:

@@ -190,7 +190,7 @@ class TrainedPolicy:
                 )
             sizes.add(lead)
         if len(sizes) != 1:
-            raise UsageError("some fields of the observation have a leading axis, and others have not the same.")
+            raise UsageError("all fields of an observation must have the same leading axis, or none may have one.")
         (lead,) = sizes
         return (lead[0], given) if lead else (None, tree.map_structure(lambda leaf: leaf[None], given))
 

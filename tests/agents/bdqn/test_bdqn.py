@@ -194,7 +194,7 @@ def test_masks_are_stored_so_that_recorded_data_has_none():
     replay = BootstrappedDQN(BDQNConfig(**SMALL)).make_agent(SPEC).replay
     mask = replay.example(2).extras.mask
     assert (mask.shape, mask.dtype) == ((2, HEADS), bool)
-    with pytest.raises(UsageError, match="what its policy gave with each action, which recorded data hasn't got"):
+    with pytest.raises(UsageError, match="values that its policy computed with each action"):
         fixed.check(replay)
 
 
