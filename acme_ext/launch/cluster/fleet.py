@@ -209,7 +209,9 @@ class Fleet:
         options = Options(
             folder / "nodes",
             accelerated=tuple(group for group in asked if "GPU" in asked[group]),
-            threads={group: max(1, math.floor(asked[group]["CPU"])) for group in ("actor", "evaluator")},
+            threads={
+                group: max(1, math.floor(asked[group]["CPU"])) for group in ("actor", "evaluator") if group in asked
+            },
         )
         columns, environment = 0, {}
         if member.group == "coordinator" and sys.stderr.isatty():
