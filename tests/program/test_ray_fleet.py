@@ -1,6 +1,9 @@
 """What a program's fleet and driver do with the agents of its nodes, without Ray: the agents are the test's own."""
 
 import pathlib
+import signal
+import sys
+import time
 import types
 
 import pytest
@@ -46,3 +49,80 @@ def test_the_nodes_of_every_topology_can_be_started(topology, threads, tmp_path)
         ((what, order),) = member.agent.told
         assert (what, order.name, order.options.threads) == ("start", member.name, threads)
         assert member.runs
+
+
+class Driven:
+    """A driver of a running program, each of whose groups has a host of its own, and the agents that it sends."""
+
+    def __init__(self, topology, directory, monkeypatch, **fields):
+        groups, resources = topology.groups, topology.all_resources
+        fields = {"restarts": 5, "wait_s": None, "grace_s": 1.0, **fields}
+        plan = types.SimpleNamespace(
+            run="run", groups=groups, resources=resources, directory=directory, path=[], address="auto", servers=SERVERS
+        )
+        vars(plan).update(fields)
+        self.sent, self.said = [], []
+        monkeypatch.setattr(driver, "_say", self.said.append)
+        self.driver = driver.Driver(plan, None)
+        self.fleet = self.driver._fleet
+        self.by_name = {member.name: member for member in self.fleet.members}
+        for member in self.fleet.members:
+            member.agent, member.place, member.node = Agent(), place(member.group), object()
+            member.runs = member.started = True
+        monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(kill=lambda agent: None))
+        monkeypatch.setitem(sys.modules, "ray.exceptions", types.SimpleNamespace(RayError=ArithmeticError))
+        monkeypatch.setattr(self.fleet, "send", self._send)
+
+    def _send(self, member):
+        self.sent.append(member.name)
+        member.agent, member.place, member.since, member.started = Agent(), None, time.monotonic(), False
+
+    def happen(self, *events):
+        """What its agents tell, as `(node's name, event)`."""
+        self.fleet.events = lambda: iter([(self.by_name[name], event) for name, event in events])
+        self.driver.take_news()
+
+    def pause(self, name):
+        """How long a node waits for its restart, in seconds; None if it will not restart."""
+        again = self.by_name[name].again
+        return None if again is None else max(0, round(again - time.monotonic()))
+
+    def restart(self, name):
+        self.by_name[name].again = 0.0
+        self.driver._start_pending()
+
+
+@pytest.fixture
+def driven(tmp_path, monkeypatch):
+    return lambda topology, **fields: Driven(topology, tmp_path / "run", monkeypatch, **fields)
+
+
+def test_nodes_that_are_lost_together_count_once_and_one_that_is_lost_again_counts_again(driven):
+    program = driven(Topology(actors=3), restarts=3)
+    lost = ("lost", ".")
+    program.happen(("actor-0", lost), ("actor-1", lost))
+    assert [program.pause(name) for name in ("actor-0", "actor-1")] == [0, 0]
+    for pause in (1, 2):  # it can't be started elsewhere, say because its host lacks a package
+        program.restart("actor-0")
+        program.happen(("actor-0", lost))
+        assert program.pause("actor-0") == pause
+    assert not program.driver.director.failed
+    program.restart("actor-0")
+    program.happen(("actor-0", lost))
+    assert program.driver.director.failed
+    assert sorted(program.sent) == ["actor-0"] * 3 + ["actor-1"]
+
+
+def test_a_node_whose_host_is_lost_before_its_restart_is_not_started_there(driven):
+    program = driven(Topology(actors=1, inference="server"))
+    for pause in (0, 1):
+        program.happen(("inference", ("ended", -9, ".")))
+        assert program.pause("inference") == pause
+        if not pause:
+            program.restart("inference")
+    program.driver.director.request_stop(signal.SIGINT)
+    program.happen(("inference", ("lost", ".")))
+    program.driver._start_pending()  # the remaining nodes make the last save
+    assert (program.driver.director.failed, program.driver.director.ended) == (True, False)
+    assert not program.by_name["inference"].runs
+    assert program.sent == []

@@ -87,7 +87,7 @@ class Driver(Crew):
         self._plan, self._spec = plan, spec
         alone = plan.address is None
         self._fleet = Fleet(plan.run, plan.groups, plan.resources, plan.directory, plan.path, _say, alone=alone)
-        self._lost_at: dict[str, float] = {}  # host -> time of the last loss
+        self._lost: dict[str, tuple[float, set[str]]] = {}  # host -> time of a loss, and the nodes lost with it
         self._restarts = Restarts(plan.restarts)
         super().__init__(self._fleet.members, Director(plan.servers, self._restarts, _say), plan.grace_s)
         self._relaunch_at = 0.0
@@ -192,12 +192,17 @@ class Driver(Crew):
         self._fleet.send(member)
 
     def _was_lost_with_its_host(self, member: Member) -> bool:
-        """Returns whether the node's host was just lost with another agent; agents lost together count once."""
+        """Returns whether the node's host was just lost with another agent; agents lost together count once.
+
+        If the same node is lost twice in this time, that is another loss.
+        """
         now, host = time.monotonic(), member.place.host if member.place is not None else ""
-        if now - self._lost_at.get(host, -math.inf) < _SAME_LOSS_S:
-            return True
-        self._lost_at[host] = now
-        return False
+        since, names = self._lost.get(host, (-math.inf, set()))
+        together = now - since < _SAME_LOSS_S and member.name not in names
+        if not together:
+            since, names = self._lost[host] = now, set[str]()
+        names.add(member.name)
+        return together
 
     def _look_at_orders(self) -> None:
         """Reports nodes that wait for a host, and gives up nodes whose host doesn't start them in time."""

@@ -113,7 +113,7 @@ class Fleet:
 
         with contextlib.suppress(RayError):
             ray.kill(member.agent)
-        member.agent = member.question = None
+        member.agent = member.question = member.again = None  # its node can't restart there any more
         member.runs = False
         self._drop_token(member.name)
 
