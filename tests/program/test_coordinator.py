@@ -213,6 +213,40 @@ def test_evaluations_are_made_by_whoever_is_free_and_logged_in_their_order(exper
         made._stack.close()
 
 
+def test_an_evaluation_of_an_evaluator_that_is_lost_is_made_by_another(experiment, monkeypatch):
+    made = Coordinator(experiment, actors=1, evaluators=2)
+    made.enter("actor 0")
+
+    def ask(index):
+        return orders(made.report(f"evaluator {index}", "has nothing to evaluate", {})).evaluate
+
+    def finish(index, task):
+        score = {"row": {"episode_return_mean": 1.0}, "score": {"returns": [1.0]}}
+        made.done(f"evaluator {index}", {"task": task, "version": 0, **score})
+
+    try:
+        made.report("actor 0, start 0", "acting", steps(300))
+        made._look()
+        assert ask(1)["task"] == "300-False"  # and then its host is lost, and there is no other
+        made.report("actor 0, start 0", "acting", steps(1_000))
+        made.done("learner", {"learner_steps": 9})
+        made._look()
+        assert ask(0)["task"] == "1000-True"
+        finish(0, "1000-True")
+        assert ask(0) is None  # the other one may still be at it
+        assert not made._finished.is_set()
+        monkeypatch.setattr(nodes_coordinator, "_SILENT_S", 0.0)
+        assert ask(0)["task"] == "300-False"
+        monkeypatch.undo()
+        assert ask(1) is None
+        finish(0, "300-False")
+        finish(1, "300-False")  # it was only slow
+        assert made._finished.is_set()
+        assert rows(experiment.directory, "evaluator") == [300, 1_000]
+    finally:
+        made._stack.close()
+
+
 def test_the_learner_does_not_wait_for_actors_that_have_died(coordinator, monkeypatch):
     monkeypatch.setattr(nodes_coordinator, "_DRAIN_S", 1e6)
     coordinator.report("actor 0, start 0", "acting", steps(10))

@@ -28,6 +28,7 @@ from acme_ext.utils.rundir import RunDirectory
 _TICK_S = 0.05
 _PATIENCE_S = 30.0  # time without progress after which the program prints what each node waits for
 _ADDED = ("environment_steps", "environment_episodes", "evaluator_steps")  # counts that are summed over nodes
+_SILENT_S = 60.0  # without a report from an evaluator, before another one takes over its evaluation
 _DRAIN_S = 1.0  # time for the actors to stop, before the learner makes its last save without them
 
 
@@ -309,13 +310,22 @@ class Coordinator:
         self._tasks.append(_Task(orders))
 
     def _task_of(self, evaluator: str) -> dict[str, Any] | None:
-        """Returns an evaluator's unfinished task, or else assigns it the first task that no evaluator has."""
-        open_tasks = [task for task in self._tasks if task.result is None and task.node in (evaluator, None)]
-        if not open_tasks:
+        """Returns an evaluator's unfinished task, or else assigns it the first one that no evaluator is doing."""
+        open_tasks = [task for task in self._tasks if task.result is None]
+        task = next((task for task in open_tasks if task.node == evaluator), None)
+        if task is None:
+            task = next((task for task in open_tasks if task.node is None or self._is_silent(task.node)), None)
+        if task is None:
             return None
-        task = max(open_tasks, key=lambda task: task.node is not None)
         task.node = evaluator
         return task.orders
+
+    def _is_silent(self, evaluator: str) -> bool:
+        """Whether an evaluator has not reported for so long that it may be lost, with no host to restart it on."""
+        heard = max(
+            (report.time for node, report in self._reports.items() if base_name(node) == evaluator), default=0.0
+        )
+        return time.monotonic() - heard > _SILENT_S
 
     def _log_score(self, task: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         at = self._both(task["steps"], result["version"])
