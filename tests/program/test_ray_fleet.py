@@ -8,6 +8,7 @@ import types
 
 import pytest
 
+from acme_ext.errors import RunError
 from acme_ext.launch.cluster import driver
 from acme_ext.launch.cluster.agent import Place
 from acme_ext.launch.cluster.fleet import Fleet
@@ -126,3 +127,51 @@ def test_a_node_whose_host_is_lost_before_its_restart_is_not_started_there(drive
     assert (program.driver.director.failed, program.driver.director.ended) == (True, False)
     assert not program.by_name["inference"].runs
     assert program.sent == []
+
+
+def relaunch(program, placed_at=()):
+    """Starts the program again; at each look, the next of the nodes that have no host yet gets one."""
+    looks = iter(placed_at)
+
+    def events():
+        if (name := next(looks, None)) is not None:
+            program.by_name[name].place = place("b")
+        return iter([])
+
+    def bind(made):
+        for member in program.fleet.members:
+            member.node = made
+
+    for member in program.fleet.members:
+        member.node, member.runs = None, False
+    program.fleet.events, program.fleet.bind = events, bind
+    program.driver._plan.load = lambda first, spec: object()
+    program.driver._launch(first=False)
+
+
+def test_a_program_starts_again_without_an_actor_for_which_no_host_has_room(driven, monkeypatch):
+    monkeypatch.setattr(driver, "ANSWER_S", 0.2)
+    program = driven(Topology(actors=2))
+    waits = program.by_name["actor-1"]
+    program.happen(("actor-1", ("lost", ".")))
+    program.restart("actor-1")
+    relaunch(program)
+    assert {name: member.runs for name, member in program.by_name.items()} == {
+        name: name != "actor-1" for name in ("replay", "coordinator", "learner", "evaluator", "actor-0", "actor-1")
+    }
+    waits.place = place("b")
+    program.happen(("actor-1", ("arrived",)))
+    assert waits.runs
+
+
+@pytest.mark.parametrize("wait_s", [None, 60.0])
+def test_a_program_that_starts_again_waits_for_a_server_s_host_as_long_as_for_all_at_first(driven, monkeypatch, wait_s):
+    monkeypatch.setattr(driver, "ANSWER_S", 0.0)
+    program = driven(Topology(actors=1), wait_s=wait_s)
+    program.by_name["learner"].agent = program.by_name["learner"].place = None
+    if wait_s is None:
+        with pytest.raises(RunError, match="in vain for learner to be placed"):
+            relaunch(program)
+    else:
+        relaunch(program, [None, None, "learner"])
+        assert program.by_name["learner"].runs

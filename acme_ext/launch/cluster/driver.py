@@ -27,6 +27,7 @@ from acme_ext.types import EnvironmentSpec
 _SILENCE_S = 10.0  # of waiting, before a message says for what
 _START_S = 180.0  # for a node's process to start: its host first imports libraries
 _NOTICE_S = 90.0  # for Ray to detect that a host is lost
+_MOVABLE = ("actor", "evaluator")  # groups whose nodes the program can start or continue without
 _SAME_LOSS_S = 60.0  # within it, lost agents of the same host count as one loss
 
 
@@ -107,7 +108,10 @@ class Driver(Crew):
         return self.director.exit_code
 
     def _launch(self, *, first: bool) -> None:
-        """Starts the program, once every node has an agent on its host and an address."""
+        """Starts the program, once every node has an agent on its host and an address.
+
+        When the program restarts, it doesn't wait for hosts for actors and evaluators. They start when they have one.
+        """
         for member in self.members:
             if member.agent is None:
                 self._fleet.send(member)
@@ -116,12 +120,19 @@ class Driver(Crew):
             # From here on, a stop request ends the program in an orderly way.
             for number in (*process_tree.REQUESTS, *process_tree.REQUESTS.values()):
                 signal.signal(number, self._on_stop_request)
-        self._settle(lambda member: member.place is not None, ANSWER_S, "to be placed", self._send_again)
+        limit_s = ANSWER_S if first else max(ANSWER_S, self._plan.wait_s or 0)  # a new host may have to be started
+        self._settle(
+            lambda member: member.place is not None or (not first and member.group in _MOVABLE),
+            limit_s,
+            "to be placed",
+            self._send_again,
+        )
         if program is None:
             program = self._plan.load(False, self._spec)  # by now no other process uses the run directory
         self._fleet.bind(program)
         for member in self.members:
-            self._fleet.start(member)
+            if member.place is not None:
+                self._fleet.start(member)
 
     # Watching ----------------------------------------------------------------------------------------------------
 
@@ -147,7 +158,7 @@ class Driver(Crew):
                     os.write(2, details[0])
             elif what == "arrived":
                 if member.node is not None and not self.director.relaunching and not self.director.ended:
-                    self._fleet.start(member)  # it was moved to another host
+                    self._fleet.start(member)  # it was moved to another host, or the program has started without it
             elif what == "started":
                 member.started = True
             elif what == "stop":
