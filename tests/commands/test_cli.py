@@ -85,6 +85,8 @@ _BAD = [
     ([*_CARTPOLE, "--actors", "2", "--inference", "server", "--inference-servers", "3"], "3 inference servers need as"),
     ([*_CARTPOLE, "--actors", "2", "--inference-servers", "1"], "inference_servers is 1: that needs inference on the "),
     ([*_CARTPOLE, "--inference-servers", "2"], "is only for programs: add --actors N or --on processes."),
+    ([*_CARTPOLE, "--actors", "2", "--restart", "-1"], "restarts is -1: it must be at least 0"),
+    ([*_CARTPOLE, "--on", "ray", "--ray-wait", "nan"], "ray_wait_s is nan: it must be at least 0"),
     ([*_CARTPOLE, "--restart", "2"], "--restart is only for programs: add --actors N or --on"),
     ([*_CARTPOLE, "--on", "compiled", "--inference-servers", "2"], "--inference-servers can't be used with --on"),
     ([*_CARTPOLE, "--on", "compiled", "--replay-every", "600"], "--replay-every can't be used with --on compiled"),

@@ -94,8 +94,9 @@ def run_program(
         raise UsageError("threads share what their process has: resources are for programs on 'processes' or 'ray'.")
     if on == "threads" and restarts:
         raise UsageError("threads are never restarted: restarts are for programs on 'processes' or 'ray'.")
-    if grace_s is not None and not grace_s >= 0:
-        raise UsageError(f"grace_s is {grace_s}: it must be at least 0.")
+    for name, value in (("restarts", restarts), ("grace_s", grace_s), ("ray_wait_s", ray_wait_s)):
+        if value is not None and not value >= 0:
+            raise UsageError(f"{name} is {value}: it must be at least 0.")
     if record is not None:
         record = os.path.abspath(os.path.expanduser(record))  # the nodes may have another working directory
     making: dict[str, Any] = {
