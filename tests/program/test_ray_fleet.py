@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from acme_ext.errors import RunError
+from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.cluster import driver
 from acme_ext.launch.cluster.agent import Place
 from acme_ext.launch.cluster.fleet import Fleet
@@ -50,6 +50,13 @@ def test_the_nodes_of_every_topology_can_be_started(topology, threads, tmp_path)
         ((what, order),) = member.agent.told
         assert (what, order.name, order.options.threads) == ("start", member.name, threads)
         assert member.runs
+
+
+def test_a_folder_that_can_not_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    made = fleet(Topology(actors=1), tmp_path / "file" / "run")
+    with pytest.raises(UsageError, match="file is a file; a folder"):
+        made._make_token("learner")
 
 
 class Driven:

@@ -16,6 +16,7 @@ from acme_ext.launch.cluster.agent import Agent, Place, Visit, exists
 from acme_ext.launch.cluster.nursery import Order, stop_program
 from acme_ext.launch.processes import director
 from acme_ext.launch.processes.forks import Options, bind
+from acme_ext.utils import files
 
 WRITERS = ("replay", "coordinator", "learner")
 """Groups of nodes that write to the run directory."""
@@ -158,10 +159,10 @@ class Fleet:
     def _make_token(self, name: str) -> pathlib.Path:
         """Makes a file beside the run directory, which shows other hosts whether they share the directory.
 
-        The launcher removes files that are left over.
+        The launcher removes files that are left over. Raises UsageError if files can't be made there.
         """
         folder = self._directory.parent
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_writable_folder(folder)
         token = self._tokens[name] = folder / f".{self._run}-{name}"
         token.touch()
         return token
