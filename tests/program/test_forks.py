@@ -56,3 +56,21 @@ def test_a_coordinator_that_never_answers_is_given_up(monkeypatch):
 )
 def test_how_a_node_has_ended_is_said_for_every_signal(code, words):
     assert forks.how(code) == words
+
+
+def test_the_last_words_are_those_at_the_end_of_a_log_or_none(tmp_path, monkeypatch):
+    log = tmp_path / "actor.log"
+    assert forks.last_words(log, 0) == "."  # where the disk was full before the node could open it
+    log.write_text("of an earlier part\nof this one\n")
+    assert forks.last_words(log, 19) == ":\nof this one"
+    monkeypatch.setattr(forks, "_LAST_BYTES", 100)
+    log.write_text("gone\n" + 200 * "." + "\n" + f"{forks._FAILED}\nArithmeticError: the arm fell off\n")
+    assert forks.last_words(log, 0) == ":\nArithmeticError: the arm fell off"
+
+
+def test_a_process_that_fails_before_its_node_has_a_log_says_why(capfd):
+    def fail():
+        raise OSError("no space left")
+
+    assert os.waitstatus_to_exitcode(os.waitpid(forks.fork(fail), 0)[1]) == 1
+    assert "OSError: no space left" in capfd.readouterr().err

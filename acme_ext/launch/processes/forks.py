@@ -32,6 +32,7 @@ _TRY_S = 3.0  # time to reach the coordinator, before a message says that it doe
 _ANSWER_S = 60.0  # total time for its answer: its disk may be slow
 _FAILED = "acme-ext: this node failed."  # before a node's traceback in its log
 _LAST_LINES = 40
+_LAST_BYTES = 2**20
 _TELLING_S = 0.5  # until a node knows whether the supervisor received the SIGTERM too
 
 
@@ -97,8 +98,8 @@ def bind(
 def fork(function: Callable[[], int]) -> int:
     """Forks a process that runs a function, and returns its pid.
 
-    The function returns the exit code, which is 1 if it raises. The process runs nothing else, not even the exit
-    handlers of this one.
+    The function returns the exit code, which is 1 if it raises; the traceback is then printed. The process runs nothing
+    else, not even the exit handlers of this one.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -109,6 +110,9 @@ def fork(function: Callable[[], int]) -> int:
         code = 1
         try:
             code = function()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                traceback.print_exc()
         finally:
             with contextlib.suppress(Exception):
                 sys.stdout.flush()
@@ -269,9 +273,16 @@ def how(code: int) -> str:
 
 
 def last_words(log: pathlib.Path, start: int) -> str:
-    """Returns why a node failed, from its log after `start`: its traceback, or else the last lines of its output."""
-    with log.open("rb") as file:
-        file.seek(start)
-        _, failed, why = file.read().decode(errors="replace").rpartition(f"{_FAILED}\n")
+    """Returns why a node failed, from its log after `start`: its traceback, or else the last lines of its output.
+
+    Of a long log, only the end is read; of one that can't be read, nothing.
+    """
+    try:
+        with log.open("rb") as file:
+            file.seek(max(start, os.fstat(file.fileno()).st_size - _LAST_BYTES))
+            said = file.read().decode(errors="replace")
+    except OSError:  # the node could not open it, say because the disk is full
+        return "."
+    _, failed, why = said.rpartition(f"{_FAILED}\n")
     lines = why.splitlines() if failed else why.splitlines()[-_LAST_LINES:]
     return ":\n" + "\n".join(lines) if lines else "."
