@@ -99,6 +99,17 @@ def test_an_interrupt_saves_and_a_node_that_raises_is_what_the_caller_sees(tmp_p
         distributed.run_program(described, Topology(actors=2), on="threads")
 
 
+@pytest.mark.slow
+def test_what_was_learned_is_saved_where_an_environment_raises(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAB_WALK_RAISES_AT", "300")
+    with pytest.raises(ArithmeticError, match="the arm fell off"):
+        distributed.run_program(experiment(tmp_path, _FOR_EVER), Topology(actors=1), on="threads")
+    counted, _, learned = programs.state(tmp_path / "run")
+    assert programs.saved(tmp_path / "run") == [counted]
+    assert counted > 100
+    assert learned > 0
+
+
 def test_two_evaluators_make_every_evaluation(tmp_path):
     described = experiment(tmp_path, 400, every=50)
     result = distributed.run_program(described, Topology(actors=1, evaluators=2), on="threads")

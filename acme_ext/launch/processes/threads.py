@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from acme_ext.errors import UsageError
@@ -25,7 +25,7 @@ GRACE_S = 5.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)  # Launchpad sets their handlers
 
 
-def run(program: Any, grace_s: float = GRACE_S) -> int:
+def run(program: Any, needed: Sequence[str], grace_s: float = GRACE_S) -> int:
     """Runs a program from the main thread to its end.
 
     SIGINT and SIGTERM stop it after a last save. A second SIGINT ends the process at once. In an interactive session it
@@ -33,13 +33,15 @@ def run(program: Any, grace_s: float = GRACE_S) -> int:
 
     Args:
         program: the program.
+        needed: the groups of nodes that a last save needs. An error of another node stops the program after a last
+            save; after a signal has stopped it, such an error is ignored.
         grace_s: seconds that nodes have to end once the program has stopped; may be infinite.
 
     Returns:
         The exit code, 0 or 128 + the signal that stopped it.
 
     Raises:
-        Exception: the error of a node; the other nodes are stopped.
+        Exception: the first error of a node; the other nodes are stopped.
     """
     if threading.current_thread() is not threading.main_thread():
         raise UsageError("a program on threads must be started from the main thread.")
@@ -50,19 +52,23 @@ def run(program: Any, grace_s: float = GRACE_S) -> int:
         lambda mark_as_completed=False: os.kill(os.getpid(), signal.SIGTERM),
         "LOCAL_MULTI_THREADING",
     )
-    ended: queue.Queue[BaseException | None] = queue.Queue()
+    ended: queue.Queue[tuple[str, BaseException | None]] = queue.Queue()
     nodes = [(group, node) for group, nodes in program.groups.items() for node in nodes]
     with _graceful(program, manager.stop_event()) as stopped_by:
         for group, node in nodes:
-            manager.thread_worker(group, _reporting(node.function, ended))
+            manager.thread_worker(group, _reporting(group, node.function, ended))
         failure, left, end = None, len(nodes), float("inf")
         while left and time.monotonic() < end:
             with contextlib.suppress(queue.Empty):
-                error = ended.get(timeout=0.05)
+                group, error = ended.get(timeout=0.05)
                 left -= 1
-                if error is not None and failure is None and not manager.stop_event().is_set():
-                    failure = error
-                    manager.stop_event().set()
+                if error is not None and not manager.stop_event().is_set():
+                    if group in needed:
+                        failure = failure or error
+                        manager.stop_event().set()
+                    elif failure is None and not stopped_by:
+                        failure = error
+                        _ask_coordinator(program)
             if manager.stop_event().is_set():
                 end = min(end, time.monotonic() + grace_s)
     if failure is not None:
@@ -88,18 +94,30 @@ def _make_manager() -> Any:
             signal.signal(number, handler)
 
 
-def _reporting(function: Callable[[], Any], ended: queue.Queue) -> Callable[[], None]:
-    """Returns the node's function, extended to put its error or None in the queue when it ends."""
+def _reporting(group: str, function: Callable[[], Any], ended: queue.Queue) -> Callable[[], None]:
+    """Returns the node's function, extended to put its group, and its error or None, in the queue when it ends."""
 
     def run_node() -> None:
         try:
             function()
         except BaseException as error:
-            ended.put(error)
+            ended.put((group, error))
         else:
-            ended.put(None)
+            ended.put((group, None))
 
     return run_node
+
+
+def _ask_coordinator(program: Any) -> None:
+    """Asks the program's coordinator to stop it after a last save; doesn't wait for the answer."""
+
+    def ask() -> None:
+        import courier
+
+        (coordinator,) = program.groups["coordinator"]
+        courier.Client(coordinator.courier_address.resolve()).request_stop()
+
+    threading.Thread(target=ask, name="stop", daemon=True).start()
 
 
 @contextlib.contextmanager
@@ -108,20 +126,13 @@ def _graceful(program: Any, stopping: threading.Event) -> Iterator[list[int]]:
     stopped_by: list[int] = []
     asked_at = math.inf
 
-    def ask() -> None:
-        import courier
-
-        (coordinator,) = program.groups["coordinator"]
-        courier.Client(coordinator.courier_address.resolve()).request_stop()
-
     def hear(number: int) -> None:
         nonlocal asked_at
         if not stopped_by:
             asked_at = time.monotonic()
             stopped_by.append(number)
             print("acme-ext: stopping after a last save; Ctrl-C again stops at once.", file=sys.stderr)
-            # The listener must not block.
-            threading.Thread(target=ask, name="stop", daemon=True).start()
+            _ask_coordinator(program)
         elif number == signal.SIGINT and time.monotonic() - asked_at > interrupt.SAME_REQUEST_S:
             stopping.set()
             interrupt.end(number, lambda: print("acme-ext: stopped at once.", file=sys.stderr))

@@ -16,7 +16,7 @@ import numpy as np
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import launcher, threads
-from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, Options, in_child
+from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, RESUMABLE, Options, in_child
 from acme_ext.launch.runners import devices
 from acme_ext.launch.runners.program import SERVERS, Extend, Topology, added_groups, make
 from acme_ext.launch.runs.evaluation import Result, Score
@@ -109,7 +109,9 @@ def run_program(
     if on == "threads":
         server.import_libraries()
         code = threads.run(
-            make(experiment, topology, fresh=fresh, **making), threads.GRACE_S if grace_s is None else grace_s
+            make(experiment, topology, fresh=fresh, **making),
+            [group for group in SERVERS if group not in RESUMABLE],
+            threads.GRACE_S if grace_s is None else grace_s,
         )
     elif on == "processes":
         code = _run_processes(experiment, topology, fresh, restarts, grace_s, private, making)
