@@ -287,6 +287,7 @@ def main(descriptor: int, ready: int, keeper: int, private: bool) -> int:
             connection.start(plan.folder, asked, plan.runtime_env, private=private and why is None)
         else:
             connection.connect(plan.address, plan.code, plan.directory, plan.runtime_env)
+        process_tree.end_at_a_stop_request()  # until nodes run; Ray has set a handler of SIGTERM that raises SystemExit
         signal.signal(process_tree.ORPHANED, process_tree.abandon)
         import ray
         from ray.exceptions import RayError
