@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -157,3 +158,31 @@ def test_a_nursery_that_can_not_import_says_why(tmp_path, folder, monkeypatch):
     assert "ImportError: not for this machine" in nursery.why(folder)
     _until(lambda: not _marked(tmp_path))
     nursery.clear(folder)
+
+
+def test_an_agent_that_comes_while_a_nursery_ends_is_given_another(tmp_path, folder):
+    """Nodes with much memory take seconds to end, and the nursery waits for them."""
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "nursery.sock"))
+        server.listen()
+
+        def run() -> int:
+            nursery.Nursery(server, folder).run()
+            time.sleep(1000)  # as long as its last node takes
+            return 0
+
+        ending = forks.fork(run)
+    try:
+        _connect(folder).close()
+        time.sleep(0.5)
+        connection = _connect(folder)
+        connection.send(_order(tmp_path, "actor", _fail))
+        assert _receive(connection)[0] == "started"
+        nursery.clear(folder)  # as the one that ends does at last: it leaves the other's files
+        assert (folder / "nursery.sock").exists()
+    finally:
+        os.kill(ending, signal.SIGKILL)
+        os.waitpid(ending, 0)
+    connection.close()
+    _until(lambda: not folder.exists())

@@ -25,8 +25,9 @@ import sys
 import termios
 import time
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection, wait
+from typing import TextIO
 
 from acme_ext.launch.processes import process_tree
 from acme_ext.launch.processes.forks import Options
@@ -67,19 +68,43 @@ def connect(folder: pathlib.Path, environment: Mapping[str, str]) -> Connection:
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     if folder.parent.stat().st_uid != os.getuid():
         raise PermissionError(f"{folder.parent} is somebody else's")  # anybody with write access could run code
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = str(folder / "nursery.sock")
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked(folder):
         client = socket.socket(socket.AF_UNIX)
         try:
-            client.connect(path)
+            client.connect(_socket_of(folder))
         except OSError:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-            _start(folder, path, environment)
-            client.connect(path)
+                os.unlink(_socket_of(folder))
+            _start(folder, environment)
+            client.connect(_socket_of(folder))
     return Connection(client.detach())
+
+
+def _socket_of(folder: pathlib.Path) -> str:
+    return str(folder / "nursery.sock")
+
+
+@contextlib.contextmanager
+def _locked(folder: pathlib.Path) -> Iterator[None]:
+    """Makes a run's folder, and locks it for as long as a nursery is looked for, started or ended."""
+    while True:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            lock = (folder / "lock").open("w")
+        except FileNotFoundError:  # another process has just removed the folder
+            continue
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if _is_at(lock, folder / "lock"):  # otherwise it was removed during the wait
+                yield
+                return
+
+
+def _is_at(file: TextIO, path: pathlib.Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def scratch() -> pathlib.Path:
@@ -88,11 +113,15 @@ def scratch() -> pathlib.Path:
 
 
 def clear(folder: pathlib.Path) -> None:
-    """Removes a run's folder on a host, except the logs of nodes."""
-    for name in ("nursery.sock", "nursery.log", "lock"):
-        (folder / name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
+    """Removes a run's folder on a host, except the logs of nodes, unless a nursery uses it."""
+    with _locked(folder):
+        with socket.socket(socket.AF_UNIX) as client, contextlib.suppress(OSError):
+            client.connect(_socket_of(folder))
+            return
+        for name in ("nursery.sock", "nursery.log", "lock"):
+            (folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def why(folder: pathlib.Path) -> str:
@@ -108,9 +137,9 @@ def stop_program(mark_as_completed: bool = False) -> None:
     os.kill(os.getppid(), signal.SIGUSR2)
 
 
-def _start(folder: pathlib.Path, path: str, environment: Mapping[str, str]) -> None:
+def _start(folder: pathlib.Path, environment: Mapping[str, str]) -> None:
     with socket.socket(socket.AF_UNIX) as server, (folder / "nursery.log").open("ab") as log:
-        server.bind(path)
+        server.bind(_socket_of(folder))
         server.listen(4096)  # agents connect before it has finished its imports
         line = [sys.executable, "-m", "acme_ext.launch.cluster.nursery", str(server.fileno()), str(folder)]
         subprocess.run(
@@ -140,10 +169,11 @@ class Nursery:
 
     Args:
         server: the socket that agents connect to.
+        folder: the run's folder on this host.
     """
 
-    def __init__(self, server: socket.socket):
-        self._server = server
+    def __init__(self, server: socket.socket, folder: pathlib.Path):
+        self._server, self._folder = server, folder
         self._connections: list[Connection] = []
         self._children: dict[int, _Child] = {}
         self._asking: dict[int, Connection] = {}
@@ -156,7 +186,7 @@ class Nursery:
         signal.signal(signal.SIGUSR2, self._on_stop)
         signal.signal(process_tree.REQUESTS[signal.SIGTERM], self._on_stop_request)
         alone_since = time.monotonic()
-        while self._connections or time.monotonic() - alone_since < _LONELY_S:
+        while True:
             terminals = {child.terminal: child for child in self._children.values() if child.terminal >= 0}
             ready: list = wait([self._server, *self._connections, *terminals], _LOOK_S)
             for source in ready:
@@ -167,8 +197,22 @@ class Nursery:
                 else:
                     self._relay(terminals[source])
             self._reap()
-            if not self._connections and ready:
+            lonely = not self._connections and (ready or time.monotonic() - alone_since > _LONELY_S)
+            if lonely and self._closes():
                 return
+
+    def _closes(self) -> bool:
+        """Stops listening, unless another agent has connected; later ones start a nursery of their own.
+
+        Large nodes take seconds to end, and an agent that connected in this time would be lost with this nursery.
+        """
+        with _locked(self._folder):
+            if wait([self._server], 0):
+                return False
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(_socket_of(self._folder))
+            self._server.close()
+            return True
 
     def _on_stop(self, number: int, frame: object) -> None:
         self._stopped = True
@@ -311,7 +355,7 @@ def main(descriptor: int, folder: pathlib.Path) -> None:
 
             warm()
             try:
-                Nursery(socket.socket(fileno=descriptor)).run()
+                Nursery(socket.socket(fileno=descriptor), folder).run()
             finally:
                 process_tree.end_children()
         os._exit(0)
