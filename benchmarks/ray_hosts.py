@@ -40,6 +40,15 @@ class Host:
         kinds = ["--net", "--mount", "--uts"]
         self._holder = subprocess.Popen(["unshare", *kinds, "sleep", "infinity"], stdin=subprocess.DEVNULL)
         self._switch = switch
+        try:
+            self._connect()
+        except BaseException:
+            self._holder.kill()
+            self._holder.wait()
+            raise
+
+    def _connect(self) -> None:
+        switch = self._switch
         _wait_for(lambda: os.readlink(f"/proc/{self._holder.pid}/ns/net") != os.readlink("/proc/self/ns/net"))
         if switch is None:
             self.run("ip link add switch type bridge")
@@ -125,7 +134,8 @@ def play(steps: int) -> None:
     shared = pathlib.Path(tempfile.mkdtemp(prefix="ray-hosts-", dir=_SHARED))
     command = None
     try:
-        hosts += [Host(switch, number) for number in (1, 2, 3)]
+        for number in (1, 2, 3):
+            hosts.append(Host(switch, number))
         head, second, third = hosts[1:]
         _start_ray(head, None, {"base": 9})
         _start_ray(second, head, {"second": 1})
