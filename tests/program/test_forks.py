@@ -8,7 +8,7 @@ import courier
 import portpicker
 import pytest
 
-from acme_ext.launch.processes import forks
+from acme_ext.launch.processes import forks, supervisor
 
 
 def test_a_coordinator_that_takes_its_time_is_asked_until_it_answers(monkeypatch):
@@ -74,3 +74,12 @@ def test_a_process_that_fails_before_its_node_has_a_log_says_why(capfd):
 
     assert os.waitstatus_to_exitcode(os.waitpid(forks.fork(fail), 0)[1]) == 1
     assert "OSError: no space left" in capfd.readouterr().err
+
+
+def test_any_number_of_processes_that_a_node_left_can_end_at_once(monkeypatch):
+    ended = iter([*((pid, 0) for pid in range(1, 5_000)), (0, 0)])
+    monkeypatch.setattr(supervisor.os, "waitpid", lambda pid, options: next(ended))
+    made = supervisor.Supervisor.__new__(supervisor.Supervisor)
+    made.members, made._asking = [], 0
+    assert made._reap() is None
+    assert next(ended, None) is None

@@ -129,19 +129,20 @@ class Supervisor(Crew):
 
     def _reap(self) -> tuple[_Process, int] | None:
         """Returns a process that has ended and its exit code (minus the signal that killed it), or None."""
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return None
-        if pid == 0:
-            return None
-        if pid == self._asking and status:
-            self.director.no_answer()
-        process = next((process for process in self.members if process.runs and process.pid == pid), None)
-        if process is None:
-            return self._reap()
-        process.runs = False
-        return process, os.waitstatus_to_exitcode(status)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return None
+            if pid == 0:
+                return None
+            if pid == self._asking and status:
+                self.director.no_answer()
+            for process in self.members:
+                if process.runs and process.pid == pid:
+                    process.runs = False
+                    return process, os.waitstatus_to_exitcode(status)
+            # Otherwise it is a process that a node has started and left behind; there may be thousands.
 
     def _on_stop_request(self, number: int, frame: Any) -> None:
         self._requests[number] += 1
