@@ -63,7 +63,7 @@ ATARI = Agent57Config(
             ngu.ATARI.replay,
             length=160,
             period=80,
-            max_size=50_000,
+            max_size=62_500,  # 5 million observations; a sequence starts every 80
             importance_exponent=0.0,
             importance_exponent_end=0.0,
         ),

@@ -107,6 +107,15 @@ ATARI = NGUConfig(
     **{
         **{field.name: getattr(r2d2.ATARI, field.name) for field in dataclasses.fields(r2d2.ATARI)},
         "retrace_lambda": 0.95,
+        "adam_epsilon": 1e-4,
+        "target_period": 1_500,
+        "replay": dataclasses.replace(
+            r2d2.ATARI.replay,
+            min_size=6_250,
+            max_size=125_000,  # 5 million observations; a sequence starts every 40
+        ),
+        "epsilon_steepness": 8.0,  # alpha of the actors' epsilons; Badia et al. 2020a, appendix
+        "evaluation_epsilon": 0.01,
     },
     num_arms=32,
     beta=0.3,

@@ -41,6 +41,12 @@ def test_the_published_discounts():
         assert num < 3 or small[-1] == pytest.approx(0.97)
 
 
+def test_the_preset_has_the_published_values_where_they_differ_from_r2d2s():
+    assert (ATARI.target_period, ATARI.adam_epsilon, ATARI.evaluation_epsilon) == (1_500, 1e-4, 0.01)
+    assert (ATARI.replay.length, ATARI.replay.period, ATARI.replay.importance_exponent) == (160, 80, 0)
+    assert (ATARI.replay.min_size, ATARI.replay.max_size * ATARI.replay.period) == (6_250, 5_000_000)
+
+
 def test_combined_values_by_hand():
     plain = acting.combined_values((jnp.array([[1.0, 2.0]]), jnp.array([[4.0, 6.0]])), jnp.array([0.5]), None)
     np.testing.assert_allclose(plain, [[3, 5]])

@@ -40,6 +40,14 @@ def test_the_family_is_the_published_one():
     np.testing.assert_array_equal(config.betas(1, 0.0), [0])
 
 
+def test_the_preset_has_the_published_values_where_they_differ_from_r2d2s():
+    found = config.ATARI
+    assert (found.target_period, found.adam_epsilon, found.evaluation_epsilon) == (1_500, 1e-4, 0.01)
+    assert (found.epsilon_base, found.epsilon_steepness) == (0.4, 8)
+    assert (found.replay.min_size, found.replay.max_size * found.replay.period) == (6_250, 5_000_000)
+    assert (found.learning_rate, found.max_gradient_norm, found.variable_period) == (1e-4, 40, 100)
+
+
 def sequences(arm=(1, 0, 2), extras=True):
     """Three sequences of 6 steps: whole; ended by a termination after 4; and begun by padding."""
     rng = np.random.default_rng(0)
