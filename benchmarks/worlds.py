@@ -90,8 +90,9 @@ def _summary(found: Sequence[Outcome]) -> dict[str, list[float]]:
 def table(path: pathlib.Path, results: pathlib.Path) -> list[str]:
     """Returns the lines of the table of `path`, compared with single processes' results in `results`.
 
-    `results` is a file of `benchmarks.learning`. The table has the mean, the minimum and the maximum over seeds, for
-    the final return and for the mean of all evaluations during training.
+    `results` is a file of `benchmarks.learning`. Its results are left out if they are of another budget than the
+    compiled seeds'. The table has the mean, the minimum and the maximum over seeds, for the final return and for the
+    mean of all evaluations during training.
     """
     lines = [
         "| setting | steps | world | seeds | final return | least | greatest | all evaluations | least | greatest |",
@@ -100,12 +101,17 @@ def table(path: pathlib.Path, results: pathlib.Path) -> list[str]:
     single = outcomes.load(results)
     for name, compiled in files.read_json(path).items():
         rows = {"compiled": compiled}
-        if name in single:
+        if name in single and all(_is_of_budget(seed, compiled["steps"]) for seed in single[name].seeds):
             rows["one process"] = _summary(single[name].seeds)
         for world, row in rows.items():
             cells = [f"{of(row[field]):.4g}" for field in ("score", "area") for of in (np.mean, np.min, np.max)]
             lines.append(f"| {name} | {compiled['steps']:,} | {world} | {len(row['score'])} | {' | '.join(cells)} |")
     return lines
+
+
+def _is_of_budget(outcome: Outcome, steps: int) -> bool:
+    """Whether a run took `steps` environment steps; the last ones of several environments may be more."""
+    return steps <= outcome.environment_steps <= 1.05 * steps
 
 
 if __name__ == "__main__":

@@ -30,6 +30,16 @@ def test_the_table_holds_both_worlds_and_leaves_out_what_was_not_measured(tmp_pa
     ]
 
 
+def test_results_of_another_budget_are_not_in_the_table(tmp_path):
+    path, curve = tmp_path / "worlds.json", {"episode_return_mean": [2.0, 4.0]}
+    found = {"environment": "jax:CartPole-v1", "steps": 2_000, "score": [1.0], "area": [0.5]}
+    path.write_text(json.dumps({"ppo-cartpole": found}))
+    for steps, rows in ((100_000, 1), (1_000, 1), (2_008, 2)):
+        outcome = Outcome(0, 5.0, 4.0, 6.0, steps, 10, 1.0, None, curve)
+        write(tmp_path / learning.FILE, "ppo-cartpole", SETTINGS["ppo-cartpole"], [outcome])
+        assert len(worlds.table(path, tmp_path / learning.FILE)[2:]) == rows
+
+
 @pytest.mark.release
 def test_seeds_are_run_in_one_program_and_written(tmp_path, capsys):
     arguments = ["--only", "ppo-cartpole", "--seeds", "2", "--steps", "2000"]
