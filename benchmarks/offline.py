@@ -267,7 +267,7 @@ def _main(options: argparse.Namespace) -> int:
         written = files.read_json(path) if path.is_file() else {}
         entry = written.setdefault(name, {"seeds": {}})
         made = make(name, recorded)
-        if entry.get("recorded") != made:
+        if entry.get("recorded") != made or entry.get("steps", steps) != steps:  # not to be mixed with those
             entry = written[name] = {"recorded": made, "seeds": {}}
         for label, learner in LEARNERS[DATA[name].learners].items():
             if options.agents and label not in options.agents:

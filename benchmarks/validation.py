@@ -176,12 +176,16 @@ def _main(options: argparse.Namespace) -> int:
 def write(
     path: pathlib.Path, wanted: Mapping[tuple[str, str], Setting], found: Mapping[tuple[str, str], Sequence[Outcome]]
 ) -> None:
-    """Writes the results to `path`, and keeps its results of other agents and environments."""
+    """Writes the results to `path`, and keeps its results of other agents and environments.
+
+    An environment's results with another budget are removed, because a row of the table has one budget.
+    """
     written = files.read_json(path) if path.is_file() else {}
     for (environment, agent), seeds in found.items():
-        entry = written.setdefault(
-            environment, {"steps": wanted[environment, agent].steps, "random": random_return(environment), "agents": {}}
-        )
+        steps, entry = wanted[environment, agent].steps, written.get(environment)
+        if entry is None or entry["steps"] != steps:
+            random = random_return(environment) if entry is None else entry["random"]
+            entry = written[environment] = {"steps": steps, "random": random, "agents": {}}
         machine = report.machine()
         entry["agents"][agent] = {
             "version": machine["acme-ext"],

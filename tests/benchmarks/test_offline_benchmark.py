@@ -1,6 +1,7 @@
 """Learning from recorded data, with budgets too small to learn anything."""
 
 import json
+from unittest.mock import Mock
 
 import pytest
 
@@ -69,6 +70,24 @@ def test_the_table_has_each_score_and_each_bar(tmp_path):
     of_agent = offline.agent_table("iql", path)
     assert of_agent[2] == "| `pendulum-medium` | 20,000 | 2 | 50 | 58 | 55 | at least behaviour + 20: MISSED |"
     assert offline.agent_table("cql", path) == []
+
+
+def test_scores_after_another_number_of_learner_steps_are_removed(tmp_path, monkeypatch):
+    made = entry("pendulum-medium")["recorded"]
+    monkeypatch.setattr(offline, "make", lambda name, recorded: made)
+    monkeypatch.setattr(offline, "_experiment", Mock())
+    monkeypatch.setattr(offline.learning, "finished", lambda experiment: True)
+    monkeypatch.setattr(offline.RunDirectory, "open", lambda path: Mock(read_evaluation=lambda: {"returns": [1.0]}))
+
+    def learners(agent, steps):
+        arguments = ["--data", "pendulum-medium", "--agents", agent, "--seeds", "0", "--steps", str(steps)]
+        offline.main([*arguments, "--runs", str(tmp_path)])
+        written = json.loads((tmp_path / "offline.json").read_text())["pendulum-medium"]
+        return written["steps"], list(written["seeds"])
+
+    assert learners("bc", 40) == (40, ["bc"])
+    assert learners("iql", 40) == (40, ["bc", "iql"])
+    assert learners("iql", 80) == (80, ["iql"])
 
 
 @pytest.mark.release

@@ -1,12 +1,14 @@
 """The validation of defaults, with budgets too small to learn anything."""
 
 import json
+from unittest.mock import Mock
 
 import pytest
 
 from acme_ext import builders, envs
 from acme_ext.launch.runs import settings as agent_settings
 from benchmarks import validation
+from benchmarks.outcomes import Outcome
 
 
 @pytest.mark.parametrize("name", validation.SUITES)
@@ -42,6 +44,24 @@ def test_the_table_marks_what_stays_below_half_of_the_way(tmp_path):
     agents = {"dqn": agent(9.0, 11.0), "ppo": agent(4.0, 6.0), "a2c": agent(4.0, 5.0), "r2d2": agent(7.0)}
     path.write_text(json.dumps({"gym:X": {"steps": 20_000, "random": 0.0, "agents": agents}}))
     assert validation.table(path)[-1] == "| `gym:X` | 20,000 | 0 | 10 (9) | 5 (4) | **4.5 (4)** | 7 |"
+
+
+def test_results_of_another_budget_are_removed(tmp_path, monkeypatch):
+    random_return = Mock(return_value=-1.5)
+    monkeypatch.setattr(validation, "random_return", random_return)
+    path, environment = tmp_path / "validation.json", "bsuite:catch_scale/0"
+
+    def write(agent, steps):
+        setting = validation.Setting(agent, environment, steps, 8)
+        found = {(environment, agent): [Outcome(0, 1.0, 1.0, 1.0, steps, 10, 1.0)]}
+        validation.write(path, {(environment, agent): setting}, found)
+        entry = json.loads(path.read_text())[environment]
+        return entry["steps"], entry["random"], list(entry["agents"])
+
+    assert write("dqn", 100) == (100, -1.5, ["dqn"])
+    assert write("ppo", 100) == (100, -1.5, ["dqn", "ppo"])
+    assert write("ppo", 200) == (200, -1.5, ["ppo"])
+    assert random_return.call_count == 1
 
 
 @pytest.mark.release
