@@ -15,7 +15,7 @@ from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
-from benchmarks import command, learning, outcomes, report
+from benchmarks import command, learning, outcomes
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import SETTINGS, Setting
 
@@ -160,7 +160,8 @@ def write(
         cells = (f"{scores.mean():.4g}", f"{scores.min():.4g}", f"{scores.max():.4g}", f"{on_the_way:.4g}")
         lines.append(f"| {variant} | {' | '.join(cells)} | {wall:.0f} |")
     lines += ["", f"![learning curves]({figure.name})", ""]
-    lines.append(", ".join(f"{name} {value}" for name, value in report.machine().items()) + ".")
+    facts = outcomes.machine([o for of_seeds in found.values() for o in of_seeds])
+    lines.append(", ".join(f"{name} {value}" for name, value in facts.items()) + ".")
     files.write_text(page, "\n".join(lines) + "\n")
     return [page, figure]
 

@@ -21,7 +21,7 @@ from acme_ext.commands import common
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import settings as config_settings
 from acme_ext.utils import files
-from benchmarks import atari57, command, learning, outcomes, report
+from benchmarks import atari57, command, learning, outcomes
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import Setting
 
@@ -176,6 +176,7 @@ def write(out: pathlib.Path, setting: Setting, found: Mapping[str, Sequence[Outc
                 row = (o.environment_steps, o.learner_steps, f"{o.wall_time_s:.0f}", o.score, f"{share:.6f}")
                 writer.writerow((game, o.seed, *row))
     page = out.with_suffix(".md")
+    facts = outcomes.machine([o for each in found.values() for o in each])
     lines = [
         f"# {out.name}",
         "",
@@ -195,7 +196,7 @@ def write(out: pathlib.Path, setting: Setting, found: Mapping[str, Sequence[Outc
         "",
         f"Every run: [{table.name}]({table.name}).",
         "",
-        ", ".join(f"{name} {value}" for name, value in report.machine().items()) + ".",
+        ", ".join(f"{name} {value}" for name, value in facts.items()) + ".",
     ]
     files.write_text(page, "\n".join(lines) + "\n")
     return [page, table]

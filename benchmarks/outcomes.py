@@ -37,6 +37,7 @@ class Outcome:
     evaluations: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)  # learning curve, by column
     # Won, drawn and lost final positions against all possible replies, as the first player and as the second
     replies: Sequence[Sequence[int]] | None = None
+    version: str | None = None  # of this package in the run; None in results of earlier versions
 
     @property
     def lost(self) -> int:
@@ -77,7 +78,14 @@ def read(experiment: Experiment, parts: int, *, every_reply: bool = False) -> Ou
         fault=fault,
         evaluations={name: np.round(evaluations[name], digits).tolist() for name, digits in _COLUMNS.items()},
         replies=[list(r[:3]) for r in against_every_reply(RunPlayer(rundir.path))] if every_reply else None,
+        version=rundir.read_config()["run"].get("version"),
     )
+
+
+def machine(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Returns `report.machine`, with the versions of this package that made the runs: not all were made just now."""
+    versions = ", ".join(dict.fromkeys(o.version for o in outcomes if o.version))
+    return report.machine() | ({"acme-ext": versions} if versions else {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +192,7 @@ def write(
     """
     entry = {
         "setting": str(setting),
-        "machine": report.machine() | (report.device() if device else {}),
+        "machine": machine(outcomes) | (report.device() if device else {}),
         "seeds": [dataclasses.asdict(outcome) for outcome in outcomes],
     }
     folder = os.open(path.parent, os.O_RDONLY)

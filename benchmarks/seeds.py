@@ -10,7 +10,7 @@ import numpy as np
 
 from acme_ext.errors import UsageError
 from acme_ext.utils import files, plots
-from benchmarks import learning, outcomes, report
+from benchmarks import learning, outcomes
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import Setting
 
@@ -100,7 +100,8 @@ def page(found: Found, name: str, head: Sequence[str]) -> str:
         cells = (f"{scores.mean():.3f}", f"{scores.min():.2f}", f"{scores.max():.2f}", each, f"{wall:.0f}")
         lines.append(f"| {key} | {' | '.join(cells)} |")
     lines += ["", f"![{name}]({name}.png)", ""]
-    lines.append(", ".join(f"{name} {value}" for name, value in report.machine().items()) + ".")
+    facts = outcomes.machine([o for of_seeds in found.values() for o in of_seeds])
+    lines.append(", ".join(f"{name} {value}" for name, value in facts.items()) + ".")
     return "\n".join(lines) + "\n"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from acme_ext import envs
 from acme_ext.errors import UsageError, nearest
 from acme_ext.utils import files
-from benchmarks import command, learning, outcomes, report
+from benchmarks import command, learning, outcomes
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import Setting
 
@@ -186,7 +186,7 @@ def write(
         if entry is None or entry["steps"] != steps:
             random = random_return(environment) if entry is None else entry["random"]
             entry = written[environment] = {"steps": steps, "random": random, "agents": {}}
-        machine = report.machine()
+        machine = outcomes.machine(seeds)
         entry["agents"][agent] = {
             "version": machine["acme-ext"],
             "date": machine["date"],

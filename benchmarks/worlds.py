@@ -11,7 +11,7 @@ import numpy as np
 from acme_ext import launch
 from acme_ext.errors import UsageError, nearest
 from acme_ext.utils import files
-from benchmarks import command, learning, outcomes, report
+from benchmarks import command, learning, outcomes
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import SETTINGS
 
@@ -72,7 +72,8 @@ def _main(options: argparse.Namespace) -> int:
             for seed, result in enumerate(results)
         ]
         written = files.read_json(path) if path.is_file() else {}
-        written[name] = {"environment": PAIRS[name], "steps": steps, **_summary(found), "machine": report.machine()}
+        entry = {"environment": PAIRS[name], "steps": steps, **_summary(found), "machine": outcomes.machine(found)}
+        written[name] = entry
         files.write_json(path, written)
     print("\n".join(table(path, learning.RESULTS / learning.FILE)))
     print("written:", path)

@@ -9,9 +9,12 @@ import time
 
 import pytest
 
+import acme_ext
 from acme_ext import builders, envs
 from acme_ext.data.format import Folder
 from acme_ext.launch.runs import settings as config_settings
+from acme_ext.utils import loggers
+from acme_ext.utils.rundir import RunDirectory
 from benchmarks import learning, outcomes, pages, recorded
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import DATA, RECORDED, SETTINGS, Recorded, Setting
@@ -179,6 +182,28 @@ def test_results_are_written_beside_those_of_other_settings(tmp_path):
     assert found["b"].seeds == [of(3, 4.0)]
     assert found["b"].setting == str(setting)
     assert outcomes.load(tmp_path / "nothing.json") == {}
+
+
+def test_the_version_is_that_of_the_runs(tmp_path):
+    path, setting = tmp_path / learning.FILE, Setting("dqn", "gym:CartPole-v1", 100, 1)
+    made = [dataclasses.replace(of(seed, 1.0), version=version) for seed, version in enumerate(("0.1.0", "0.2.0"))]
+    for name, seeds in (("a", made), ("b", made[:1]), ("c", [of(0, 1.0)])):
+        outcomes.write(path, name, setting, seeds)
+    versions = {name: written.machine["acme-ext"] for name, written in outcomes.load(path).items()}
+    assert versions == {"a": "0.1.0, 0.2.0", "b": "0.1.0", "c": acme_ext.__version__}
+
+
+def test_a_run_is_read_with_its_version(tmp_path):
+    experiment = TINY.experiment(3, 300, tmp_path)
+    rundir = RunDirectory(tmp_path)
+    config = experiment.describe()
+    rundir.write_config({**config, "run": {**config["run"], "version": "0.0.1"}})
+    columns = "environment_steps,learner_steps,wall_time_s,episode_return_mean,loss\n"
+    for label in ("evaluator", "learner"):
+        loggers.csv_path(rundir, label).write_text(f"{columns}150,2,1.0,0.5,0.1\n300,4,2.0,0.5,0.1\n")
+    rundir.write_evaluation({"environment_steps": 300, "returns": [1.0, 0.0]})
+    found = outcomes.read(experiment, TINY.parts)
+    assert (found.version, found.score, found.fault) == ("0.0.1", 0.5, None)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
