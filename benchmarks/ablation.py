@@ -138,6 +138,7 @@ def write(
     (steps,) = {e.steps for of_seeds in experiments.values() for e in of_seeds}
     parts = ", all of it and without each of its six parts" if set(found) == set(VARIANTS) else ""
     command = "python -m benchmarks.ablation" + ("" if game == "breakout" else f" --game {game}")
+    command += "" if steps == settings(game)["rainbow"].steps else f" --steps {steps}"
     command += "" if parts else f" --variants {' '.join(found)}"
     command += f" --seeds {' '.join(str(e.seed) for e in next(iter(experiments.values())))}"
     numbers, unit = ("its own defaults", "steps") if game == CATCH else ("the same numbers otherwise", "frames")

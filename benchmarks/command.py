@@ -1,6 +1,8 @@
-"""Functions that the benchmarks' commands share: exit codes, error messages and checks."""
+"""Functions that the benchmarks' commands share: exit codes, error messages, checks, and their own command lines."""
 
+import argparse
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +26,26 @@ def run(name: str, command: Callable[[], int]) -> int:
     except (UsageError, RunError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+_PLACES = ("runs", "out", "run_dir", "fresh", "jobs")  # options that don't change what is measured
+
+
+def line(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    """Returns the command line that measures the same: the parser's program, with the options that aren't defaults."""
+    words = parser.prog.split()
+    for action in parser._actions:
+        value = getattr(options, action.dest, action.default)
+        if action.dest in _PLACES or value == action.default or not action.option_strings:
+            continue
+        flag = action.option_strings[0]
+        if action.nargs == 0:
+            words.append(flag)
+        elif isinstance(value, list | tuple) and action.nargs is None:  # an option that can be repeated
+            words += [word for each in value for word in (flag, str(each))]
+        else:
+            words += [flag, *(map(str, value) if isinstance(value, list | tuple) else [str(value)])]
+    return shlex.join(words)
 
 
 def check_seeds(seeds: Sequence[int]) -> None:

@@ -55,15 +55,16 @@ def setting(arm: str, steps: int) -> Setting:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns its exit code, as `benchmarks.seeds.run` does."""
-    options = seeds.parser("disco_maze", __doc__, STEPS).parse_args(arguments)
-    return command.run("benchmarks.disco_maze", lambda: _main(options))
+    parser = seeds.parser("disco_maze", __doc__, STEPS)
+    options = parser.parse_args(arguments)
+    return command.run("benchmarks.disco_maze", lambda: _main(options, command.line(parser, options)))
 
 
-def _main(options: argparse.Namespace) -> int:
+def _main(options: argparse.Namespace, line: str) -> int:
     settings = {arm: setting(arm, options.steps) for arm in ARMS}
     changed = ", ".join(f"{name}={value}" for name, value in _NGU.items())
     head = [
-        "`python -m benchmarks.disco_maze`: the share of a maze's cells that an episode visits, the mean of 100 greedy "
+        f"`{line}`: the share of a maze's cells that an episode visits, the mean of 100 greedy "
         f"episodes after {options.steps:,} steps of training with {NUM_ENVS} environments, on `explore:disco_maze` of "
         f"{SIZE} times {SIZE} cells, the walls counted, and {LIMIT} steps an episode, in which all cells can be "
         "visited. Training has no reward but the bonus. Each episode has another maze.",

@@ -50,7 +50,7 @@ from acme_ext.learning.learner import Learner
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import files, loggers
 from acme_ext.utils.calls import TOKEN_BYTES
-from benchmarks import report
+from benchmarks import command, report
 from benchmarks.sections.program import Unlimited
 
 RESULTS = pathlib.Path(__file__).parent / "results"
@@ -470,7 +470,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(lines))
     if options.out is not None:
         said = (
-            f"`python -m benchmarks.fanout --actors {' '.join(map(str, sorted(options.actors)))}`: actors of "
+            f"`{command.line(parser, options)}`: actors of "
             f"{demand.rate:g} steps/s with observations of 84x84x4 bytes, DQN's Nature network, a learner of "
             f"{demand.learner_rate:g} calls/s; {demand.seconds:g} s each. Actors and servers share the cores. Up to "
             f"{demand.per_host} actors are played to be on one host, which fetches parameters once for all of them."

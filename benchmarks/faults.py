@@ -31,7 +31,7 @@ from acme_ext.errors import RunError
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import files, loggers
-from benchmarks import report
+from benchmarks import command, report
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 WORLDS = ("threads", "processes", "ray")
@@ -266,9 +266,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines.append(row(trial, attempt(trial)))
         print(lines[-1], flush=True)
     if options.out is not None:
-        command = f"python -m benchmarks.faults --restart {options.restart} --steps {options.steps}"
         said = [
-            f"DQN on CartPole, 2 actors and an inference server, a checkpoint every second: `{command}`.",
+            f"DQN on CartPole, 2 actors and an inference server, a checkpoint every second, a budget of "
+            f"{options.steps:,} steps: `{command.line(parser, options)}`.",
             "Steps lost were in the log, and are not in what the program, or its next command, goes on from.",
         ]
         machine = ", ".join(f"{name} {value}" for name, value in facts.items())

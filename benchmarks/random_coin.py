@@ -88,16 +88,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--betas", type=float, nargs="+", default=list(BETAS), metavar="X", help="weights of the bonus (0.01 0.1)"
     )
     options = parser.parse_args(arguments)
-    return command.run("benchmarks.random_coin", lambda: _main(options))
+    return command.run("benchmarks.random_coin", lambda: _main(options, command.line(parser, options)))
 
 
-def _main(options: argparse.Namespace) -> int:
+def _main(options: argparse.Namespace, line: str) -> int:
     settings = {
         f"{agent} | {beta:g}": setting(agent, beta, options.steps) for agent in AGENTS for beta in options.betas
     }
     changed = ", ".join(f"{name}={value}" for name, value in CONFIG.items())
     head = [
-        "`python -m benchmarks.random_coin`: the return of the policy without a bonus, on `explore:random_coin` of "
+        f"`{line}`: the return of the policy without a bonus, on `explore:random_coin` of "
         f"{SIZE} times {SIZE} cells and {LIMIT} steps, after {options.steps:,} steps of training with 8 environments. "
         "There are two policies: one is given no bonus and the other beta times the bonus, and each plays half of the "
         "episodes. One network is NGU's; two are Agent57's, without the bandit. The return is the share of "

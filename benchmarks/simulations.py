@@ -178,19 +178,12 @@ def page(found: Mapping[Arm, Found], options: argparse.Namespace, figure: str, f
         figure: name of the figure's file.
         facts: facts about the machine.
     """
-    given = _parser().parse_args([])
-    changed = "".join(
-        f" --{name.replace('_', '-')} {' '.join(map(str, value)) if isinstance(value, list) else value}"
-        for name, value in vars(options).items()
-        if name not in ("runs", "out", "set") and value != getattr(given, name)
-    )
-    changed += "".join(f" --set {text}" for text in options.set)
     seeds = f"{options.seeds} {'seed' if options.seeds == 1 else 'seeds'}"
     rate = _builder(options).config.replay.samples_per_insert
     lines = [
         f"# MuZero by simulations on {options.environment}",
         "",
-        f"`python -m benchmarks.simulations{changed}`: compiled runs of {options.steps:,} environment steps, 8 "
+        f"`{command.line(_parser(), options)}`: compiled runs of {options.steps:,} environment steps, 8 "
         f"environments, {seeds} of each row at once, MuZero's defaults but for what `--set` names, with "
         f"`replay.samples_per_insert={rate:g}`. An evaluation every {options.eval_every:,} steps, greedy and without "
         "noise, on environments of its own. The "

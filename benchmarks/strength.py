@@ -108,11 +108,14 @@ def page(held: tournament.Held, seconds: Sequence[float], options: argparse.Name
     """
     last = len(seconds) - 1
     changed = "".join(f" --set {text}" for text in options.set)
+    named = ("game", "steps", "parts", "seed", "set")
+    rest = argparse.Namespace(**{name: value for name, value in vars(options).items() if name not in named})
+    others = command.line(_parser(), rest).removeprefix("python -m benchmarks.strength")
     lines = [
         f"# AlphaZero's strength at {held.game.replace('_', ' ')}",
         "",
-        f"`python -m benchmarks.strength --game {options.game} --steps {options.steps} --parts {options.parts} "
-        f"--seed {options.seed}{changed}`: one compiled run of "
+        f"`python -m benchmarks.strength --game {options.game} --steps {options.steps} --parts {options.parts}"
+        f"{others} --seed {options.seed}{changed}`: one compiled run of "
         f"{options.num_envs} games at once with AlphaZero's defaults{' but for these' if options.set else ''}, "
         f"copied after {', '.join(f'{spent:,.0f}' for spent in seconds)} s, evaluations included. Each pair of players "
         f"plays {options.games} games, as many on either side, whose first {options.opening_moves} moves are drawn at "

@@ -77,6 +77,7 @@ def test_variants_are_run_and_written_and_not_run_again(tmp_path, monkeypatch, c
     assert ablation.main(arguments) == 0
     page = (tmp_path / "ablation.md").read_text()
     assert "200 frames, 2 seeds" in page
+    assert "--steps 200 --variants dqn no-noisy --seeds 3 5`" in page
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith(("| dqn", "| no-noisy"))]
     assert [row[0] for row in rows] == ["| dqn", "| no-noisy"]
     for _, mean, least, greatest, *_ in rows:

@@ -1,11 +1,14 @@
 """The benchmark of the maze without a reward, and what it shares with others, without a run."""
 
+import argparse
 import dataclasses
+from unittest.mock import Mock
 
 import numpy as np
+import pytest
 from matplotlib.figure import Figure
 
-from benchmarks import disco_maze, learning, seeds
+from benchmarks import command, disco_maze, learning, random_coin, seeds
 from benchmarks.outcomes import Outcome
 
 
@@ -28,6 +31,35 @@ def test_the_page_has_a_row_for_each_setting():
     assert lines[:3] == ["# some", "", "What it is."]
     assert "| a | 0.550 | 0.50 | 0.60 | 0: 0.50, 1: 0.60 | 3 |" in lines
     assert {line.count("|") for line in lines if line.startswith("|")} == {7}
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "line"),
+    [
+        (disco_maze, [], "python -m benchmarks.disco_maze"),
+        (disco_maze, ["--seeds", "1", "--fresh"], "python -m benchmarks.disco_maze --seeds 1"),
+        (random_coin, ["--betas", "1", "2"], "python -m benchmarks.random_coin --betas 1.0 2.0"),
+        (random_coin, ["--steps", "40", "--out", "x"], "python -m benchmarks.random_coin --steps 40"),
+    ],
+)
+def test_the_page_has_the_command_that_makes_it(module, arguments, line, monkeypatch):
+    run = Mock(return_value=0)
+    monkeypatch.setattr(seeds, "run", run)
+    assert module.main(arguments) == 0
+    assert run.call_args.args[3][0].startswith(f"`{line}`: ")
+
+
+def test_a_command_line_has_what_is_not_the_default():
+    parser = argparse.ArgumentParser(prog="python -m it")
+    parser.add_argument("--few", type=int, nargs="*", default=[1])
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--a-name", default="x")
+    parser.add_argument("--runs", default="r")
+    said = ["--few", "--set", "a=1", "--set", "b=2 3", "--busy", "--a-name", "y", "--runs", "other"]
+    line = "python -m it --few --set a=1 --set 'b=2 3' --busy --a-name y"
+    assert command.line(parser, parser.parse_args(said)) == line
+    assert command.line(parser, parser.parse_args([])) == "python -m it"
 
 
 def test_the_figure_has_a_curve_for_each_arm():

@@ -34,6 +34,16 @@ def test_the_page_has_every_server_at_every_number_of_actors():
     assert [Demand(2.0, 10.0, 8.0).callers(actors) for actors in (1, 64, 65, 256)] == [1, 1, 2, 4]
 
 
+def test_the_page_has_the_command_with_its_demand(tmp_path, monkeypatch):
+    loads = {name: Load(100.0, 2e6, 0.25) for name in ("learner", "coordinator", "inference", "replay")}
+    monkeypatch.setattr(fanout, "measure", lambda actors, demand: (loads, 9.9, 1.5))
+    assert fanout.main(["--actors", "4", "16", "--rate", "5", "--out", str(tmp_path)]) == 0
+    assert (
+        "`python -m benchmarks.fanout --actors 4 16 --rate 5.0`: actors of 5 steps/s"
+        in (tmp_path / "fanout.md").read_text()
+    )
+
+
 def test_threads_have_an_actor_that_raises_and_every_process_is_struck():
     tried = faults.trials(faults.NODES, faults.WORLDS, restarts=2, steps=100)
     assert [trial.node for trial in tried if trial.world == "threads"] == ["actor"]

@@ -30,6 +30,7 @@ def test_the_page_has_what_the_last_copy_won_of_each_opponent():
     )
     page = strength.page(held, [60.0, 130.0], options, {"cores": 2})
     assert "--seed 0 --set search.gumbel=false`: one compiled run" in page
+    assert "--game connect_four --steps 200 --parts 2 --games 4 --seed 0" in page
     rows = [line for line in page.splitlines() if "|" in line]
     assert rows[0].startswith("| 200 moves against ")
     assert rows[2] == "| random | 2 | 1 | 1 | 0.625 |"
