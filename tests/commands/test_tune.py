@@ -315,6 +315,18 @@ def test_settings_of_which_no_seed_has_ended_well_have_no_score():
         assert [row[name] for name in ("mean", "std", "least", "greatest")] == [None] * 4
 
 
+def test_settings_of_which_a_seed_failed_come_last():
+    def retrained(name, *scores):
+        outcomes = {seed: study.Outcome(score, None if score else "diverged") for seed, score in enumerate(scores)}
+        return study.Retrained(name, {}, outcomes)
+
+    lucky, steady = retrained("lucky", 100.0, None, None), retrained("steady", 90.0, 80.0, 85.0)
+    worse, stopped, none = retrained("worse", 10.0, 10.0, 10.0), retrained("stopped", 95.0), retrained("none", None)
+    again = study.ranked([lucky, none, worse, steady, stopped])
+    assert [each.name for each in again] == ["stopped", "steady", "worse", "none", "lucky"]
+    assert (lucky.failed, steady.failed) == (2, 0)
+
+
 def test_a_study_with_another_space_is_refused(runs):
     Study(runs / "s", tuned())
     other = tuned(space={**SPACE, "batch_size": spaces.parse("int:1:200")}, settings={"dueling": "true"})

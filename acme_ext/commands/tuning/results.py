@@ -15,15 +15,14 @@ _COLOURS = {"COMPLETE": "#0072B2", "PRUNED": "#999999", "FAIL": "#D55E00"}
 
 
 def table(study: Study, retrained: Sequence[Retrained]) -> list[str]:
-    """Returns a table of the retrained settings, the best mean first, or of the best trials if none were retrained."""
+    """Returns a table of the retrained settings, in their order, or of the best trials if none were retrained."""
     found = {f"trial {trial.number}": f"{trial.value:.4g}" for trial in study.best}
     header = ("setting", "in the search", "mean", "std", "least", "greatest", "seeds")
     rows: list[tuple[str, ...]] = []
     for each in retrained:
         scores = each.scores
         spread = [f"{f(scores):.4g}" for f in (np.mean, np.std, np.min, np.max)] if len(scores) else ["-"] * 4
-        failed = len(each.outcomes) - len(scores)
-        seeds = f"{len(each.outcomes)}" + (f" ({failed} failed)" if failed else "")
+        seeds = f"{len(each.outcomes)}" + (f" ({each.failed} failed)" if each.failed else "")
         rows.append((each.name, found.get(each.name, ""), *spread, seeds))
     if not retrained:
         header = header[:2]

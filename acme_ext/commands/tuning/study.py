@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,6 +111,19 @@ class Retrained(NamedTuple):
     def scores(self) -> np.ndarray:
         """The returns of the seeds that did not fail."""
         return np.array([o.score for o in self.outcomes.values() if o.score is not None])
+
+    @property
+    def failed(self) -> int:
+        """The number of seeds that failed."""
+        return len(self.outcomes) - len(self.scores)
+
+
+def ranked(retrained: Iterable[Retrained]) -> list[Retrained]:
+    """Returns settings with the best mean first; those of which a seed failed come last.
+
+    The mean of the other seeds would say that such settings are better than they are.
+    """
+    return sorted(retrained, key=lambda each: (each.failed, -each.scores.mean() if len(each.scores) else np.inf))
 
 
 class _Work:
@@ -240,7 +253,7 @@ class Study:
         self._work(next_work, self._tell, lambda: self._ended >= trials, jobs, interrupt)
 
     def retrain(self, best: int, seeds: int, jobs: int, beside: list[str], interrupt: Interrupt) -> list[Retrained]:
-        """Trains the best settings on seeds 0, 1, ..., and returns the results, the best mean first.
+        """Trains the best settings on seeds 0, 1, ..., and returns the results, in the order of `ranked`.
 
         Args:
             best: number of settings.
@@ -279,7 +292,7 @@ class Study:
             outcomes = {seed: self._outcome(self._retrained(name, seed)) for seed in range(seeds)}
             read = {seed: Outcome(**files.read_json(path)) for seed, path in outcomes.items() if path.is_file()}
             found.append(Retrained(name, chosen, read))
-        return sorted(found, key=lambda each: -each.scores.mean() if len(each.scores) else float("inf"))
+        return ranked(found)
 
     @property
     def _ended(self) -> int:
