@@ -135,7 +135,7 @@ def run_all(setting: Setting, experiments: Mapping[str, launch.Experiment], jobs
     codes: dict[str, int] = {}
     waiting = []
     for name, experiment in experiments.items():
-        if not fresh and finished(experiment):
+        if not fresh and finished(experiment, setting):
             print(f"{name} is finished: {experiment.directory}")
         else:
             waiting.append(name)
@@ -212,10 +212,11 @@ def _train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: 
     return 0
 
 
-def finished(experiment: launch.Experiment) -> bool:
+def finished(experiment: launch.Experiment, setting: Setting | None = None) -> bool:
     """Whether an experiment's directory has its complete run, including the final evaluation.
 
-    Raises UsageError if it has the run of another experiment; the message has the fields that differ.
+    Raises UsageError if it has the run of another experiment, or one with another number of actors than the setting, or
+    a compiled one if the setting is not, or the other way round; the message has the fields that differ.
     """
     if not (experiment.directory / "config.json").is_file():
         return False
@@ -226,6 +227,12 @@ def finished(experiment: launch.Experiment) -> bool:
     steps, _ = found.get("run.steps", (0, 0))
     if steps > experiment.steps:  # its results are not those of this budget
         different["run.steps"] = found["run.steps"]
+    if setting is not None:
+        actors, world = (found.get(name, (None, None))[0] for name in ("program.actors", "world"))
+        if (actors or 0) != setting.actors:
+            different["program.actors"] = (actors or 0, setting.actors)
+        if (world == "compiled") != setting.compiled:
+            different["world"] = (world, "compiled" if setting.compiled else None)
     if different:
         raise UsageError(
             f"{rundir.path} holds another run: {store.say_differences(different)}; delete it, or choose another folder "

@@ -12,6 +12,7 @@ import pytest
 import acme_ext
 from acme_ext import builders, envs
 from acme_ext.data.format import Folder
+from acme_ext.errors import UsageError
 from acme_ext.launch.runs import settings as config_settings
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
@@ -110,6 +111,36 @@ def test_a_run_of_another_setting_is_not_counted(tiny, tmp_path, capsys):
     learning.RunDirectory(experiment.directory).write_config(experiment.describe())
     assert learning.main(["tiny", "--seeds", "0", "--runs", str(tmp_path), "--out", str(tmp_path)]) == 2
     assert "config.learning_rate" in capsys.readouterr().err
+
+
+PROGRAM = {"program": {"actors": 2, "replay_shards": 1}}
+
+
+@pytest.mark.parametrize(
+    ("arrangement", "setting", "told"),
+    [
+        ({}, TINY, None),
+        (PROGRAM, dataclasses.replace(TINY, actors=2), None),
+        ({"world": "compiled"}, dataclasses.replace(TINY, compiled=True), None),
+        (
+            {"program": {"actors": 2, "replay_shards": 1}},
+            dataclasses.replace(TINY, actors=4),
+            "program.actors is 2 there",
+        ),
+        ({}, dataclasses.replace(TINY, actors=4), "program.actors is 0 there and 4 here"),
+        ({"world": "compiled"}, TINY, "world is 'compiled' there"),
+    ],
+)
+def test_a_finished_run_of_another_arrangement_is_not_counted(arrangement, setting, told, tmp_path):
+    experiment = setting.experiment(0, 300, tmp_path)
+    rundir = RunDirectory(tmp_path)
+    rundir.write_config({**experiment.describe(), **arrangement})
+    rundir.write_evaluation({"environment_steps": 300, "returns": [1.0]})
+    if told is None:
+        assert learning.finished(experiment, setting)
+    else:
+        with pytest.raises(UsageError, match=told):
+            learning.finished(experiment, setting)
 
 
 def of(seed: int, score: float, fault: str | None = None, late: float = 0.0) -> Outcome:
