@@ -73,7 +73,7 @@ def distilled(
         trained, loss = part.train(seen, flat, mask.reshape(-1), updates=max(1, mask.size // _PART))
         metrics = {"bonus": masked_mean(bonus, mask), "bonus_max": jnp.max(bonus), "distillation_loss": loss}
         if shuffled:
-            bonus = _shuffled(trained.key, sample.data, bonus, mask)
+            bonus = _shuffled(trained.shuffle_key, sample.data, bonus, mask)
         inner, of_core, td_errors = core.step(state.core, sample._replace(data=_added(sample.data, weight * bonus)))
         return BonusState(inner, trained, errors), {**of_core, **metrics}, td_errors
 
@@ -93,7 +93,7 @@ def _shuffled(key: Array, data: Transition | Sequence, bonus: Array, mask: Array
     A transition's bonuses are permuted together with its one-step bonuses.
     """
     if isinstance(data, Sequence):
-        return intrinsic.shuffle(jax.random.fold_in(key, 3), bonus, mask)  # `train` uses the numbers 0 to 2
+        return intrinsic.shuffle(key, bonus, mask)
     return jax.random.permutation(key, bonus, axis=1)
 
 

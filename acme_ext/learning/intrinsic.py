@@ -60,6 +60,12 @@ class DistillationState(NamedTuple):
         """The parameters for computing errors."""
         return DistillationParams(self.predictor.params, self.target, self.observations)
 
+    @property
+    def shuffle_key(self) -> Array:
+        """The random key for shuffling the bonuses of this step."""
+        # `Distillation.train` splits the key into those with the numbers 0 to 2; the first is the next step's key.
+        return jax.random.fold_in(self.key, 3)
+
 
 class Distillation:
     """The predictor and the random network, with pure functions to train and apply them; see `DistillationState`.

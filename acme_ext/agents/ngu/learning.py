@@ -95,7 +95,7 @@ def with_bonus(
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
         batch: Sequence = sample.data
-        given = shuffled(jax.random.fold_in(state.distillation.key, 0), batch) if config.shuffled else batch
+        given = shuffled(state.distillation.shuffle_key, batch) if config.shuffled else batch
         learned, metrics, priorities = values.step(state.values, sample._replace(data=given))
         steps = last_steps(batch, config.embedding_steps)
         trained, info = sgd_step(loss, optimizer, state.embedding, *steps)

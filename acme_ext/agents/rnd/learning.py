@@ -71,8 +71,7 @@ def make_core(network: RecurrentNetwork, config: RNDConfig, observation: Tree) -
         quiet = seen.steps <= config.quiet_steps
         scale = jax.tree.map(lambda old, new: jnp.where(quiet, old, new), state.scale, scale)
         bonus: Array = jnp.where(quiet, 0.0, bonus)
-        key = jax.random.fold_in(state.distillation.key, 0)
-        given = intrinsic.shuffle(key, bonus, mask) if config.shuffled else bonus
+        given = intrinsic.shuffle(state.distillation.shuffle_key, bonus, mask) if config.shuffled else bonus
         extras = RewardedBehaviour(unrolls.extras.log_prob, unrolls.extras.learner_steps, given)
         learned, metrics, _ = inner.step(state.ppo, sample._replace(data=unrolls._replace(extras=extras)))
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), following)

@@ -98,6 +98,19 @@ def test_learning_from_shuffled_bonuses_differs_in_nothing_else():
     assert float(metrics["value_loss"]) != float(others["value_loss"])
 
 
+def test_nothing_else_has_the_key_of_the_shuffle(monkeypatch):
+    keys, shuffle = [], intrinsic.shuffle
+    monkeypatch.setattr(intrinsic, "shuffle", lambda key, *given: keys.append(key) or shuffle(key, *given))
+    core = RND(RNDConfig(quiet_steps=0, shuffled=True, **SMALL), average_rate=None).make_agent(SPEC).core
+    state = core.init(jax.random.key(0))
+    sample = unrolls(RND(RNDConfig(**SMALL)).make_agent(SPEC))
+    after, _, _ = core.step(state, sample)
+    before, later = (each.core.distillation.key for each in (state, after))
+    others = [before, later, *jax.random.split(before, 3), *jax.random.split(later, 3)]
+    (key,) = (tuple(jax.random.key_data(key).tolist()) for key in keys)
+    assert key not in [tuple(jax.random.key_data(other).tolist()) for other in others]
+
+
 def test_the_reward_is_clipped_where_it_is_to_be():
     agent = RND(RNDConfig(max_abs_reward=1.0, **SMALL)).make_agent(SPEC)
     state = agent.core.init(jax.random.key(0))
