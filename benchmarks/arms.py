@@ -77,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(options: argparse.Namespace) -> int:
+    command.check_least(options, "episodes", least=20 * len(BEST))  # of which 20 in a row are looked for in each part
+    command.check_least(options, "envs", "seeds")
     files.make_writable_folder(options.out)  # fail early; the rest takes minutes
     config, best = Agent57Config(), parts(options.episodes)
     one = jax.jit(functools.partial(play, config, best, options.envs))

@@ -147,11 +147,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="random seeds (0 1 2)")
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="folder for the page")
     options = parser.parse_args(arguments)
-    command.check_seeds(options.seeds)
     return command.run("benchmarks.arms_trained", lambda: _main(options))
 
 
 def _main(options: argparse.Namespace) -> int:
+    command.check_seeds(options.seeds)
+    command.check_least(options, "episodes", least=2 * PARTS)  # an episode in each half of each part
+    command.check_least(options, "envs")
     files.make_writable_folder(options.out)  # fail early; the rest takes minutes
     environment = Fashion(-(-options.episodes // PARTS) * LIMIT)
     found = {}

@@ -81,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(options: argparse.Namespace) -> int:
+    command.check_least(options, "steps", "seeds")
     files.make_writable_folder(options.out)  # fail early; the rest takes minutes
     steps, seeds = options.steps, options.seeds
     problems = {"fixed": np.tile(MEANS, (steps, 1)), "drifting": drifting(steps)}

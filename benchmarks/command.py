@@ -54,6 +54,14 @@ def check_seeds(seeds: Sequence[int]) -> None:
         raise UsageError("--seeds lists a seed twice.")
 
 
+def check_least(options: argparse.Namespace, *names: str, least: int = 1) -> None:
+    """Raises UsageError if one of these options is less than `least`."""
+    for name in names:
+        if getattr(options, name) < least:
+            said = name.replace("_", "-")
+            raise UsageError(f"--{said} is {getattr(options, name)}: it must be at least {least}.")
+
+
 def end_with(parent: int) -> None:
     """Makes the kernel kill this process when its parent process ends."""
     if not process_tree.tell_when_orphaned(parent, signal.SIGKILL):

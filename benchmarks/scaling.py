@@ -19,6 +19,7 @@ import numpy as np
 
 from acme_ext import builders, envs, launch
 from acme_ext.commands import common
+from acme_ext.errors import UsageError
 from acme_ext.launch.runs import settings
 from acme_ext.utils import files, loggers, plots
 from acme_ext.utils.rundir import RunDirectory
@@ -276,6 +277,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    command.check_seeds(options.seeds)
+    if len(set(options.actors)) < len(options.actors) or min(options.actors) < 1:
+        raise UsageError("--actors must list different numbers, each at least 1.")
+    command.check_least(options, "steps", "num_envs", "eval_episodes")
     out = options.out or RESULTS
     files.make_writable_folder(out)
     label = f"{options.agent}-{re.sub(r'[^A-Za-z0-9.]+', '-', options.environment)}"

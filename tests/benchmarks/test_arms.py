@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from acme_ext.agents.agent57.config import Agent57Config
-from benchmarks import arms
+from benchmarks import arms, arms_trained, bandits
 
 
 def test_each_policy_is_played_first_and_then_the_best():
@@ -17,6 +17,23 @@ def test_each_policy_is_played_first_and_then_the_best():
 @pytest.mark.parametrize(("right", "expected"), [([0, 1, 0, 1, 1, 1], 3), ([1, 1, 0, 1], 4), ([1, 1, 1, 0], 0)])
 def test_the_delay_is_until_enough_in_a_row(right, expected):
     assert arms.delay(np.array(right, bool), 3) == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "wrong", "told"),
+    [
+        (arms, ["--seeds", "0"], "--seeds is 0: it must be at least 1."),
+        (arms, ["--episodes", "59"], "--episodes is 59: it must be at least 60."),
+        (arms_trained, ["--seeds", "1", "1"], "--seeds lists a seed twice."),
+        (arms_trained, ["--episodes", "5"], "--episodes is 5: it must be at least 6."),
+        (bandits, ["--seeds", "0"], "--seeds is 0: it must be at least 1."),
+        (bandits, ["--steps", "0"], "--steps is 0: it must be at least 1."),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(module, wrong, told, tmp_path, capsys):
+    assert module.main([*wrong, "--out", str(tmp_path)]) == 2
+    assert told in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_page_has_a_row_for_each_part(tmp_path):

@@ -86,3 +86,18 @@ def test_the_command_runs_programs_once_and_writes(tmp_path, capsys):
 def test_bad_input_is_a_sentence(tmp_path, capsys):
     assert scaling.main(["--agent", "dqm", "--out", str(tmp_path)]) == 2
     assert "dqm" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (["--seeds", "1", "1"], "--seeds lists a seed twice."),
+        (["--actors", "2", "2"], "--actors must list different numbers"),
+        (["--actors", "0"], "each at least 1."),
+        (["--num-envs", "0"], "--num-envs is 0: it must be at least 1."),
+    ],
+)
+def test_a_run_does_not_count_twice_and_has_a_size(wrong, told, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(scaling.launch, "run_program", lambda *_, **__: pytest.fail("it began to run"))
+    assert scaling.main([*wrong, "--runs", str(tmp_path), "--out", str(tmp_path)]) == 2
+    assert told in capsys.readouterr().err
