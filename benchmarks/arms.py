@@ -130,7 +130,7 @@ def page(found: Sequence[Played], best: np.ndarray, config: Agent57Config) -> st
         cells += [f"{delays.mean():.0f}", f"{delays.max():.0f}"]
         lines.append(f"| {part[0]:,} to {part[-1] + 1:,} | {arm} | {' | '.join(cells)} |")
     lines += ["", "Shares are of the second half of each third.", "", "![Policies by episode](arms.png)", ""]
-    lines.append(", ".join(f"{name} {value}" for name, value in report.machine().items()) + ".")
+    lines.append(", ".join(f"{name} {value}" for name, value in report.machine(after=True).items()) + ".")
     return "\n".join(lines) + "\n"
 
 

@@ -219,7 +219,7 @@ def page(found: dict[int, Played], options: argparse.Namespace) -> str:
             lines.append(f"| {seed} | {number + 1} | {' | '.join(map(str, cells))} |")
     lines += ["", "All figures are of the second half of each part.", ""]
     lines += ["![Policies by episode](arms-trained.png)", ""]
-    lines.append(", ".join(f"{name} {value}" for name, value in report.machine().items()) + ".")
+    lines.append(", ".join(f"{name} {value}" for name, value in report.machine(after=True).items()) + ".")
     return "\n".join(lines) + "\n"
 
 

@@ -17,7 +17,7 @@ import shlex
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -450,8 +450,8 @@ def _receive(pipe: Any) -> Any:
     return pipe.recv()  # raises EOFError if the process has died
 
 
-def page(cores: Sequence[str], rows: Sequence[str], still: bool, command: str) -> str:
-    """Returns the results as Markdown."""
+def page(cores: Sequence[str], rows: Sequence[str], still: bool, command: str, facts: Mapping[str, Any]) -> str:
+    """Returns the results as Markdown; `facts` are those about the machine."""
     environments = "CartPole or Acrobot with the MLP, EnvPool's Pong with the others"
     if still:
         environments = "Environments that cost nothing"
@@ -481,7 +481,7 @@ def page(cores: Sequence[str], rows: Sequence[str], still: bool, command: str) -
         "|---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|",
         *rows,
         "",
-        ", ".join(f"{name} {value}" for name, value in report.machine().items()) + ".",
+        ", ".join(f"{name} {value}" for name, value in facts.items()) + ".",
         "",
     ]
     return "\n".join(lines)
@@ -498,7 +498,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--still", action="store_true", help="use environments whose steps take almost no time")
     parser.add_argument("--out", type=pathlib.Path, default=_RESULTS, metavar="DIR")
     options = parser.parse_args(arguments)
-    cores, rows = [], []
+    facts, cores, rows = report.machine(), [], []
     for name in options.models:
         model = dataclasses.replace(MODELS[name], still=options.still)
         for num_envs in options.envs:
@@ -519,7 +519,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command = shlex.join(["python", "-m", "benchmarks.inference", *words])
     options.out.mkdir(parents=True, exist_ok=True)
     name = "inference-still.md" if options.still else "inference.md"
-    (options.out / name).write_text(page(cores, rows, options.still, command))
+    (options.out / name).write_text(page(cores, rows, options.still, command, facts))
 
 
 if __name__ == "__main__":

@@ -284,7 +284,7 @@ def _main(options: argparse.Namespace) -> int:
                         return 128 + result.stopped_by
                 score = float(np.mean(RunDirectory.open(run_dir).read_evaluation()["returns"]))
                 entry["seeds"].setdefault(label, {})[str(seed)] = round(score, 2)
-        files.write_json(path, {**written, name: {**entry, "steps": steps, "machine": report.machine()}})
+        files.write_json(path, {**written, name: {**entry, "steps": steps, "machine": report.machine(after=True)}})
     print("\n".join(table(path)))
     print("written:", path)
     return 0 if all(verdict[-1] for verdict in verdicts(files.read_json(path))) else 1

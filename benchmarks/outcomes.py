@@ -85,7 +85,7 @@ def read(experiment: Experiment, parts: int, *, every_reply: bool = False) -> Ou
 def machine(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Returns `report.machine`, with the versions of this package that made the runs: not all were made just now."""
     versions = ", ".join(dict.fromkeys(o.version for o in outcomes if o.version))
-    return report.machine() | ({"acme-ext": versions} if versions else {})
+    return report.machine(after=True) | ({"acme-ext": versions} if versions else {})
 
 
 @dataclasses.dataclass(frozen=True)

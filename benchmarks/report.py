@@ -89,8 +89,11 @@ def against(
     return Reference(name, theirs.per_second, ours.over(theirs), goal, theirs.cpu_us, source, spread)
 
 
-def machine() -> dict[str, Any]:
-    """Returns the facts about the machine that the figures depend on, without host names or paths."""
+def machine(*, after: bool = False) -> dict[str, Any]:
+    """Returns the facts about the machine that the figures depend on, without host names or paths.
+
+    With `after`, they are read after the measurement, so that the load is partly its own.
+    """
     model = ""
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     if cpuinfo.is_file():
@@ -100,7 +103,7 @@ def machine() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "cores": len(os.sched_getaffinity(0)),
         "processor": model or platform.machine(),
-        "load_before": load(),
+        "load_after" if after else "load_before": load(),
         "python": platform.python_version(),
         **dict(_versions()),
     }

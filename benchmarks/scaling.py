@@ -178,7 +178,7 @@ def page(outcomes: Sequence[Outcome], bar: float, described: str, name: str) -> 
             against,
         )
         lines.append("| " + " | ".join(cells) + " |")
-    facts = ", ".join(f"{key} {value}" for key, value in report.machine().items())
+    facts = ", ".join(f"{key} {value}" for key, value in report.machine(after=True).items())
     lines += ["", f"![curves]({name}.png)", "", f"Every evaluation: [{name}.csv]({name}.csv).", "", f"{facts}.", ""]
     return "\n".join(lines)
 

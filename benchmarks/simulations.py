@@ -125,7 +125,7 @@ def _main(options: argparse.Namespace) -> int:
         found[arm] = read([one.directory for one in each], BARS[options.environment])
         print(f"{arm}: {np.mean(found[arm].final):.4g} after {found[arm].seconds:.0f} s", flush=True)
     draw(found, options.out / f"{name}.png")
-    text = page(found, options, f"{name}.png", report.machine())
+    text = page(found, options, f"{name}.png", report.machine(after=True))
     files.write_text(options.out / f"{name}.md", text)
     print(text)
     return 0

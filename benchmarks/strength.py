@@ -91,7 +91,7 @@ def _main(options: argparse.Namespace) -> int:
     moves = [options.steps * part // options.parts for part in range(1, options.parts + 1)]
     held = held._replace(names=[*(f"{count:,} moves" for count in moves), *options.opponents])
     _draw(held, list(seconds.values()), options.out / f"{name}.png")
-    text = page(held, list(seconds.values()), options, report.machine())
+    text = page(held, list(seconds.values()), options, report.machine(after=True))
     (options.out / f"{name}.md").write_text(text)
     print(text)
     return 0

@@ -222,6 +222,8 @@ def test_the_version_is_that_of_the_runs(tmp_path):
         outcomes.write(path, name, setting, seeds)
     versions = {name: written.machine["acme-ext"] for name, written in outcomes.load(path).items()}
     assert versions == {"a": "0.1.0, 0.2.0", "b": "0.1.0", "c": acme_ext.__version__}
+    # The runs have ended, so that the load is not that before them.
+    assert all("load_before" not in written.machine for written in outcomes.load(path).values())
 
 
 def test_a_run_is_read_with_its_version(tmp_path):
