@@ -36,6 +36,7 @@ import tree
 from dm_env import specs as dm_specs
 
 from acme_ext import interfaces
+from acme_ext.envs.canonical import bounds_of
 from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
 from acme_ext.types import EnvironmentSpec, Tree
@@ -227,7 +228,7 @@ class FolderWriter:
         shard_bytes: int = SHARD_BYTES,
         part: str | None = None,
     ):
-        self.path, self._spec = Path(path).expanduser(), spec
+        self.path, self._bounds = Path(path).expanduser(), bounds_of(spec.actions)
         self._shard_steps, self._shard_bytes = shard_steps, shard_bytes
         self._names = field_names(spec.observations)
         described = spec_to_json(spec)
@@ -259,7 +260,12 @@ class FolderWriter:
             files.write_json(self._listed, self._manifest)
 
     def add(self, episode: Episode) -> None:
-        """Adds an episode without copying its arrays."""
+        """Adds an episode without copying its arrays, except for continuous actions: they are clipped to their bounds,
+        as the environment clipped them. The action of the last row stays unchanged.
+        """
+        if self._bounds is not None:
+            taken = np.clip(episode.action[:-1], *self._bounds)
+            episode = episode._replace(action=np.concatenate([taken, episode.action[-1:]]))
         self._open.append(episode)
         self.steps += episode.steps
         self._open_steps += episode.steps

@@ -63,6 +63,19 @@ def test_a_folder_is_added_to(tmp_path):
     assert Folder(tmp_path).digest != before
 
 
+def test_continuous_actions_are_those_that_the_environment_took(tmp_path):
+    """Policies of on-policy agents sample from a normal distribution, and the environment clips their actions."""
+    spec = SPEC._replace(actions=specs.BoundedArray((1,), np.float32, -1.0, 1.0))
+    action = np.array([[3.0], [-0.5], [-7.0], [0.0]], np.float32)
+    writer = FolderWriter(tmp_path, spec, ABOUT)
+    writer.add(episode(3, 1.0)._replace(action=action))
+    writer.close()
+    (there,) = Folder(tmp_path).episodes()
+    np.testing.assert_array_equal(there.action, np.array([[1.0], [-0.5], [-1.0], [0.0]], np.float32))
+    assert there.action.dtype == np.float32
+    assert action[0, 0] == 3.0  # the agent's own experience stays as it is
+
+
 def test_several_processes_write_at_a_time_and_all_of_it_is_read(tmp_path):
     FolderWriter(tmp_path, SPEC, ABOUT).begin()
     assert list(Folder(tmp_path).episodes()) == []
