@@ -290,16 +290,16 @@ class FolderWriter:
             path = self.path / f"{self._prefix}{len(self._manifest['shards']):06d}.npz"
             with files.replacing(path) as temporary:
                 temporary.write_bytes(buffer.getvalue())
-            self._manifest["shards"].append(
-                {
-                    "file": path.name,
-                    "sha256": files.sha256(path),
-                    "steps": self._open_steps,
-                    "episodes": len(self._open),
-                    "returns": [e.score for e in self._open],
-                }
-            )
-            files.write_json(self._listed, self._manifest)
+            shard = {
+                "file": path.name,
+                "sha256": files.sha256(path),
+                "steps": self._open_steps,
+                "episodes": len(self._open),
+                "returns": [e.score for e in self._open],
+            }
+            manifest = {**self._manifest, "shards": [*self._manifest["shards"], shard]}
+            files.write_json(self._listed, manifest)
+            self._manifest = manifest  # only now, so that after an error another flush doesn't list the episodes twice
         self._open = []
         self._open_steps = self._open_bytes = 0
 

@@ -11,7 +11,8 @@ from dm_env import specs
 from acme_ext import envs
 from acme_ext.data.format import Episode, Folder, FolderWriter, spec_from_json, spec_to_json
 from acme_ext.envs.specs import DISCOUNT, REWARD
-from acme_ext.errors import UsageError
+from acme_ext.errors import RunError, UsageError
+from acme_ext.utils import files
 
 SPEC = acme.specs.EnvironmentSpec(
     {"a": specs.Array((2,), np.float32), "b": specs.BoundedArray((), np.uint8, 0, 255)},
@@ -126,6 +127,25 @@ def test_a_killed_writer_loses_its_open_shard_alone(tmp_path):
     folder = Folder(tmp_path)
     assert len(said) <= len(folder.shards) <= len(said) + 1  # of one it may not have said that it was written
     assert len(list(folder.episodes())) == 3 * len(folder.shards)
+
+
+@pytest.mark.parametrize("part", [None, "actor-0"])
+def test_episodes_are_listed_once_if_the_list_could_not_be_written_at_first(tmp_path, monkeypatch, part):
+    """A process that ends with an error writes its open shard once more."""
+    FolderWriter(tmp_path, SPEC, ABOUT).begin()
+    writer = FolderWriter(tmp_path, SPEC, {}, part=part)
+    writer.begin()
+    writer.add(episode(3, 1.0))
+
+    def fail(path, value):
+        raise RunError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write_json", fail)
+        with pytest.raises(RunError):
+            writer.flush()
+    writer.close()
+    assert [each.steps for each in Folder(tmp_path).episodes()] == [3]
 
 
 def test_a_folder_that_another_host_does_not_see_is_named(tmp_path):
