@@ -17,6 +17,7 @@ import tree
 from dm_env import specs
 
 from acme_ext.errors import UsageError
+from acme_ext.specs import PICTURE_SIDE
 from acme_ext.types import Tree
 
 _HEIGHT, _WIDTH = 240, 320  # size of MuJoCo's images
@@ -93,8 +94,10 @@ def _seen(environment: dm_env.Environment, observation: Tree) -> np.ndarray:
             if min(shape[:2]) < _LEAST:
                 continue
             value = np.asarray(value)
-            if len(shape) == 3 and shape[2] == 4:  # a stack, the newest last
-                value = value[..., -1]
+            if len(shape) == 3 and shape[2] == 4:
+                if value.dtype != np.uint8 and min(shape[:2]) < PICTURE_SIDE:
+                    continue  # a grid with four channels, such as a board with its planes
+                value = value[..., -1]  # a stack, the newest last
             if value.dtype == np.uint8:
                 return _colour(value, "the observation")
             low, high = 0.0, 1.0

@@ -6,6 +6,7 @@ import gymnasium_loop
 import numpy as np
 import pytest
 import saved_runs
+from dm_env import specs
 from toys import Walk
 
 from acme_ext import envs, launch
@@ -126,6 +127,26 @@ def test_each_family_that_renders_gives_pictures_that_change(name, shape):
     assert seen[0].min() < seen[0].max()
     assert any((seen[0] != picture).any() for picture in seen[1:])
     assert pictures.frames_per_second(environment) > 0
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((11, 11, 4), np.bool_), ((10, 10, 4), np.float32)])
+def test_the_last_plane_of_a_board_is_no_picture(shape, dtype):
+    class Board(Walk):
+        def observation_spec(self):
+            return specs.BoundedArray(shape, dtype, 0, 1)
+
+    with pytest.raises(UsageError, match="the environment can't be drawn"):
+        pictures.picture(Board(0), np.ones(shape, dtype))
+
+
+def test_of_a_stack_of_pictures_the_newest_is_shown():
+    class Stacked(Walk):
+        def observation_spec(self):
+            return specs.BoundedArray((160, 160, 4), np.float32, 0.0, 1.0)
+
+    seen = np.zeros((160, 160, 4), np.float32)
+    seen[..., -1] = 1.0
+    assert pictures.picture(Stacked(0), seen).min() == 255
 
 
 def test_films_are_written_whole_or_not_at_all(cartpole, tmp_path, capsys):
