@@ -11,6 +11,8 @@ from dm_env import specs
 
 from acme_ext.envs.base import FIRST, LAST, MID, BatchedEnvironment
 from acme_ext.envs.canonical import bounds_of
+from acme_ext.envs.specs import check_observation
+from acme_ext.errors import RunError
 from acme_ext.types import Array, Tree
 
 
@@ -95,6 +97,7 @@ class FunctionalEnvironment(abc.ABC):
         key, use = jax.random.split(state.key)
         moved = self.move(use, state.inner, action)
         inner, first = self.begin(use)
+        _check_numbers(_name_of(self), moved)
         reset = state.last
         ended = ~reset & (moved.terminated | moved.truncated)
         inner, observation = trees.select(
@@ -109,9 +112,15 @@ class FunctionalEnvironment(abc.ABC):
         return FunctionalState(inner, key, ended), timestep
 
     def _of_spec(self, observation: Tree) -> Tree:
+        """Returns an observation in its spec's dtypes; raises RunError if its structure or shapes differ."""
         import jax
         import jax.numpy as jnp
 
+        def zeros(x: Any) -> np.ndarray:  # traced arrays have shapes, but no numbers to convert to NumPy's
+            kind = jnp.result_type(x)
+            return np.broadcast_to(np.zeros((), kind if kind.kind in "biuf" else np.float32), jnp.shape(x))
+
+        check_observation(_name_of(self), self.observation_spec(), jax.tree.map(zeros, observation))
         return jax.tree.map(lambda spec, x: jnp.asarray(x, spec.dtype), self.observation_spec(), observation)
 
 
@@ -138,6 +147,21 @@ class CanonicalFunctional(FunctionalEnvironment):
 
     def action_spec(self) -> specs.Array:
         return specs.BoundedArray((self._middle.size,), np.float32, -1.0, 1.0, "action")
+
+
+def _name_of(environment: FunctionalEnvironment) -> str:
+    """Returns an environment's name in messages."""
+    inner = environment._environment if isinstance(environment, CanonicalFunctional) else environment
+    return type(inner).__name__
+
+
+def _check_numbers(name: str, moved: Moved) -> None:
+    """Raises RunError, naming environment and field, if `move` returned an array instead of a number."""
+    import jax.numpy as jnp
+
+    for what in ("reward", "terminated", "truncated"):
+        if (shape := jnp.shape(getattr(moved, what))) != ():
+            raise RunError(f"{name} delivered {what!r} of shape {shape}; it must be one number, of shape ().")
 
 
 def canonical_functional(environment: FunctionalEnvironment) -> FunctionalEnvironment:
@@ -168,7 +192,9 @@ class FunctionalBatch(BatchedEnvironment):
 
         self.num_envs, self._environment, self._seed = num_envs, environment, seed
         self._device = jax.devices("cpu")[0]
-        self._reset, self._step = _compiled(environment)
+        # Environments with arrays or lists as fields have no hash.
+        made = _compiled if _has_hash(environment) else _compiled.__wrapped__
+        self._reset, self._step = made(environment)
         self._state: Any = None
         self._resets = 0
 
@@ -203,6 +229,14 @@ class FunctionalBatch(BatchedEnvironment):
 
     def close(self) -> None:
         self._state = None
+
+
+def _has_hash(environment: FunctionalEnvironment) -> bool:
+    try:
+        hash(environment)
+    except TypeError:
+        return False
+    return True
 
 
 @functools.lru_cache(maxsize=32)

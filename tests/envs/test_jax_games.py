@@ -1,5 +1,7 @@
 """Environments in JAX: their rules beside the originals', the rules of a batch, and what is refused."""
 
+import dataclasses
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -7,11 +9,12 @@ import numpy as np
 import pytest
 from bsuite.environments.catch import Catch
 from bsuite.environments.memory_chain import MemoryChain
+from dm_env import specs
 
 from acme_ext import envs
-from acme_ext.envs.functional import canonical_functional, row_keys
+from acme_ext.envs.functional import FunctionalEnvironment, Moved, canonical_functional, row_keys
 from acme_ext.envs.jax_games import functional
-from acme_ext.errors import UsageError
+from acme_ext.errors import RunError, UsageError
 
 FIRST, LAST = 0, 2
 
@@ -148,3 +151,59 @@ def test_what_is_no_environment_is_refused_with_the_nearest():
         envs.check("jax:CartPole")
     with pytest.raises(UsageError, match="has no option 'fast'"):
         envs.check("jax:catch", fast=True)
+
+
+@dataclasses.dataclass  # with __eq__ and without frozen it has no hash
+class Line(FunctionalEnvironment):
+    """Delivers what it is told to."""
+
+    shape: tuple[int, ...] = (3,)
+    named: bool = False
+    reward: tuple[int, ...] = ()
+    terminated: tuple[int, ...] = ()
+
+    def begin(self, key):
+        seen = jnp.zeros(self.shape, bool)
+        return jnp.int32(0), {"seen": seen} if self.named else seen
+
+    def move(self, key, state, action):
+        end = jnp.full(self.terminated, state >= 2)
+        return Moved(state + 1, self.begin(key)[1], jnp.ones(self.reward), end, jnp.bool_(False))
+
+    def observation_spec(self):
+        return specs.Array((3,), np.float32)
+
+    def action_spec(self):
+        return specs.BoundedArray((1,), np.float32, -2.0, 2.0)
+
+
+def test_an_environment_without_a_hash_is_made(rollout):
+    with envs.make(lambda seed, evaluation: Line(), num_envs=2) as environment:
+        rollout(environment, 8)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (
+            {"shape": (4,)},
+            r"^Line delivered an observation of shape \(4,\) and type bool; its spec says float32 of shape",
+        ),
+        (
+            {"named": True},
+            "^Line delivered an observation of another structure .* a mapping with 'seen', and not a single",
+        ),
+        ({"reward": (1,)}, r"^Line delivered 'reward' of shape \(1,\); it must be one number"),
+        ({"terminated": (1,)}, r"^Line delivered 'terminated' of shape \(1,\)"),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda environment: environment, canonical_functional])
+def test_what_is_not_as_the_specs_say_is_told_by_environment_and_field(wrap, fields, told):
+    environment = wrap(Line(**fields))
+
+    def begin_and_step():
+        state, _ = environment.reset(jax.random.key(0))
+        return environment.step(state, jnp.zeros(1))
+
+    with pytest.raises(RunError, match=told):
+        jax.eval_shape(begin_and_step)
