@@ -52,7 +52,7 @@ class Recorder:
         for env, rows in enumerate(self._rows):
             begun = rows or before.step_type[env] == _FIRST
             if begun and not ended[env]:  # the last row of an episode was already written
-                rows.append([leaf[env] for leaf in leaves])
+                rows.append([leaf[env].copy() for leaf in leaves])  # a view would hold the whole batch in memory
                 going.append(env)
         after = self._timestep
         for env in going:

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import dm_env
 import numpy as np
 
@@ -72,3 +74,22 @@ def test_the_rest_of_an_episode_is_no_episode():
         recorder.add(np.array([1]), timestep([kind], [1], [1], [11]))
     (only,) = to.episodes
     np.testing.assert_array_equal(only.step_type, [FIRST, MID, LAST])
+
+
+def test_a_long_episode_does_not_hold_the_steps_of_others_in_memory():
+    class Nowhere:
+        def add(self, episode):
+            pass
+
+    recorder = Recorder(Nowhere())
+    kinds, pictures = np.full(20, FIRST, np.uint8), np.zeros((20, 10_000), np.uint8)
+    number = np.zeros(20, np.float32)
+    recorder.add_first(dm_env.TimeStep(kinds, number, number, pictures))
+    tracemalloc.start()
+    for step in range(100):
+        # Environment 0 goes on; all others have episodes of one step.
+        kinds = np.array([MID] + [FIRST if step % 2 else LAST] * 19, np.uint8)
+        recorder.add(np.zeros(20, np.int32), dm_env.TimeStep(kinds, number, number, pictures))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 100 * 10_000 <= held < 200 * 10_000  # twenty times as much with the steps of the others
