@@ -1,5 +1,6 @@
 """Batches of ordinary dm_envs."""
 
+import contextlib
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any
@@ -54,6 +55,7 @@ class VectorEnvironment(base.BatchedEnvironment):
         discount.fill(1.0)
         self._write = row_writer(observation)
         self._ended = [False] * self.num_envs
+        self._closed = False
         self._steps = [environment.step for environment in self.environments]
         self._timestep = dm_env.TimeStep(
             step_type=np.zeros(self.num_envs, np.uint8),
@@ -118,8 +120,10 @@ class VectorEnvironment(base.BatchedEnvironment):
         return self._action_spec
 
     def close(self) -> None:
-        for environment in self.environments:
-            environment.close()
+        with contextlib.ExitStack() as stack:  # if one of them raises, the others are closed nevertheless
+            for environment in () if self._closed else self.environments:
+                stack.callback(environment.close)
+            self._closed = True
 
 
 def _same(a: Tree, b: Tree) -> bool:

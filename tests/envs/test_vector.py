@@ -218,3 +218,20 @@ def test_large_numbers_are_finite():
 
     batch = VectorEnvironment([Far(0)])
     np.testing.assert_array_equal(batch.reset().observation["x"], np.full((1, 2, 3), 3e38, np.float32))
+
+
+def test_each_environment_is_closed_once_even_if_another_one_can_not_be():
+    """A resumed run closes its first batch at once and again at its end."""
+    closed = []
+
+    class Closing(Toy):
+        def close(self):
+            closed.append(self)
+            if self is batch.environments[1]:
+                raise OSError("gone already")
+
+    batch = VectorEnvironment([Closing(seed) for seed in range(3)])
+    with pytest.raises(OSError, match="gone already"):
+        batch.close()
+    batch.close()
+    assert sorted(map(batch.environments.index, closed)) == [0, 1, 2]
