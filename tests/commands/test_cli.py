@@ -50,7 +50,7 @@ def test_list_names_every_agent_and_family(capsys):
 # Bad input: one sentence, exit code 2, and nothing written.
 _BAD = [
     (["train", "dqn", "gym:CartPole-v1", "--ray-wait", "9"], "are for programs on 'ray', not on 'proc"),
-    (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=far:2"], "learner asks for far: of one machine that"),
+    (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=far:2"], "learner asks for far: only CPU and GPU can"),
     (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=GPU:99"], "more GPUs than there are here"),
     (["train", "dqn", "gym:CartPole-v1", "--on", "threads", "--resources", "learner=CPU:2"], "threads share what"),
     (["train", "dqn", "gym:CartPole-v1", "--on", "threads", "--restart", "2"], "threads are never restarted"),
@@ -188,7 +188,7 @@ def test_a_bonus_is_a_setting_with_an_option_of_its_own():
 
     assert made().intrinsic is None
     assert made("--intrinsic", "rnd") == made("--set", "intrinsic=rnd") == made().replace(intrinsic="rnd")
-    with pytest.raises(UsageError, match="--intrinsic rnd and --set intrinsic=rnd_shuffled are two"):
+    with pytest.raises(UsageError, match="--intrinsic rnd contradicts --set intrinsic=rnd_shuffled"):
         made("--intrinsic", "rnd", "--set", "intrinsic=rnd_shuffled")
     with pytest.raises(UsageError, match="there is no intrinsic 'rdn'"):
         made("--intrinsic", "rdn")
@@ -329,7 +329,7 @@ def test_plot_draws_a_band_for_seeds_and_a_line_for_each_setting(tmp_path, monke
 
     for arguments, told in (
         (["-o", "curve.tiff9"], "is not a name for a figure"),
-        (["-o", "/dev/null/x.png"], "/dev/null is a file; a folder"),
+        (["-o", "/dev/null/x.png"], "/dev/null is a file: choose a folder"),
         (["-o", "/proc/nowhere/x.png"], "can't be written"),
         (["--x", "frames"], "has no column 'frames'"),
     ):

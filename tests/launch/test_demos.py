@@ -170,11 +170,11 @@ def test_what_cannot_be_learned_from_is_refused(demos, tmp_path):
 
     refused("r2d3 learns from demonstrations: give it some", small("r2d3"))
     refused("is not recorded data", small("r2d3"), demos=str(tmp_path))
-    refused("the observations of .* aren't the environment's", small("r2d3"), demos=demos[CONTINUOUS])
+    refused("the observations of .* don't match the environment's", small("r2d3"), demos=demos[CONTINUOUS])
     refused("one discrete action", small("r2d3"), CONTINUOUS, demos=demos[CONTINUOUS])
     refused("its own newest data", builders.PPO(), demos=demos[DISCRETE])
     retrace = dataclasses.replace(small("r2d3").config, retrace_lambda=0.9)
-    refused("what its policy gave", builders.R2D3(retrace), demos=demos[DISCRETE])
+    refused("values that its policy computed", builders.R2D3(retrace), demos=demos[DISCRETE])
     refused("best=SHARE", small("r2d3"), demos=f"{demos[DISCRETE]}?best=2")
     damaged = tmp_path / "damaged"
     shutil.copytree(demos[DISCRETE], damaged)

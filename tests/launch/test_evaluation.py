@@ -317,7 +317,7 @@ def test_an_evaluation_can_change_how_the_agent_acts(saved):
     random = launch.load(rundir.path, config={"evaluation_epsilon": "1"}).evaluate(20)
     # Parameters drawn at random prefer one of two actions nearly everywhere, and the pole falls at once.
     assert usual.returns.mean() < 12 < 18 < random.returns.mean()
-    with pytest.raises(UsageError, match=r"what this run learned doesn't fit hidden_sizes=4: only how the agent acts"):
+    with pytest.raises(UsageError, match=r"the run's parameters don't fit hidden_sizes=4: only how the agent acts"):
         launch.load(rundir.path, config={"hidden_sizes": "4"})
     with pytest.raises(UsageError, match="DQN has no setting 'evaluation_epsilom'"):
         launch.load(rundir.path, config={"evaluation_epsilom": "1"})

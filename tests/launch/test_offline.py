@@ -141,7 +141,7 @@ def test_what_cannot_be_learned_from_is_refused(recorded, tmp_path):
     for fields, said in (
         ({"data": str(tmp_path)}, "is not recorded data"),
         ({"data": f"{data}?best=2"}, "best=SHARE"),
-        ({"data": data, "environment": "gym:Acrobot-v1"}, "aren't the environment's"),
+        ({"data": data, "environment": "gym:Acrobot-v1"}, "don't match the environment's"),
     ):
         with pytest.raises(UsageError, match=said):
             local.run(experiment(tmp_path / "run", small("bc"), **{"environment": environment, **fields}), quiet=True)
@@ -188,7 +188,7 @@ def test_from_the_shell(tmp_path, capfd, monkeypatch):
     assert cli.main([*no, "epsilon_end=0", "--policy", "random"]) == 2
     assert "random actions have no settings: leave out epsilon_end" in capfd.readouterr().err
     assert cli.main([*no, "hidden_sizes=4"]) == 2
-    assert "what this run learned doesn't fit hidden_sizes=4" in capfd.readouterr().err
+    assert "the run's parameters don't fit hidden_sizes=4" in capfd.readouterr().err
     assert cli.main(["data", "data"]) == 0
     said = capfd.readouterr().out
     assert "py:toys:make_walk" in said

@@ -183,7 +183,7 @@ def test_a_preset_leaves_what_the_user_set():
         (["dqm", CATCH], "'dqn'"),
         (["DQN", CATCH], "did you mean 'dqn'"),
         (["test_own_parts:WithoutDefault", CATCH], "these methods or defaults of fields are missing: size"),
-        (["acme_ext.builders:Builder", CATCH], "(make_core, make_networks, make_policy, config)"),
+        (["acme_ext.builders:Builder", CATCH], "missing: make_core, make_networks, make_policy, config"),
         (["dqn", "py:my_envs:make_mace"], "did you mean 'make_maze'"),
         (["dqn", "py:my_envs:make_maze", "--env-set", "sise=3"], "unexpected keyword argument 'sise'"),
         (["dqn", CATCH, "--set", "torso=natur"], "there is no torso 'natur': did you mean 'nature'"),
@@ -200,7 +200,7 @@ def test_a_preset_leaves_what_the_user_set():
         (["dqn", CATCH, "--set", "replay.max_size=10"], "max_size"),
         (
             ["dqn", CATCH, "--set", "intrinsic_weight=1"],
-            "intrinsic_weight is 1.0, and there is no bonus",
+            "intrinsic_weight is 1.0, but there is no bonus",
         ),
         (["dqn", CATCH, "--intrinsic", "rnd", "--set", "intrinsic_weight=-1"], "it must not be negative"),
         ([NESTED, CATCH, "--set", "noise.scal=2"], "did you mean 'noise.scale'"),

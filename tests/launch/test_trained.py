@@ -179,7 +179,7 @@ def test_a_film_that_ffmpeg_could_not_end_keeps_the_one_before(tmp_path, monkeyp
 
 def test_films_that_cant_be_are_refused(cartpole, tmp_path, capsys):
     assert cli.main(["evaluate", str(cartpole), "--video", str(tmp_path / "film.avi")]) == 2
-    assert ".mp4 and .gif are known" in capsys.readouterr().err
+    assert "it must end in .mp4 or .gif" in capsys.readouterr().err
     blind = saved_runs.save(tmp_path / "run", DQN(), "bsuite:cartpole/0")
     assert cli.main(["evaluate", str(blind), "--video", str(tmp_path / "film.gif")]) == 2
     assert "bsuite:cartpole/0: the environment can't be drawn" in capsys.readouterr().err

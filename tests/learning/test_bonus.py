@@ -138,7 +138,7 @@ def test_a_sequences_bonus_is_of_the_steps_that_count():
     ("builder", "message"),
     [
         (builders.RND(intrinsic="rnd"), "RND already has an exploration bonus"),
-        (builders.R2D2(intrinsic="rnd"), "R2D2 has a recurrent network.* Take ngu or agent57"),
+        (builders.R2D2(intrinsic="rnd"), "R2D2 has a recurrent network.* Use ngu or agent57"),
         (builders.PPO(intrinsic="rnd", core="lstm"), "PPO has a recurrent network"),
         (builders.BC(intrinsic="rnd"), "BC doesn't learn from rewards"),
         (builders.DiscreteSQIL(intrinsic="rnd"), "DiscreteSQIL doesn't learn from rewards"),
@@ -163,7 +163,7 @@ def test_a_name_that_is_none():
 def test_a_weight_that_is_none():
     with pytest.raises(UsageError, match=r"intrinsic_weight is -1\.0: it must not be negative"):
         builders.DQN(intrinsic="rnd", intrinsic_weight=-1.0)
-    with pytest.raises(UsageError, match=r"intrinsic_weight is 0\.5, and there is no bonus: set intrinsic too"):
+    with pytest.raises(UsageError, match=r"intrinsic_weight is 0\.5, but there is no bonus: set intrinsic too"):
         builders.DQN(intrinsic_weight=0.5)
 
 

@@ -39,7 +39,7 @@ def test_values_stay_where_the_moments_move(shape):
 @pytest.mark.parametrize("params", [{"linear": {"w": 1, "b": 2}}, {"popart_value": {}, "other/popart_value": {}}])
 def test_a_network_without_one_such_layer_is_refused(params):
     moments = normalize.init(np.zeros(()))
-    with pytest.raises(UsageError, match=f"named 'popart_value', and the network has {2 * (len(params) == 2)} of them"):
+    with pytest.raises(UsageError, match=f"named 'popart_value', and the network has {2 * (len(params) == 2)}"):
         normalize.corrected(params, moments, moments)
 
 

@@ -51,7 +51,7 @@ def test_sequences_begin_with_the_state_that_is_given():
     ("fields", "said"),
     [
         ({"order": "queue"}, "its own newest data"),
-        ({"extras": np.zeros((), np.float32)}, "what its policy gave with each action"),
+        ({"extras": np.zeros((), np.float32)}, "values that its policy computed with each action"),
     ],
 )
 def test_replays_that_need_an_actor_are_refused(fields, said):

@@ -160,7 +160,7 @@ def test_many_lines_have_their_legend_beside_the_axes(tmp_path, figure):
         ({"a": ["far", "near"]}, "x.png", "environment_steps", "no range of 'environment_steps' in common"),
         ({"a": ["near", "training"]}, "x.png", "environment_steps", "no curve in common"),
         ({"a": ["near"]}, "x.png", "hours", "no column 'hours'; it has environment_steps, episode_return_mean"),
-        ({"a": ["near"]}, "x.jpegg", "environment_steps", "names no format"),
+        ({"a": ["near"]}, "x.jpegg", "environment_steps", "is not a name for a figure"),
         ({"a": ["near"]}, "near/config.json/x.png", "environment_steps", r"config\.json is a file"),
         ({"a": ["missing"]}, "x.png", "environment_steps", "missing is not a run directory"),
         ({}, "x.png", "environment_steps", "at least one run"),
@@ -272,5 +272,5 @@ def test_the_legend_is_outside_the_axes(tmp_path, figure, lines, name):
 
 
 def test_a_path_that_is_no_run_is_told(tmp_path):
-    with pytest.raises(UsageError, match="no run directory"):
+    with pytest.raises(UsageError, match="is not a run directory"):
         plots.group_runs([tmp_path])

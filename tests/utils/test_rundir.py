@@ -64,7 +64,7 @@ def test_open_says_what_was_looked_for_and_makes_nothing(tmp_path):
     RunDirectory(tmp_path / "cartpole").write_config(_CONFIG)
     with pytest.raises(UsageError, match=r"there is no such folder\. did you mean 'cartpole'\?"):
         RunDirectory.open(tmp_path / "cartpol")
-    with pytest.raises(UsageError, match=r"no run directory: there is no config\.json in it"):
+    with pytest.raises(UsageError, match=r"not a run directory: there is no config\.json in it"):
         RunDirectory.open(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["cartpole"]
 

@@ -38,5 +38,5 @@ def check_replay(replay: TransitionConfig) -> None:
     if not 0 < replay.demo_ratio < 1:
         raise UsageError(
             f"replay.demo_ratio is {replay.demo_ratio}: SQIL needs both demonstrations and its own experience, so it "
-            "must be between 0 and 1, such as 0.5."
+            "must be above 0 and below 1, such as 0.5."
         )

@@ -116,7 +116,11 @@ def test_sqil_rewards_demonstrations_alone():
 @pytest.mark.parametrize("config", [SQILConfig, DiscreteSQILConfig])
 @pytest.mark.parametrize(
     ("fields", "said"),
-    [({"n_step": 3}, "those of single steps"), ({"demo_ratio": 0.0}, "some of both"), ({"demo_ratio": 1.0}, "of both")],
+    [
+        ({"n_step": 3}, "it must be 1"),
+        ({"demo_ratio": 0.0}, "both demonstrations and its own experience"),
+        ({"demo_ratio": 1.0}, "above 0 and below 1"),
+    ],
 )
 def test_what_sqil_cannot_be_given_rewards_for_is_refused(config, fields, said):
     with pytest.raises(UsageError, match=said):
