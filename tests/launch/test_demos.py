@@ -185,10 +185,10 @@ def test_what_cannot_be_learned_from_is_refused(demos, tmp_path):
         local.run(described, quiet=True, skip_damaged=True)
     with pytest.raises(UsageError, match=r"demo_ratio is 1\.5: it must lie in \[0, 1\]"):
         small("r2d3", demo_ratio=1.5)
-    with pytest.raises(UsageError, match="no experience of its own"):
+    with pytest.raises(UsageError, match="use demonstrations too: give only one"):
         experiment(tmp_path, small("r2d3"), DISCRETE, data=demos[DISCRETE], demos=demos[DISCRETE])
     compiled = experiment(tmp_path / "run", small("r2d3"), "jax:CartPole-v1", demos=demos[DISCRETE])
-    with pytest.raises(UsageError, match="no replay that demonstrations could be mixed with"):
+    with pytest.raises(UsageError, match="compiled runs can't mix demonstrations into their replay"):
         runner.run(compiled)
 
 
