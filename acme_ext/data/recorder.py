@@ -52,7 +52,8 @@ class Recorder:
         for env, rows in enumerate(self._rows):
             begun = rows or before.step_type[env] == _FIRST
             if begun and not ended[env]:  # the last row of an episode was already written
-                rows.append([leaf[env].copy() for leaf in leaves])  # a view would hold the whole batch in memory
+                # A view would hold the whole batch in memory; an element of a vector is a number, and no view.
+                rows.append([leaf[env] if leaf.ndim == 1 else leaf[env].copy() for leaf in leaves])
                 going.append(env)
         after = self._timestep
         for env in going:
