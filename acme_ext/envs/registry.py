@@ -235,6 +235,8 @@ def make_functional(
 
     The arguments are the same as for `make`.
     """
+    import dm_env
+
     from acme_ext.envs.backend import environment_seed
     from acme_ext.envs.functional import FunctionalEnvironment
 
@@ -244,7 +246,11 @@ def make_functional(
         backend, name = _resolve(environment, options)
         return backend.functional(name, evaluation, **options)
     made: Any = _factory(environment, options)(environment_seed(seed, evaluation), evaluation)
-    return made if isinstance(made, FunctionalEnvironment) else None
+    if isinstance(made, FunctionalEnvironment):
+        return made
+    if isinstance(made, dm_env.Environment):
+        made.close()
+    return None
 
 
 def name_of(environment: str | Factory) -> str:

@@ -157,6 +157,17 @@ def test_functions_make_environments_too():
         envs.make(Counting, flatten=True)
 
 
+def test_an_environment_that_is_not_functional_is_closed_again():
+    closed = []
+
+    class Closing(Counting):
+        def close(self):
+            closed.append(self.seed)
+
+    assert envs.make_functional(Closing, seed=2) is None
+    assert closed == [environment_seed(2, False)]
+
+
 def test_seeds_do_not_meet():
     grid = [(s, e, i) for s in range(40) for e in (False, True) for i in range(40)]
     seeds = {key: environment_seed(*key) for key in grid}

@@ -56,10 +56,11 @@ def test_each_inference_server_has_a_place():
     [
         ({"actors": {"CPU": 1}}, "did you mean 'actor'"),
         ({"inference": {"CPU": 1}}, "resources are asked for 'inference'"),  # there is no such node
-        ({"actor": {"CPU": 0}}, "actor asks for 0 CPU: it must be above 0"),
+        ({"actor": {"CPU": 0}}, "actor asks for 0 CPU: it must be a number above 0"),
+        ({"learner": {"GPU": "1"}}, "learner asks for '1' GPU: it must be a number above 0"),
         ({"actor": {"CPU": 1.5}}, "whole if above 1"),
-        ({"actor": {"CPU": float("nan")}}, "it must be above 0"),
-        ({"actor": {"": 1}}, "it must be above 0"),
+        ({"actor": {"CPU": float("nan")}}, "it must be a number above 0"),
+        ({"actor": {"": 1}}, "it must be a number above 0"),
         ({"replay": {"GPU": 1}}, "replay asks for a GPU and is not among the accelerated"),
     ],
 )

@@ -131,8 +131,11 @@ class Topology:
             if group not in self.groups:
                 raise UsageError(f"resources are asked for {group!r}: {nearest(group, self.groups)}")
             for name, amount in asked.items():
-                if not name or not 0 < amount < math.inf or (amount > 1 and amount != int(amount)):
-                    raise UsageError(f"{group} asks for {amount} {name}: it must be above 0, and whole if above 1.")
+                number = isinstance(amount, int | float) and 0 < amount < math.inf
+                if not name or not number or (amount > 1 and amount != int(amount)):
+                    raise UsageError(
+                        f"{group} asks for {amount!r} {name}: it must be a number above 0, and whole if above 1."
+                    )
             if "GPU" in asked and group not in self.accelerated:
                 raise UsageError(f"{group} asks for a GPU and is not among the accelerated ({self.accelerated}).")
 
