@@ -13,8 +13,8 @@ class A2C(PPO):
     """A2C for discrete and for bounded, continuous actions. The fields are PPO's."""
 
     name = "a2c"
-    presets = {"atari": Preset({"config": ATARI})}
+    presets = {"atari": Preset({"config": ATARI, "average_rate": None})}
     core_of = staticmethod(learning.make_core)
 
     config: A2CConfig = A2CConfig()
-    average_rate: float | None = dataclasses.field(default=None, kw_only=True)
+    average_rate: float | None = dataclasses.field(default=0.005, kw_only=True)  # about the last 200 batches

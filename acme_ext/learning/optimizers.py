@@ -10,6 +10,14 @@ def adam(
     return bounded(optax.adam(learning_rate, eps=epsilon), max_gradient_norm)
 
 
+def rmsprop(learning_rate: float | optax.Schedule, decay: float, epsilon: float) -> optax.GradientTransformation:
+    """Returns RMSProp whose average starts at 0 and is corrected for this, as in Adam.
+
+    Without the correction, the first updates are about 1 / sqrt(1 - decay) times as large as later ones.
+    """
+    return optax.rmsprop(learning_rate, decay, epsilon, bias_correction=True)
+
+
 def bounded(optimizer: optax.GradientTransformation, max_gradient_norm: float | None) -> optax.GradientTransformation:
     """Returns the optimizer with gradients first clipped to a global norm; unchanged if the norm is None."""
     if max_gradient_norm is None:

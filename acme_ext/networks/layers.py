@@ -14,6 +14,9 @@ import numpy as np
 from acme_ext.networks import convolution
 from acme_ext.types import Array
 
+START_OF_POLICY = hk.initializers.Orthogonal(0.01)
+"""Initializes a policy's last layer with small weights: all actions are about equally likely at first."""
+
 
 class Linear(hk.Module):
     """An affine layer, `[B, F] -> [B, size]`."""

@@ -1,7 +1,5 @@
 """A2C's learning: like PPO's, but with one step along the plain policy gradient of the whole batch."""
 
-import optax
-
 from acme_ext.agents.a2c import losses
 from acme_ext.agents.a2c.config import A2CConfig
 from acme_ext.agents.ppo.learning import State, core_of_policy_loss
@@ -19,7 +17,7 @@ def make_core(network: RecurrentNetwork, config: A2CConfig, observation: Tree) -
         return losses.policy_gradient_loss(log_prob, behaviour_log_prob, advantage)
 
     learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
-    optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
+    optimizer = optimizers.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
     return core_of_policy_loss(
         policy_loss, network, config, optimizer, observation, epochs=1, parts=1, values_variance=0.0
     )

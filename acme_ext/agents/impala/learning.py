@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from acme_ext.acting.stochastic import among_legal
 from acme_ext.agents.impala import losses
@@ -28,8 +27,7 @@ class State(NamedTuple):
 def make_core(network: RecurrentNetwork, config: IMPALAConfig, observation: Tree) -> LearnerCore[State]:
     """Returns IMPALA's learner core; a step takes a batch of unrolls."""
     learning_rate = optimizers.decayed(config.learning_rate, config.learning_rate_decay_steps)
-    # Without bias correction, the first updates are about 1 / sqrt(1 - decay) times as large as later ones.
-    optimizer = optax.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon, bias_correction=True)
+    optimizer = optimizers.rmsprop(learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)
     optimizer = optimizers.bounded(optimizer, config.max_gradient_norm)
 
     def init(key: Array) -> State:

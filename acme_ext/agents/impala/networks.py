@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import haiku as hk
+
 from acme_ext import specs
 from acme_ext.agents.impala.config import IMPALAConfig
 from acme_ext.agents.impala.losses import clip_rewards
@@ -35,7 +37,7 @@ def make_network(
         return torsos.dense_features(torso, observation, config.hidden_sizes, config.image_features)
 
     def head(x: Array) -> Output:
-        policy = layers.Linear(num_actions)(x)
+        policy = hk.Linear(num_actions, w_init=layers.START_OF_POLICY)(x)
         value = layers.Linear(1, name=VALUE_LAYER if config.popart else None)(x)
         return Output(Categorical(policy), value[..., 0])
 

@@ -17,7 +17,8 @@ class AdvantageConfig(Checked):
     gae_lambda: Share  # lambda of generalized advantage estimation, in [0, 1]
 
     # The network
-    hidden_sizes: LayerSizes = (64, 64)  # tanh units of each of policy and value; Schulman et al. 2017, section 6.1
+    hidden_sizes: LayerSizes = (64, 64)  # tanh units, without images; Schulman et al. 2017, section 6.1
+    share_layers: bool  # policy and value share these layers; with images, a torso or a core they always share them
     image_features: PositiveInt = 512  # units of the layer after a convolutional torso, which policy and value share
     core_size: PositiveInt = 64  # units of the recurrent core, if there is one
     init_stddev: Positive = 1.0  # initial stddev of actions in [-1, 1]; learned, the same for all states
@@ -56,6 +57,7 @@ class PPOConfig(AdvantageConfig):
     """
 
     gae_lambda: float = 0.95  # Schulman et al. 2017, tables 3 and 5
+    share_layers: bool = False  # Schulman et al. 2017, section 6.1
     normalize_observations: bool = True
     normalize_values: bool = True
     normalize_advantages: bool = True

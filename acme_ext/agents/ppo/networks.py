@@ -14,7 +14,7 @@ from acme_ext.acting.stochastic import Distribution
 from acme_ext.agents.ppo.config import AdvantageConfig
 from acme_ext.agents.ppo.losses import clip_rewards
 from acme_ext.learning.normalize import VALUE_LAYER
-from acme_ext.networks import recurrent, torsos
+from acme_ext.networks import layers, recurrent, torsos
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.ops.policy import Categorical
 from acme_ext.types import Array, EnvironmentSpec, Tree
@@ -37,8 +37,9 @@ def make_network(
 ) -> recurrent.RecurrentNetwork:
     """Returns the network, whose output is an `Output`.
 
-    By default, policy and value are separate MLPs (Schulman et al. 2017, section 6.1). For images they share a
-    convolutional torso (section 6.4). They also share a torso or a recurrent core passed as an argument.
+    Policy and value are separate MLPs (Schulman et al. 2017, section 6.1), or two linear heads of one MLP with
+    `config.share_layers` (Mnih et al. 2016, section 4). For images they share a convolutional torso (Schulman et al.
+    2017, section 6.4). They also share a torso or a recurrent core passed as an argument.
 
     Recurrent cores and custom torsos keep their own initialization. All other layers have orthogonal initialization
     with a gain of sqrt(2), except the last layers: the policy's has a gain of 0.01, so that all actions are about
@@ -54,7 +55,7 @@ def make_network(
     actions = specs.num_actions(spec, "PPO") if specs.is_discrete(spec) else specs.action_size(spec, "PPO")
     convolutional = torsos.is_image(specs.zeros(spec.observations, 1))
     made = recurrent.make_core(core, config.core_size)
-    apart = torso is None and made is None and not convolutional
+    apart = torso is None and made is None and not convolutional and not config.share_layers
 
     def features(observation: Tree) -> Array:
         if torso is not None:
@@ -71,7 +72,7 @@ def make_network(
     def head(x: Array) -> Output:
         policy, value = (_tanh_mlp(x, config.hidden_sizes) for _ in range(2)) if apart else (x, x)
         if specs.is_discrete(spec):
-            distribution = Categorical(_linear(actions, _POLICY_GAIN)(policy))
+            distribution = Categorical(hk.Linear(actions, w_init=layers.START_OF_POLICY)(policy))
         else:
             distribution = _gaussian(policy, actions, config.init_stddev)
         value = _linear(num_values or 1, 1.0, name=VALUE_LAYER if config.popart else None)(value)
@@ -81,7 +82,7 @@ def make_network(
     return recurrent.recurrent_network(spec, features, made, head, prepare_reward=clip)
 
 
-_HIDDEN_GAIN, _POLICY_GAIN = 2**0.5, 0.01
+_HIDDEN_GAIN = 2**0.5
 
 
 def _linear(size: int, gain: float, name: str | None = None) -> Callable[..., jax.Array]:
@@ -99,7 +100,7 @@ def _tanh_mlp(x: Array, sizes: Sequence[int]) -> Array:
 
 
 def _gaussian(features: Array, size: int, init_stddev: float) -> Gaussian:
-    mean = _linear(size, _POLICY_GAIN)(features)
+    mean = hk.Linear(size, w_init=layers.START_OF_POLICY)(features)
     start = hk.initializers.Constant(math.log(init_stddev))
     log_stddev = hk.get_parameter("log_stddev", (size,), init=start)
     return Gaussian(mean, jnp.broadcast_to(jnp.exp(log_stddev), mean.shape))

@@ -8,6 +8,7 @@ actors --rows--> replay shards --batches--> learner --parameters--> actors, eval
 import dataclasses
 import functools
 import math
+import numbers
 import os
 import pathlib
 import secrets
@@ -131,7 +132,7 @@ class Topology:
             if group not in self.groups:
                 raise UsageError(f"resources are asked for {group!r}: {nearest(group, self.groups)}")
             for name, amount in asked.items():
-                number = isinstance(amount, int | float) and 0 < amount < math.inf
+                number = isinstance(amount, numbers.Real) and 0 < amount < math.inf
                 if not name or not number or (amount > 1 and amount != int(amount)):
                     raise UsageError(
                         f"{group} asks for {amount!r} {name}: it must be a number above 0, and whole if above 1."

@@ -69,7 +69,9 @@ def test_the_policy_gradient_by_hand():
 def test_a_step_by_hand():
     # With a lambda of 1 the targets are the returns: -1 + 0.9 * -1 and 3 + 0.9 * that.
     advantage = np.array([3 + 0.9 * -1.9 - 1, -1.9 - 2])
-    state, metrics, priorities = step(rmsprop_epsilon=1e-12, rmsprop_decay=0.75, learning_rate=0.1)
+    state, metrics, priorities = step(
+        rmsprop_epsilon=1e-12, rmsprop_decay=0.75, learning_rate=0.1, normalize_values=False
+    )
     assert priorities is None
     np.testing.assert_allclose(metrics["policy_loss"], np.log(2) * np.mean(advantage), rtol=1e-5)
     np.testing.assert_allclose(metrics["value_loss"], np.mean(advantage**2), rtol=1e-5)
@@ -79,9 +81,9 @@ def test_a_step_by_hand():
     by_v = -np.mean(advantage * x)
     np.testing.assert_allclose(metrics["gradient_norm"], np.sqrt(np.sum(by_w**2) + by_v**2), rtol=1e-5)
     ((_, params),) = state.trained.params.items()
-    # RMSProp's first average is a quarter of the gradient's square.
-    np.testing.assert_allclose(params["w"], -0.1 * 2 * np.sign(by_w), rtol=1e-4)
-    np.testing.assert_allclose(params["v"], 1 - 0.1 * 2 * np.sign(by_v), rtol=1e-4)
+    # RMSProp's first average, corrected, is the gradient's square.
+    np.testing.assert_allclose(params["w"], -0.1 * np.sign(by_w), rtol=1e-4)
+    np.testing.assert_allclose(params["v"], 1 - 0.1 * np.sign(by_v), rtol=1e-4)
 
 
 def test_with_normalised_values_the_unit_of_rewards_makes_no_difference():

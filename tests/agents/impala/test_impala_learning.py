@@ -50,6 +50,12 @@ def core_of(core="lstm", **fields):
     return network, learning.make_core(network, config, np.zeros((1, 2), np.float32))
 
 
+def test_all_actions_are_about_equally_likely_at_first():
+    network, core = core_of(None, hidden_sizes=(64, 64))
+    output = network.outputs(core.init(KEY).trained.params, unrolls(batch=50, core=None))
+    np.testing.assert_allclose(jax.nn.softmax(output.policy.logits), 0.5, atol=0.02)
+
+
 @pytest.mark.parametrize("core", [None, "lstm"])
 def test_a_step_learns(core):
     sample = Sample(unrolls(core=core), np.ones(3, np.float32))

@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,9 +59,9 @@ def test_layers_start_orthogonal_and_all_actions_about_equally_likely():
 
 
 @pytest.mark.slow
-def test_policy_and_value_share_nothing_but_the_torso_of_images():
-    def parts(observation):
-        network = networks.make_network(discrete(4, observation.shape[1:], observation.dtype), CONFIG)
+def test_policy_and_value_share_layers_only_for_images_and_where_asked():
+    def parts(observation, config=CONFIG):
+        network = networks.make_network(discrete(4, observation.shape[1:], observation.dtype), config)
         params = network.init(jax.random.key(0), observation[:1])
         output = lambda p: network.step(p, jnp.zeros(4), observation, ())[0]  # noqa: E731
         policy = jax.grad(lambda p: jnp.sum(output(p).policy.logits[:, 0]))(params)
@@ -70,7 +72,11 @@ def test_policy_and_value_share_nothing_but_the_torso_of_images():
 
         return touched(policy), touched(value)
 
-    policy, value = parts(jax.random.normal(jax.random.key(1), (4, 3)))
+    vectors = jax.random.normal(jax.random.key(1), (4, 3))
+    policy, value = parts(vectors)
     assert not policy & value
+    policy, value = parts(vectors, dataclasses.replace(CONFIG, share_layers=True))
+    assert len(policy & value) == 2  # all but the heads
+    assert len(policy - value) == len(value - policy) == 1
     policy, value = parts(jax.random.randint(jax.random.key(1), (4, 40, 40, 3), 0, 255).astype(jnp.uint8))
     assert len(policy & value) == 4  # three convolutions and a layer
