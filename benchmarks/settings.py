@@ -528,6 +528,5 @@ SETTINGS: dict[str, Setting] = {
     ),
     "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
     "a2c-cartpole-program": Setting("a2c", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4),
-    # With the default of 0.01, two of five seeds become certain of wrong actions before they see the right ones.
     "a2c-catch": Setting("a2c", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
 }
