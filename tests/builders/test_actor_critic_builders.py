@@ -62,7 +62,7 @@ def act(agent: Agent, state: Any, count: int, *, evaluation: bool) -> tuple[np.n
     return np.asarray(action), extras
 
 
-@pytest.mark.parametrize("cls", [MPO, *(pytest.param(cls, marks=pytest.mark.slow) for cls in (D4PG, ApexDPG, DMPO))])
+@pytest.mark.parametrize("cls", [MPO, *(pytest.param(cls, marks=pytest.mark.release) for cls in (D4PG, ApexDPG, DMPO))])
 def test_the_parts_fit_together(cls):
     agent = small(cls).make_agent(SPEC)
     core = agent.core
@@ -126,7 +126,7 @@ def test_prioritized_replay_is_a_choice_and_its_first_priorities_are_the_actors(
     assert act(plain, plain.core.init(jax.random.key(0)), 3, evaluation=False)[1] == ()
 
 
-@pytest.mark.parametrize("cls", [MPO, DMPO])
+@pytest.mark.parametrize("cls", [MPO, pytest.param(DMPO, marks=pytest.mark.release)])
 @pytest.mark.slow
 def test_prioritized_replay_begins_with_the_largest_error_where_actors_have_no_values(cls):
     agent = small(cls, {"prioritized": True}).make_agent(SPEC)

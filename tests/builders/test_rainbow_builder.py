@@ -94,7 +94,7 @@ def test_continuous_actions_are_refused_by_name(actions):
         Rainbow().make_agent(spec_of(actions=actions))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_every_field_of_the_config_is_read(monkeypatch):
     names = {field.name for field in dataclasses.fields(RainbowConfig)}
     configs = [RainbowConfig(**_SMALL, **off) for off in OFF]

@@ -146,8 +146,9 @@ def log_probs(builder, core, state, spec, unrolls) -> np.ndarray:
     ("name", "continuous"),
     [
         ("ppo", False),
-        *(pytest.param(name, False, marks=pytest.mark.slow) for name in NAMES if name != "ppo"),
+        *(pytest.param(name, False, marks=pytest.mark.slow) for name in ("a2c", "impala", "impala-lstm")),
         pytest.param("ppo", True, marks=pytest.mark.slow),
+        *(pytest.param(name, False, marks=pytest.mark.release) for name in ("ppo-lstm", "a2c-gru", "impala-gru")),
         *(pytest.param(name, True, marks=pytest.mark.release) for name in ("ppo-lstm", "a2c")),
     ],
 )

@@ -121,7 +121,7 @@ def run(tmp_path_factory):
     return str(experiment.run_dir)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_it_is_evaluated_against_whom_one_likes(run, capsys):
     arguments = ["evaluate", run, "--episodes", "4", "--env-set", "opponent=minimax"]
     assert cli.main(arguments) == 0
@@ -137,7 +137,7 @@ def evaluated(capsys, run, opponent, *more):
     return code, captured.out, captured.err
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_it_is_evaluated_against_the_agent_of_a_run(run, capsys, monkeypatch):
     asked = []
     think = RunPlayer.think
@@ -170,7 +170,7 @@ def test_a_checkpoint_of_a_run_plays(run, capsys):
     assert f"the best parameters are the run's, {run}" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_agent_of_a_run_that_can_not_play_is_refused(run, capsys, tmp_path, monkeypatch):
     code, _, said = evaluated(capsys, run, tmp_path)
     assert code == 2
@@ -186,7 +186,7 @@ def test_the_agent_of_a_run_that_can_not_play_is_refused(run, capsys, tmp_path, 
     assert "is a run of gym:CartPole-v1: only the agents of board:GAME play" in said
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_an_agent_learns_against_that_of_a_run_and_becomes_one_itself(run, tmp_path, monkeypatch):
     monkeypatch.setattr("acme_ext.launch.runners.upkeep.draw_curve", lambda *_: None)
     learning = Experiment(
@@ -207,7 +207,7 @@ def test_an_agent_learns_against_that_of_a_run_and_becomes_one_itself(run, tmp_p
     assert results.max() <= 0
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_every_reply_is_played(run):
     """With all simulations that it needs the search alone is a good player; what counts is that all is counted."""
     first, second = players.against_every_reply(RunPlayer(run))

@@ -38,7 +38,7 @@ def library(name: str) -> Any:
         pytest.param("jax:brax/inverted_pendulum", {"max_steps": 12}, marks=pytest.mark.release),
         ("jax:jumanji/Minesweeper-v0", {}),
         pytest.param("jax:jumanji/RubiksCube-partly-scrambled-v0", {}, marks=pytest.mark.release),
-        ("jax:navix/Empty-Random-5x5", {"max_steps": 12}),
+        pytest.param("jax:navix/Empty-Random-5x5", {"max_steps": 12}, marks=pytest.mark.release),
     ],
 )
 def test_a_batch_keeps_the_contract(name, options, rollout, same):
@@ -159,7 +159,7 @@ def test_every_step_is_jumanjis_with_actions_of_two_parts():
     assert set(discounts) == {0.0}
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_every_step_is_jumanjis_but_that_its_limit_truncates():
     def flat(observation):
         agent, target = observation.agent_position, observation.target_position
@@ -222,7 +222,7 @@ def test_navix_is_found_where_an_old_tensorflow_has_been_imported():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_navix_has_the_rules_of_minigrid_but_for_its_rewards_size():
     library("navix")
     library("minigrid")
@@ -243,7 +243,7 @@ def test_navix_has_the_rules_of_minigrid_but_for_its_rewards_size():
     assert ends == {(1.0, 0.0), (0.0, 1.0)}  # cut short, and at the goal
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_fixed_map_of_navix_is_the_same_in_all_episodes_and_others_are_not():
     library("navix")
 

@@ -49,7 +49,7 @@ QUICK = ("dqn", "ppo")  # one with a table, one with a queue
 OFFLINE = {"bc", "td3_bc", "iql", "cql", "crr", "discrete_cql", "bcq"}  # see tests/launch/test_offline.py
 TAUGHT = {"r2d3", "dqfd", "sqil", "discrete_sqil"}  # see tests/launch/test_demos.py
 # One agent of each kind is enough before a release.
-KINDS = {"rainbow", "r2d2", "impala", "td3", "mpo"}
+KINDS = {"r2d2", "impala", "mpo"}
 PROGRAMS = {"apex", "r2d2", "impala", "sac"}
 
 

@@ -174,7 +174,7 @@ _EXPLORING = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_killed_run_keeps_its_bandit_its_averages_and_its_normalisers(tmp_path, start):
     run, fields = tmp_path / "run", _EXPLORING  # NGU's parts, and a bandit
     options = ["--num-envs", "2", "--run-dir", str(run), "--eval-every", "0", "--eval-episodes", "2", "--quiet"]

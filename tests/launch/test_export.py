@@ -245,7 +245,7 @@ def test_an_exported_policy_needs_numpy_alone(tmp_path):
         loaded(out).step(np.zeros(3))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_run_that_goes_on_leaves_snapshots(tmp_path):
     run = tmp_path / "run"
     settings = ["--set", "replay.min_size=50", "--set", "batch_size=16", "--eval-episodes", "1", "--quiet"]

@@ -41,7 +41,7 @@ def experiment(folder, builder, environment, **fields):
     return Experiment(builder, environment, run_dir=str(folder), evaluation=short, **fields)
 
 
-@pytest.fixture(scope="module", params=["gym:CartPole-v1", pytest.param("gym:Pendulum-v1", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["gym:CartPole-v1", pytest.param("gym:Pendulum-v1", marks=pytest.mark.release)])
 def recorded(request, tmp_path_factory):
     """A folder of random episodes of an environment, and its name."""
     import acme_ext.envs as envs

@@ -335,7 +335,7 @@ def acme_ext(*arguments, cwd, path=""):
     return done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_an_own_agent_is_evaluated_and_resumed_by_fresh_processes(tmp_path):
     """With a setting, an environment and its option, each by name alone."""
     run, train = (

@@ -60,8 +60,7 @@ def batch_of(agent):
     "name",
     [
         "impala",
-        pytest.param("ppo", marks=pytest.mark.slow),
-        *(pytest.param(name, marks=pytest.mark.release) for name in ("a2c", "rnd")),
+        *(pytest.param(name, marks=pytest.mark.release) for name in ("ppo", "a2c", "rnd")),
     ],
 )
 def test_a_step_moves_the_moments_and_leaves_the_values_where_they_were(name):

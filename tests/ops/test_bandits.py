@@ -111,7 +111,7 @@ def test_exp3_keeps_its_bound():
     assert 10 < found < 2.63 * np.sqrt(steps * arms * np.log(arms))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_thompson_has_less_regret_than_the_others():
     found = regret(play(bandits.thompson(3), MEANS, 2_000), MEANS).mean()
     assert found < 0.5 * regret(play(bandits.ucb1(3), MEANS, 2_000), MEANS).mean()

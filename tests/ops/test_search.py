@@ -15,7 +15,7 @@ from acme_ext.utils import compiling
 GUMBEL = SearchConfig(simulations=24, value_scale=1.0)
 PUCT = dataclasses.replace(GUMBEL, gumbel=False)
 either = pytest.mark.parametrize(
-    "config", [pytest.param(GUMBEL, id="gumbel"), pytest.param(PUCT, id="puct", marks=pytest.mark.slow)]
+    "config", [pytest.param(GUMBEL, id="gumbel"), pytest.param(PUCT, id="puct", marks=pytest.mark.release)]
 )
 
 # A tree of two steps and two actions: node 0 leads to 1 and 2, and these to 3, the end. Rewards by node and action.

@@ -172,7 +172,7 @@ def test_a_last_save_that_fails_is_told(tmp_path, train):
     check_a_last_save_that_fails(program, program.node("learner"))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_proxy_that_a_variable_names_stands_between_no_two_processes(tmp_path, train):
     proxies = dict.fromkeys(("http_proxy", "https_proxy", "grpc_proxy"), "http://127.0.0.1:9")
     run = tmp_path / "run"

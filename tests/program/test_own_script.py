@@ -14,7 +14,7 @@ def _line(folder, launch_type, steps):
     return [str(Path(__file__).with_name("own_script.py")), str(folder), launch_type, str(steps), *fields]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("launch_type", _LAUNCHERS)
 def test_a_program_with_a_node_of_ones_own_runs_by_lp_launch(launch_type, tmp_path, launch):
     code, out, err = launch(_line(tmp_path, launch_type, 1_000), tmp_path, TMPDIR=str(tmp_path)).end()

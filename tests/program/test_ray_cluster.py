@@ -17,6 +17,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.release
 def test_deaths_and_a_lost_host_cost_restarts_and_the_run_ends_at_its_budget(tmp_path, train, cluster):
     run = tmp_path / "run"
     cluster.do("add one")

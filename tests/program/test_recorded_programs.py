@@ -81,7 +81,7 @@ def parameters(folder, spec):
     return jax.tree.leaves(restored.trees["learner"][0].core.params)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_program_on_recorded_data_learns_what_one_process_does(tmp_path):
     """Also where one begins a run and the other goes on with it, in either order."""
     spec = of_data(tmp_path / "x", "", 1).make_spec()
@@ -118,7 +118,7 @@ def test_a_program_on_recorded_data_learns_what_one_process_does(tmp_path):
     assert [int(folder.name) for folder in sorted((tmp_path / "pp/snapshots").iterdir())] == [100, 200]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_learner_of_a_program_leaves_snapshots(tmp_path, train):
     run = tmp_path / "run"
     program = train(run, 900, "--snapshot-every", "300")

@@ -1,3 +1,5 @@
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,11 +20,21 @@ def build(observation=OBSERVATION, **fields):
     return network, network.init(KEY, observation), config
 
 
-@pytest.mark.parametrize("noisy", [False, True])
-@pytest.mark.parametrize("dueling", [False, True])
-@pytest.mark.parametrize(("distribution", "count"), [("none", 1), ("categorical", 7), ("quantile", 5), ("implicit", 5)])
-@pytest.mark.parametrize("shape", [(4,), pytest.param((10, 10, 3), marks=pytest.mark.slow)])
-def test_every_combination_gives_every_action_a_value(noisy, dueling, distribution, count, shape):
+_DISTRIBUTIONS = [("none", 1), ("categorical", 7), ("quantile", 5), ("implicit", 5)]
+_COMBINATIONS = [
+    *itertools.product([(4,)], [False, True], [False, True], _DISTRIBUTIONS),
+    pytest.param((10, 10, 3), True, True, ("categorical", 7), marks=pytest.mark.slow),  # the defaults
+    *(
+        pytest.param((10, 10, 3), noisy, dueling, distribution, marks=pytest.mark.release)
+        for noisy, dueling, distribution in itertools.product([False, True], [False, True], _DISTRIBUTIONS)
+        if not (noisy and dueling and distribution[0] == "categorical")
+    ),
+]
+
+
+@pytest.mark.parametrize(("shape", "noisy", "dueling", "distribution"), _COMBINATIONS)
+def test_every_combination_gives_every_action_a_value(shape, noisy, dueling, distribution):
+    distribution, count = distribution
     observation = np.zeros((2, *shape), np.float32)
     network, params, _ = build(observation, noisy=noisy, dueling=dueling, distribution=distribution)
     for key in (KEY, None):
