@@ -25,4 +25,4 @@ def play(path, name, episodes=1):
 
 
 if __name__ == "__main__":
-    print(play(*sys.argv[1:]))
+    print(play(*sys.argv[1:3]))

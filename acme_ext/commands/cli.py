@@ -64,13 +64,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser, also of each command, whose error for an unknown option names the command and the nearest options."""
+    """A parser, also of each command. Its error for unknown arguments names the command, and says what may be meant."""
 
     def parse_known_args(self, args=None, namespace=None):  # pyright: ignore[reportIncompatibleMethodOverride]
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             option = next((each.partition("=")[0] for each in unknown if each.startswith("--")), None)
-            hint = f"; {nearest(option, re.findall(r'--[a-z-]+', self.format_usage()))}" if option else ""
+            hint = ""
+            if option:
+                hint = f"; {nearest(option, re.findall(r'--[a-z-]+', self.format_usage()))}"
+            elif all("=" in each for each in unknown) and "--set" in self.format_usage():
+                hint = "; write --set, or --env-set, before each setting"
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return options, unknown
 

@@ -150,6 +150,10 @@ def test_a_count_is_a_whole_number_above_0(tmp_path, monkeypatch, capsys, option
         ),
         (["data", "--too=x", "y"], "acme-ext data: error: unrecognized arguments: --too=x; did you mean '--to'?"),
         ([*_CARTPOLE, "more"], "acme-ext train: error: unrecognized arguments: more\n"),
+        (
+            [*_CARTPOLE, "--set", "batch_size=8", "n_step=2"],
+            "unrecognized arguments: n_step=2; write --set, or --env-set, before each setting\n",
+        ),
     ],
 )
 def test_an_unknown_option_is_told_with_the_nearest_of_the_command(capsys, arguments, told):
