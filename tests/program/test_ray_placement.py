@@ -58,9 +58,9 @@ def test_each_inference_server_has_a_place():
         ({"inference": {"CPU": 1}}, "resources are asked for 'inference'"),  # there is no such node
         ({"actor": {"CPU": 0}}, "actor asks for 0 CPU: it must be a number above 0"),
         ({"learner": {"GPU": "1"}}, "learner asks for '1' GPU: it must be a number above 0"),
+        ({"actor": {"": 1}}, "actor asks for a resource without a name"),
         ({"actor": {"CPU": 1.5}}, "whole if above 1"),
         ({"actor": {"CPU": float("nan")}}, "it must be a number above 0"),
-        ({"actor": {"": 1}}, "it must be a number above 0"),
         ({"replay": {"GPU": 1}}, "replay asks for a GPU and is not among the accelerated"),
     ],
 )

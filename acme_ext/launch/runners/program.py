@@ -132,8 +132,10 @@ class Topology:
             if group not in self.groups:
                 raise UsageError(f"resources are asked for {group!r}: {nearest(group, self.groups)}")
             for name, amount in asked.items():
+                if not name:
+                    raise UsageError(f"{group} asks for a resource without a name.")
                 number = isinstance(amount, numbers.Real) and 0 < amount < math.inf
-                if not name or not number or (amount > 1 and amount != int(amount)):
+                if not number or (amount > 1 and amount != int(amount)):
                     raise UsageError(
                         f"{group} asks for {amount!r} {name}: it must be a number above 0, and whole if above 1."
                     )
