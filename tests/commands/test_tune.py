@@ -195,6 +195,7 @@ def test_a_killed_process_loses_no_trial_and_another_goes_on(runs):
         first.search(4, 1, Interrupt())
     begun = first.trials[3]
     assert begun.state == State.RUNNING
+    lock = lock_of(first, 3)  # before the second opens the same file to see whether it is free
 
     told = []
     second = Study(runs / "s", tuned(), told.append)
@@ -204,7 +205,7 @@ def test_a_killed_process_loses_no_trial_and_another_goes_on(runs):
         pass
     # The first still has the lock of the fourth, and it is not touched.
     assert second.trials[3].state == State.RUNNING
-    study.os.close(first_lock(first))
+    study.os.close(lock)
     waiting.join()
     assert not interrupted.requested
     assert [(trial.number, trial.state, trial.value) for trial in second.trials[:3]] == before
@@ -214,9 +215,9 @@ def test_a_killed_process_loses_no_trial_and_another_goes_on(runs):
     assert (runs / "s/trials/0003/starts").read_text() == "103\n103\n"
 
 
-def first_lock(found):
-    """The descriptor by which this process holds the lock of trial 3."""
-    path = found.path / "trials/0003.lock"
+def lock_of(found, number):
+    """The descriptor by which this process holds the lock of a trial."""
+    path = found.path / f"trials/{number:04}.lock"
     (descriptor,) = (int(n) for n in study.os.listdir("/proc/self/fd") if holds(n, path))
     return descriptor
 
