@@ -69,12 +69,14 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args=None, namespace=None):  # pyright: ignore[reportIncompatibleMethodOverride]
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
+            known = re.findall(r"--[a-z-]+", self.format_usage())
             option = next((each.partition("=")[0] for each in unknown if each.startswith("--")), None)
+            setting = [each for each in ("--set", "--env-set") if each in known]
             hint = ""
             if option:
-                hint = f"; {nearest(option, re.findall(r'--[a-z-]+', self.format_usage()))}"
-            elif all("=" in each for each in unknown) and "--set" in self.format_usage():
-                hint = "; write --set, or --env-set, before each setting"
+                hint = f"; {nearest(option, known)}"
+            elif setting and all("=" in each for each in unknown):
+                hint = f"; write {' or '.join(setting)} before each setting"
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return options, unknown
 

@@ -48,8 +48,8 @@ AGENTS = {
     "mpo": _MPO,
     "dmpo": {**_MPO, "v_min": -21.0, "v_max": 10.0},
 }
-# One of each kind is enough before a release.
-_ONE_OF_EACH = [pytest.param(name, marks=() if name == "sac" else pytest.mark.release) for name in AGENTS]
+# One of them is enough before a release.
+_ONE_OF_THEM = [pytest.param(name, marks=() if name == "sac" else pytest.mark.release) for name in AGENTS]
 
 LOW, HIGH = -2.0, 3.0
 
@@ -128,7 +128,7 @@ def run(name, environment, steps, folder, **fields) -> launch.Result:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", _ONE_OF_EACH)
+@pytest.mark.parametrize("name", _ONE_OF_THEM)
 def test_actions_are_in_the_bounds_cover_them_and_are_learned_from_in_the_agents_units(name, tmp_path):
     # A learner that took the replay's actions for its own would find the best of the first dial beyond its range.
     trained: list[np.ndarray] = []
@@ -145,7 +145,7 @@ def test_actions_are_in_the_bounds_cover_them_and_are_learned_from_in_the_agents
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("truncates", "leaves"), [(True, True), (False, False)])
-@pytest.mark.parametrize("name", _ONE_OF_EACH)
+@pytest.mark.parametrize("name", _ONE_OF_THEM)
 def test_a_truncation_bootstraps_and_a_termination_does_not(name, truncates, leaves, tmp_path):
     make = launch.named("leaving", lambda seed, evaluation: Leaving(seed, truncates=truncates))
     result = run(name, make, 2_500, tmp_path, discount=0.9)

@@ -152,7 +152,7 @@ def test_a_count_is_a_whole_number_above_0(tmp_path, monkeypatch, capsys, option
         ([*_CARTPOLE, "more"], "acme-ext train: error: unrecognized arguments: more\n"),
         (
             [*_CARTPOLE, "--set", "batch_size=8", "n_step=2"],
-            "unrecognized arguments: n_step=2; write --set, or --env-set, before each setting\n",
+            "unrecognized arguments: n_step=2; write --set or --env-set before each setting\n",
         ),
     ],
 )
