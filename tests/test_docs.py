@@ -254,6 +254,7 @@ def test_the_logs_are_read_as_their_page_says(trained, monkeypatch):
         assert set(re.findall(r"`(\w+)`", columns)) - {"actor", "parameter_lag"} <= set(there)
 
 
+@pytest.mark.release
 def test_a_torso_of_ones_own_is_used_as_its_page_says(tmp_path, monkeypatch):
     _, use = blocks(DOCS / "own-network.md", "python")
     monkeypatch.chdir(tmp_path)
@@ -286,6 +287,7 @@ def test_an_experiment_that_a_page_shows_is_run(page, tmp_path, monkeypatch):
     assert (run / "evaluation.json").is_file()
 
 
+@pytest.mark.release
 def test_a_node_of_ones_own_is_part_of_a_program_as_its_page_shows(tmp_path, capsys):
     (block,) = blocks(DOCS / "programs.md", "python")
     names = {"__name__": "shown"}
@@ -296,6 +298,7 @@ def test_a_node_of_ones_own_is_part_of_a_program_as_its_page_shows(tmp_path, cap
     assert re.search(r"^\d+ layers after [\d,]+ steps$", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.release
 def test_recorded_data_is_read_and_learned_from_as_its_page_shows(tmp_path, monkeypatch):
     reading, mixing, learning_ = blocks(DOCS / "fixed-data.md", "python")
     run = saved_runs.save(tmp_path / "run", builders.DQN(), "gym:CartPole-v1")

@@ -71,6 +71,7 @@ def imported(source: str) -> Iterator[str]:
             yield ast.unparse(node.args[0]).strip("'").partition(".")[0]
 
 
+@pytest.mark.release
 def test_nothing_imports_through_the_links_at_the_root():
     sources = {path: path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py") if ".venv" not in path.parts}
     for path in (ROOT / "notebooks").glob("*.ipynb"):
@@ -120,7 +121,7 @@ def test_one_version_is_said_everywhere():
     assert f"\n## {acme_ext.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_every_module_of_the_wheel_imports_in_a_clean_folder(wheel, tmp_path):
     modules = [
         ".".join(path.relative_to(wheel).with_suffix("").parts).removesuffix(".__init__")

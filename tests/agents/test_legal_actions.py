@@ -63,7 +63,7 @@ class Masked(dm_env.Environment):
         return specs.DiscreteArray(ACTIONS)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_an_agent_learns_in_an_environment_with_a_mask(tmp_path, no_figures):
     """The environment raises at an action that isn't legal."""
     config = DQNConfig(replay=TransitionConfig(min_size=50))
@@ -86,7 +86,9 @@ def observation_of(rng, *shape):
     return {"seen": rng.normal(size=(*shape, 3)).astype(np.float32), "action_mask": mask}
 
 
-@pytest.mark.parametrize("name", [*AGENTS, "discrete_sac", "bcq", "bc"])
+@pytest.mark.parametrize(
+    "name", [*AGENTS, *(pytest.param(name, marks=pytest.mark.release) for name in ("discrete_sac", "bcq", "bc"))]
+)
 def test_an_illegal_action_is_never_taken(name):
     agent, count, rng = agent_of(name), 200, np.random.default_rng(0)
     params = agent.core.variables(agent.core.init(jax.random.key(0)))["policy"]
@@ -136,7 +138,9 @@ def with_illegal_values(builder, value):
     return builder.replace(network=make)
 
 
-@pytest.mark.parametrize("name", [*AGENTS, "bcq", "bc", "discrete_cql"])
+@pytest.mark.parametrize(
+    "name", [*AGENTS, *(pytest.param(name, marks=pytest.mark.release) for name in ("bcq", "bc", "discrete_cql"))]
+)
 def test_what_is_learned_does_not_depend_on_what_is_said_of_illegal_actions(name):
     rng, learned = np.random.default_rng(1), []
     agent = agent_of(name)

@@ -239,7 +239,9 @@ def test_a_run_is_read_with_its_version(tmp_path):
     assert (found.version, found.score, found.fault) == ("0.0.1", 0.5, None)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.release if name == "ppo-doorkey" else ()) for name in SETTINGS]
+)
 def test_a_setting_can_be_run_and_each_of_its_fields_changes_the_agent(name, tmp_path):
     setting = SETTINGS[name]
     envs.check(setting.environment, **setting.environment_options)

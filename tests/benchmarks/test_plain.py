@@ -1,6 +1,7 @@
 """Tests of the loop without a toolkit."""
 
 import numpy as np
+import pytest
 
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders.dqn import DQN
@@ -8,6 +9,7 @@ from acme_ext.replay.config import TransitionConfig
 from benchmarks.plain import PlainLoop
 
 
+@pytest.mark.release
 def test_it_makes_the_updates_that_the_steps_pay_for_and_keeps_what_happened():
     config = DQNConfig(
         batch_size=8,

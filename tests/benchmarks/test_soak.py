@@ -60,6 +60,7 @@ def test_a_missed_bound_is_its_exit_code(capfd, monkeypatch):
     assert soak.main(["--bound", "60.1"]) == 0
 
 
+@pytest.mark.release
 def test_a_run_that_fails_is_its_exit_code(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(soak, "watch", lambda process, *_: process.wait() and [])
     assert soak.main(["ppo", "bsuite:catch/0", "--set", "discont=1", "--run-dir", str(tmp_path / "run")]) == 1

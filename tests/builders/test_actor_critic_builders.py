@@ -126,8 +126,8 @@ def test_prioritized_replay_is_a_choice_and_its_first_priorities_are_the_actors(
     assert act(plain, plain.core.init(jax.random.key(0)), 3, evaluation=False)[1] == ()
 
 
-@pytest.mark.parametrize("cls", [MPO, pytest.param(DMPO, marks=pytest.mark.release)])
-@pytest.mark.slow
+@pytest.mark.release
+@pytest.mark.parametrize("cls", [MPO, DMPO])
 def test_prioritized_replay_begins_with_the_largest_error_where_actors_have_no_values(cls):
     agent = small(cls, {"prioritized": True}).make_agent(SPEC)
     state = agent.core.init(jax.random.key(0))

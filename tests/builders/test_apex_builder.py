@@ -173,7 +173,7 @@ def test_continuous_actions_are_refused_by_name():
         ApexDQN().make_agent(spec)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.usefixtures("no_figures")
 def test_parameters_are_renewed_as_often_as_the_config_says(monkeypatch, tmp_path):
     assert DQN().make_agent(SPEC).variable_period == 1

@@ -151,7 +151,7 @@ print(described)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_agents_are_described_without_starting_jax():
     """A program's processes are forked after it, and JAX's threads would not come along."""
     output = subprocess.run([sys.executable, "-c", _DESCRIBING], check=True, capture_output=True, text=True).stdout

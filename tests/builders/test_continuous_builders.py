@@ -127,8 +127,8 @@ def run(name, environment, steps, folder, **fields) -> launch.Result:
     return launch.run(experiment, quiet=True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", _ONE_OF_THEM)
+@pytest.mark.release
+@pytest.mark.parametrize("name", AGENTS)
 def test_actions_are_in_the_bounds_cover_them_and_are_learned_from_in_the_agents_units(name, tmp_path):
     # A learner that took the replay's actions for its own would find the best of the first dial beyond its range.
     trained: list[np.ndarray] = []
@@ -144,7 +144,7 @@ def test_actions_are_in_the_bounds_cover_them_and_are_learned_from_in_the_agents
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("truncates", "leaves"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("truncates", "leaves"), [pytest.param(True, True, marks=pytest.mark.release), (False, False)])
 @pytest.mark.parametrize("name", _ONE_OF_THEM)
 def test_a_truncation_bootstraps_and_a_termination_does_not(name, truncates, leaves, tmp_path):
     make = launch.named("leaving", lambda seed, evaluation: Leaving(seed, truncates=truncates))

@@ -146,8 +146,10 @@ def log_probs(builder, core, state, spec, unrolls) -> np.ndarray:
     ("name", "continuous"),
     [
         ("ppo", False),
-        *(pytest.param(name, False, marks=pytest.mark.slow) for name in ("a2c", "impala", "impala-lstm")),
-        pytest.param("ppo", True, marks=pytest.mark.slow),
+        pytest.param("a2c", False, marks=pytest.mark.release),
+        pytest.param("impala", False, marks=pytest.mark.slow),
+        pytest.param("impala-lstm", False, marks=pytest.mark.release),
+        pytest.param("ppo", True, marks=pytest.mark.release),
         *(pytest.param(name, False, marks=pytest.mark.release) for name in ("ppo-lstm", "a2c-gru", "impala-gru")),
         *(pytest.param(name, True, marks=pytest.mark.release) for name in ("ppo-lstm", "a2c")),
     ],
@@ -194,7 +196,9 @@ def test_the_queue_is_the_configs(name):
     assert (info.max_size, info.max_times_sampled) == (13, 1)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "ppo" else pytest.mark.release) for name in NAMES]
+)
 def test_evaluation_takes_the_likeliest_action(name):
     builder, spec = builder_of(name), spec_of(Line(0))
     core, state = state_of(builder, spec)
@@ -269,7 +273,7 @@ def test_a_run_repeats_to_the_last_digit_and_is_never_off_policy(tmp_path, monke
     [
         (PPO(), 16_000),
         pytest.param(A2C(), 16_000, marks=pytest.mark.release),
-        (IMPALA(), 40_000),
+        pytest.param(IMPALA(), 40_000, marks=pytest.mark.release),
     ],
     ids=lambda x: getattr(x, "name", ""),
 )

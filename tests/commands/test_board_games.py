@@ -226,7 +226,7 @@ class _Lowest:
         return Thought(np.argmax(states.legal_action_mask, axis=1), *[np.zeros(0)] * 5)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_lost_games_are_told_by_their_moves():
     replies = players.against_every_reply(_Lowest())
     rows = [{0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {0, 3, 6}, {1, 4, 7}, {2, 5, 8}, {0, 4, 8}, {2, 4, 6}]

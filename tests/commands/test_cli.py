@@ -254,6 +254,7 @@ def test_train_then_evaluate_then_plot(tmp_path, monkeypatch, capfd):
     assert dict(line.split(maxsplit=1) for line in again.out.splitlines()) == lines
 
 
+@pytest.mark.release
 def test_a_loss_that_is_no_number_is_one_sentence(tmp_path, capfd):
     run = tmp_path / "run"
     arguments = [*_CARTPOLE, "--steps", "400", "--run-dir", str(run), *_SMALL, "--set", "learning_rate=1e30"]
@@ -439,6 +440,7 @@ def test_a_pipe_that_breaks_elsewhere_is_no_pager(monkeypatch):
         cli.main(_CARTPOLE)
 
 
+@pytest.mark.release
 def test_a_profile_is_of_one_process(tmp_path, capfd):
     folder = tmp_path / "run"
     command = ["train", "dqn", "bsuite:catch/0", "--num-envs", "2", "--steps", "120", "--profile", "--quiet"]

@@ -21,7 +21,7 @@ def functional(game, **options):
     return jax.jit(jax.vmap(environment.reset)), jax.jit(jax.vmap(environment.step)), environment
 
 
-@pytest.mark.parametrize("game", ["tic_tac_toe", pytest.param("connect_four", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("game", ["tic_tac_toe", pytest.param("connect_four", marks=pytest.mark.release)])
 def test_every_step_of_self_play_is_that_of_the_batch(game):
     options = {"self_play": True, "game_state": True}
     reset, step, environment = functional(game, **options)

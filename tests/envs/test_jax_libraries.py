@@ -143,6 +143,7 @@ def jumanjis(name, flat):
     return start, act
 
 
+@pytest.mark.release
 def test_every_step_is_jumanjis_with_actions_of_two_parts():
     def flat(observation):
         names = ("board", "num_mines", "step_count")
@@ -184,12 +185,12 @@ def test_every_step_is_jumanjis_but_that_its_limit_truncates():
     assert 0.0 in discounts
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("name", "seen"),
     [
         ("Dynamic-Obstacles-5x5", {0.0, 1.0}),
-        pytest.param("DoorKey-Random-5x5", {1.0}, marks=pytest.mark.release),
+        ("DoorKey-Random-5x5", {1.0}),
     ],
 )
 def test_every_step_is_navixs(name, seen):
@@ -214,7 +215,7 @@ def test_every_step_is_navixs(name, seen):
     assert seen <= set(discounts)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_navix_is_found_where_an_old_tensorflow_has_been_imported():
     library("navix")
     code = "import tensorflow; from acme_ext import envs; envs.make_functional('jax:navix/Empty-5x5')"
@@ -259,7 +260,7 @@ def test_a_fixed_map_of_navix_is_the_same_in_all_episodes_and_others_are_not():
     assert len(np.unique(maps(), axis=0)) > 1
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_what_one_agent_cannot_play_is_refused_by_name_and_the_rest_is_made():
     names, refused = library("jumanji").registered_environments(), {}
     for name in names:

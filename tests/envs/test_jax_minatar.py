@@ -99,7 +99,13 @@ def differs(name, original, state):
 
 @pytest.mark.parametrize(
     ("name", "steps"),
-    [("asterix", 500), ("breakout", 700), ("freeway", 700), ("seaquest", 1000), ("space_invaders", 500)],
+    [
+        pytest.param("asterix", 500, marks=pytest.mark.release),
+        ("breakout", 700),
+        ("freeway", 700),
+        pytest.param("seaquest", 1000, marks=pytest.mark.release),
+        ("space_invaders", 500),
+    ],
 )
 def test_every_step_is_minatars(name, steps):
     game, original, rng = Game(name), original_game(name).Env(), np.random.default_rng(1)

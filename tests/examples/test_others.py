@@ -76,7 +76,7 @@ def test_an_agent_of_ones_own_in_an_environment_of_ones_own(tmp_path):
     assert result.score.returns.mean() >= 0.9
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_rnd_gives_less_bonus_for_what_it_has_seen(tmp_path):
     """The bonus of the same batch falls as the predictor learns it, and PPO is given the sum."""
     builder = rnd.RND()
@@ -120,7 +120,7 @@ def test_the_corridor_takes_legal_actions_alone():
     assert rewards == [(-0.5, False), (0.5, True)]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_an_environment_of_gymnasium_of_ones_own(tmp_path):
     options = {"environment_options": {"length": 6}}
     result = launch.run(experiment(DQN(), "gym:my_gym:Corridor-v0", 4_000, tmp_path, **options), quiet=True)

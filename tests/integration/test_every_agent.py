@@ -48,15 +48,15 @@ REPLAYS = {
 QUICK = ("dqn", "ppo")  # one with a table, one with a queue
 OFFLINE = {"bc", "td3_bc", "iql", "cql", "crr", "discrete_cql", "bcq"}  # see tests/launch/test_offline.py
 TAUGHT = {"r2d3", "dqfd", "sqil", "discrete_sqil"}  # see tests/launch/test_demos.py
-# One agent of each kind is enough before a release.
-KINDS = {"r2d2", "impala", "mpo"}
-PROGRAMS = {"apex", "r2d2", "impala", "sac"}
+# A few agents are enough before a release.
+KINDS = {"impala", "mpo"}
+PROGRAMS = {"apex", "r2d2", "impala"}
 
 
-def agents(slow):
-    """The agents that learn from what they do: but for the quick ones marked slow, or release where not in `slow`."""
+def agents(slow, quick=QUICK):
+    """The agents that learn from what they do: but for those in `quick` marked slow, or release where not in `slow`."""
     names = [name for name in builders.AGENTS if name not in OFFLINE | TAUGHT]
-    marks = {name: () if name in QUICK else pytest.mark.slow if name in slow else pytest.mark.release for name in names}
+    marks = {name: () if name in quick else pytest.mark.slow if name in slow else pytest.mark.release for name in names}
     return [pytest.param(name, marks=marks[name]) for name in names]
 
 
@@ -107,7 +107,7 @@ def test_learns_saves_and_goes_on_in_one_process(name, tmp_path):
     assert np.isfinite(second.score.returns).all()
 
 
-@pytest.mark.parametrize("name", agents(slow=PROGRAMS))
+@pytest.mark.parametrize("name", agents(slow=PROGRAMS, quick=("dqn",)))
 def test_runs_as_a_program(name, tmp_path):
     result = distributed.run_program(experiment(name, tmp_path, 400), Topology(actors=2), on="threads", quiet=True)
     assert result.environment_steps >= 400
@@ -119,7 +119,13 @@ def row_bytes(replay) -> int:
     return replay.tables()[0].info.signature.shape[0]
 
 
-@pytest.mark.parametrize("name", builders.AGENTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in (*QUICK, "r2d2", "sac") else pytest.mark.release)
+        for name in builders.AGENTS
+    ],
+)
 def test_a_step_keeps_the_shape_of_the_state(name, tmp_path):
     described = experiment(name, tmp_path, 1)
     spec = described.make_spec()

@@ -117,8 +117,8 @@ def test_ppo_learns_what_it_learns_in_one_process(tmp_path, capsys):
     assert load(tmp_path / "compiled").evaluate().returns.tolist() == result.score.returns.tolist()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("num_envs", "batches"), [(2, 1), pytest.param(8, 2, marks=pytest.mark.release)])
+@pytest.mark.release
+@pytest.mark.parametrize(("num_envs", "batches"), [(2, 1), (8, 2)])
 def test_unrolls_of_fewer_or_more_environments_than_a_batch_has(tmp_path, capsys, num_envs, batches):
     builder = builders.IMPALA(
         dataclasses.replace(builders.IMPALA().config, hidden_sizes=(8,), core_size=4, batch_size=4, replay=_UNROLLS),
@@ -147,7 +147,7 @@ def test_a_replay_run_that_was_stopped_goes_on_to_what_it_would_have_been(tmp_pa
     assert {"loss", "gradient_norm", "learner_steps"} <= set(rows)
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("kept", [pytest.param(True, marks=pytest.mark.release), False])
 def test_a_resumed_run_may_keep_its_replay_or_stop_keeping_it(kept, tmp_path):
     begun = experiment(tmp_path, dqn(), 80, checkpoints=Checkpoints(replay=kept))
     runner.run(begun, quiet=True)
@@ -160,6 +160,7 @@ def test_a_resumed_run_may_keep_its_replay_or_stop_keeping_it(kept, tmp_path):
     assert (saved.path / "replay.npz").exists() == (not kept)
 
 
+@pytest.mark.release
 def test_a_run_goes_on_without_the_evaluations_that_it_began_with(tmp_path):
     often = Evaluation(every=40, episodes=1, final_episodes=1, num_envs=1)
     begun = experiment(tmp_path, ppo(), evaluation=often)
@@ -269,7 +270,7 @@ def test_a_killed_run_goes_on_to_what_it_would_have_been(tmp_path):
     assert rows == sorted(set(rows))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_continuous_agent_acts_and_learns(tmp_path):
     config = dataclasses.replace(
         builders.SAC().config,

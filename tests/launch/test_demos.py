@@ -53,12 +53,12 @@ AGENTS = {
 }
 
 
-def agents(slow, others=()):
-    """The agents with their environments: those in `slow` marked so, and the others with `others`."""
-    return [
-        pytest.param(name, environment, marks=pytest.mark.slow if name in slow else others)
-        for name, environment in AGENTS.items()
-    ]
+def agents(slow, quick=()):
+    """The agents with their environments: but for those in `quick` marked slow, or release where not in `slow`."""
+    marks = {
+        name: () if name in quick else pytest.mark.slow if name in slow else pytest.mark.release for name in AGENTS
+    }
+    return [pytest.param(name, environment, marks=marks[name]) for name, environment in AGENTS.items()]
 
 
 def small(name: str, **replay: Any) -> builders.Builder:
@@ -109,7 +109,7 @@ def drawn(folder) -> np.ndarray:
     return np.array([log["samples_own"][-1], log["samples_demos"][-1]])
 
 
-@pytest.mark.parametrize(("name", "environment"), agents(slow=AGENTS.keys() - {"dqfd"}))
+@pytest.mark.parametrize(("name", "environment"), agents(slow={"sqil"}, quick={"dqfd"}))
 def test_agents_learn_from_demonstrations_and_go_on(name, environment, demos, tmp_path):
     described = experiment(tmp_path, small(name), environment, demos=demos[environment], steps=300, num_envs=2)
     first = local.run(described, quiet=True)
@@ -126,7 +126,7 @@ def test_agents_learn_from_demonstrations_and_go_on(name, environment, demos, tm
     assert abs(mixed[1] / mixed.sum() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / mixed.sum())
 
 
-@pytest.mark.parametrize(("name", "environment"), agents(slow={"r2d3", "sqil"}, others=pytest.mark.release))
+@pytest.mark.parametrize(("name", "environment"), agents(slow={"r2d3"}))
 def test_programs_learn_from_demonstrations_and_go_on(name, environment, demos, tmp_path):
     described = experiment(tmp_path, small(name), environment, demos=demos[environment], steps=300)
     topology = Topology(actors=2, replay_shards=2)
@@ -141,7 +141,7 @@ def test_programs_learn_from_demonstrations_and_go_on(name, environment, demos, 
     assert min(saved["demos"]["drawn"].values()) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_without_a_share_of_demonstrations_nothing_is_drawn_of_them(demos, tmp_path):
     builder = small("r2d3", demo_ratio=0.0)
     for name, given in (("with", demos[DISCRETE]), ("without", None)):

@@ -176,9 +176,9 @@ def loaded(folder, seed=0):
     ("builder", "environment"),
     [
         (DQN(), "gym:CartPole-v1"),  # an MLP, and observations normalised
-        pytest.param(DQN(), "minatar:breakout", marks=pytest.mark.slow),  # a convolution
+        pytest.param(DQN(), "minatar:breakout", marks=pytest.mark.release),  # a convolution
         pytest.param(TD3(), "gym:Pendulum-v1", marks=pytest.mark.slow),  # bounds of actions
-        (R2D2(), "bsuite:catch/0"),  # an LSTM
+        pytest.param(R2D2(), "bsuite:catch/0", marks=pytest.mark.release),  # an LSTM
     ],
     ids=["mlp", "convolution", "bounds", "recurrent"],
 )

@@ -55,9 +55,10 @@ def allowed(inserts: int, ratio: str, min_size: int, tolerance: str) -> int:
 
 # Every ratio with the smallest and the default tolerance and with both batch sizes; the numbers of environments and of
 # fused steps go through their values meanwhile.
-_MARKS = ([], [pytest.mark.slow], [pytest.mark.release], [pytest.mark.slow])
 _LIMITS = [
-    pytest.param(*(ratio, smallest, batch, (1, 8, 32)[i % 3], (1, 4)[i // 3 % 2]), marks=_MARKS[i % 4])
+    pytest.param(
+        *(ratio, smallest, batch, (1, 8, 32)[i % 3], (1, 4)[i // 3 % 2]), marks=pytest.mark.release if i % 4 else ()
+    )
     for i, (ratio, smallest, batch) in enumerate(
         (ratio, smallest, batch) for ratio in ("0.1", "1", "8", "64") for smallest in (True, False) for batch in (4, 32)
     )
@@ -268,7 +269,7 @@ class Constant(Walk):
         (True, 1, 10.0),
         pytest.param(True, 3, 10.0, marks=pytest.mark.release),
         # Of 5 steps the last ends: Q = 1 + 0.9 * 4/5 Q.
-        (False, 1, 1 / (1 - 0.72)),
+        pytest.param(False, 1, 1 / (1 - 0.72), marks=pytest.mark.release),
         # The first two of the 5 reach on by 3 steps, the others to the end: Q = (3 * 2.71 + 1.9 + 1 + 2 * 0.729 Q) / 5.
         pytest.param(False, 3, 11.03 / (5 - 1.458), marks=pytest.mark.release),
     ],

@@ -166,6 +166,7 @@ def test_what_needs_an_actor_is_refused(recorded, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.release
 def test_from_the_shell(tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny = ["--set", "batch_size=8", "--set", "hidden_sizes=8", "--eval-every", "0", "--eval-episodes", "1", "--quiet"]

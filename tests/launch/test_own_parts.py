@@ -273,6 +273,7 @@ def site(tmp_path):
     return path
 
 
+@pytest.mark.release
 def test_parts_of_an_installed_package_go_by_their_names(site, tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(site)
     assert cli.main(["list"]) == 0
@@ -313,7 +314,7 @@ def test_parts_of_an_installed_package_that_do_not_fit_are_refused(site, monkeyp
     assert not (site / "run").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_an_installed_agent_runs_as_a_program_and_goes_on(site, tmp_path):
     train = ["train", "sarsa", "mazes:square", "--actors", "2", "--run-dir", str(tmp_path / "run"), "--eval-every", "0"]
     path = f"{site}{os.pathsep}{EXAMPLES}"

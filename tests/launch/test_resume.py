@@ -260,7 +260,15 @@ def test_a_disk_that_fills_up_keeps_the_older_checkpoint(tmp_path, monkeypatch):
     assert column(tmp_path, "evaluator") == [20, 40]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "altered", "missing", "replay"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param("truncated", marks=pytest.mark.release),
+        "altered",
+        pytest.param("missing", marks=pytest.mark.release),
+        "replay",
+    ],
+)
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path, capsys, damage):
     run(tmp_path, steps=20)
     run(tmp_path, steps=40)
@@ -462,7 +470,15 @@ def _interrupt_unseen() -> None:
         gc.callbacks.remove(in_callback)
 
 
-@pytest.mark.parametrize("moment", ["specs", "core", "learner", "saving"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("specs", marks=pytest.mark.release),
+        "core",
+        pytest.param("learner", marks=pytest.mark.release),
+        "saving",
+    ],
+)
 def test_an_interrupt_at_any_moment_is_a_stop_after_a_save(tmp_path, monkeypatch, moment):
     left = [moment]
 

@@ -54,6 +54,7 @@ def test_the_plain_loop_plays_as_the_run_evaluates(cartpole):
     assert all(5 <= total <= 500 for total in returns)
 
 
+@pytest.mark.release
 def test_continuous_actions_have_the_environments_bounds(tmp_path):
     run = launch.load(saved_runs.save(tmp_path / "run", TD3(), "gym:Pendulum-v1"))
     observations = np.random.default_rng(0).normal(size=(64, 3)) * 3
@@ -149,6 +150,7 @@ def test_of_a_stack_of_pictures_the_newest_is_shown():
     assert pictures.picture(Stacked(0), seen).min() == 255
 
 
+@pytest.mark.release
 def test_films_are_written_whole_or_not_at_all(cartpole, tmp_path, capsys):
     films = [tmp_path / "film.mp4", tmp_path / "film.gif"]
     for film in films:

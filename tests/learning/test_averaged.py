@@ -86,7 +86,9 @@ def batch_of(continuous_actions):
     return Sample(data, np.ones(4, np.float32))
 
 
-@pytest.mark.parametrize("agent", SMALL)
+@pytest.mark.parametrize(
+    "agent", [pytest.param(name, marks=() if name == "DQN" else pytest.mark.release) for name in SMALL]
+)
 def test_an_agent_whose_rate_has_fallen_to_0_learns_no_more(agent):
     builder = getattr(builders, agent)(average_rate=None)
     config = dataclasses.replace(

@@ -92,6 +92,7 @@ def test_shuffled_bonuses_are_the_same_ones_elsewhere():
     np.testing.assert_allclose(*map(np.sort, rewards), rtol=1e-6)
 
 
+@pytest.mark.release
 def test_shuffled_bonuses_of_unrolls_move_in_time():
     steps = 12
     known = noisy(np.tile(KNOWN, (steps + 1, 1, 1)))
@@ -180,6 +181,7 @@ def test_agents_that_it_is_for(agent):
     assert structure[0] == structure[1]
 
 
+@pytest.mark.release
 def test_rainbows_noise_is_no_memory():
     made = builders.Rainbow(intrinsic="rnd").make_agent(discrete(2))
     assert jax.tree.leaves(made.policy.init_state(1))

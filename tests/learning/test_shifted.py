@@ -111,7 +111,7 @@ def test_a_shift_of_nothing_is_refused():
         dataclasses.replace(config, random_shift=0)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_sac_steps_from_shifted_pictures_are_repeated_from_its_state():
     config = dataclasses.replace(builders.load("sac")().config, random_shift=4, hidden_sizes=(8,), batch_size=4)
     core = builders.load("sac")(config).make_agent(spec_of("sac")).core

@@ -47,7 +47,9 @@ def test_kernel_bonus_by_hand():
     np.testing.assert_allclose(same, [1 / 2.001], rtol=1e-6)
 
 
-@pytest.mark.parametrize("k", [1, 3, 10])
+@pytest.mark.parametrize(
+    "k", [pytest.param(1, marks=pytest.mark.release), 3, pytest.param(10, marks=pytest.mark.release)]
+)
 def test_bonuses_of_an_episode_are_those_of_algorithm_1(k):
     rng = np.random.default_rng(k)
     embeddings = rng.normal(size=(40, 4)).astype(np.float32)

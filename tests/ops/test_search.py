@@ -136,6 +136,7 @@ def test_dirichlet_noise_is_over_the_legal_actions():
     assert prior[:, 0].max() > 0.86
 
 
+@pytest.mark.release
 def test_without_exploring_the_same_position_is_the_same_search_in_all_rows():
     rows = 32
     root = Root(jnp.zeros((rows, 4)), jnp.zeros(rows), jnp.zeros(rows))

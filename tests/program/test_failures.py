@@ -32,7 +32,7 @@ def test_an_environment_may_compute_with_jax(tmp_path, train):
     assert state(tmp_path / "run")[2] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_an_environment_that_can_not_be_made_ends_the_program_with_its_traceback(tmp_path, train):
     code, out, err = train(tmp_path / "run", 300, LAB_WALK_RAISES_AT="0").end()
     assert (code, out) == (1, "")
@@ -63,7 +63,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_builder_that_starts_jax_before_the_processes_are_forked_is_refused(tmp_path, launch):
     script, run = tmp_path / "script.py", tmp_path / "run"
     script.write_text(_EAGER)
@@ -165,7 +165,7 @@ def test_a_server_that_is_killed_is_named_and_the_last_checkpoint_stands(name, t
     assert learned_then > learned
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_last_save_that_fails_is_told(tmp_path, train):
     program = train(tmp_path / "run", _FOR_EVER, "--checkpoint-every", "0.5")
     program.wait_for(lambda: bool(saved(tmp_path / "run")))
@@ -181,7 +181,7 @@ def test_a_proxy_that_a_variable_names_stands_between_no_two_processes(tmp_path,
     check_finished(run, out, 500, 40)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_two_interrupts_of_a_program_on_threads_end_it_without_a_traceback(tmp_path, train):
     run = tmp_path / "run"
     program = train(run, _FOR_EVER, "--on", "threads", LAB_WALK_HANGS_AT="300")

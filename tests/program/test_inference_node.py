@@ -202,7 +202,7 @@ def test_a_server_is_told_the_spec_and_makes_no_environment(start, monkeypatch):
     assert len(made) == 1  # by the fixture, for its specs
 
 
-@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize("servers", [1, pytest.param(2, marks=pytest.mark.release)])
 def test_actions_are_those_of_the_local_policy_whoever_else_asks(experiment, start, caller, servers):
     nodes, rng = [start(index=index, servers=servers) for index in range(servers)], np.random.default_rng(0)
     with envs_of(experiment) as environment:

@@ -62,7 +62,7 @@ def of_server(run):
     return {int(number): log["inference_steps"][log["server"] == number] for number in set(log.get("server", ()))}
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_recurrent_state_stays_on_the_server(tmp_path):
     config = settings.replace(
         builders.R2D2().config,
@@ -105,7 +105,7 @@ def test_an_inference_server_that_dies_comes_back_and_the_actors_go_on(tmp_path,
     assert "acme-ext: restarts of nodes that had died: 1.\n" in err
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_an_inference_server_that_dies_for_good_ends_the_program_with_its_name(tmp_path, train):
     program = train(tmp_path / "run", 10**7, "--inference", "server", "--num-envs", "2")
     program.wait_for(lambda: program.steps() > 300)

@@ -89,7 +89,7 @@ def test_a_node_of_ones_own_uses_the_parts_and_ends_the_program_after_a_last_sav
     assert file.read_text() == "2 layers, [{'transitions'}]; it ended"
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_node_of_ones_own_that_raises_ends_the_program_with_its_name(tmp_path, capfd):
     def extend(program, handles):
         program.add_node(lp.PyClassNode(Broken), label="watcher")

@@ -134,7 +134,7 @@ def test_nodes_tell_and_are_told_and_end_with_their_agents(tmp_path, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("place", [0, pytest.param(1, marks=pytest.mark.release)])
 def test_whichever_process_of_it_is_killed_takes_the_nodes_along(place, tmp_path, folder):
     connection = _connect(folder)
     connection.send(_order(tmp_path, "actor", _leave_a_process))
@@ -160,6 +160,7 @@ def test_a_nursery_that_can_not_import_says_why(tmp_path, folder, monkeypatch):
     nursery.clear(folder)
 
 
+@pytest.mark.release
 def test_an_agent_that_comes_while_a_nursery_ends_is_given_another(tmp_path, folder):
     """Nodes with much memory take seconds to end, and the nursery waits for them."""
     folder.mkdir()

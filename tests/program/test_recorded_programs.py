@@ -134,7 +134,7 @@ def test_the_learner_of_a_program_leaves_snapshots(tmp_path, train):
         assert act.step(np.zeros(3, np.float32))[0] in (0, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_killed_actor_loses_its_open_shard_alone(tmp_path, train):
     run, data = tmp_path / "run", tmp_path / "data"
     program = train(run, 1_500, "--record", str(data), "--restart", "1")

@@ -52,7 +52,7 @@ def handlers_are_given_back():
     assert [signal.getsignal(number) for number in numbers] == before
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_two_shards_with_priorities_by_threads_twice_in_a_process(tmp_path):
     topology = Topology(actors=2, replay_shards=2)
     described = experiment(tmp_path, 600, every=200, **{"replay.prioritized": "true"})
@@ -99,7 +99,7 @@ def test_an_interrupt_saves_and_a_node_that_raises_is_what_the_caller_sees(tmp_p
         distributed.run_program(described, Topology(actors=2), on="threads")
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_what_was_learned_is_saved_where_an_environment_raises(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_WALK_RAISES_AT", "300")
     with pytest.raises(ArithmeticError, match="the arm fell off"):

@@ -117,7 +117,7 @@ def sequences(length, period, burn_in, *, cross=False, **fields):
     [
         (4, 4, 0),
         (6, 2, 3),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((5, 1, 2), (1, 1, 0), (7, 3, 1))),
+        *(pytest.param(*each, marks=pytest.mark.release) for each in ((5, 1, 2), (1, 1, 0), (7, 3, 1))),
     ],
 )
 def test_sequences_are_those_of_the_writer_in_its_order(length, period, burn_in, cross):
@@ -151,7 +151,9 @@ def test_replaced_sequences_are_the_oldest():
     np.testing.assert_array_equal(state.items.reward, newest)
 
 
-@pytest.mark.parametrize("agent", ["r2d2", "ngu", "muzero"])
+@pytest.mark.parametrize(
+    "agent", ["r2d2", *(pytest.param(name, marks=pytest.mark.release) for name in ("ngu", "muzero"))]
+)
 def test_first_priorities_of_sequences_are_those_of_the_writer(agent):
     zeros = np.zeros((5, 60), np.float32)
     rng = np.random.default_rng(3)
@@ -260,13 +262,14 @@ def test_uniform_draws_are_of_what_is_there():
     np.testing.assert_allclose(drawn.probability, 1 / int(state.inserted))
 
 
+@pytest.mark.release
 def test_what_is_not_active_changes_no_sequences():
     device, state = kept(sequences(4, 2, 1), 3, 20)
     after = device.add(state, next(stream(3, 1, seed=5)), False)
     jax.tree.map(np.testing.assert_array_equal, after, state)
 
 
-@pytest.mark.parametrize("ratio", [0.25, 2.0, 8.0])
+@pytest.mark.parametrize("ratio", [0.25, *(pytest.param(ratio, marks=pytest.mark.release) for ratio in (2.0, 8.0))])
 def test_updates_are_due_as_the_rate_limit_has_it(ratio):
     limit = RateLimit(ratio, min_size=11)
     replay = TransitionReplay(SPEC, batch_size=4, max_size=50, limit=limit, rows_per_item=1)

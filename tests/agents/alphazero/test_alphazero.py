@@ -26,7 +26,7 @@ def spec():
         return envs.make_spec(environment)
 
 
-@pytest.mark.parametrize("gumbel", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("gumbel", [True, pytest.param(False, marks=pytest.mark.release)])
 def test_it_wins_where_it_can_and_blocks_where_it_must(spec, gumbel):
     """By the rules alone: the network says nothing yet."""
     search = dataclasses.replace(SMALL.search, gumbel=gumbel)

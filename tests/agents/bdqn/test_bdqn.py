@@ -118,7 +118,7 @@ def test_heads_and_priors_begin_apart_and_priors_stay():
     assert float(first_metrics["q_mean"]) == pytest.approx(float(wanted.mean()), rel=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_pictures_go_through_one_torso_which_is_given_the_heads_mean_gradient():
     spec = spec_of.discrete(ACTIONS, (10, 10, 3))
     config = BDQNConfig(**SMALL, image_features=7)

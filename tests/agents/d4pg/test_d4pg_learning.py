@@ -146,7 +146,9 @@ def test_the_metrics_of_d4pg_tell_a_support_that_is_too_narrow():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [D4PGConfig(v_min=-2.0, v_max=0.0), ApexDPGConfig()])
+@pytest.mark.parametrize(
+    "config", [D4PGConfig(v_min=-2.0, v_max=0.0), pytest.param(ApexDPGConfig(), marks=pytest.mark.release)]
+)
 def test_learns_the_best_action_of_each_observation(config):
     # One step, worth minus the squared distance from an action that depends on the observation: 0.5 or -0.5 in [-1, 1].
     rng = np.random.default_rng(0)

@@ -85,7 +85,7 @@ def test_the_unit_of_rewards_makes_no_difference_from_the_first_step_on():
         assert state.values.variance > 0
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_learning_rate_falls_to_0():
     _, core = core_of(learning_rate_decay_steps=2)
     sample, moved = Sample(unrolls(), np.ones(3, np.float32)), []

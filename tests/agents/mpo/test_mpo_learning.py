@@ -182,7 +182,9 @@ def test_actors_are_given_the_online_policy():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [MPOConfig(), DMPOConfig(v_min=-3.0, v_max=0.0)])
+@pytest.mark.parametrize(
+    "config", [pytest.param(MPOConfig(), marks=pytest.mark.release), DMPOConfig(v_min=-3.0, v_max=0.0)]
+)
 def test_learns_the_best_action_of_each_observation(config):
     # One step, worth minus the squared distance from an action that depends on the observation: in [-1, 1], the first
     # value is best at 0.5 or -0.5, the second at -0.25.

@@ -19,13 +19,26 @@ CONFIG = PPOConfig(hidden_sizes=(8, 8), image_features=16, init_stddev=0.5)
     "observation",
     [
         jnp.ones((4, 3)),
-        {"a": jnp.ones((4, 2)), "b": jnp.ones(4)},
-        jnp.ones((4, 10, 10, 6), jnp.bool_),
-        jnp.ones((4, 40, 40, 3), jnp.uint8),
+        *(
+            pytest.param(observation, marks=pytest.mark.release)
+            for observation in (
+                {"a": jnp.ones((4, 2)), "b": jnp.ones(4)},
+                jnp.ones((4, 10, 10, 6), jnp.bool_),
+                jnp.ones((4, 40, 40, 3), jnp.uint8),
+            )
+        ),
     ],
 )
-@pytest.mark.parametrize("make_spec", [discrete, continuous])
-@pytest.mark.parametrize("core", [None, "lstm", "gru"])
+@pytest.mark.parametrize(
+    ("core", "make_spec"),
+    [
+        (None, discrete),
+        (None, continuous),
+        ("lstm", discrete),
+        pytest.param("lstm", continuous, marks=pytest.mark.release),
+        *(pytest.param("gru", make_spec, marks=pytest.mark.release) for make_spec in (discrete, continuous)),
+    ],
+)
 def test_shapes(observation, make_spec, core):
     spec = make_spec(5)._replace(observations=jax.tree.map(lambda x: specs.Array(x.shape[1:], x.dtype), observation))
     network = networks.make_network(spec, CONFIG, core=core)

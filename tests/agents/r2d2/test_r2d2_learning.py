@@ -171,7 +171,7 @@ def test_sequences_are_weighed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("core", ["lstm", "gru"])
+@pytest.mark.parametrize("core", ["lstm", pytest.param("gru", marks=pytest.mark.release)])
 def test_learns_to_remember(core):
     """A cue at the first timestep tells which action is worth 1 at the last of five; in between all looks the same."""
     replay = SequenceConfig(length=5, burn_in=0, period=5, prioritized=True)

@@ -32,7 +32,7 @@ def act(policy, params, context, observation=OBSERVATION, state=None):
 
 @pytest.mark.parametrize(
     "distribution",
-    ["categorical", *(pytest.param(name, marks=pytest.mark.slow) for name in ("none", "quantile", "implicit"))],
+    ["categorical", *(pytest.param(name, marks=pytest.mark.release) for name in ("none", "quantile", "implicit"))],
 )
 def test_environments_with_the_same_observation_act_by_noises_of_their_own(distribution):
     policy, params, _ = build(distribution=distribution, noisy_sigma=2.0)

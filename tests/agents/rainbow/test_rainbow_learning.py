@@ -46,7 +46,7 @@ def apart(state):
     return state._replace(target_params=jax.tree.map(lambda leaf: 0.5 * leaf + 0.1, state.params))
 
 
-@pytest.mark.parametrize("double", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("double", [pytest.param(False, marks=pytest.mark.release), True])
 def test_the_loss_and_the_errors_are_the_kl(double):
     core, network, config = core_of(noisy=False, double=double)
     start = apart(core.init(KEY))
@@ -63,7 +63,7 @@ def test_the_loss_and_the_errors_are_the_kl(double):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("distribution", ["quantile", "implicit"])
+@pytest.mark.parametrize("distribution", ["quantile", pytest.param("implicit", marks=pytest.mark.release)])
 def test_priorities_of_quantiles_are_the_absolute_errors_of_the_means(distribution):
     # Without a key fractions are midpoints; the key's are others, so that implicit ones are compared by hand below.
     core, network, config = core_of(noisy=False, distribution=distribution)
@@ -104,8 +104,15 @@ def recording(config):
     return hk.Transformed(lambda key, observation: {"w": jnp.arange(3.0)}, apply), given
 
 
-@pytest.mark.parametrize("distribution", ["none", "categorical", "quantile"])
-@pytest.mark.parametrize("double", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        pytest.param("none", marks=pytest.mark.release),
+        "categorical",
+        pytest.param("quantile", marks=pytest.mark.release),
+    ],
+)
+@pytest.mark.parametrize("double", [pytest.param(False, marks=pytest.mark.release), True])
 def test_every_pass_through_the_networks_has_a_noise_of_its_own(distribution, double):
     fields = {**FIELDS, "distribution": distribution, "double": double, "num_quantiles": 5}
     config = RainbowConfig(**fields)
@@ -147,7 +154,7 @@ def dqn_network():
     "distribution",
     ["categorical", *(pytest.param(name, marks=pytest.mark.release) for name in ("none", "quantile", "implicit"))],
 )
-@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("noisy", [pytest.param(False, marks=pytest.mark.release), True])
 def test_learns_the_values_of_a_chain(distribution, noisy):
     # Two states: in the first, action 1 earns 1 and leads to the second; there action 2 earns 2 and ends. All else ends
     # with nothing. So the best values are 1 + 0.5 * 2 = 2 and 2.

@@ -21,8 +21,12 @@ def build(observation=OBSERVATION, **fields):
 
 
 _DISTRIBUTIONS = [("none", 1), ("categorical", 7), ("quantile", 5), ("implicit", 5)]
+_FEW = [(False, False, ("none", 1)), (False, True, ("quantile", 5)), (True, False, ("implicit", 5))]
 _COMBINATIONS = [
-    *itertools.product([(4,)], [False, True], [False, True], _DISTRIBUTIONS),
+    *(
+        pytest.param((4,), *each, marks=() if each in _FEW else pytest.mark.release)
+        for each in itertools.product([False, True], [False, True], _DISTRIBUTIONS)
+    ),
     pytest.param((10, 10, 3), True, True, ("categorical", 7), marks=pytest.mark.slow),  # the defaults
     *(
         pytest.param((10, 10, 3), noisy, dueling, distribution, marks=pytest.mark.release)

@@ -87,6 +87,7 @@ def test_shuffled_bonuses_are_the_same_ones_at_other_steps():
     assert (given != np.asarray(intrinsic.shuffle(jax.random.key(1), bonus, mask))).any()
 
 
+@pytest.mark.release
 def test_learning_from_shuffled_bonuses_differs_in_nothing_else():
     found = []
     for shuffled in (False, True):
@@ -132,7 +133,7 @@ def test_errors_are_of_normalised_observations_and_of_each_alone():
     np.testing.assert_allclose(part.errors(other.params, 10 * seen), errors, rtol=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_pixels_are_normalised_too_and_the_newest_frame_is_taken():
     pixels = np.random.default_rng(0).integers(0, 255, (16, 12, 12, 4)).astype(np.uint8)
     part = Distillation(DistillationConfig(newest_frame=True), np.zeros((1, 12, 12, 4), np.uint8))
@@ -187,7 +188,7 @@ def test_small_pictures_have_bonuses_of_their_own():
     assert len(np.unique(part.errors(state.params, pixels))) == 4
 
 
-@pytest.mark.parametrize("fields", [{}, {"player": np.zeros(4, np.int32)}])
+@pytest.mark.parametrize("fields", [pytest.param({}, marks=pytest.mark.release), {"player": np.zeros(4, np.int32)}])
 def test_the_rules_fields_beside_a_picture_are_left_out(fields):
     board = np.random.default_rng(0).integers(0, 2, (4, 6, 7, 2)).astype(np.bool_)
     observation = {"board": board, "action_mask": np.ones((4, 7), np.bool_), **fields}
