@@ -17,4 +17,4 @@ class A2C(PPO):
     core_of = staticmethod(learning.make_core)
 
     config: A2CConfig = A2CConfig()
-    average_rate: float | None = dataclasses.field(default=0.005, kw_only=True)  # about the last 200 batches
+    average_rate: float | None = dataclasses.field(default=0.002, kw_only=True)  # about the last 500 batches
