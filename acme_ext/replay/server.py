@@ -13,6 +13,7 @@ from acme_ext.utils import proxies
 
 _CHECKPOINT = ("DONE", "tables.tfrecord", "chunks.tfrecord")
 _ANSWER_S = 60  # longest time for the server to answer; saving a large table keeps it busy
+_DESCRIBE_S = 10  # the same where its state is only shown
 _MAX_PAID_BYTES = 2**25  # inserting more would take longer than waiting for the reader
 
 
@@ -113,8 +114,12 @@ def block_of(info: Any) -> int:
 
 
 def describe_tables(client: Any) -> str:
-    """Returns in words the state of the rate limiters of all tables of a client's server."""
-    return "; ".join(_describe(name, info) for name, info in client.server_info(timeout=10).items())
+    """Returns in words the state of the rate limiters of all tables of a client's server, or that it doesn't answer."""
+    try:
+        tables = client.server_info(timeout=_DESCRIBE_S)
+    except Exception as error:
+        return f"the replay does not answer ({type(error).__name__})"
+    return "; ".join(_describe(name, info) for name, info in tables.items())
 
 
 def _describe(name: str, info: Any) -> str:

@@ -5,6 +5,7 @@ import pytest
 from timelines import SPEC, Timeline, assert_items, read
 
 from acme_ext.errors import RunError
+from acme_ext.replay import server as server_module
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.transitions import TransitionReplay
 
@@ -100,6 +101,13 @@ def test_explains_why_nothing_moves(serve):
         "table 'transitions' holds 12 of 30 items, 12 inserted and 5 sampled, "
         "inserts * 2 - samples = 19: sampling waits below -180, inserting above 220"
     )
+
+
+def test_a_server_that_does_not_answer_is_said_to(serve, monkeypatch):
+    monkeypatch.setattr(server_module, "_DESCRIBE_S", 1)
+    server = serve(REPLAYS["uniform"].tables())
+    server.close()
+    assert server.describe() == "the replay does not answer (DeadlineExceededError)"
 
 
 def test_leaves_nothing_in_the_scratch_folder(serve, tmp_path):

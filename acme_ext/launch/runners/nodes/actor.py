@@ -16,9 +16,9 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Agent
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
-from acme_ext.launch.runners.nodes.replay import describe
 from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, find, node_name, waiting
 from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.replay.server import describe_tables
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.calls import RemoteCall
 
@@ -137,7 +137,7 @@ class ActorNode:
             replay,
             num_envs,
             max_pending=part.unconfirmed(num_envs),
-            on_wait=self._waiting(lambda: f"waiting for the replay to take its rows: {describe(replay)}"),
+            on_wait=self._waiting(lambda: f"waiting for the replay to take its rows: {describe_tables(replay)}"),
         )
 
     def _local(self, agent: Agent, mine: np.ndarray, writer: Any, learner: Any) -> tuple[Actor, Callable[[], int]]:

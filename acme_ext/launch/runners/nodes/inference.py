@@ -22,9 +22,9 @@ from acme_ext.acting.remote import RemoteVariables, Reply, renewal_s
 from acme_ext.acting.slots import SlotCore, bucket_sizes
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
-from acme_ext.launch.runners.nodes.replay import describe
 from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, node_name, waiting
 from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.replay.server import describe_tables
 from acme_ext.types import Array, EnvironmentSpec, Tree
 from acme_ext.utils.calls import Call, CallServer
 
@@ -196,7 +196,8 @@ class InferenceNode:
                     self._reporter.row("inference", {"server": self._index, **row})
                     for held in list(self._held.values())[:1]:
                         replay = self._replays[held.seat.actor % len(self._replays)]
-                        self._reporter.report(f"waiting for the replay to take its rows: {describe(replay)}", now=True)
+                        why = f"waiting for the replay to take its rows: {describe_tables(replay)}"
+                        self._reporter.report(why, now=True)
         finally:
             self.end()
 
