@@ -44,17 +44,18 @@ def averages(rate, steps):
     return found
 
 
-def test_the_first_steps_have_one_weight_and_the_start_none():
+def test_the_first_averages_are_of_the_last_steps_so_far_and_not_of_the_start():
     found = averages(0.25, 4)
-    np.testing.assert_allclose([p.average["float"] for p in found], [101, 101.5, 102, 102.5], rtol=1e-6)
+    # step t of T has the weight t (t + 1) (t + 2), over the sum of these
+    np.testing.assert_allclose([p.average["float"] for p in found], [101, 101.8, 102.6, 103.4], rtol=1e-6)
     assert [int(p.average["count"]) for p in found] == [101, 102, 103, 104]  # not averaged
     assert [float(p.policy["float"]) for p in found] == [101, 102, 103, 104]
 
 
 def test_later_the_newest_have_the_rate_for_their_share():
-    found = [float(p.average["float"]) for p in averages(0.25, 7)]
-    expected = 102.5
-    for newest, average in zip((105, 106, 107), found[4:], strict=True):
+    found = [float(p.average["float"]) for p in averages(0.25, 16)]
+    expected = found[12]  # of step 13: 4 / (13 + 3) is the rate
+    for newest, average in zip((114, 115, 116), found[13:], strict=True):
         expected += 0.25 * (newest - expected)
         np.testing.assert_allclose(average, expected, rtol=1e-6)
 
@@ -63,7 +64,7 @@ def test_evaluation_acts_by_the_average_and_training_by_the_newest():
     policy = Policy(lambda params, context, observation, state: (params["float"], state, ()))
     params = averages(0.25, 4)[-1]
     acting, evaluating = (averaged_policy(policy, evaluation=e).apply(params, None, None, ())[0] for e in (False, True))
-    assert (float(acting), float(evaluating)) == (104, 102.5)
+    np.testing.assert_allclose([float(acting), float(evaluating)], [104, 103.4], rtol=1e-6)
 
 
 @pytest.mark.parametrize("rate", [0, -0.1, 1.5])
