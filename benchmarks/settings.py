@@ -396,7 +396,7 @@ SETTINGS: dict[str, Setting] = {
         0.8,
         10_000,
         100,
-        config={"core": "lstm", "core_size": "32", "replay.length": "20", "rmsprop_epsilon": "0.01"},
+        config={"core": "lstm", "core_size": "32", "replay.length": "20", "max_gradient_norm": "40"},
     ),
     "impala-memory-server": Setting(
         "impala",
@@ -407,7 +407,7 @@ SETTINGS: dict[str, Setting] = {
         0.8,
         10_000,
         100,
-        config={"core": "lstm", "core_size": "32", "replay.length": "20", "rmsprop_epsilon": "0.01"},
+        config={"core": "lstm", "core_size": "32", "replay.length": "20", "max_gradient_norm": "40"},
         actors=4,
         inference="server",
         experience="server",
