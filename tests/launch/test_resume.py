@@ -33,6 +33,11 @@ _ALWAYS = Checkpoints(every_s=1e-9)  # after every step
 _NEVER = Checkpoints(every_s=0)  # but at the end
 
 
+def before_release(value: str) -> Any:
+    """A parameter that is left to the tests before a release."""
+    return pytest.param(value, marks=pytest.mark.release)
+
+
 def run(folder: Path, builder: Any = None, *, fresh: bool = False, **fields: Any) -> Result:
     fields = {"environment": make_walk, "evaluation": _SHORT, "checkpoints": _NEVER, **fields}
     experiment = Experiment(builder or toy(), run_dir=str(folder), **fields)
@@ -260,15 +265,7 @@ def test_a_disk_that_fills_up_keeps_the_older_checkpoint(tmp_path, monkeypatch):
     assert column(tmp_path, "evaluator") == [20, 40]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        pytest.param("truncated", marks=pytest.mark.release),
-        "altered",
-        pytest.param("missing", marks=pytest.mark.release),
-        "replay",
-    ],
-)
+@pytest.mark.parametrize("damage", [before_release("truncated"), "altered", before_release("missing"), "replay"])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path, capsys, damage):
     run(tmp_path, steps=20)
     run(tmp_path, steps=40)
@@ -470,15 +467,7 @@ def _interrupt_unseen() -> None:
         gc.callbacks.remove(in_callback)
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        pytest.param("specs", marks=pytest.mark.release),
-        "core",
-        pytest.param("learner", marks=pytest.mark.release),
-        "saving",
-    ],
-)
+@pytest.mark.parametrize("moment", [before_release("specs"), "core", before_release("learner"), "saving"])
 def test_an_interrupt_at_any_moment_is_a_stop_after_a_save(tmp_path, monkeypatch, moment):
     left = [moment]
 

@@ -54,7 +54,8 @@ def test_the_first_averages_are_of_the_last_steps_so_far_and_not_of_the_start():
 
 def test_later_the_newest_have_the_rate_for_their_share():
     found = [float(p.average["float"]) for p in averages(0.25, 16)]
-    expected = found[12]  # of step 13: 4 / (13 + 3) is the rate
+    expected = 110.6  # of step 13, where 4 / (13 + 3) is the rate
+    np.testing.assert_allclose(found[12], expected, rtol=1e-6)
     for newest, average in zip((114, 115, 116), found[13:], strict=True):
         expected += 0.25 * (newest - expected)
         np.testing.assert_allclose(average, expected, rtol=1e-6)
