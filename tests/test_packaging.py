@@ -261,18 +261,21 @@ def test_another_python_has_compiled_runs_and_every_agent(newer):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "paths",
+    ("paths", "marked"),
     [
-        (*(f"ops/test_{name}.py" for name in ("gaussian", "multistep", "value")), "agents/dqn/test_dqn_learning.py"),
-        pytest.param(("ops", "agents/dqn", "agents/ppo"), marks=pytest.mark.release),
+        (
+            ("ops/test_gaussian.py", "ops/test_multistep.py", "ops/test_value.py", "agents/dqn/test_dqn_learning.py"),
+            "not slow and not release",
+        ),
+        pytest.param(("ops", "agents/dqn", "agents/ppo"), "not slow", marks=pytest.mark.release),
     ],
     ids=["some", "all"],
 )
-def test_another_python_passes_the_tests_of_what_is_pure(newer, paths):
+def test_another_python_passes_the_tests_of_what_is_pure(newer, paths, marked):
     # The search needs mctx, which is not of that lock.
     tests = [f"tests/{path}" for path in (*paths, "replay/test_device.py")]
     tests.append("--ignore=tests/ops/test_search.py")
-    command = [newer / "venv/bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *tests]
+    command = [newer / "venv/bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marked, *tests]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

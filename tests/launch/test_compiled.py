@@ -255,7 +255,7 @@ def test_four_devices_learn_what_one_learns(tmp_path, kind):
     assert said["returns"][0] == said["returns"][1]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_killed_run_goes_on_to_what_it_would_have_been(tmp_path):
     whole, killed = (experiment(tmp_path / name, dqn(prioritized=True), 160) for name in ("whole", "killed"))
     runner.run(whole, quiet=True)
