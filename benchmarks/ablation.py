@@ -17,7 +17,7 @@ from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, learning, outcomes
 from benchmarks.outcomes import Outcome
-from benchmarks.settings import SETTINGS, Setting
+from benchmarks.settings import Setting
 
 REMOVED: dict[str, dict[str, str]] = {
     "no-double": {"double": "false"},
@@ -42,14 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def settings(game: str) -> dict[str, Setting]:
     """Returns the settings of all variants on a MinAtar game or on catch, by the names of their run folders.
 
-    For Rainbow and DQN on Breakout, the settings and runs are shared with `benchmarks.learning`. On catch, which takes
-    minutes instead of hours, the settings are the agents' defaults with more frequent evaluations.
+    These are the agents' defaults, and MinAtar's presets. A run on catch takes minutes, one on MinAtar hours.
     """
+    steps, every = (15_000, 1_500) if game == CATCH else (300_000, 15_000)
     rainbow, dqn = (
-        dataclasses.replace(SETTINGS[f"{agent}-catch"], steps=15_000, eval_every=1_500, eval_episodes=50)
-        if game == CATCH
-        else dataclasses.replace(SETTINGS[f"{agent}-minatar-breakout"], environment=_environment(game))
-        for agent in ("rainbow", "dqn")
+        Setting(agent, _environment(game), steps, 8, eval_every=every, eval_episodes=50) for agent in ("rainbow", "dqn")
     )
     made = {"rainbow": rainbow}
     for variant, fields in REMOVED.items():
@@ -58,9 +55,8 @@ def settings(game: str) -> dict[str, Setting]:
 
 
 def folder(variant: str, game: str) -> str:
-    """Returns the name of a variant's run folder; it is `benchmarks.learning`'s folder if that has the same setting."""
-    removed = "rainbow-" if variant in REMOVED else ""
-    return f"{removed}{variant}-{'parts-catch' if game == CATCH else f'minatar-{game}'}"
+    """Returns the name of a variant's run folder."""
+    return f"ablation-{game}-{variant}"
 
 
 def _environment(game: str) -> str:

@@ -223,8 +223,6 @@ SETTINGS: dict[str, Setting] = {
     "rainbow-cartpole": Setting("rainbow", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
     "rainbow-cartpole-program": Setting("rainbow", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=2),
     "rainbow-catch": Setting("rainbow", "bsuite:catch/0", 40_000, 8, 0.9, 0.8),
-    "rainbow-minatar-breakout": Setting("rainbow", "minatar:breakout", 300_000, 8, None, None, 15_000, 50),
-    "dqn-minatar-breakout": Setting("dqn", "minatar:breakout", 300_000, 8, None, None, 15_000, 50),
     "muzero-minatar-breakout": Setting("muzero", "minatar:breakout", 300_000, 8, None, None, 15_000, 50),
     **{
         f"{agent}-minatar-{game}-1m": Setting(agent, f"minatar:{game}", 1_000_000, 8, eval_every=50_000)

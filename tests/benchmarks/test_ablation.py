@@ -51,27 +51,23 @@ def test_on_catch_they_are_the_defaults_without_one_part():
     assert not {ablation.folder(variant, "catch") for variant in ablation.VARIANTS} & SETTINGS.keys()
 
 
-def test_its_runs_on_breakout_are_those_of_the_learning_benchmark():
-    for variant in ("rainbow", "dqn"):
-        name = ablation.folder(variant, "breakout")
-        assert SETTINGS[name] == ablation.settings("breakout")[variant]
+def test_its_runs_have_folders_of_their_own():
     folders = {ablation.folder(variant, game) for variant in ablation.VARIANTS for game in ("breakout", "asterix")}
     assert len(folders) == 16
+    assert not folders & SETTINGS.keys()
     assert ablation.settings("asterix")["no-noisy"].environment == "minatar:asterix"
 
 
 @pytest.mark.release
 def test_variants_are_run_and_written_and_not_run_again(tmp_path, monkeypatch, capfd):
     small = {"replay.min_size": "50", "batch_size": "4", "image_features": "8"}
-    for agent in ("rainbow", "dqn"):
-        name = f"{agent}-minatar-breakout"
-        setting = SETTINGS[name]
-        config = {**setting.config, **small}
-        monkeypatch.setitem(
-            SETTINGS,
-            name,
-            dataclasses.replace(setting, num_envs=2, eval_every=100, eval_episodes=2, config=config),
+    made = {
+        variant: dataclasses.replace(
+            setting, num_envs=2, eval_every=100, eval_episodes=2, config={**setting.config, **small}
         )
+        for variant, setting in ablation.settings("breakout").items()
+    }
+    monkeypatch.setattr(ablation, "settings", lambda game: made)
     arguments = ["--variants", "dqn", "no-noisy", "--steps", "200", "--seeds", "3", "5", "--jobs", "2"]
     arguments += ["--runs", str(tmp_path)]
     assert ablation.main(arguments) == 0
