@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from acme_ext.acting.values import first_error
 from acme_ext.agents.apex import acting
-from acme_ext.agents.apex.config import ATARI, ApexConfig
+from acme_ext.agents.apex.config import ATARI, MINATAR, ApexConfig
 from acme_ext.builders.base import Preset
 from acme_ext.builders.dqn import DQN
 from acme_ext.types import Array
@@ -20,7 +20,10 @@ class ApexDQN(DQN):
     """
 
     name = "apex"
-    presets = {"atari": Preset({"config": ATARI, "average_rate": None})}
+    presets = {
+        "atari": Preset({"config": ATARI, "average_rate": None}),
+        "minatar": Preset({"config": MINATAR}),
+    }
     policy_of = staticmethod(acting.make_policy)
 
     config: ApexConfig = ApexConfig()
