@@ -272,7 +272,7 @@ def test_a_run_repeats_to_the_last_digit_and_is_never_off_policy(tmp_path, monke
     ("builder", "steps"),
     [
         (PPO(), 16_000),
-        pytest.param(A2C(), 16_000, marks=pytest.mark.release),
+        pytest.param(A2C(), 40_000, marks=pytest.mark.release),
         pytest.param(IMPALA(), 40_000, marks=pytest.mark.release),
     ],
     ids=lambda x: getattr(x, "name", ""),
