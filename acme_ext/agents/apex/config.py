@@ -2,13 +2,13 @@
 
 import dataclasses
 
-from acme_ext.agents.dqn.config import QLearningConfig
+from acme_ext.agents.dqn import config as dqn
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.checks import NonNegative, NonNegativeInt, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
-class ApexConfig(QLearningConfig):
+class ApexConfig(dqn.QLearningConfig):
     """Ape-X DQN (Horgan et al. 2018).
 
     Only the differences from DQN are here. The defaults are for small problems on a CPU with a few actors; `ATARI`
@@ -62,21 +62,11 @@ ATARI = ApexConfig(
 """The published hyperparameters; the 360 actors of the paper insert more transitions than its learner samples."""
 
 MINATAR = ApexConfig(
-    image_features=128,  # the DQN of Young and Tian 2019
-    batch_size=32,  # the DQN of Young and Tian 2019
-    learning_rate=2.5e-4,  # the DQN of Young and Tian 2019
-    adam_epsilon=1.5e-4,  # Hessel et al. 2018, table 1
-    huber_delta=1.0,  # the DQN of Young and Tian 2019
-    target_period=250,  # learner steps: 1,000 frames; the DQN of Young and Tian 2019
-    target_rate=1.0,
-    sgd_steps_per_call=2,
-    replay=TransitionConfig(
-        n_step=3,
-        prioritized=True,
-        importance_exponent_end=0.4,
-        samples_per_insert=8.0,  # an update every 4 frames; Obando-Ceron and Castro 2021
-        min_size=5_000,  # the DQN of Young and Tian 2019
-        max_size=100_000,  # the DQN of Young and Tian 2019
-    ),
+    **{
+        **{field.name: getattr(dqn.MINATAR, field.name) for field in dataclasses.fields(dqn.QLearningConfig)},
+        "double": True,
+        "dueling": True,
+        "replay": dataclasses.replace(dqn.MINATAR.replay, n_step=3, prioritized=True, importance_exponent_end=0.4),
+    }
 )
 """For MinAtar on a CPU, with the numbers of DQN's `MINATAR`."""

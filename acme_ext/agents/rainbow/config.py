@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.agents.dqn import config as dqn
 from acme_ext.errors import UsageError
 from acme_ext.ops import critics
 from acme_ext.replay.config import TransitionConfig
@@ -14,7 +14,7 @@ Distribution = Literal["none", "categorical", "quantile", "implicit"]
 
 
 @dataclasses.dataclass(frozen=True)
-class RainbowConfig(DQNConfig):
+class RainbowConfig(dqn.DQNConfig):
     """Rainbow (Hessel et al. 2018).
 
     Its six parts are `double`, `dueling`, `replay.prioritized`, `replay.n_step`, `distribution` and `noisy`.
@@ -86,28 +86,15 @@ ATARI = RainbowConfig(
 """The published hyperparameters."""
 
 MINATAR = RainbowConfig(
-    image_features=128,  # the DQN of Young and Tian 2019
-    batch_size=32,  # the DQN of Young and Tian 2019
-    learning_rate=2.5e-4,  # the DQN of Young and Tian 2019
-    adam_epsilon=1.5e-4,
-    huber_delta=1.0,  # applies without a distribution
-    target_period=250,  # learner steps: 1,000 frames; the DQN of Young and Tian 2019
-    target_rate=1.0,
-    sgd_steps_per_call=2,
-    replay=TransitionConfig(
-        n_step=3,
-        prioritized=True,
-        priority_exponent=0.5,
-        samples_per_insert=8.0,  # an update every 4 frames; Obando-Ceron and Castro 2021
-        min_size=5_000,  # the DQN of Young and Tian 2019
-        max_size=100_000,  # the DQN of Young and Tian 2019
-        importance_anneal_steps=75_000,  # learner steps of 300,000 frames
-    ),
+    **{
+        **vars(dqn.MINATAR),
+        "double": True,
+        "dueling": True,
+        "replay": dataclasses.replace(dqn.MINATAR.replay, n_step=3, prioritized=True, priority_exponent=0.5),
+    },
     num_atoms=51,
     v_min=-10.0,  # as on Atari: values on Breakout are below 5, and atoms at distance 1 were too coarse
     v_max=10.0,
-    epsilon_end=0.1,  # the DQN of Young and Tian 2019
-    epsilon_decay_steps=100_000,  # the DQN of Young and Tian 2019
     noisy_sigma=0.1,
 )
-"""For MinAtar on a CPU, with a quarter of the updates of Young and Tian 2019."""
+"""For MinAtar on a CPU, with the numbers of DQN's `MINATAR`: a quarter of the updates of Young and Tian 2019."""
