@@ -96,7 +96,8 @@ def table(path: pathlib.Path, results: pathlib.Path) -> list[str]:
     mean of all evaluations during training.
     """
     lines = [
-        "| setting | steps | world | seeds | final return | least | greatest | all evaluations | least | greatest |",
+        "| setting | steps | kind of run | seeds "
+        "| final return | least | greatest | all evaluations | least | greatest |",
         "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     single = outcomes.load(results)

@@ -25,6 +25,7 @@ from acme_ext.agents.dqn import losses
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.commands import cli, train, train_on
 from acme_ext.data.format import Folder
+from acme_ext.envs import registry
 from acme_ext.networks.recurrent import CORES
 from acme_ext.networks.torsos import TORSOS
 from acme_ext.replay import fixed
@@ -92,7 +93,7 @@ def test_every_shell_command_is_one_that_exists(page, tmp_path):
             case ["make", target, *_]:
                 assert target in targets
             case ["pip", "install", *what] | ["uv", "pip", "install", *what]:
-                assert any(re.match(r"acme[-_]ext\b", name) for name in what)
+                assert any(re.fullmatch(r"(acme-ext|acme_ext-[\w.-]+\.whl|\.)(\[[\w,]+\])?", name) for name in what)
             case ["python", "-m", "ipykernel", "install", *_]:
                 assert "notebook" in read(ROOT / "setup.cfg")
             case ["uv", "venv", "--managed-python", "--python", "3.10"]:
@@ -279,12 +280,21 @@ def test_a_trained_policy_acts_as_its_page_shows(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", ["start", "package"])
 def test_an_experiment_that_a_page_shows_is_run(page, tmp_path, monkeypatch):
-    (block,) = blocks(DOCS / f"{page}.md", "python")
+    block, *_ = blocks(DOCS / f"{page}.md", "python")
     assert "steps=50_000" in block
     monkeypatch.chdir(tmp_path)
     exec(compile(block.replace("steps=50_000", "steps=200"), page, "exec"), {})
     (run,) = (tmp_path / "runs").iterdir()
     assert (run / "evaluation.json").is_file()
+
+
+def test_a_preset_is_changed_as_the_first_page_shows():
+    _, block = blocks(DOCS / "start.md", "python")
+    names: dict[str, Any] = {}
+    exec(compile(block, "start", "exec"), names)
+    preset = builders.DQN().for_environment("atari:Pong")
+    assert names["builder"] == preset.replace(config=dataclasses.replace(preset.config, learning_rate=1e-4))
+    assert names["builder"] != preset
 
 
 @pytest.mark.release
@@ -295,7 +305,7 @@ def test_a_node_of_ones_own_is_part_of_a_program_as_its_page_shows(tmp_path, cap
     exec(compile(block.replace("wait_for_stop(10)", "wait_for_stop(0.2)"), "programs.md", "exec"), names)
     experiment = launch.Experiment(builders.DQN(), "gym:CartPole-v1", steps=200, run_dir=tmp_path / "run")
     launch.run_program(experiment, launch.Topology(actors=2), on="threads", extend=names["extend"])
-    assert re.search(r"^\d+ layers after [\d,]+ steps$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^[1-9]\d* arrays of parameters after [\d,]+ steps$", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.mark.release
@@ -346,7 +356,7 @@ def test_every_block_of_python_is_run():
         "docs/package.md": 1,
         "docs/policies.md": 4,
         "docs/programs.md": 1,
-        "docs/start.md": 1,
+        "docs/start.md": 2,
     }
     assert not [page for page in PAGES if re.search(r"^ {4}(from|import) ", FENCE.sub("", read(page)), re.MULTILINE)]
 
@@ -376,6 +386,19 @@ def test_every_family_of_environments_is_listed():
         assert summary.replace("`", "") == family.summary
         assert (code(extra) if extra else None) == family.extra
         assert f"`{name.partition(':')[0]}:`" in read(README)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    ["atari:Pong", "dmc:cartpole/swingup", "minatar:breakout", "minigrid:Empty-5x5", "board:tic_tac_toe"],
+)
+def test_every_option_of_a_family_is_listed_with_its_default(environment):
+    family = f"`{environment.partition(':')[0]}:`"
+    listed = {code(row[0]): code(row[2]) for row in rows(prose(DOCS / "environments.md")) if family in row[1]}
+    backend, name = registry._resolve(environment, {})
+    options = {key: str(value).lower() for key, value in backend.options(name).items() if value is not None}
+    assert {key: value.replace("_", "") for key, value in listed.items() if key in options} == options
+    assert listed.keys() == backend.options(name).keys()
 
 
 def test_the_readme_is_short():
