@@ -80,7 +80,7 @@ class Sequence(NamedTuple):
     action: Array  # [T, B, ...]
     discount: Array  # [T, B] float32, gamma times the environment's discount; 0 after a termination, not a truncation
     mask: Array  # [T, B] float32, 1 where the step was taken
-    extras: Tree = ()  # [T, B, ...] the policy's further outputs
+    extras: Tree = ()  # [T, B, ...] the policy's further outputs; [T + 1, B, ...] in a replay with `last_extras`
     state: Tree = ()  # [B, ...] the policy's recurrent state before timestep 0
 
 

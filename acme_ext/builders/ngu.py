@@ -38,7 +38,8 @@ class NGU(R2D2):
 
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> Replay:
         replay: Any = super().make_replay(spec, networks)
-        return dataclasses.replace(replay, discount=1.0)  # each policy has its own gamma, which the learner applies
+        # Each policy has its own gamma, which the learner applies. The bonus of a step comes with the next timestep.
+        return dataclasses.replace(replay, discount=1.0, last_extras=True)
 
     def warning(self, log: str, row: Mapping[str, Any]) -> str | None:
         if log != "actor" or row["episode_length"] <= self.config.memory_rows:

@@ -371,7 +371,7 @@ class DeviceSequences(DeviceReplay):
             action=of(rings.action, taken),
             discount=select(mask, jnp.float32(replay.discount) * rings.discount[at][:, 1:], 0.0),
             mask=mask.astype(jnp.float32),
-            extras=of(rings.extras, taken),
+            extras=of(rings.extras, there if replay.last_extras else taken),
             state=jax.tree.map(lambda ring: ring[number % self._open, at[1][:, 0]], held.state),
         ), kept
 

@@ -29,6 +29,8 @@ class SequenceReplay(Replay):
             last sequence of an episode is padded. See `types.Sequence` for how both are marked.
         state: arrays or specs of the policy's recurrent state for one environment, without a batch axis. The state
             before a sequence's first timestep is stored with the sequence. Empty to store no state.
+        last_extras: whether a sequence also has the extras of its last timestep, so that they are `[T + 1, B, ...]`. It
+            is then written one step later.
     """
 
     item: ClassVar[str] = "sequence"
@@ -41,6 +43,7 @@ class SequenceReplay(Replay):
     cross_episodes: bool
     burn_in: int = 0
     state: Tree = ()
+    last_extras: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -54,7 +57,7 @@ class SequenceReplay(Replay):
 
     @property
     def _layout(self) -> Layout:
-        fields = unrolls.sequence_spec(self.spec, self.length, self.extras, self.state)
+        fields = unrolls.sequence_spec(self.spec, self.length, self.extras, self.state, last_extras=self.last_extras)
         if self.cross_episodes:  # any number of episodes may begin in a sequence
             return Layout(fields)
         # There may be padding before and after the episode's steps.
@@ -70,6 +73,7 @@ class SequenceReplay(Replay):
             cross_episodes=self.cross_episodes,
             burn_in=self.burn_in,
             keeps_state=bool(tree.flatten(self.state)),
+            last_extras=self.last_extras,
         )
 
     def writer(

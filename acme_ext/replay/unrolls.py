@@ -37,6 +37,8 @@ class UnrollStore:
         cross_episodes: see above; if false, no sequence holds steps of two episodes.
         burn_in: see above.
         keeps_state: whether to store recurrent states.
+        last_extras: whether a sequence has the extras of all its T + 1 timesteps. It is then finished one step later,
+            when the policy has seen its last timestep; in `flush` the extras of the newest timestep are zeros.
     """
 
     def __init__(
@@ -49,9 +51,10 @@ class UnrollStore:
         cross_episodes: bool,
         burn_in: int = 0,
         keeps_state: bool = False,
+        last_extras: bool = False,
     ):
         self._length, self._period, self._gamma, self._cross = length, period, discount, cross_episodes
-        self._burn_in = burn_in
+        self._burn_in, self._last_extras = burn_in, last_extras
         self.keeps_state = keeps_state
         """Whether `step` needs the policy's state."""
         self._ring = length + 1  # timesteps from the first of the oldest unfinished sequence to the newest
@@ -67,7 +70,7 @@ class UnrollStore:
         self._step_type = np.zeros(shape, np.uint8)
         # Created with the first timestep, action and state.
         self._observation: list[np.ndarray] = []
-        self._taken: list[np.ndarray] = []  # actions and extras
+        self._taken: dict[str, list[np.ndarray]] = {}  # actions and extras
         self._state: list[np.ndarray] = []  # [S, unfinished sequences, ...]
         self._structures: dict[str, Tree] = {}
 
@@ -94,24 +97,30 @@ class UnrollStore:
             The sequences that are now finished, `[M, T, ...]` with the extras, or None.
         """
         now = self._now[slots]
+        place = now % self._ring
+        for name, nest in (("action", action), ("extras", extras)):
+            leaves = tree.flatten(nest)
+            if name not in self._structures:
+                self._structures[name] = tree.map_structure(lambda _: None, nest)
+                self._taken[name] = [self._make(self._ring, x) for x in leaves]
+            for ring, value in zip(self._taken[name], leaves, strict=True):
+                ring[slots, place] = value
+        finished = self._finish_due(slots, acted=True) if self._last_extras else None
         if self.keeps_state:
             self._keep_state(slots, now - self._origin[slots], state)
-        taken = tree.flatten((action, extras))
-        if not self._taken:
-            self._taken = [self._make(self._ring, x) for x in taken]
-            self._structures["taken"] = tree.map_structure(lambda _: None, (action, extras))
-        place = now % self._ring
-        for ring, value in zip(self._taken, taken, strict=True):
-            ring[slots, place] = value
-        self._now[slots] = now = now + 1
+        self._now[slots] = now + 1
         self._record(slots, next_timestep)
+        return finished if self._last_extras else self._finish_due(slots)
 
+    def _finish_due(self, slots: np.ndarray, *, acted: bool = False) -> Sequence | None:
+        """Returns the sequences of slots `[K]` that end at the newest timesteps, or None; see `_finish`."""
+        now = self._now[slots]
         full = now - self._start[slots] == self._length
-        ended = next_timestep.step_type == _LAST
+        ended = self._step_type[slots, now % self._ring] == _LAST
         due = full if self._cross else full | ended
         if not due.any():
             return None
-        finished = self._finish(slots[due])
+        finished = self._finish(slots[due], acted=acted)
         self._start[slots[full]] += self._period
         if not self._cross:
             self._origin[slots[ended]] = now[ended] + 1
@@ -156,10 +165,11 @@ class UnrollStore:
             ring[slots[begins], sequence[begins] % self._open] = value[begins]
             ring[slots[fresh]] = value[fresh][:, None]  # also for those that begin with padding
 
-    def _finish(self, slots: np.ndarray) -> Sequence | None:
+    def _finish(self, slots: np.ndarray, *, acted: bool = False) -> Sequence | None:
         """Returns the oldest unfinished sequences of slots `[M]` in their current state.
 
-        Sequences whose steps are all in the previous sequence are left out.
+        Sequences whose steps are all in the previous sequence are left out. `acted` says whether the extras of the
+        newest timestep are known.
         """
         start, origin = self._start[slots], self._origin[slots]
         sequence, time = (start - origin + self._burn_in) // self._period, np.arange(self._ring)
@@ -172,27 +182,28 @@ class UnrollStore:
         kept = (mask & (time[:-1] >= known[:, None])).any(axis=1)
         if not kept.any():
             return None
-        slots, sequence, place = slots[kept], sequence[kept] % self._open, place[kept]
+        slots, sequence, tick, place = slots[kept], sequence[kept] % self._open, tick[kept], place[kept]
         there, kinds, mask = there[kept], kinds[kept], mask[kept]
         rows = slots[:, None]
-        short = not there.all()
 
-        def of(name: str, rings: list[np.ndarray], steps: int) -> Tree:
-            leaves = [ring[rows, place[:, :steps]] for ring in rings]
-            missing = ~there if steps == self._ring else ~(there[:, :-1] & there[:, 1:])
-            for leaf in leaves if short else ():
-                leaf[missing] = 0
+        def of(name: str, rings: list[np.ndarray], known: np.ndarray) -> Tree:
+            leaves = [ring[rows, place[:, : known.shape[1]]] for ring in rings]
+            for leaf in leaves if not known.all() else ():
+                leaf[~known] = 0
             return tree.unflatten_as(self._structures[name], leaves)
 
-        action, extras = of("taken", self._taken, self._length)
+        taken = there[:, :-1] & there[:, 1:]
+        with_extras = taken
+        if self._last_extras:
+            with_extras = there & (acted | (tick < self._now[slots, None]))
         return Sequence(
-            observation=of("observation", self._observation, self._ring),
+            observation=of("observation", self._observation, there),
             reward=np.where(there, self._reward[rows, place], np.float32(0)),
             first=kinds == _FIRST,
-            action=action,
+            action=of("action", self._taken["action"], taken),
             discount=np.where(mask, np.float32(self._gamma) * self._discount[rows, place[:, 1:]], np.float32(0)),
             mask=mask.astype(np.float32),
-            extras=extras,
+            extras=of("extras", self._taken["extras"], with_extras),
             state=tree.unflatten_as(self._structures["state"], [ring[slots, sequence] for ring in self._state])
             if self._state
             else (),
@@ -261,7 +272,9 @@ def largest_error(batch: Sequence) -> Array:
     return batch.extras.largest_error.max(axis=0)
 
 
-def sequence_spec(spec: Any, length: int, extras: Tree = (), state: Tree = ()) -> Sequence:
+def sequence_spec(
+    spec: Any, length: int, extras: Tree = (), state: Tree = (), *, last_extras: bool = False
+) -> Sequence:
     """Returns example arrays of one sequence, as a Sequence without a batch axis.
 
     Args:
@@ -269,6 +282,7 @@ def sequence_spec(spec: Any, length: int, extras: Tree = (), state: Tree = ()) -
         length: T.
         extras: arrays or specs of the policy's extras for one step of one environment.
         state: arrays or specs of the policy's recurrent state for one environment.
+        last_extras: whether there are extras of all T + 1 timesteps.
     """
 
     def along(nest: Tree, steps: int) -> Tree:
@@ -281,7 +295,7 @@ def sequence_spec(spec: Any, length: int, extras: Tree = (), state: Tree = ()) -
         action=along(spec.actions, length),
         discount=np.zeros(length, np.float32),
         mask=np.zeros(length, np.float32),
-        extras=along(extras, length),
+        extras=along(extras, length + last_extras),
         state=state,
     )
 

@@ -111,6 +111,7 @@ def sequences(length, period, burn_in, *, cross=False, **fields):
     )
 
 
+@pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("cross", [False, True])
 @pytest.mark.parametrize(
     ("length", "period", "burn_in"),
@@ -120,9 +121,9 @@ def sequences(length, period, burn_in, *, cross=False, **fields):
         *(pytest.param(*each, marks=pytest.mark.release) for each in ((5, 1, 2), (1, 1, 0), (7, 3, 1))),
     ],
 )
-def test_sequences_are_those_of_the_writer_in_its_order(length, period, burn_in, cross):
-    replay = sequences(length, period, burn_in, cross=cross, extras=EXTRAS)
-    expected, _ = written(replay, 5, 60)
+def test_sequences_are_those_of_the_writer_in_its_order(length, period, burn_in, cross, last):
+    replay = sequences(length, period, burn_in, cross=cross, extras=EXTRAS, last_extras=last)
+    expected, _ = written(replay, 5, 60 + last)
     _, state = kept(replay, 5, 60)
     count = int(state.inserted)
     assert count == expected.mask.shape[1] > 40
@@ -157,7 +158,7 @@ def test_replaced_sequences_are_the_oldest():
 def test_first_priorities_of_sequences_are_those_of_the_writer(agent):
     zeros = np.zeros((5, 60), np.float32)
     rng = np.random.default_rng(3)
-    values = rng.normal(size=(60, 5)).astype(np.float32)
+    values = rng.normal(size=(61, 5)).astype(np.float32)
     extras, priority = {
         "r2d2": (None, functools.partial(r2d2.first_error, config=builders.R2D2().config)),
         "ngu": (
@@ -169,8 +170,9 @@ def test_first_priorities_of_sequences_are_those_of_the_writer(agent):
             functools.partial(muzero.first_error, config=builders.MuZero().config),
         ),
     }[agent]
-    replay = sequences(14, 5, 8, order="prioritized", priority=priority)
-    _, errors = written(replay, 5, 60, extras)
+    last = agent == "ngu"
+    replay = sequences(14, 5, 8, order="prioritized", priority=priority, last_extras=last)
+    _, errors = written(replay, 5, 60 + last, extras)
     _, state = kept(replay, 5, 60, extras)
     count = int(state.inserted)
     assert len(errors) == count > 20

@@ -77,13 +77,19 @@ def naive_sequence(line: Timeline, b: int, replay: SequenceReplay, start: int, b
     def padded(values: list) -> list:
         return [0] * before + values + [0] * after
 
+    extras = [line.extras(t)["place"][b] for t in ticks]
+    if not replay.last_extras:
+        extras.pop()
+    elif ticks[-1] == line.ticks - 1:
+        extras[-1] = 0  # the policy has not seen this timestep
+
     return {
         "env": padded([b] * len(ticks)),
         "tick": padded([t + line.first_tick for t in ticks]),
         "reward": padded([line.reward[t, b] for t in ticks]),
         "first": padded([line.step_type[t, b] == FIRST for t in ticks]),
         "action": padded([line.actions[t, b] for t in ticks[:-1]]),
-        "extras": padded([line.extras(t)["place"][b] for t in ticks[:-1]]),
+        "extras": padded(extras),
         "discount": padded(
             [replay.discount * line.discount[t + 1, b] * real for t, real in zip(ticks, taken, strict=False)]
         ),
@@ -136,15 +142,16 @@ def take(replay, server, count) -> tuple[Sequence, list[float]]:
 
 @pytest.fixture(scope="module")
 def servers():
-    """A queue's server for each length of sequences; they end with the module."""
+    """A queue's server for each size of sequences; they end with the module."""
     from acme_ext.replay.server import ReplayServer
 
     running = {}
 
     def of(replay: SequenceReplay):
-        if replay.length not in running:
-            running[replay.length] = ReplayServer(replay.tables())
-        return running[replay.length]
+        kind = replay.length, replay.last_extras
+        if kind not in running:
+            running[kind] = ReplayServer(replay.tables())
+        return running[kind]
 
     yield of
     for server in running.values():
@@ -152,9 +159,11 @@ def servers():
 
 
 @settings(max_examples=60, deadline=None)
-@given(timelines(), st.sampled_from([1, 2, 3, 5, 8]), st.integers(1, 8), st.integers(0, 4), st.booleans())
-def test_a_table_gets_what_a_list_would_hold(servers, lines, length, period, burn_in, cross):
-    replay = make(**sizes(length, period, burn_in), cross_episodes=cross)
+@given(
+    timelines(), st.sampled_from([1, 2, 3, 5, 8]), st.integers(1, 8), st.integers(0, 4), st.booleans(), st.booleans()
+)
+def test_a_table_gets_what_a_list_would_hold(servers, lines, length, period, burn_in, cross, last):
+    replay = make(**sizes(length, period, burn_in), cross_episodes=cross, last_extras=last)
     server = servers(replay)
     writer = replay.writer(server.client, lines[0].num_envs)
     for line in lines:
@@ -208,11 +217,11 @@ def test_every_step_is_in_a_sequence_and_only_real_ones_count(lines, length, per
 
 
 @settings(max_examples=40, deadline=None)
-@given(timelines(max_ticks=25), st.sampled_from([2, 3, 5]), st.booleans(), st.integers(0, 2**31))
-def test_slots_have_clocks_of_their_own(lines, length, cross, seed):
+@given(timelines(max_ticks=25), st.sampled_from([2, 3, 5]), st.booleans(), st.integers(0, 2**31), st.booleans())
+def test_slots_have_clocks_of_their_own(lines, length, cross, seed, last):
     """Told of in any order, by any groups, the slots give what each gives alone; one that begins anew forgets."""
     line, rng = lines[0], np.random.default_rng(seed)
-    replay = make(length=length, period=max(1, length // 2), cross_episodes=cross)
+    replay = make(length=length, period=max(1, length // 2), cross_episodes=cross, last_extras=last)
     store = replay.store(line.num_envs + 1)
     slots = np.arange(line.num_envs) + 1  # the first slot is never used
     store.begin(slots, line.timestep(0))

@@ -162,7 +162,8 @@ def policy_of(
     def apply(params: NGUParams, context: Context, observation: Tree, state: Tree):
         run, episode = context.carry
         bonus, distances, memory = bonus_of(params, context, observation)
-        arm_keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(context.key)
+        # The keys with the numbers 0 and 1 are for choosing an action.
+        arm_keys = jax.vmap(lambda key: jax.random.fold_in(key, 2))(context.key)
         fresh, kept, ongoing = choice.begin(arm_keys, context, run.choice, episode.choice)
         arm = jnp.where(context.first, fresh, episode.arm)
         q, state = networks.values.step(params.values, context.reward, Seen(observation, bonus, arm), state)
@@ -180,21 +181,17 @@ def policy_of(
 
 def arms_of(batch: Sequence) -> Array:
     """Returns the index of the policy that acted `[B]`, which is the same in all steps of a sequence."""
-    return (batch.extras.arm * (batch.mask > 0)).max(axis=0)
+    return (batch.extras.arm[:-1] * (batch.mask > 0)).max(axis=0)
 
 
-def bonuses_of(batch: Sequence) -> tuple[Array, Array]:
-    """Returns the bonuses `[T, B]` of steps, and whether they are known.
+def bonuses_of(batch: Sequence) -> Array:
+    """Returns the bonuses `[T, B]` of steps. The bonus of a step comes with the next timestep."""
+    return batch.extras.bonus[1:] * batch.mask
 
-    The bonus of a step comes with the next timestep. It is therefore not known for the last step of a sequence or of an
-    episode; unknown bonuses are 0.
-    """
-    bonus, there = batch.extras.bonus, batch.mask > 0
-    known = there[1:] & there[:-1]
-    shifted = bonus[1:] * known
-    pad = bonus[:1] * 0
-    xp = value.numpy_of(bonus)
-    return xp.concatenate([shifted, pad]), xp.concatenate([known, pad > 0])
+
+def of_steps(extras: NGUExtras) -> NGUExtras:
+    """Returns the extras `[T, B]` of the steps, without those of the last timestep."""
+    return jax.tree.map(lambda x: x[:-1], extras)
 
 
 def first_error(batch: Sequence, config: NGUConfig) -> Array:
@@ -204,5 +201,6 @@ def first_error(batch: Sequence, config: NGUConfig) -> Array:
     """
     arm, xp = arms_of(batch), value.numpy_of(batch.reward)
     betas, discounts = xp.asarray(config.betas), xp.asarray(config.discounts)
-    reward = xp.concatenate([batch.reward[:1], batch.reward[1:] + betas[arm] * bonuses_of(batch)[0]])
-    return r2d2.first_error(batch._replace(reward=reward, discount=batch.discount * discounts[arm]), config)
+    reward = xp.concatenate([batch.reward[:1], batch.reward[1:] + betas[arm] * bonuses_of(batch)])
+    own = batch._replace(reward=reward, discount=batch.discount * discounts[arm], extras=of_steps(batch.extras))
+    return r2d2.first_error(own, config)

@@ -49,21 +49,16 @@ def example(observation: Tree) -> Seen:
 def asked(batch: Sequence, config: NGUConfig) -> tuple[Task, Array, Array]:
     """Returns the learning task without the rewards, the bonuses `[T, B]` of steps, and their weights `[B]`.
 
-    Steps with an unknown bonus are masked, unless the episode terminates there; then the bonus is 0. The first
-    sequences of the batch, a fraction of `exploiting_share`, are used to train policy 0; the others train the policy
-    that acted.
+    The first sequences of the batch, a fraction of `exploiting_share`, are used to train policy 0; the others train the
+    policy that acted.
     """
     arm = acting.arms_of(batch)
     arm = jnp.where(jnp.arange(len(arm)) < round(config.exploiting_share * len(arm)), 0, arm)
-    bonus, known = acting.bonuses_of(batch)
-    mask = batch.mask
-    if config.is_intrinsic:
-        mask = mask * (known | (batch.discount == 0))
-    came = jnp.concatenate([batch.extras.bonus, jnp.zeros_like(bonus[:1])])
-    seen = Seen(batch.observation, came, jnp.broadcast_to(arm, batch.reward.shape))
+    seen = Seen(batch.observation, batch.extras.bonus, jnp.broadcast_to(arm, batch.reward.shape))
+    given = batch._replace(observation=seen, extras=acting.of_steps(batch.extras))
     discount = batch.discount * jnp.asarray(config.discounts)[arm]
-    task = Task(batch._replace(observation=seen), (), discount, mask, batch.observation)
-    return task, bonus, jnp.asarray(config.betas)[arm]
+    task = Task(given, (), discount, batch.mask, batch.observation)
+    return task, acting.bonuses_of(batch), jnp.asarray(config.betas)[arm]
 
 
 def with_bonus(
@@ -104,12 +99,11 @@ def with_bonus(
             state.errors, distillation.errors(seen.params, steps.after), steps.mask, config.error_horizon
         )
         distilled, distillation_loss = distillation.train(seen, steps.after, steps.mask)
-        bonus, known = acting.bonuses_of(batch)
         metrics |= {
             "embedding_loss": info.loss,
             "embedding_accuracy": info.aux,
             "distillation_loss": distillation_loss,
-            "bonus": masked_mean(bonus, known),
+            "bonus": masked_mean(acting.bonuses_of(batch), batch.mask),
         }
         return State(learned, trained, distilled, of_errors), metrics, priorities
 
@@ -123,10 +117,10 @@ def with_bonus(
 
 
 def shuffled(key: Array, batch: Sequence) -> Sequence:
-    """Returns sequences whose bonuses are randomly permuted among the steps that have one."""
+    """Returns sequences whose bonuses are randomly permuted among the steps."""
     bonus, there = batch.extras.bonus, batch.mask > 0
     # A bonus comes with the next timestep, so the bonus at a sequence's first timestep is for an earlier step.
-    came = jnp.concatenate([jnp.zeros_like(there[:1]), there[1:] & there[:-1]])
+    came = jnp.concatenate([jnp.zeros_like(there[:1]), there])
     return batch._replace(extras=batch.extras._replace(bonus=intrinsic.shuffle(key, bonus, came)))
 
 

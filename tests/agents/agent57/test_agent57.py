@@ -60,9 +60,9 @@ def sample(agent, beta_arm):
     data = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), agent.replay.example(3))
     ones = np.ones_like(data.mask)
     extras = data.extras._replace(
-        probability=ones,
+        probability=np.ones_like(data.extras.probability),
         arm=np.full_like(data.extras.arm, beta_arm),
-        bonus=rng.uniform(size=ones.shape).astype(np.float32),
+        bonus=rng.uniform(size=data.extras.bonus.shape).astype(np.float32),
     )
     observation = rng.normal(size=data.observation.shape).astype(np.float32)
     return data._replace(observation=observation, mask=ones, discount=ones, extras=extras)
@@ -73,23 +73,25 @@ def test_each_kind_of_values_learns_from_its_own_reward():
     agent = Agent57(Agent57Config(num_arms=2, **SMALL)).make_agent(SPEC)
     state, step = agent.core.init(jax.random.key(0)), jax.jit(agent.core.step)
 
-    def after(**fields):
-        learned, _, _ = step(state, Sample(sample(agent, 0)._replace(**fields), np.ones(3, np.float32)))
-        return learned.values.params
-
-    usual = after()
     data = sample(agent, 0)
-    rewarded = after(reward=np.ones_like(data.reward))
-    # The reward is an input of both networks, so that theirs is compared by the bonus: no input of the last step's.
-    other = after(extras=data.extras._replace(bonus=data.extras.bonus * 1.0))
-    for name in ("extrinsic", "intrinsic"):
-        same = [np.allclose(a, b) for a, b in zip(*map(jax.tree.leaves, (usual[name], other[name])), strict=True)]
-        assert all(same)
-        moved = [
-            not np.allclose(a, b) for a, b in zip(*map(jax.tree.leaves, (usual[name], rewarded[name])), strict=True)
-        ]
-        assert any(moved)
-    assert set(state.values.optimizer.inner_states) == {"extrinsic", "intrinsic"}
+    ended = data.discount.copy()
+    ended[-1] = 0  # Reward and bonus are inputs of both networks, but no values are used after a termination.
+
+    def gradients(**fields):
+        learned, _, _ = step(state, Sample(data._replace(discount=ended, **fields), np.ones(3, np.float32)))
+        return learned.values.optimizer.inner_states
+
+    def last(x):
+        return np.concatenate([x[:-1], x[-1:] + 1])
+
+    usual = gradients()
+    assert set(usual) == {"extrinsic", "intrinsic"}
+    rewarded = gradients(reward=last(data.reward))
+    surprised = gradients(extras=data.extras._replace(bonus=last(data.extras.bonus)))
+    for name, changed, unchanged in (("extrinsic", rewarded, surprised), ("intrinsic", surprised, rewarded)):
+        pairs = zip(*map(jax.tree.leaves, (usual[name], changed[name])), strict=True)
+        assert any(not np.allclose(a, b) for a, b in pairs)
+        jax.tree.map(np.testing.assert_array_equal, usual[name], unchanged[name])
 
 
 def context(first, reward, seed=0):

@@ -57,9 +57,9 @@ def sequences(arm=(1, 0, 2), extras=True):
     discount = mask.copy()
     discount[3, 1] = 0
     there = np.concatenate([mask > 0, np.ones((1, BATCH), bool)])
-    there[5:, 1] = False
-    of_steps = {
-        name: (rng.uniform(0.2, 1, (STEPS, BATCH)) * mask).astype(np.float32)
+    there[4, 1], there[5:, 1] = True, False
+    at_all = {
+        name: (rng.uniform(0.2, 1, (STEPS + 1, BATCH)) * there).astype(np.float32)
         for name in ("taken", "best", "probability", "bonus")
     }
     return Sequence(
@@ -69,7 +69,7 @@ def sequences(arm=(1, 0, 2), extras=True):
         action=(rng.integers(3, size=(STEPS, BATCH)) * mask).astype(np.int32),
         discount=discount,
         mask=mask,
-        extras=NGUExtras(**of_steps, arm=(np.array(arm) * mask).astype(np.int32)) if extras else (),
+        extras=NGUExtras(**at_all, arm=(np.array(arm) * there).astype(np.int32)) if extras else (),
     )
 
 
@@ -77,18 +77,17 @@ def test_what_a_sequence_asks_to_be_learned():
     batch, c = sequences(), NGUConfig(num_arms=3, exploiting_share=0.0, **SMALL)
     task, bonus, beta = learning.asked(batch, c)
     np.testing.assert_array_equal(beta, c.betas[[1, 0, 2]])
-    # The bonus of a step came with the next timestep; the last one's is not known.
-    np.testing.assert_array_equal(bonus[:5, 0], batch.extras.bonus[1:, 0])
-    assert float(bonus[5, 0]) == 0
-    np.testing.assert_array_equal(bonus[3:, 1], [0, 0, 0])
-    # A step of an unknown bonus is left out, but for one that terminates.
-    np.testing.assert_array_equal(task.mask[:, 0], [1, 1, 1, 1, 1, 0])
-    np.testing.assert_array_equal(task.mask[:, 1], [1, 1, 1, 1, 0, 0])
-    np.testing.assert_array_equal(task.mask[:, 2], [0, 0, 1, 1, 1, 0])
+    # The bonus of a step came with the next timestep, also at the end of a sequence and of an episode.
+    np.testing.assert_array_equal(bonus[:, 0], batch.extras.bonus[1:, 0])
+    np.testing.assert_array_equal(bonus[:, 1], [*batch.extras.bonus[1:5, 1], 0, 0])
+    np.testing.assert_array_equal(bonus[:, 2], [0, 0, *batch.extras.bonus[3:, 2]])
+    assert bonus[5, 0] > 0
+    assert bonus[3, 1] > 0
+    np.testing.assert_array_equal(task.mask, batch.mask)
     np.testing.assert_allclose(task.discount[:, 0], c.discounts[1])
     assert float(task.discount[3, 1]) == 0
     np.testing.assert_array_equal(task.batch.observation.arm[:, 2], [2] * 7)
-    np.testing.assert_array_equal(task.batch.observation.bonus[:-1], batch.extras.bonus)
+    np.testing.assert_array_equal(task.batch.observation.bonus, batch.extras.bonus)
 
 
 def test_the_policy_without_a_bonus_may_learn_from_what_the_others_do():
@@ -98,8 +97,8 @@ def test_the_policy_without_a_bonus_may_learn_from_what_the_others_do():
     np.testing.assert_array_equal(task.batch.observation.arm, np.tile([0, 0, 2], (7, 1)))
     np.testing.assert_allclose(task.discount[0, :2], c.discounts[0])
     # What came and what was probable as it acted stay as they were.
-    np.testing.assert_array_equal(task.batch.observation.bonus[:-1], batch.extras.bonus)
-    np.testing.assert_array_equal(task.batch.extras.probability, batch.extras.probability)
+    np.testing.assert_array_equal(task.batch.observation.bonus, batch.extras.bonus)
+    np.testing.assert_array_equal(task.batch.extras.probability, batch.extras.probability[:-1])
 
 
 @pytest.mark.release
@@ -148,7 +147,8 @@ def test_a_family_of_one_without_bonus_is_r2d2_with_retrace():
     for _ in range(3):
         state, metrics, errors = step(state, Sample(data, np.ones(BATCH, np.float32)))
         # gamma is applied by the writer there.
-        theirs = data._replace(discount=c.discounts[0] * data.discount)
+        own = jax.tree.map(lambda x: x[:-1], data.extras)
+        theirs = data._replace(discount=c.discounts[0] * data.discount, extras=own)
         other, other_metrics, other_errors = r2d2_step(other, Sample(theirs, np.ones(BATCH, np.float32)))
         np.testing.assert_allclose(errors, other_errors, rtol=1e-5)
         assert float(metrics["loss"]) == pytest.approx(float(other_metrics["loss"]), rel=1e-5)
