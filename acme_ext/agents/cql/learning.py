@@ -16,7 +16,7 @@ def make_core(networks: Networks, config: CQLConfig, observation: Tree) -> Learn
     count, size = config.penalty_samples, networks.action_size
 
     def penalty(q_values: sac.QValues, policy: Params, batch: Transition, q_tm1: Array, key: Array) -> Array:
-        """Returns the penalty, from the values at the transitions' first observations.
+        """Returns the penalties `[B]`, from the values at the transitions' first observations.
 
         The sampled actions are uniform ones, and those of the policy at the first and at the last observations.
         """

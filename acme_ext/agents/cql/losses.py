@@ -7,9 +7,9 @@ from acme_ext.types import Array
 
 
 def conservative_penalty(q_sampled: Array, log_density: Array, q_data: Array) -> Array:
-    """Returns the penalty `[]`, summed over critics (Kumar et al. 2020, eq. 4 and appendix F).
+    """Returns the penalties `[B]`, summed over critics (Kumar et al. 2020, eq. 4 and appendix F).
 
-    sum_i mean_b log (1 / N) sum_n exp(q_sampled[i, n, b] - log_density[n, b]) - q_data[i, b]
+    sum_i log (1 / N) sum_n exp(q_sampled[i, n, b] - log_density[n, b]) - q_data[i, b]
 
     The first part estimates log sum_a exp Q(o, a) by importance sampling.
 
@@ -20,4 +20,4 @@ def conservative_penalty(q_sampled: Array, log_density: Array, q_data: Array) ->
     """
     count = q_sampled.shape[1]
     soft_maximum = jax.nn.logsumexp(q_sampled - log_density, axis=1) - jnp.log(count)
-    return jnp.sum(jnp.mean(soft_maximum - q_data, axis=1))
+    return jnp.sum(soft_maximum - q_data, axis=0)

@@ -38,7 +38,8 @@ sampled actions, or an expectation over actions.
 """
 
 Penalty = Callable[[QValues, Params, Transition, Array, Array], Array]
-"""`(q_values, policy params, batch, q_tm1 [2, B], key) -> penalty []`, added to the critics' loss."""
+"""`(q_values, policy params, batch, q_tm1 [2, B], key) -> penalties [B]`; their weighted mean is added to the critics'
+loss."""
 
 
 def make_core(
@@ -77,7 +78,8 @@ def make_core(
         loss = losses.critic_loss(error, weight)
         if penalty is not None:
             of_critics = functools.partial(q_values, critics)
-            loss += penalty(of_critics, state.policy.params, batch, q_tm1, jax.random.fold_in(key, 1))
+            penalties = penalty(of_critics, state.policy.params, batch, q_tm1, jax.random.fold_in(key, 1))
+            loss += jnp.mean(weight * penalties)
         return loss, (q_tm1, error)
 
     def policy_loss(

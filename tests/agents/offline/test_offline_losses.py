@@ -50,9 +50,9 @@ def test_the_conservative_penalty_estimates_a_soft_maximum():
     q = jnp.array([1.0, 2.0, 0.0, -1.0])
     sampled, density = q[None, :, None], jnp.full((4, 1), np.log(0.25))
     found = cql.conservative_penalty(sampled, density, jnp.array([[2.0]]))
-    np.testing.assert_allclose(found, np.log(np.sum(np.exp(q))) - 2, rtol=1e-5)
+    np.testing.assert_allclose(found, [np.log(np.sum(np.exp(q))) - 2], rtol=1e-5)
     same = discrete_cql.conservative_penalty(q[None], jnp.array([1]))
-    np.testing.assert_allclose(same, [found], rtol=1e-5)
+    np.testing.assert_allclose(same, found, rtol=1e-5)
 
 
 def test_unlikely_actions_are_left_out():
