@@ -71,7 +71,8 @@ def make_policy(network: hk.Transformed, config: BDQNConfig, *, evaluation: bool
         )
 
     def apply(params: BDQNParams, context: Context, observation: Tree, state: Tree):
-        head_keys, mask_keys = (jax.vmap(jax.random.fold_in, (0, None))(context.key, i) for i in (1, 2))
+        # The keys with the numbers 0 and 1 are for choosing an action.
+        head_keys, mask_keys = (jax.vmap(jax.random.fold_in, (0, None))(context.key, i) for i in (2, 3))
         drawn = jax.vmap(lambda key: jax.random.randint(key, (), 0, config.num_heads))(head_keys)
         head = select(context.first, drawn, context.carry.episode)
         q = jnp.take_along_axis(q_values(params, observation), head[:, None, None], axis=1)[:, 0]

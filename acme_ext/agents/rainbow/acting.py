@@ -34,8 +34,8 @@ def make_policy(network: hk.Transformed, config: RainbowConfig, *, evaluation: b
     own_noise = noisy.own_noise(networks.q_network(network))
 
     def q_values(params: Params, keys: Array, observation: Tree) -> Array:
-        # These keys must be independent of those for choosing an action.
-        return own_noise.apply(params, jax.vmap(jax.random.fold_in, (0, None))(keys, 0), observation)
+        # These keys must be independent of those for choosing an action, which are the numbers 0 and 1.
+        return own_noise.apply(params, jax.vmap(jax.random.fold_in, (0, None))(keys, 2), observation)
 
     epsilon = dqn.epsilon_schedule(config)
     if not config.noisy:
