@@ -21,7 +21,11 @@ class ApexDQN(DQN):
 
     name = "apex"
     presets = {
-        "atari": Preset({"config": ATARI, "average_rate": None}),
+        # All 18 actions (Kapturowski et al. 2019, section 2.3, about Ape-X).
+        "atari": Preset(
+            {"config": ATARI, "average_rate": None},
+            {"atari": {"full_action_set": True}, "envpool": {"full_action_space": True}},
+        ),
         "minatar": Preset({"config": MINATAR}),
     }
     policy_of = staticmethod(acting.make_policy)

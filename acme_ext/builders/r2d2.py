@@ -25,10 +25,17 @@ class R2D2(RecurrentBuilder):
     name = "r2d2"
     actions = "discrete"
     presets = {
-        # Losing a life does not end the episode (Kapturowski et al. 2019, section 2.3).
+        # Losing a life does not end the episode, and there are all 18 actions (Kapturowski et al. 2019, section 2.3).
         "atari": Preset(
             {"config": ATARI, "average_rate": None},
-            {"atari": {"life_loss": False}, "envpool": {"zero_discount_on_life_loss": False, "episodic_life": False}},
+            {
+                "atari": {"life_loss": False, "full_action_set": True},
+                "envpool": {
+                    "zero_discount_on_life_loss": False,
+                    "episodic_life": False,
+                    "full_action_space": True,
+                },
+            },
         )
     }
     policy_of = staticmethod(acting.make_policy)
