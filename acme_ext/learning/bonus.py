@@ -19,7 +19,7 @@ from acme_ext.learning.on_policy import masked_mean
 from acme_ext.ops.intrinsic import lifelong_factor
 from acme_ext.types import Array, Params, Sample, Sequence, Transition, Tree
 
-_MOST = 5.0  # the largest bonus; L of Badia et al. 2020a, table 7
+_MOST = 5.0  # the largest bonus; L of Badia et al. 2020a, table 6
 _HORIZON = 100_000.0  # horizon of the errors' running moments, in errors
 _QUIET_STEPS = 2  # learner steps at the start in which the bonus is 0, while the observations' moments settle
 _PART = 256  # minimum number of observations in one update of the predictor

@@ -20,32 +20,32 @@ class NGUConfig(R2D2Config):
     chosen on the key-door grid.
     """
 
-    retrace_lambda: float | None = 0.95  # Badia et al. 2020a, table 7
+    retrace_lambda: float | None = 0.95  # Badia et al. 2020a, table 6
     target_period: PositiveInt = 50  # learner steps between target updates
     epsilon_steepness: NonNegative = 7.0  # Horgan et al. 2018, section 4.1
     epsilon_decay_steps: NonNegativeInt = 0
 
     # The family of policies: policy j maximises reward + beta_j * bonus with discount gamma_j; `discount` is gamma_0
     num_arms: PositiveInt = 8  # N
-    beta: NonNegative = 0.005  # the largest, of the last policy; the first has 0; 0.3 in Badia et al. 2020a, table 7
+    beta: NonNegative = 0.005  # the largest, of the last policy; the first has 0; 0.3 in Badia et al. 2020a, table 6
     least_discount: Share = 0.97  # gamma of the last policy, which explores most
     # Share of a batch's sequences that train policy 0; the others train the policy that acted
     exploiting_share: Share = 0.5
 
     # The episodic bonus
     memory_rows: int = 512  # embeddings in an episode's memory; the oldest are removed first
-    neighbours: PositiveInt = 10  # k; Badia et al. 2020a, table 7
+    neighbours: PositiveInt = 10  # k; Badia et al. 2020a, table 6
     kernel_epsilon: Positive = 1e-2  # Badia et al. 2020a, appendix for the maze
-    cluster_distance: NonNegative = 8e-3  # xi; Badia et al. 2020a, table 7
+    cluster_distance: NonNegative = 8e-3  # xi; Badia et al. 2020a, table 6
     distance_horizon: Positive = 10_000.0  # time constant of the average distance, in steps
-    embedding_size: PositiveInt = 32  # Badia et al. 2020a, table 7
-    embedding_learning_rate: NonNegative = 5e-4  # Adam; 0: stays random; Badia et al. 2020a, table 7
-    embedding_decay: NonNegative = 1e-5  # L2 regularisation of its parameters; Badia et al. 2020a, table 7
-    embedding_steps: PositiveInt = 5  # last steps of a sequence, for embedding and predictor; same table
+    embedding_size: PositiveInt = 32
+    embedding_learning_rate: NonNegative = 5e-4  # Adam; 0: stays random; Badia et al. 2020a, table 6
+    embedding_decay: NonNegative = 1e-5  # L2 regularisation of its parameters; Badia et al. 2020a, table 6
+    embedding_steps: PositiveInt = 5  # last steps of a sequence, for embedding and predictor; Badia et al. 2020a, appendix
 
     # The lifelong bonus
     distillation: DistillationConfig = DistillationConfig(learning_rate=5e-4)
-    max_lifelong: Annotated[float, AT_LEAST_ONE] = 5.0  # L; Badia et al. 2020a, table 7
+    max_lifelong: Annotated[float, AT_LEAST_ONE] = 5.0  # L; Badia et al. 2020a, table 6
     error_horizon: Positive = 100_000.0  # time constant of the errors' mean and stddev, in observations
 
     # Shuffles the bonuses of a batch. Control experiment: same scale of the bonus, but no information on novelty.
@@ -102,7 +102,7 @@ def discounts(num: int, most: float, least: float) -> np.ndarray:
     return (1 - np.exp((1 - share) * first + share * last)).astype(np.float32)
 
 
-# Source of the values without a comment: Badia et al. 2020a, table 7. Values that it does not give are R2D2's.
+# Source of the values without a comment: Badia et al. 2020a, table 6. Values that it does not give are R2D2's.
 ATARI = NGUConfig(
     **{
         **{field.name: getattr(r2d2.ATARI, field.name) for field in dataclasses.fields(r2d2.ATARI)},

@@ -30,7 +30,7 @@ class R2D2Config(Checked):
     rescaling_epsilon: Positive | None = 1e-3
     # lambda of Retrace (Munos et al. 2016), which replaces n-step double Q-learning; None: no Retrace
     retrace_lambda: Share | None = None
-    retrace_epsilon: Share = 0.01  # epsilon of Retrace's epsilon-greedy target policy; Badia et al. 2020a, appendix E
+    retrace_epsilon: Share = 0.01  # epsilon of Retrace's epsilon-greedy target policy; Badia et al. 2020a, table 6
     normalize_observations: bool = False  # by running mean and variance; images are not normalised
 
     # The network
@@ -44,12 +44,12 @@ class R2D2Config(Checked):
     learning_rate: Positive = 1e-3  # Adam
     learning_rate_decay_steps: PositiveInt | None = None  # learner steps of a linear decay to 0; None: constant
     adam_epsilon: Positive = 1e-8  # Adam's default
-    max_gradient_norm: Positive | None = 40.0  # global norm
+    max_gradient_norm: Positive | None = 40.0  # global norm; Horgan et al. 2018, appendix
     target_period: PositiveInt = 20  # learner steps between target updates
     target_rate: PositiveShare = 1.0  # step size of a target update; 1 copies the online network
     sgd_steps_per_call: PositiveInt = 1  # learner steps fused in one compiled call
 
-    # Replay of sequences. The priority exponent is of Kapturowski et al. 2019, section 2.3; beta is constant.
+    # Replay of sequences. Both exponents are of Kapturowski et al. 2019, section 2.3 and table 2; beta is constant.
     replay: SequenceConfig = SequenceConfig(
         prioritized=True, priority_exponent=0.9, importance_exponent=0.6, importance_exponent_end=0.6
     )
@@ -81,7 +81,7 @@ ATARI = R2D2Config(
         length=80,
         burn_in=40,
         period=40,
-        samples_per_insert=1.0,  # ours: the paper sets no ratio between its 256 actors and its learner
+        samples_per_insert=1.0,  # ours; the speeds of actors and learner in section 2.3 give about 0.2
         min_size=5_000,  # ours: 200,000 agent steps
         max_size=100_000,  # 4 million observations; a sequence starts every 40
         prioritized=True,

@@ -7,11 +7,12 @@ from acme_ext.types import Array
 
 
 def policy_loss(q: Array, action: Array, data_action: Array, alpha: float) -> Array:
-    """Returns the policy's loss `[]` (Fujimoto and Gu 2021, eq. 5 and 6).
+    """Returns the policy's loss `[]` (Fujimoto and Gu 2021, eq. 3 and 5).
 
     -lambda * mean q + mean (pi(o) - a)**2,   lambda = alpha / mean |q|
 
-    No gradient flows through lambda.
+    No gradient flows through lambda. As in the authors' code, q are the values of the policy's actions here too; eq. 5
+    has those of the actions in the data.
 
     Args:
         q: `[B]` the first critic's values of the policy's actions.
