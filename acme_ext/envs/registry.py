@@ -212,7 +212,7 @@ def make(
     batch = None
     given, environment = environment, _named_factory(environment) or environment
     if isinstance(environment, str):
-        backend, name = _resolve(environment, options)
+        backend, name, options = _resolve(environment, options)
         batch = backend.load_batch(name, num_envs, environment_seed(seed, evaluation), evaluation, **options)
         load = _loader(backend, name, options)
     else:
@@ -243,7 +243,7 @@ def make_functional(
     _check_seed(seed)
     environment = _named_factory(environment) or environment
     if isinstance(environment, str):
-        backend, name = _resolve(environment, options)
+        backend, name, options = _resolve(environment, options)
         return backend.functional(name, evaluation, **options)
     made: Any = _factory(environment, options)(environment_seed(seed, evaluation), evaluation)
     if isinstance(made, FunctionalEnvironment):
@@ -275,10 +275,7 @@ def make_single(
 
     _check_seed(seed)
     environment = _named_factory(environment) or environment
-    if isinstance(environment, str):
-        load = _loader(*_resolve(environment, options), options)
-    else:
-        load = _factory(environment, options)
+    load = _loader(*_resolve(environment, options)) if isinstance(environment, str) else _factory(environment, options)
     made = load(environment_seed(seed, evaluation), evaluation)
     if isinstance(made, FunctionalEnvironment):
         return Unbatched(FunctionalBatch(made, 1, environment_seed(seed, evaluation)))
@@ -343,8 +340,11 @@ def _factory(factory: Factory, options: Mapping[str, Any]) -> Factory:
     return functools.partial(factory, **options) if options else factory
 
 
-def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, str]":
-    """Checks an environment's name and options; returns its backend and its canonical name."""
+def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, str, dict[str, Any]]":
+    """Checks an environment's name and options; returns its backend, its canonical name and the options.
+
+    A list becomes a tuple if the default is one, because a run's config, which is JSON, has no tuples.
+    """
     from acme_ext.envs.backend import Backend
 
     environment = re.sub(r"^gym:(minigrid:)?(?=MiniGrid-)", "minigrid:", environment)  # by Gymnasium's ids too
@@ -376,17 +376,24 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
         others = [f"{family.start}{other}" for other in backend.alternatives(rest)]
         others += [each.example for each in known if each is not family and each.start.startswith(family.start)]
         raise UsageError(f"no environment {environment!r}; {nearest(environment, others)}")
-    valid = backend.options(name)
+    valid, fitted = backend.options(name), dict(options)
     for key, value in options.items():
         if key not in valid:
             hint = nearest(key, valid) if valid else "it takes none."
             raise UsageError(f"{environment!r} has no option {key!r}; {hint}")
+        if isinstance(valid[key], tuple):
+            fitted[key] = value = _as_tuple(value)
         if not _fits(value, valid[key]):
             kind = type(valid[key]).__name__
             raise UsageError(
                 f"the option {key!r} of {environment!r} must be of type {kind}, as {valid[key]!r} is, not {value!r}."
             )
-    return backend, name
+    return backend, name, fitted
+
+
+def _as_tuple(value: Any) -> Any:
+    """Returns a list, and the lists in it, as tuples; any other value unchanged."""
+    return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
 
 
 def _fits(value: Any, default: Any) -> bool:

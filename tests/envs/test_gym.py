@@ -283,6 +283,24 @@ def test_what_is_not_as_the_spaces_say_is_told_by_environment_and_field(monkeypa
             environment.step(np.zeros(1, np.int32))
 
 
+@pytest.mark.parametrize("given", [((1.0, 2.0), 3), [[1.0, 2.0], 3]])
+def test_lists_for_an_option_that_is_a_tuple_become_tuples(monkeypatch, given):
+    goals = []
+
+    class Goal(Wrong):
+        def __init__(self, goal=((0.0, 0.0), 1)):
+            super().__init__(np.zeros(3), 0.0)
+            goals.append(goal)
+
+    monkeypatch.setitem(gymnasium.registry, "Goal-v0", gymnasium.envs.registration.EnvSpec("Goal-v0", Goal))
+    envs.check("gym:Goal-v0", goal=given)
+    envs.make("gym:Goal-v0", num_envs=2, goal=given).close()
+    envs.make_single("gym:Goal-v0", goal=given).close()
+    assert goals == [((1.0, 2.0), 3)] * 3
+    with pytest.raises(UsageError, match="must be of type tuple"):
+        envs.check("gym:Goal-v0", goal=3)
+
+
 def test_a_native_batch_is_held_to_its_specs_too():
     batch = GymVectorEnvironment(gymnasium.make_vec("CartPole-v1", 3, vectorization_mode="vector_entry_point"))
     batch.reset()
