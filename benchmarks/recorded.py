@@ -51,7 +51,8 @@ def make(name: str) -> Folder:
     )
     launch.run(experiment)
     shutil.rmtree(out, ignore_errors=True)
-    return record_run(run_dir, out, steps=recorded.recorded, policy=recorded.policy, num_envs=1, best=True)
+    best = recorded.policy != "random"
+    return record_run(run_dir, out, steps=recorded.recorded, policy=recorded.policy, num_envs=1, best=best)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from acme_ext import specs
@@ -19,6 +20,7 @@ from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.evaluation import load_run
 from acme_ext.launch.runs.identity import about
+from acme_ext.ops import masking
 from acme_ext.types import EnvironmentSpec, Params, Tree
 from acme_ext.utils import checks
 
@@ -52,12 +54,14 @@ def record_run(
             recording, and the episodes that have ended are kept.
 
     Raises:
-        UsageError: see `launch.load` and `FolderWriter`; or settings are given for the random policy, or `seed` is
-            not in [0, 2**31).
+        UsageError: see `launch.load` and `FolderWriter`; or settings or `best` are given for the random policy, or
+            `seed` is not in [0, 2**31).
     """
     checks.seed(seed)
     if config and policy == "random":
         raise UsageError(f"random actions have no settings: leave out {', '.join(config)}.")
+    if best and policy == "random":
+        raise UsageError("random actions have no parameters: leave out --best.")
     run = load_run(path, config=config, best=best)
     experiment = run.experiment
     agent = experiment.builder.make_agent(run.spec)
@@ -85,12 +89,15 @@ def record_run(
 
 
 def random_policy(spec: EnvironmentSpec) -> Policy:
-    """Returns a policy that samples actions uniformly."""
+    """Returns a policy that samples actions uniformly, and only legal ones."""
 
     def apply(params: Params, context: Context, observation: Tree, state: Tree):
-        del params, observation
+        del params
         if specs.is_discrete(spec):
             count = specs.num_actions(spec, "The random policy")
+            if (legal := masking.legal_actions(observation)) is not None:
+                logits = masking.masked(jnp.zeros(legal.shape), legal)
+                return jax.vmap(jax.random.categorical)(context.key, logits), state, ()
             return jax.vmap(lambda key: jax.random.randint(key, (), 0, count))(context.key), state, ()
         return uniform_noise(context.key, specs.action_size(spec, "The random policy")), state, ()
 

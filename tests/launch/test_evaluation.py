@@ -14,9 +14,14 @@ import pytest
 from toys import Walk, make_walk, toy
 
 from acme_ext import envs, launch
+from acme_ext.acting.actor import Actor
+from acme_ext.acting.inference import LocalInference
+from acme_ext.acting.loop import EnvironmentLoop
+from acme_ext.acting.policy import Context
+from acme_ext.acting.variables import VariableClient
 from acme_ext.builders import DQN
 from acme_ext.commands import cli
-from acme_ext.commands.record import record_run
+from acme_ext.commands.record import random_policy, record_run
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment
@@ -332,6 +337,22 @@ def test_a_recording_can_change_how_the_agent_acts(saved, tmp_path):
     assert not 0.25 < chosen[0].mean() < 0.75
     assert 0.25 < chosen[1].mean() < 0.75
     assert random.manifest["config"]["evaluation_epsilon"] == 1
+
+
+def test_random_actions_are_legal():
+    environment = envs.make("board:tic_tac_toe", num_envs=8)
+    policy = random_policy(envs.make_spec(environment))
+    inference = LocalInference(policy, VariableClient(Source(0.0)), jax.random.key(0), 8)
+    loop = EnvironmentLoop(environment, Actor(inference, num_envs=8), should_update=False)
+    for _ in range(40):
+        loop.step()
+    assert loop.episodes > 40
+    mask = np.tile(np.array([False, True, False, True]), (4000, 1))
+    context = Context(jax.random.split(jax.random.key(1), 4000), 0, np.zeros(4000), np.zeros(4000))
+    action, _, _ = policy.apply((), context, {"x": np.zeros((4000, 1)), "action_mask": mask}, ())
+    counts = np.bincount(action, minlength=4)
+    assert counts[[0, 2]].tolist() == [0, 0]
+    np.testing.assert_allclose(counts[[1, 3]] / 4000, 0.5, atol=0.05)
 
 
 def test_a_recording_that_is_interrupted_keeps_the_episodes_that_have_ended(saved, tmp_path, monkeypatch):

@@ -188,6 +188,8 @@ def test_from_the_shell(tmp_path, capfd, monkeypatch):
     no = ["record", "online", "-o", "none", "--steps", "10", "--set"]
     assert cli.main([*no, "epsilon_end=0", "--policy", "random"]) == 2
     assert "random actions have no settings: leave out epsilon_end" in capfd.readouterr().err
+    assert cli.main([*no[:-1], "--best", "--policy", "random"]) == 2
+    assert "random actions have no parameters: leave out --best." in capfd.readouterr().err
     assert cli.main([*no, "hidden_sizes=4"]) == 2
     assert "the run's parameters don't fit hidden_sizes=4" in capfd.readouterr().err
     assert cli.main(["data", "data"]) == 0
