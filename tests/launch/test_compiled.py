@@ -170,6 +170,13 @@ def test_a_run_goes_on_without_the_evaluations_that_it_began_with(tmp_path):
     assert result.environment_steps >= 2 * _THREE_UNROLLS
 
 
+def test_evaluations_may_become_more_frequent(tmp_path):
+    for steps, every in ((80, 1000), (200, 40)):
+        evaluation = Evaluation(every=every, episodes=1, final_episodes=1, num_envs=1)
+        runner.run(experiment(tmp_path, dqn(), steps, evaluation=evaluation), quiet=True)
+    assert loggers.read_csv(tmp_path / "logs/evaluator.csv")["environment_steps"].tolist() == [80, 120, 160, 200]
+
+
 def r2d2(builder: Any, **fields: Any) -> Any:
     replay = SequenceConfig(
         length=6, burn_in=2, period=3, min_size=4, max_size=64, samples_per_insert=4.0, prioritized=True

@@ -89,6 +89,22 @@ def test_how_far_and_how_closely_watched_is_no_part_of_what_is_run():
 
 
 @pytest.mark.parametrize(
+    ("every", "steps", "scheduled", "expected"),
+    [
+        (20, 50, 60, 60),
+        (20, 50, 1000, 60),  # before, there were fewer evaluations
+        (1000, 50, 60, 1000),  # or more
+        (20, 50, 40, 40),  # the run was stopped before it was made
+        (1000, 50, 40, 40),
+        (20, 40, 0, 60),  # there were none
+        (0, 50, 40, 0),
+    ],
+)
+def test_a_resumed_run_follows_the_new_schedule_of_evaluations(every, steps, scheduled, expected):
+    assert Evaluation(every=every).resumed(steps, scheduled) == expected
+
+
+@pytest.mark.parametrize(
     ("environment", "name", "folder"),
     [
         ("gym:CartPole-v1", "gym:CartPole-v1", "toy-gym-CartPole-v1-s7"),

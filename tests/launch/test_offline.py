@@ -20,6 +20,7 @@ from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.config import TransitionConfig
+from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -90,6 +91,16 @@ def test_a_run_on_recorded_data_leaves_snapshots(recorded, tmp_path):
     trained = launch.load(tmp_path / "run")
     observation = np.ones(trained.loaded.spec.observations.shape, np.float32)
     np.testing.assert_allclose(late.step(observation)[0], trained.policy(observation), rtol=1e-5)
+
+
+def test_evaluations_may_become_more_frequent(recorded, tmp_path):
+    folder, environment = recorded
+    run = experiment(tmp_path, small("bc"), environment, data=str(folder))
+    for steps, every in ((6, 1000), (16, 4)):
+        evaluation = dataclasses.replace(run.evaluation, every=every, episodes=1)
+        local.run(dataclasses.replace(run, steps=steps, evaluation=evaluation), quiet=True)
+    evaluated = loggers.read_csv(tmp_path / "logs/evaluator.csv")["learner_steps"]
+    assert evaluated.tolist() == [6, 8, 12, 16]
 
 
 def parameters(folder):

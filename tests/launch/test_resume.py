@@ -116,6 +116,12 @@ def test_a_finished_run_given_more_steps_goes_on(tmp_path, counts):
     assert len(set(column(tmp_path, "actor", "episode_return"))) == 9
 
 
+def test_evaluations_may_become_more_frequent(tmp_path):
+    for steps, every in ((40, 1000), (90, 20)):
+        run(tmp_path, steps=steps, evaluation=Evaluation(every=every, episodes=1, final_episodes=1, num_envs=1))
+    assert column(tmp_path, "evaluator") == [40, 60, 80, 90]
+
+
 def test_a_run_may_leave_its_replay_out_of_its_checkpoints(tmp_path, counts):
     saving = Checkpoints(every_s=0, replay=False)
     run(tmp_path, steps=20, checkpoints=saving)

@@ -209,18 +209,17 @@ class _Seed:
 
     def pass_rows(self) -> bool:
         """Schedules the next log row after the current step; returns whether one was due."""
-        before, self.next_row = self.next_row, self._passed(self.next_row, self.rows_every)
-        return self.next_row > before
+        due = self.next_row <= self.steps
+        if due:
+            self.next_row += ((self.steps - self.next_row) // self.rows_every + 1) * self.rows_every
+        return due
 
     def pass_evaluations(self) -> bool:
         """Schedules the next evaluation after the current step; returns whether one was due."""
-        before, every = self.next_evaluation, self.experiment.evaluation.every
-        self.next_evaluation = self._passed(before, every) if every else before
-        return self.next_evaluation > before
-
-    def _passed(self, scheduled: int, every: int) -> int:
-        """Returns the first step of a schedule that is after the current step and not before `scheduled`."""
-        return scheduled + max(0, (self.steps - scheduled) // every + 1) * every
+        due = self.experiment.evaluation.every > 0 and self.next_evaluation <= self.steps
+        if due:
+            self.next_evaluation = self.experiment.evaluation.after(self.steps)
+        return due
 
 
 class _Run:
@@ -266,10 +265,9 @@ class _Run:
                 part = _world(restored.trees, part)
                 seed.episodes = state["counts"]["counts"]["environment_episodes"]
                 seed.next_row = state["next_row"]
-                if seed.next_evaluation:  # 0 if the resumed run makes no evaluations
-                    seed.next_evaluation = state["next_evaluation"]
                 seed.logged = state["logged"]
                 steps = state["counts"]["counts"]["environment_steps"]
+                seed.next_evaluation = seed.experiment.evaluation.resumed(steps, state["next_evaluation"])
                 self.report(f"resuming {seed.store.rundir.path} at step {steps:,}.")
             parts.append(part)
         if not resumed:

@@ -112,7 +112,7 @@ class ActingUpkeep(Upkeep):
         """Restores what `_save` wrote, except the replay and `part`, which `__init__` has already restored."""
         state = restored.info["state"]
         self.before = {**self.before, **state["counts"]["counts"]}
-        self.next_evaluation = state.get("next_evaluation", self.next_evaluation)
+        self.next_evaluation = self.experiment.evaluation.resumed(self.steps, state.get("next_evaluation", 0))
         self.actor.restore(state["actor"])
         self.learner.restore(restored.trees["learner"])
         self.learner.steps = state["learner_steps"]

@@ -132,10 +132,8 @@ class _OfflineRun(Upkeep):
             self.learner.restore(restored.trees["learner"])
             self.learner.steps = state["learner_steps"]
             self.batches.restore(state["batches"])
-            every = experiment.evaluation.every  # a program doesn't save this number
-            self.next_evaluation = state.get(
-                "next_evaluation", (self.learner.steps // every + 1) * every if every else 0
-            )
+            scheduled = state.get("next_evaluation", 0)  # a program doesn't save this number
+            self.next_evaluation = experiment.evaluation.resumed(self.learner.steps, scheduled)
             report(f"resuming {store.rundir.path} at step {self.learner.steps:,}.")
 
     @property

@@ -101,10 +101,9 @@ class Upkeep(abc.ABC):
 
     def _pass_evaluations(self) -> bool:
         """Moves the schedule past the current step; returns whether an evaluation was due."""
-        every, due = self.experiment.evaluation.every, False
-        while every and self.next_evaluation <= self.steps:
-            self.next_evaluation += every
-            due = True
+        due = self.experiment.evaluation.every > 0 and self.next_evaluation <= self.steps
+        if due:
+            self.next_evaluation = self.experiment.evaluation.after(self.steps)
         return due
 
     def _evaluate(self, episodes: int, interrupt: Interrupt) -> Score:

@@ -21,6 +21,20 @@ class Evaluation:
             if getattr(self, name) < least:
                 raise UsageError(f"evaluation.{name} is {getattr(self, name)}: it must be at least {least}.")
 
+    def after(self, steps: int) -> int:
+        """Returns the step of the first evaluation after a step; 0 if there are none during the run."""
+        return (steps // self.every + 1) * self.every if self.every else 0
+
+    def resumed(self, steps: int, scheduled: int) -> int:
+        """Returns the step of the next evaluation of a run that is resumed at a step; 0 if there are none.
+
+        Args:
+            steps: the steps of the run's budget so far.
+            scheduled: the step for which the run scheduled it, perhaps with another `every`; 0 for none. If the run has
+                reached this step without the evaluation, it is made at once.
+        """
+        return scheduled if self.every and 0 < scheduled <= steps else self.after(steps)
+
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoints:

@@ -282,8 +282,7 @@ class Coordinator:
         if self._stopping_since is None:
             free = len(self._tasks) < self._num_evaluators
             if experiment.evaluation.every and steps >= self._next_evaluation and free:
-                while self._next_evaluation <= steps:
-                    self._next_evaluation += experiment.evaluation.every
+                self._next_evaluation = experiment.evaluation.after(steps)
                 self._give_task(steps, experiment.evaluation.episodes, final=False)
         elif (last := self._learner_done()) is not None:
             if self._asked_to_stop:
@@ -356,11 +355,9 @@ class Coordinator:
 
     def _evaluated_until(self) -> int:
         """Returns the step of the next evaluation after those in the log; an interrupted one is repeated."""
-        every = self._experiment.evaluation.every
         path = loggers.csv_path(self._store.rundir, "evaluator")
         steps = loggers.read_csv(path).get(self._experiment.step_key, ()) if path.is_file() else ()
-        last = int(max(steps)) if len(steps) else 0
-        return (last // every + 1) * every if every else 0
+        return self._experiment.evaluation.after(int(max(steps)) if len(steps) else 0)
 
     def _log(self, label: str, row: dict[str, Any]) -> None:
         """Queues a log row for the next `_write`; call with the lock held."""
