@@ -119,6 +119,17 @@ def test_a_folder_that_can_not_be_recorded_to_is_refused_before_a_run_begins(tmp
     assert not (tmp_path / "run").exists()
 
 
+def test_a_folder_in_the_run_directory_is_refused(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    one, told = experiment(tmp_path / "run", small("dqn"), make_walk, steps=100), "record to a folder outside it"
+    for record in (tmp_path / "run", tmp_path / "link/episodes"):
+        with pytest.raises(UsageError, match=told):
+            local.run(one, quiet=True, record=record)
+        with pytest.raises(UsageError, match=told):
+            launch.run_program(one, launch.Topology(1), on="threads", quiet=True, record=record)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_records_what_it_does_and_learning_from_it_repeats(tmp_path):
     """Stopped in the middle and resumed, a run on fixed data ends with the same parameters."""
     data = tmp_path / "data"

@@ -25,8 +25,7 @@ from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Evaluator, Result
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import check, foresee
-from acme_ext.launch.runs.identity import about
-from acme_ext.launch.runs.store import RunStore, hold, prepare, replay_folder
+from acme_ext.launch.runs.store import RunStore, hold, prepare, recorded_to, replay_folder
 from acme_ext.replay import server
 from acme_ext.replay.base import Replay
 from acme_ext.replay.server import ReplayServer
@@ -90,7 +89,7 @@ def run(
         check(experiment, spec)
         agent = experiment.make_agent(spec)
         demos = demonstrations.rows_of(experiment, agent, spec, skip_damaged=skip_damaged, report=report)
-        recorded = None if record is None else FolderWriter(record, spec, about(experiment))
+        recorded = recorded_to(record, experiment, spec)
         if warning := foresee(experiment, spec):
             report(warning)
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))

@@ -18,7 +18,6 @@ from typing import Any, Literal, NamedTuple
 
 import launchpad as lp
 
-from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import part_of
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.runners import devices, offline
@@ -31,8 +30,7 @@ from acme_ext.launch.runners.nodes.replay import ReplayNode, shard_folder
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import check, foresee
-from acme_ext.launch.runs.identity import about
-from acme_ext.launch.runs.store import RunCheckpoints, prepare, replay_folder
+from acme_ext.launch.runs.store import RunCheckpoints, prepare, recorded_to, replay_folder
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import checks, proxies
 from acme_ext.utils.calls import TOKEN_BYTES
@@ -219,7 +217,7 @@ def make(
         if warning := foresee(experiment, spec):
             print(f"acme-ext: {warning}", file=sys.stderr)
     shards = topology.replay_shards if topology.actors else 0
-    recorded = None if record is None else FolderWriter(record, spec, about(experiment))
+    recorded = recorded_to(record, experiment, spec)
     # A resumed run needs as many actors (their numbers are in the seeds) and shards (each has a folder in checkpoints).
     arrangement = {"program": {"actors": topology.actors, "replay_shards": shards}} if shards else {}
     rundir = prepare(experiment, fresh=fresh, arrangement=arrangement)

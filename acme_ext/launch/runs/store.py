@@ -14,10 +14,13 @@ from typing import Any, Protocol
 
 from acme_ext import __version__
 from acme_ext.acting.variables import POLICY
+from acme_ext.data.format import FolderWriter
 from acme_ext.errors import NotFiniteError, RunError, UsageError
 from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.identity import about
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.learning.checkpoints import CheckpointStore, Restored
+from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
 
@@ -300,6 +303,23 @@ def check_directory(
             )
     with there.lock():
         pass
+
+
+def recorded_to(
+    record: str | os.PathLike[str] | None, experiment: Experiment, spec: EnvironmentSpec
+) -> FolderWriter | None:
+    """Returns the writer of a run's recorded episodes; None if `record`, its folder, is None.
+
+    Raises:
+        UsageError: the folder is in the run directory, which holds nothing but the run's own files and which `--fresh`
+            empties; or it can't be written to, see `FolderWriter`.
+    """
+    if record is None:
+        return None
+    directory = experiment.directory
+    if pathlib.Path(record).expanduser().resolve().is_relative_to(directory.resolve()):
+        raise UsageError(f"{os.fspath(record)} is in the run directory, {directory}: record to a folder outside it.")
+    return FolderWriter(record, spec, about(experiment))
 
 
 @contextlib.contextmanager
