@@ -23,7 +23,7 @@ class Watcher:
     """Asks the program's parts for what they have, and ends the program."""
 
     def __init__(self, file, stop, learner, coordinator, replays):
-        self._file, self._stop = pathlib.Path(file), stop
+        self._file, self._stop = pathlib.Path(file), stop or coordinator.request_stop
         self._learner, self._coordinator, self._replays = learner, coordinator, replays
 
     def run(self):
@@ -68,6 +68,7 @@ _NO_RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ne
     ("on", "stop"),
     [
         ("threads", _stop_by_stopper),
+        ("threads", None),
         pytest.param("threads", _stop_by_lp, marks=pytest.mark.slow),
         pytest.param("processes", _stop_by_stopper, marks=pytest.mark.slow),
         pytest.param("ray", _stop_by_lp, marks=[pytest.mark.release, pytest.mark.timeout(900), _NO_RAY]),

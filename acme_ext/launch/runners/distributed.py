@@ -214,6 +214,8 @@ def _run_on_ray(
 def _result(experiment: Experiment, code: int) -> Result:
     rundir = RunDirectory(experiment.directory)
     restored = CheckpointStore(rundir.checkpoints).restore({}, extra=False)
+    if not code and restored is not None and not rundir.evaluation.is_file():
+        code = 128 + signal.SIGTERM  # a node has stopped the program by the coordinator's `request_stop`
     if restored is None and code:
         return Result(rundir.path, 0, 0, None, None, code - 128)
     if restored is None:
