@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 import functools
-import math
 from typing import Any, ClassVar, Literal, TypeVar
 
 from acme_ext.errors import UsageError
@@ -153,7 +152,7 @@ class Replay(Checked, abc.ABC):
         """
         if self.fifo:
             return inserts
-        return math.inf if self.limit is None else self.block * self._table_limit.samples_allowed(inserts // self.block)
+        return self.block * self._table_limit.samples_allowed(inserts // self.block)
 
     def tables(self) -> list:
         """Returns the `reverb.Table`s that a server must hold."""

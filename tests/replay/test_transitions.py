@@ -1,4 +1,5 @@
 import dataclasses
+import math
 import threading
 import time
 
@@ -265,6 +266,8 @@ def test_a_queue_allows_a_sample_for_each_insert(serve):
 def test_other_replays_allow_what_their_limit_does():
     replay = TransitionReplay(SPEC, batch_size=4, limit=RateLimit(8.0, 10, 20.0))
     assert [replay.samples_allowed(n) for n in (9, 10, 11)] == [0, 20, 28]
+    unlimited = TransitionReplay(SPEC, batch_size=4)
+    assert [unlimited.samples_allowed(n) for n in (0, 1)] == [0, math.inf]
 
 
 def test_a_writer_waits_for_its_reader_if_told_to(serve):
