@@ -9,6 +9,7 @@ from acme_ext.errors import RunError
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.launch.runs.store import RunCheckpoints, hold, prepare, say_differences
+from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 
 
@@ -64,6 +65,17 @@ def test_a_replay_that_somebody_has_verified_is_not_read_again(rundir):
     with pytest.raises(RunError):
         checkpoints.restore({})
     assert "rows" in said[0]
+
+
+def test_rows_of_pretraining_after_the_checkpoint_are_deleted(tmp_path):
+    experiment = Experiment(builders.DQN(), "gym:CartPole-v1", run_dir=tmp_path / "run")
+    with hold(prepare(experiment), experiment, print) as store:
+        for learner_steps in (100, 200, 300):
+            store.log("learner", {"environment_steps": 0, "learner_steps": learner_steps, "loss": 1.0})
+        store.checkpoints.save(0, {}, {"learner_steps": 200, "wall_time_s": 1.0}, None)
+    with hold(RunDirectory.open(tmp_path / "run"), experiment, print) as store:
+        store.restore({})
+    assert loggers.read_csv(tmp_path / "run/logs/learner.csv")["learner_steps"].tolist() == [100, 200]
 
 
 def test_of_many_differences_the_first_are_told():

@@ -229,7 +229,10 @@ class RunStore:
                 last -= 1  # the final evaluation is repeated
             loggers.truncate(self.rundir, path.stem, self._step_key, last)
         if restored is not None:
-            self._elapsed = restored.info["state"]["wall_time_s"]
+            state = restored.info["state"]
+            # Learning may go on without environment steps, as in pretraining.
+            loggers.truncate(self.rundir, "learner", "learner_steps", state["learner_steps"])
+            self._elapsed = state["wall_time_s"]
         return restored
 
     def close(self) -> None:
