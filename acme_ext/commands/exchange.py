@@ -7,6 +7,8 @@ import contextlib
 import importlib
 import importlib.util
 import json
+import os
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -261,14 +263,24 @@ def _take_in(source: str, target: str, environment: str | None, options: dict[st
     envs.check(environment, **options)
     units = _scale(environment, options)
     about = {"environment": environment, "environment_options": options, "agent": f"taken from {source}"}
-    writer = FolderWriter(target, units.spec, {**about, "config": {}, "seed": None, "policy": "unknown"})
+    about |= {"config": {}, "seed": None, "policy": "unknown"}
     path = Path(source.removeprefix(_D4RL))
     episodes = _read_d4rl(path, units) if dataset is None else _read_minari(source, units, dataset)
+    folder = FolderWriter(target, units.spec, about).path  # it makes the folder, if there is none, and checks it
+    temporary = folder / f".taken.{os.getpid()}.tmp"
     count = 0
-    for episode in episodes:
-        writer.add(episode)
-        count += 1
-    writer.close()
+    try:
+        writer = FolderWriter(temporary, units.spec, about)
+        for episode in episodes:
+            writer.add(episode)
+            count += 1
+        writer.close()
+        with files.disk_errors(folder):
+            # The manifest comes last, so that a part of the data is never taken for all of it.
+            for file in sorted(temporary.iterdir(), key=lambda file: file.name == MANIFEST):
+                os.replace(file, folder / file.name)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     return f"{target}: {writer.steps:,} steps in {count:,} episodes"
 
 

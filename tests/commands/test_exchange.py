@@ -121,6 +121,24 @@ def test_without_h5py_it_says_how_to_install_it(tmp_path, monkeypatch):
         exchange.convert(f"d4rl:{tmp_path / 'y.hdf5'}", str(tmp_path / "y"), PENDULUM)
 
 
+def test_a_conversion_that_stops_leaves_no_part_of_the_data(tmp_path, monkeypatch):
+    given = (f"d4rl:{tmp_path / 'file.hdf5'}", str(tmp_path / "back"), PENDULUM)
+    folder = record(tmp_path / "mine", PENDULUM)
+    exchange.convert(str(folder.path), given[0])
+
+    def flush_and_stop(writer):
+        writer.flush()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderWriter, "close", flush_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            exchange.convert(*given)
+    assert list((tmp_path / "back").iterdir()) == []
+    exchange.convert(*given)
+    same(folder, Folder(tmp_path / "back"))
+
+
 def test_a_file_without_next_observations_loses_the_last_step_of_a_time_limit(tmp_path):
     folder, path = record(tmp_path / "mine", PENDULUM), tmp_path / "file.hdf5"
     exchange.convert(str(folder.path), f"d4rl:{path}")
