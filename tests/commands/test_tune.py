@@ -244,6 +244,24 @@ def test_two_processes_on_one_study_share_its_trials(runs):
         assert (runs / f"s/trials/{trial.number:04d}/starts").read_text() == f"{100 + trial.number}\n"
 
 
+def test_a_study_that_another_process_has_begun_is_no_stranger(runs, monkeypatch):
+    (runs / "s").mkdir()
+    for name in ("lock", ".study.json.12.tmp", ".probe.12"):  # it was killed
+        (runs / "s" / name).touch()
+    Study(runs / "s", tuned())
+    entries, begun = study.files.entries, []
+
+    def begin_first(folder):
+        if not begun:
+            begun.append(True)
+            Study(runs / "t", tuned())
+        return entries(folder)
+
+    (runs / "t").mkdir()
+    monkeypatch.setattr(study.files, "entries", begin_first)
+    Study(runs / "t", tuned())
+
+
 def test_what_a_killed_process_leaves_of_the_journal_is_mended(runs):
     before = Study("s", tuned())
     before.optuna.ask()

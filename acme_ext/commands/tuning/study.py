@@ -201,7 +201,9 @@ class Study:
         self._step_key = "learner_steps" if tuned.environment.startswith("data:") else "environment_steps"
         description = self.path / "study.json"
         described = json.loads(files.json_text(tuned.describe()))
-        if not description.is_file() and self.path.is_dir() and any(self.path.iterdir()):
+        entries = files.entries(self.path) if self.path.is_dir() else []
+        # The description is looked for last: another process that begins the study writes it before all but the lock.
+        if any(entry.name != "lock" for entry in entries) and not description.is_file():
             raise UsageError(f"{self.path} is neither empty nor a study: choose another directory (--study).")
         files.make_writable_folder(self.path)
         with self._locked("lock"):
