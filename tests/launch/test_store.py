@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from acme_ext import builders
-from acme_ext.errors import RunError
+from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.launch.runs.store import RunCheckpoints, hold, prepare, say_differences
@@ -76,6 +76,15 @@ def test_rows_of_pretraining_after_the_checkpoint_are_deleted(tmp_path):
     with hold(RunDirectory.open(tmp_path / "run"), experiment, print) as store:
         store.restore({})
     assert loggers.read_csv(tmp_path / "run/logs/learner.csv")["learner_steps"].tolist() == [100, 200]
+
+
+def test_an_option_that_a_config_cannot_hold_is_refused_before_anything_is_made(tmp_path):
+    experiment = Experiment(
+        builders.DQN(), "gym:CartPole-v1", environment_options={"reward": print}, run_dir=tmp_path / "run"
+    )
+    with pytest.raises(UsageError, match="option 'reward' is <built-in function print>: it must be a number"):
+        prepare(experiment)
+    assert not (tmp_path / "run").exists()
 
 
 def test_of_many_differences_the_first_are_told():

@@ -10,7 +10,7 @@ from acme_ext import __version__, builders
 from acme_ext.builders.base import Builder
 from acme_ext.data.format import Folder
 from acme_ext.errors import UsageError
-from acme_ext.utils import naming
+from acme_ext.utils import files, naming
 from acme_ext.utils.rundir import ABSENT, flatten
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def describe(experiment: "Experiment") -> dict[str, Any]:
         **_describe_recorded(experiment),
         "agent": builders.name_of(type(experiment.builder)),
         "environment": _describe_environment(experiment),
-        "environment_options": dict(experiment.options),
+        "environment_options": _describe_options(experiment),
         "seed": experiment.seed,
         "num_envs": experiment.num_envs,
         "builder": {name: value for name, value in builder.items() if name != "config"},
@@ -55,6 +55,19 @@ def _describe_environment(experiment: "Experiment") -> Any:
         return experiment.environment
     described = naming.describe(experiment.environment, "the environment")
     return f"py:{described}" if isinstance(described, str) else described
+
+
+def _describe_options(experiment: "Experiment") -> dict[str, Any]:
+    """Returns the environment's options; raises UsageError for one that has no JSON form."""
+    for name, value in experiment.options.items():
+        try:
+            files.json_text(value)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"the environment's option {name!r} is {value!r}: it must be a number, a text, None, or a list or "
+                "mapping of these. Give any other value to a function that makes the environment, by functools.partial."
+            ) from error
+    return dict(experiment.options)
 
 
 def about(experiment: "Experiment", **more: Any) -> dict[str, Any]:

@@ -268,6 +268,7 @@ def prepare(
             be written, or holds files that don't belong to a run.
     """
     check_directory(experiment, fresh=fresh, arrangement=arrangement)
+    description = {**experiment.describe(), **(arrangement or {})}
     rundir = RunDirectory(experiment.directory)
     with rundir.lock():
         if fresh:
@@ -275,7 +276,7 @@ def prepare(
             for entry in sorted(rundir.path.iterdir(), key=lambda entry: entry == rundir.config):
                 if entry.name != "lock":
                     shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-        rundir.write_config({**experiment.describe(), **(arrangement or {})})
+        rundir.write_config(description)
         if rundir.evaluation.is_file() and rundir.read_evaluation().get(experiment.step_key, 0) < experiment.steps:
             rundir.evaluation.unlink()  # that of an end which this run now goes beyond
         # Temporary replay files of an earlier part of the run that was killed.
