@@ -23,6 +23,7 @@ from acme_ext import envs
 from acme_ext.data.format import MANIFEST, Episode, Folder, FolderWriter
 from acme_ext.envs.canonical import ActionScale, bounds_of, canonical_actions, own_actions
 from acme_ext.errors import UsageError
+from acme_ext.launch.runs.identity import restore_environment
 from acme_ext.types import Tree
 from acme_ext.utils import files, install
 
@@ -95,8 +96,10 @@ class _Units:
         return np.clip(scaled, -1, 1).astype(np.float32).reshape(len(actions), -1)
 
 
-def _scale(environment: str, options: Mapping[str, Any]) -> _Units:
-    with contextlib.closing(canonical_actions(envs.make(environment, num_envs=1, seed=0, **options))) as made:
+def _scale(described: Any, options: Mapping[str, Any]) -> _Units:
+    """Returns the units of an environment, given as in a manifest."""
+    environment = envs.make(restore_environment(described), num_envs=1, seed=0, **options)
+    with contextlib.closing(canonical_actions(environment)) as made:
         return _Units(made)
 
 
@@ -181,8 +184,8 @@ def _opened(name: str) -> Any:
         raise UsageError(f"there is no data set minari:{name} here; there are: {known or 'none'}.") from error
 
 
-def _environment_of(dataset: Any) -> tuple[str | None, dict[str, Any]]:
-    """Returns the environment that a Minari data set names, and its options."""
+def _environment_of(dataset: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns the environment that a Minari data set names, as in a manifest, and its options."""
     written = dataset.storage.metadata.get("acme_ext")
     if written is not None:
         about = json.loads(written)
@@ -260,7 +263,6 @@ def _take_in(source: str, target: str, environment: str | None, options: dict[st
         raise UsageError(f"{source} doesn't name its environment: give it with --environment.")
     if (Path(target).expanduser() / MANIFEST).is_file():
         raise UsageError(f"{target} holds recorded data already: choose another folder.")
-    envs.check(environment, **options)
     units = _scale(environment, options)
     about = {"environment": environment, "environment_options": options, "agent": f"taken from {source}"}
     about |= {"config": {}, "seed": None, "policy": "unknown"}

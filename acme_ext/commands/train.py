@@ -124,14 +124,12 @@ def experiment_from(options: argparse.Namespace) -> Any:
     environment, data = options.environment, None
     if environment.startswith("data:"):
         from acme_ext.data.format import Folder
-        from acme_ext.launch.runs.identity import split_data
+        from acme_ext.launch.runs.identity import restore_environment, split_data
 
         data = environment.removeprefix("data:")
         manifest = Folder(split_data(data)[0]).manifest
-        environment, environment_options = (
-            manifest["environment"],
-            manifest["environment_options"] | environment_options,
-        )
+        environment = restore_environment(manifest["environment"])
+        environment_options = manifest["environment_options"] | environment_options
     envs.check(environment, **environment_options)
 
     builder = builders.make(options.agent).for_environment(environment)

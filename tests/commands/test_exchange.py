@@ -1,13 +1,17 @@
 """Recorded data in the formats of others, there and back."""
 
+import functools
+
 import h5py
 import numpy as np
 import pytest
 import tree
 
+from acme_ext import envs
 from acme_ext.commands import cli, exchange
 from acme_ext.data.format import Episode, Folder, FolderWriter
 from acme_ext.errors import UsageError
+from acme_ext.utils import naming
 
 PENDULUM, CARTPOLE = "gym:Pendulum-v1", "gym:CartPole-v1"
 
@@ -109,6 +113,21 @@ def test_a_file_of_d4rl_is_written_and_gives_it_back(tmp_path, environment, caps
     assert cli.main(["data", f"d4rl:{path}", "--to", str(back), "--environment", environment]) == 2
     assert "back holds recorded data already: choose another folder" in capsys.readouterr().err
     same(folder, Folder(back))
+
+
+def make_pendulum(seed, evaluation):
+    return envs.make_single(PENDULUM, seed=seed, evaluation=evaluation)
+
+
+def test_data_of_an_environment_that_is_no_plain_name_is_given_back(tmp_path, monkeypatch):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    described = naming.describe(functools.partial(make_pendulum), "the environment")
+    folder = record(tmp_path / "mine", described)
+    exchange.convert(str(folder.path), "minari:test/partial-v0")
+    exchange.convert("minari:test/partial-v0", str(tmp_path / "back"))
+    same(folder, Folder(tmp_path / "back"))
+    assert Folder(tmp_path / "back").manifest["environment"] == described
 
 
 def test_without_h5py_it_says_how_to_install_it(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Recording, and runs on what was recorded."""
 
 import dataclasses
+import functools
 import json
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 from toys import Walk, make_walk
 
 from acme_ext import builders, launch
-from acme_ext.commands import cli
+from acme_ext.commands import cli, train
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
 from acme_ext.launch.exporting import policy as exported
 from acme_ext.launch.runners import local, offline
 from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.identity import about
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.config import TransitionConfig
@@ -171,6 +173,14 @@ def test_what_cannot_be_learned_from_is_refused(recorded, tmp_path):
     with pytest.raises(UsageError, match="prioritized"):
         local.run(experiment(tmp_path / "run", small(name, prioritized=True), environment, data=data), quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_data_of_an_environment_that_is_no_plain_name_is_learned_from(tmp_path):
+    recorded = experiment(tmp_path / "online", small("dqn"), functools.partial(make_walk))
+    FolderWriter(tmp_path / "data", recorded.make_spec(), about(recorded)).begin()
+    made = train.experiment_from(train.parse("bc", f"data:{tmp_path / 'data'}"))
+    assert made.make_spec() == recorded.make_spec()
+    assert made.describe()["environment"] == recorded.describe()["environment"]
 
 
 def test_what_needs_an_actor_is_refused(recorded, tmp_path):

@@ -18,12 +18,12 @@ from acme_ext.envs.canonical import own_actions
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import EnvironmentFactory, Experiment
+from acme_ext.launch.runs.identity import restore_environment
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.launch.runs.store import BestParams, by_another_version
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.learning.core import LearnerCore
 from acme_ext.types import EnvironmentSpec
-from acme_ext.utils import naming
 from acme_ext.utils.rundir import RunDirectory
 
 _OTHER = 2**30
@@ -193,8 +193,7 @@ def load_run(
     where: Any = environment
     try:
         if where is None:
-            where = described["environment"]
-            where = where if isinstance(where, str) else naming.restore(where)
+            where = restore_environment(described["environment"])
             envs.check(where, **described["environment_options"])
     except UsageError as error:
         raise _unknown(path, rundir, error) from error

@@ -57,6 +57,15 @@ def _describe_environment(experiment: "Experiment") -> Any:
     return f"py:{described}" if isinstance(described, str) else described
 
 
+def restore_environment(described: Any) -> Any:
+    """Returns the environment of a description, from a run's config or a manifest of recorded data.
+
+    Raises:
+        UsageError: only the script that made the run or the data has the function.
+    """
+    return described if isinstance(described, str) else naming.restore(described)
+
+
 def _describe_options(experiment: "Experiment") -> dict[str, Any]:
     """Returns the environment's options; raises UsageError for one that has no JSON form."""
     for name, value in experiment.options.items():
