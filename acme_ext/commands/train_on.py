@@ -29,6 +29,9 @@ _OF_PROGRAMS = (
 )
 """Options that have no meaning in a run in one process."""
 
+_OF_ACTING = ("num_envs", "replay_every")
+"""Options that have no meaning in a run on recorded data."""
+
 
 def add_options(train: argparse.ArgumentParser) -> None:
     """Adds the options of programs and compiled runs."""
@@ -138,6 +141,13 @@ def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
         options: the options of `train`.
         usual: the options if only agent and environment are given.
     """
+    if options.environment.startswith("data:"):
+        for name in _OF_ACTING:
+            if getattr(options, name) != getattr(usual, name):
+                raise UsageError(
+                    f"--{name.replace('_', '-')} can't be used with data:FOLDER: a run on recorded data does not act, "
+                    "and has no replay to save."
+                )
     if options.on == "compiled":
         for name in _NOT_COMPILED:
             if getattr(options, name) != getattr(usual, name):

@@ -4,7 +4,7 @@ import argparse
 import importlib.util
 from typing import Any
 
-from acme_ext.commands import common, train
+from acme_ext.commands import common, train, train_on
 from acme_ext.errors import UsageError
 from acme_ext.utils import install
 
@@ -79,7 +79,9 @@ def _tune(options: argparse.Namespace) -> int:
     run = [options.agent, options.environment, "--steps", str(options.steps), "--num-envs"]
     run += [str(options.num_envs), *(x for text in options.set for x in ("--set", text))]
     run += [x for text in options.env_set for x in ("--env-set", text)]
-    experiment = train.experiment_from(train.parse(*run))
+    given = train.parse(*run)
+    train_on.check(given, train.parse(options.agent, options.environment))
+    experiment = train.experiment_from(given)
     from acme_ext.commands.tuning import tune
 
     return tune.tune(tune.tuned_by(options, experiment), options)

@@ -90,6 +90,8 @@ _BAD = [
     ([*_CARTPOLE, "--restart", "2"], "--restart is only for programs: add --actors N or --on"),
     ([*_CARTPOLE, "--on", "compiled", "--inference-servers", "2"], "--inference-servers can't be used with --on"),
     ([*_CARTPOLE, "--on", "compiled", "--replay-every", "600"], "--replay-every can't be used with --on compiled"),
+    (["train", "bc", "data:x", "--num-envs", "2"], "--num-envs can't be used with data:FOLDER"),
+    (["train", "bc", "data:x", "--on", "threads", "--replay-every", "9"], "--replay-every can't be used with data:"),
     (["evaluate", "x", "--video-episodes", "5"], "--video-episodes requires --video FILE"),
     (["record", "x", "-o", "y", "--seed", "-1"], "seed is -1: it must lie in [0, 2**31)"),
     (["tournament", "random", "minimax", "--seed", "-1"], "seed is -1: it must lie in [0, 2**31)"),

@@ -366,6 +366,7 @@ def test_a_study_with_another_space_is_refused(runs):
         (["dqn", "gym:CartPole-v1", "--seed", "3"], "trials must not have the seeds 0 to 4 of --seeds"),
         (["dqn", "gym:CartPole-v1", "--space", "replay.max_size=int:2:8"], "give min_size <= 5"),
         (["sac", "gym:CartPole-v1"], "SAC needs"),
+        (["bc", "data:x", "--num-envs", "2"], "--num-envs can't be used with data:FOLDER"),
         (["dqn", "gym:CartPole-v1", "--resources", "CPU:2"], "add --on ray"),
         (["dqn", "gym:CartPole-v1", "--on", "ray", "--resources", "CPU:1.5"], "--resources is 'CPU:1.5': write CPU:1"),
     ],
