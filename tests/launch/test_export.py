@@ -70,7 +70,7 @@ FUNCTIONS = {
     "padding": (lambda a: jax.lax.pad(a, 7.0, [(1, -1, 1), (-1, 2, 0)]), A),
     "splitting": (lambda a: jnp.split(a, 2, axis=1) + list(jax.lax.top_k(a, 2)), A),
     "reducing": (lambda a: (a.sum(0), a.max(1), a.min(), a.prod(), (a > 0).any(1), jnp.argmax(a, 1), jnp.argmin(a)), A),
-    "cumulating": (lambda a: (jnp.cumsum(a, 0), jax.lax.cummax(a, 1, reverse=True)), A),
+    "cumulating": (lambda a: (jnp.cumsum(a, 0), jnp.cumsum(a > 0, 1), jax.lax.cummax(a, 1, reverse=True)), A),
     "gathering": (lambda a: (a[jnp.argmax(a, 0), 1:3], jnp.take_along_axis(a, jnp.argsort(jnp.zeros((3, 1))), 1)), A),
     "beyond": (lambda a: jnp.take(a, jnp.round(a[0] * 9).astype(jnp.int32), axis=0), A),
     "dynamic": (lambda a: jax.lax.dynamic_slice(a, (jnp.argmax(a[:, 0]), 9), (2, 2)), A),

@@ -243,7 +243,11 @@ def _convert(x, dtype):
 
 
 def _cumulative(function):
-    return lambda x, axis, reverse: np.flip(function(np.flip(x, axis), axis), axis) if reverse else function(x, axis)
+    def call(x, axis, reverse):
+        total = np.flip(function(np.flip(x, axis), axis), axis) if reverse else function(x, axis)
+        return total.astype(x.dtype)  # NumPy adds small integers as int64
+
+    return call
 
 
 def _reduction(function):
