@@ -74,7 +74,7 @@ def play(
                 path = trees / f"move-{moves + 1:02d}.svg"
                 path.write_text(svg(thought.nodes[0], lambda action: name_of(action, player.game)))
                 say(f"the search's tree: {path}")
-            say(_remark(thought, action, player.game, state))
+            say(_remark(thought, action, player.game))
         state, moves = step(state, action), moves + 1
     say(text(state, "XO" if int(state.current_player) == begins else "OX"))
     outcome = int(np.asarray(state.rewards)[person])
@@ -108,7 +108,7 @@ def _example(game: str) -> str:
     return "columns, as d" if game == "connect_four" else "fields, as b2"
 
 
-def _remark(thought: Thought, action: int, game: str, state: Any) -> str:
+def _remark(thought: Thought, action: int, game: str) -> str:
     said = f"the agent plays {name_of(action, game)}"
     if not thought.visits.size:
         return f"{said}."
