@@ -167,7 +167,7 @@ def test_a_checkpoint_of_a_run_plays(run, capsys):
     assert code == 2
     assert f"{run} has no checkpoint of 7 steps: its latest is of " in capsys.readouterr().err
     assert cli.main(["evaluate", str(saved[0]), "--best"]) == 2
-    assert f"the best parameters are the run's, {run}" in capsys.readouterr().err
+    assert f"the best parameters belong to the run, {run}" in capsys.readouterr().err
 
 
 @pytest.mark.release
