@@ -1,6 +1,8 @@
 """A run's checkpoints: when the replay is written, and who reads it again."""
 
 import dataclasses
+import errno
+import os
 
 import pytest
 
@@ -45,6 +47,18 @@ def test_the_replay_is_written_at_its_own_interval_and_at_the_end(rundir):
     assert rows(rundir, 40) == "2"
     # Each is whole by itself.
     assert RunCheckpoints(rundir, Checkpoints(), print).restore({}, 20).steps == 20
+
+
+def test_a_disk_without_hard_links_has_copies(rundir, monkeypatch):
+    def fail(source, target):
+        raise PermissionError(errno.EPERM, "Operation not permitted", source)
+
+    monkeypatch.setattr(os, "link", fail)
+    checkpoints = RunCheckpoints(rundir, Checkpoints(replay_every_s=1e6), print)
+    for steps in (10, 20):
+        checkpoints.save(steps, {}, {}, Replay())
+    assert rows(rundir, 20) == rows(rundir, 10) == "1"
+    assert RunCheckpoints(rundir, Checkpoints(), print).restore({}).steps == 20
 
 
 def test_without_an_interval_each_checkpoint_has_the_replay_of_its_time(rundir):

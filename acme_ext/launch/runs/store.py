@@ -74,7 +74,8 @@ class RunCheckpoints:
             state: plain JSON.
             replay: the replay; None for a run without one. It is saved only if the settings ask for it.
             last: whether the run ends here. If not, and if the replay was written less than `replay_every_s` seconds
-                ago, hard links to the previous checkpoint's replay are made instead of writing it again.
+                ago, hard links to the previous checkpoint's replay are made instead of writing it again; copies on
+                a disk without hard links.
         """
 
         now = time.monotonic()
@@ -83,7 +84,7 @@ class RunCheckpoints:
         def save_replay(folder: pathlib.Path) -> None:
             assert replay is not None
             if before is not None:
-                shutil.copytree(before / _REPLAY, folder / _REPLAY, copy_function=os.link)
+                shutil.copytree(before / _REPLAY, folder / _REPLAY, copy_function=_link)
             else:
                 replay.checkpoint(folder / _REPLAY)
 
@@ -113,6 +114,14 @@ class RunCheckpoints:
             steps = self._store.latest()
             stays = "It has no checkpoint yet." if steps is None else f"Its checkpoint of step {steps:,} stays."
             raise RunError(f"{error} {stays}") from error
+
+
+def _link(source: str, target: str) -> None:
+    """Makes a hard link to a file, or a copy if the disk has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def replay_folder(restored: Restored | None) -> pathlib.Path | None:
