@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import dm_env
 import numpy as np
@@ -17,6 +17,9 @@ _ROOM = 2**20
 
 class Backend(abc.ABC):
     """The environments of one family; `acme_ext.envs.registry` checks name and options before it calls `load`."""
+
+    nullable: ClassVar[tuple[str, ...]] = ()
+    """Options that may be None although their default is another value."""
 
     @abc.abstractmethod
     def names(self) -> Collection[str]:

@@ -38,6 +38,8 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 class Gym(Backend):
     """`gym:NAME` for an id of gymnasium, or `gym:MODULE:NAME` for an id that a module registers when imported."""
 
+    nullable = ("max_episode_steps",)
+
     def names(self) -> Collection[str]:
         # Atari is a separate family.
         return [name for name, spec in gymnasium.registry.items() if not str(spec.entry_point).startswith("ale_py")]

@@ -383,7 +383,7 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
             raise UsageError(f"{environment!r} has no option {key!r}; {hint}")
         if isinstance(valid[key], tuple):
             fitted[key] = value = _as_tuple(value)
-        if not _fits(value, valid[key]):
+        if not (value is None and key in backend.nullable) and not _fits(value, valid[key]):
             kind = type(valid[key]).__name__
             raise UsageError(
                 f"the option {key!r} of {environment!r} must be of type {kind}, as {valid[key]!r} is, not {value!r}."

@@ -36,6 +36,7 @@ CONTENTS = {
 """The files and folders in a run directory, with their meaning."""
 
 _WHOLE = {"agent", "environment", "run"}  # keys of a run's config.json, whichever version wrote it
+_OPTIONS = "environment_options"  # of the environment's family, or of the user's function
 _held: set[int] = set()  # descriptors of the locks this process holds
 
 
@@ -236,11 +237,13 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, 
     """Returns the fields, by dotted name, in which two mappings from JSON differ, as (there, here).
 
     A field that is absent there and None here is not a difference: a later version has added it, and it is not used.
+    For an option of the environment it is one, because None may replace another default.
     """
     flat, others = flatten(there), flatten(here)
     pairs = {field: (flat.get(field, ABSENT), others.get(field, ABSENT)) for field in {**flat, **others}}
     # The texts are compared too, because NaN is not equal to itself.
-    same = {field for field, (a, b) in pairs.items() if a == b or repr(a) == repr(b) or (a is ABSENT and b is None)}
+    added = {name for name, (a, b) in pairs.items() if a is ABSENT and b is None and name.split(".")[0] != _OPTIONS}
+    same = {field for field, (a, b) in pairs.items() if a == b or repr(a) == repr(b)} | added
     return {field: pair for field, pair in pairs.items() if field not in same}
 
 

@@ -164,6 +164,12 @@ def test_an_unknown_option_is_told_with_the_nearest_of_the_command(capsys, argum
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["none", "None"])
+def test_an_option_of_the_environment_may_be_none(text):
+    made = train.experiment_from(cli.parse([*_CARTPOLE, "--env-set", f"max_episode_steps={text}"]))
+    assert made.environment_options == {"max_episode_steps": None}
+
+
 def test_the_options_make_the_experiment():
     options = cli._parser().parse_args(
         [

@@ -77,6 +77,20 @@ def test_the_registered_time_limit_is_kept(rollout):
     assert timesteps[-1].discount[0] == 1.0
 
 
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_none_is_no_time_limit(num_envs, rollout):
+    with envs.make("gym:MountainCar-v0", num_envs=num_envs, max_episode_steps=None) as environment:
+        timesteps = rollout(environment, 210, actions=lambda t: np.ones(num_envs, np.int32))
+    assert all((timestep.step_type == MID).all() for timestep in timesteps[1:])  # registered are 200 steps
+    with pytest.raises(UsageError, match="must be of type bool"):
+        envs.check("gym:CartPole-v1", sutton_barto_reward=None)
+
+
+def test_without_a_time_limit_cartpole_of_many_is_not_gymnasiums_own():
+    with envs.make("gym:CartPole-v1", num_envs=2, max_episode_steps=None) as environment:
+        assert isinstance(environment, VectorEnvironment)
+
+
 def test_nothing_that_only_checks_is_wrapped_around():
     environment = envs.make_single("gym:CartPole-v1")
     assert isinstance(environment, GymEnvironment)

@@ -13,7 +13,7 @@ import pytest
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.utils import files
-from acme_ext.utils.rundir import ABSENT, RunDirectory
+from acme_ext.utils.rundir import ABSENT, RunDirectory, differences
 
 _CONFIG = {
     "agent": "dqn",
@@ -43,6 +43,10 @@ def test_compare_names_the_differing_fields(tmp_path):
     # A later version has added a field: left out of use, it makes no other run.
     assert run.compare({**_CONFIG, "old": math.nan, "gone": 1.0, "later": None}) == {}
     assert list(run.compare({**_CONFIG, "old": math.nan, "gone": 1.0, "later": 0})) == ["later"]
+    # None of an option is not its default.
+    assert list(differences({"environment_options": {"a": 1}}, {"environment_options": {"a": 1, "b": None}})) == [
+        "environment_options.b"
+    ]
     here = {**_CONFIG, "seed": 1, "old": math.nan, "new": [1], "config": {**_CONFIG["config"], "sizes": (64,)}}
     assert run.compare(here) == {
         "seed": (0, 1),

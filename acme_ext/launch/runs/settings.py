@@ -134,9 +134,10 @@ def amounts(assignments: Iterable[str]) -> dict[str, dict[str, float]]:
 
 
 def literal(text: str) -> Any:
-    """Parses a text as a Python literal (also `true` and `false`); returns the text itself if it is none."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
+    """Parses a text as a Python literal (also `true`, `false` and `none`); returns any other text itself."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -145,7 +146,7 @@ def literal(text: str) -> Any:
 
 def _convert(name: str, text: str, hint: Any) -> Any:
     options = _options(hint)
-    value = None if text.lower() == "none" else literal(text)
+    value = literal(text)
     if value is None and type(None) in options:
         return None
     for option in options:
