@@ -395,7 +395,7 @@ def test_every_family_of_environments_is_listed():
 def test_every_option_of_a_family_is_listed_with_its_default(environment):
     family = f"`{environment.partition(':')[0]}:`"
     listed = {code(row[0]): code(row[2]) for row in rows(prose(DOCS / "environments.md")) if family in row[1]}
-    backend, name = registry._resolve(environment, {})
+    backend, name, _ = registry._resolve(environment, {})
     options = {key: str(value).lower() for key, value in backend.options(name).items() if value is not None}
     assert {key: value.replace("_", "") for key, value in listed.items() if key in options} == options
     assert listed.keys() == backend.options(name).keys()
