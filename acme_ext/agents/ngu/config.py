@@ -41,7 +41,8 @@ class NGUConfig(R2D2Config):
     embedding_size: PositiveInt = 32
     embedding_learning_rate: NonNegative = 5e-4  # Adam; 0: stays random; Badia et al. 2020a, table 6
     embedding_decay: NonNegative = 1e-5  # L2 regularisation of its parameters; Badia et al. 2020a, table 6
-    embedding_steps: PositiveInt = 5  # last steps of a sequence, for embedding and predictor; Badia et al. 2020a, appendix
+    # last steps of a sequence, for embedding and predictor; Badia et al. 2020a, appendix
+    embedding_steps: PositiveInt = 5
 
     # The lifelong bonus
     distillation: DistillationConfig = DistillationConfig(learning_rate=5e-4)
