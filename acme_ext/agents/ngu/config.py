@@ -38,7 +38,7 @@ class NGUConfig(R2D2Config):
     kernel_epsilon: Positive = 1e-2  # Badia et al. 2020a, appendix for the maze
     cluster_distance: NonNegative = 8e-3  # xi; Badia et al. 2020a, table 6
     distance_horizon: Positive = 10_000.0  # time constant of the average distance, in steps
-    embedding_size: PositiveInt = 32
+    embedding_size: PositiveInt = 32  # units of an embedding
     embedding_learning_rate: NonNegative = 5e-4  # Adam; 0: stays random; Badia et al. 2020a, table 6
     embedding_decay: NonNegative = 1e-5  # L2 regularisation of its parameters; Badia et al. 2020a, table 6
     # last steps of a sequence, for embedding and predictor; Badia et al. 2020a, appendix
