@@ -33,6 +33,17 @@ def epsilon_greedy(keys: Array, q: Array, epsilon: Array, legal: Array | None = 
     return jax.vmap(choose)(keys, masking.masked(q, legal), epsilon, legal).astype(jnp.int32)
 
 
+def other_keys(keys: Array, number: int = 0) -> Array:
+    """Returns random keys `[B]` that `epsilon_greedy` doesn't use if it is given the keys `[B]`.
+
+    Args:
+        keys: `[B]` random keys.
+        number: other numbers give other keys.
+    """
+    # `epsilon_greedy` splits each key in two, which are its keys with the numbers 0 and 1.
+    return jax.vmap(jax.random.fold_in, (0, None))(keys, 2 + number)
+
+
 def epsilon_greedy_probabilities(q: Array, epsilon: Array | float, legal: Array | None = None) -> Array:
     """Returns the epsilon-greedy probabilities `[..., A]` of all actions; ties are shared equally.
 

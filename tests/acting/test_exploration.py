@@ -11,6 +11,7 @@ from acme_ext.acting.exploration import (
     ladder,
     ladder_epsilon,
     normal_noise,
+    other_keys,
     uniform_noise,
 )
 from acme_ext.acting.policy import Context
@@ -120,3 +121,11 @@ def test_epsilon_greedy_probabilities_by_hand():
     q = jnp.array([[1.0, 3.0, 2.0], [5.0, 5.0, 0.0]])
     got = epsilon_greedy_probabilities(q, jnp.array([0.3, 0.0]))
     np.testing.assert_allclose(got, [[0.1, 0.8, 0.1], [0.5, 0.5, 0.0]], rtol=1e-6)
+
+
+def test_other_keys_are_none_that_a_choice_uses():
+    keys = jax.random.split(jax.random.key(0), 3)
+    used = jax.random.key_data(jax.vmap(jax.random.split)(keys)).reshape(-1, 2).tolist()
+    others = [jax.random.key_data(other_keys(keys, number)).tolist() for number in range(3)]
+    seen = used + [key for of_number in others for key in of_number]
+    assert len({tuple(key) for key in seen}) == len(seen) == 15

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from acme_ext.acting.exploration import epsilon_greedy
+from acme_ext.acting.exploration import epsilon_greedy, other_keys
 from acme_ext.acting.policy import Carry, Context, Kept, Policy
 from acme_ext.agents.bdqn.config import BDQNConfig
 from acme_ext.agents.dqn import acting as dqn
@@ -71,8 +71,7 @@ def make_policy(network: hk.Transformed, config: BDQNConfig, *, evaluation: bool
         )
 
     def apply(params: BDQNParams, context: Context, observation: Tree, state: Tree):
-        # The keys with the numbers 0 and 1 are for choosing an action.
-        head_keys, mask_keys = (jax.vmap(jax.random.fold_in, (0, None))(context.key, i) for i in (2, 3))
+        head_keys, mask_keys = (other_keys(context.key, number) for number in range(2))
         drawn = jax.vmap(lambda key: jax.random.randint(key, (), 0, config.num_heads))(head_keys)
         head = select(context.first, drawn, context.carry.episode)
         q = jnp.take_along_axis(q_values(params, observation), head[:, None, None], axis=1)[:, 0]

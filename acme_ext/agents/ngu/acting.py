@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.acting.exploration import epsilon_greedy, epsilon_greedy_probabilities, ladder
+from acme_ext.acting.exploration import epsilon_greedy, epsilon_greedy_probabilities, ladder, other_keys
 from acme_ext.acting.policy import Carry, Context, Kept, Policy
 from acme_ext.agents.ngu.config import NGUConfig
 from acme_ext.agents.ngu.networks import NGUNetworks, Seen
@@ -162,9 +162,7 @@ def policy_of(
     def apply(params: NGUParams, context: Context, observation: Tree, state: Tree):
         run, episode = context.carry
         bonus, distances, memory = bonus_of(params, context, observation)
-        # The keys with the numbers 0 and 1 are for choosing an action.
-        arm_keys = jax.vmap(lambda key: jax.random.fold_in(key, 2))(context.key)
-        fresh, kept, ongoing = choice.begin(arm_keys, context, run.choice, episode.choice)
+        fresh, kept, ongoing = choice.begin(other_keys(context.key), context, run.choice, episode.choice)
         arm = jnp.where(context.first, fresh, episode.arm)
         q, state = networks.values.step(params.values, context.reward, Seen(observation, bonus, arm), state)
         legal = masking.legal_actions(observation)

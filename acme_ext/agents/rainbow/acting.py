@@ -6,6 +6,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from acme_ext.acting.exploration import other_keys
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.agents.dqn import acting as dqn
 from acme_ext.agents.rainbow import networks
@@ -34,8 +35,7 @@ def make_policy(network: hk.Transformed, config: RainbowConfig, *, evaluation: b
     own_noise = noisy.own_noise(networks.q_network(network))
 
     def q_values(params: Params, keys: Array, observation: Tree) -> Array:
-        # These keys must be independent of those for choosing an action, which are the numbers 0 and 1.
-        return own_noise.apply(params, jax.vmap(jax.random.fold_in, (0, None))(keys, 2), observation)
+        return own_noise.apply(params, other_keys(keys), observation)
 
     epsilon = dqn.epsilon_schedule(config)
     if not config.noisy:
