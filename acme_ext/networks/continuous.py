@@ -150,15 +150,17 @@ def make_networks(
     policy_class: type[DeterministicPolicy] | type[SquashedGaussianPolicy],
     action_size: int,
     sizes: Sequence[int],
+    *,
+    layer_norm: bool,
     torso: str | torsos.Torso | None,
 ) -> Networks:
-    """Returns a policy and a critic with hidden layers of the same sizes; each has its own torso."""
+    """Returns a policy and a critic with the same kind of hidden layers, see `MLP`; each has its own torso."""
 
     def policy(observation: Tree) -> Array | SquashedGaussian:
-        return policy_class(action_size, sizes, torso=torso)(observation)
+        return policy_class(action_size, sizes, layer_norm=layer_norm, torso=torso)(observation)
 
     def critic(observation: Tree, action: Array) -> Array:
-        return Critic(sizes, torso=torso)(observation, action)
+        return Critic(sizes, layer_norm=layer_norm, torso=torso)(observation, action)
 
     return Networks(action_size, hk.transform(policy), hk.transform(critic))
 

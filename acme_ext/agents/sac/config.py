@@ -20,6 +20,7 @@ class SACConfig(Checked):
 
     # The networks
     hidden_sizes: LayerSizes = (256, 256)  # units of the policy and of each critic; Haarnoja et al. 2018b, table 1
+    layer_norm: bool = False  # layer norm and tanh after the first layer, then ELUs, as in D4PG; false: ReLUs
 
     # Learning
     batch_size: int = 256  # transitions; Haarnoja et al. 2018b, table 1

@@ -11,5 +11,9 @@ def make_networks(
 ) -> continuous.Networks:
     """Returns the networks, each with its own torso; the policy outputs a distribution."""
     return continuous.make_networks(
-        continuous.SquashedGaussianPolicy, specs.action_size(spec, "SAC"), config.hidden_sizes, torso
+        continuous.SquashedGaussianPolicy,
+        specs.action_size(spec, "SAC"),
+        config.hidden_sizes,
+        layer_norm=config.layer_norm,
+        torso=torso,
     )

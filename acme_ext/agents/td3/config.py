@@ -21,6 +21,7 @@ class TD3Config(Checked):
 
     # The networks
     hidden_sizes: LayerSizes = (256, 256)  # units of each network; the authors' code, (400, 300) in the paper
+    layer_norm: bool = False  # layer norm and tanh after the first layer, then ELUs, as in D4PG; false: ReLUs
 
     # Learning
     batch_size: int = 256  # transitions; the authors' code, 100 in the paper

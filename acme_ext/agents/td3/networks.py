@@ -11,5 +11,9 @@ def make_networks(
 ) -> continuous.Networks:
     """Returns the networks, each with its own torso; the policy outputs an action."""
     return continuous.make_networks(
-        continuous.DeterministicPolicy, specs.action_size(spec, "TD3"), config.hidden_sizes, torso
+        continuous.DeterministicPolicy,
+        specs.action_size(spec, "TD3"),
+        config.hidden_sizes,
+        layer_norm=config.layer_norm,
+        torso=torso,
     )
