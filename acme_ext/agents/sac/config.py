@@ -8,7 +8,7 @@ from acme_ext.utils.checks import Checked, LayerSizes, NonNegativeInt, Positive,
 
 @dataclasses.dataclass(frozen=True)
 class SACConfig(Checked):
-    """Soft actor-critic (Haarnoja et al. 2018b), with the published hyperparameters.
+    """Soft actor-critic (Haarnoja et al. 2018b), with the published hyperparameters but for the first temperature.
 
     Values without a source are ours, chosen on Pendulum and the control suite.
     """
@@ -29,7 +29,8 @@ class SACConfig(Checked):
     target_rate: PositiveShare = 0.005  # step size of the targets' moving average; Haarnoja et al. 2018b, table 1
     # Target of the policy's entropy, nats per action dimension, for actions in [-1, 1]; Haarnoja et al. 2018b, table 1.
     target_entropy_per_value: float = -1.0
-    init_temperature: Positive = 1.0  # initial weight of the entropy; as in the authors' code
+    # Initial weight of the entropy; Yarats and Kostrikov 2020, for the control suite. It is 1 in the authors' code.
+    init_temperature: Positive = 0.1
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
     # Sizes from Haarnoja et al. 2018b, table 1, and the authors' code.

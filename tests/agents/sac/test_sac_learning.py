@@ -107,7 +107,7 @@ def test_states_begin_as_they_should():
     state = core.init(KEY)
     assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), state.critics.params, state.target_critics))
     assert all((leaf[0] != leaf[1]).any() for leaf in jax.tree.leaves(state.critics.params))
-    assert state.log_temperature.params == 0
+    np.testing.assert_allclose(state.log_temperature.params, np.log(SACConfig().init_temperature), rtol=1e-6)
     other = core.init(jax.random.key(1))
     assert (jax.random.key_data(other.key) != jax.random.key_data(state.key)).any()
     assert core.variables(state)["policy"] is state.policy.params
