@@ -61,7 +61,8 @@ def _record(options: argparse.Namespace) -> int:
     from acme_ext.launch.processes import interrupt
     from acme_ext.launch.runs import settings
 
-    with interrupt.graceful(lambda _: print("stopping; finished episodes are kept.")) as asked:
+    said = iter(["stopping; finished episodes are kept.", "stopped at once; the last episodes are lost."])
+    with interrupt.graceful(lambda _: print(next(said))) as asked:
 
         def stop_if_asked(steps: int) -> None:
             if asked.requested:

@@ -226,7 +226,8 @@ def check_extras(requirements: Iterable["Requirement"], version_of: VersionOf) -
     extras: dict[str, list[Requirement]] = {}
     for requirement in requirements:
         for extra in re.findall(r"""extra == ["']([\w-]+)""", str(requirement.marker)):
-            extras.setdefault(extra, []).append(requirement)
+            if requirement.marker and requirement.marker.evaluate({"extra": extra}):  # for this Python
+                extras.setdefault(extra, []).append(requirement)
     for extra in sorted(extras.keys() - _UNREPORTED_EXTRAS):
         parts = [(r, version_of(r.name)) for r in extras[extra]]
         missing = [r.name for r, version in parts if version is None]

@@ -46,7 +46,7 @@ def _evaluate(options: argparse.Namespace) -> int:
 
     if options.every_reply:
         others = {"--video": options.video, "--episodes": options.episodes, "--env-set": options.env_set}
-        others |= {"--set": options.set, "--best": options.best}
+        others |= {"--video-episodes": options.video_episodes, "--set": options.set, "--best": options.best}
         if given := [name for name, value in others.items() if value]:
             raise UsageError(f"--every-reply plays all possible games: it can't be used with {given[0]}.")
         from acme_ext.commands import players

@@ -69,6 +69,8 @@ def convert(
     folder = Folder(source, skip_damaged=skip_damaged)
     if skip_damaged:
         folder.leave_out_damaged()
+    if not folder.steps:
+        raise UsageError(f"{folder.path} has no whole episode yet.")
     scale = _scale(folder.manifest["environment"], folder.manifest["environment_options"])
     if target.startswith(_D4RL):
         return _write_d4rl(folder, scale, Path(target.removeprefix(_D4RL)))
@@ -297,7 +299,13 @@ def _episode(
         for leaf, spec in zip(tree.flatten_up_to(fields, observation), tree.flatten(fields), strict=True):
             if leaf.shape != (steps + 1, *spec.shape):
                 raise ValueError(f"{list(leaf.shape[1:])} there, {list(spec.shape)} here")
-        acted = units.back(actions)
+        acted, wanted = units.back(actions), units.spec.actions
+        if acted.shape != (steps, *wanted.shape):
+            raise ValueError(f"actions of the shape {list(np.shape(actions))} for {steps} steps")
+        if isinstance(wanted, specs.DiscreteArray) and not 0 <= acted.min() <= acted.max() < wanted.num_values:
+            raise ValueError(f"actions from {acted.min()} to {acted.max()} there, of {wanted.num_values} here")
+        if np.shape(rewards) != (steps,):
+            raise ValueError(f"rewards of the shape {list(np.shape(rewards))} for {steps} steps")
     except (TypeError, ValueError) as error:
         raise UsageError(f"the data of {source} doesn't match the environment's specs: {error}.") from error
     step_type = np.full(steps + 1, int(dm_env.StepType.MID), np.uint8)

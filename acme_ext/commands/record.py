@@ -18,7 +18,7 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs.evaluation import load_run
+from acme_ext.launch.runs.evaluation import load_run, place_of
 from acme_ext.launch.runs.identity import about
 from acme_ext.ops import masking
 from acme_ext.types import EnvironmentSpec, Params, Tree
@@ -65,7 +65,8 @@ def record_run(
     run = load_run(path, config=config, best=best)
     experiment = run.experiment
     agent = experiment.builder.make_agent(run.spec)
-    writer = FolderWriter(out, run.spec, about(experiment, run_steps=run.steps, policy=policy))
+    own = place_of(path)[0].read_config()["seed"]  # the experiment's is another one, with `best`
+    writer = FolderWriter(out, run.spec, about(experiment, seed=own, run_steps=run.steps, policy=policy))
     environment = experiment.make_environment(num_envs, part=1 + seed)
     key = jax.random.fold_in(experiment.key("actor"), 1 + seed)
     acting = {"evaluation": agent.evaluation_policy, "training": agent.policy, "random": random_policy(run.spec)}

@@ -81,8 +81,8 @@ def screen(rundir: RunDirectory, width: int = 80, *, braille: bool = True) -> li
         said = f"{int(learner['learner_steps'][-1]):,} steps" + (f", {rate:,.0f}/s" if rate else "")
         lines += _wrapped("learner     ", [said, *metrics], width)
     if len(actor.get("episode_return", ())):
-        returns = actor["episode_return"][-_EPISODES:]
-        lines.append(f"training    return {returns.mean():.4g}, the mean of the last {len(returns)} episodes")
+        mean, episodes = _recent(actor)
+        lines.append(f"training    return {mean:.4g}, the mean of the last {episodes} episodes")
     if len(evaluator.get("episode_return_mean", ())):
         values, steps = evaluator["episode_return_mean"], evaluator[step_key]
         best = int(values.argmax())
@@ -99,6 +99,15 @@ def screen(rundir: RunDirectory, width: int = 80, *, braille: bool = True) -> li
             lines += textwrap.wrap(f"{name:<{margin}}{doing}", width - 1, subsequent_indent=" " * margin)
     lines += _curve(evaluator, actor, step_key, width, braille)
     return lines
+
+
+def _recent(actor: Mapping[str, np.ndarray]) -> tuple[float, int]:
+    """Returns the mean return of the last episodes, and their number; a row can have the mean of several."""
+    returns = actor["episode_return"]
+    counts = actor.get("episodes", np.ones(len(returns)))
+    rows = 1 + int(np.searchsorted(np.cumsum(counts[::-1]), _EPISODES))
+    returns, counts = returns[-rows:], counts[-rows:]
+    return float(np.average(returns, weights=counts)), int(counts.sum())
 
 
 def _state(rundir: RunDirectory, status: Mapping[str, Any] | None) -> str:

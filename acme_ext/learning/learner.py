@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 _MOST_CALLS = 2  # unfinished calls: the one that runs, and the next one
 
 
+def over_devices(batch_size: int, count: int) -> None:
+    """Raises UsageError if a batch can't be split over a number of devices."""
+    if batch_size % count:
+        raise UsageError(f"batch_size {batch_size} does not divide over {count} devices.")
+
+
 class Learner(interfaces.Learner):
     """Runs any `LearnerCore`: several SGD steps per compiled call, on one device or data-parallel on several.
 
@@ -60,8 +66,7 @@ class Learner(interfaces.Learner):
         importance_exponent: Callable[[Array], Array] | None = None,
         devices: Sequence[jax.Device] | None = None,
     ):
-        if devices and batch_size % len(devices):
-            raise UsageError(f"batch_size {batch_size} does not divide over {len(devices)} devices.")
+        over_devices(batch_size, len(devices) if devices else 1)
         self._core, self._batches, self._decode = core, batches, decode
         self._steps_per_call, self._batch_size = steps_per_call, batch_size
         self._priorities, self._importance_exponent = priorities, importance_exponent

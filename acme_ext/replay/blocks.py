@@ -4,7 +4,7 @@ item.
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -72,6 +72,11 @@ def check(replay: "TransitionReplay") -> None:
             f"batch_size {replay.batch_size} is not a multiple of rows_per_item {replay.rows_per_item}: a batch is "
             f"drawn in whole items; give rows_per_item {math.gcd(replay.batch_size, replay.rows_per_item)}."
         )
+
+
+def singly(replay: Any) -> Any:
+    """Returns a replay with one row per item, or the replay itself if it has no blocks of rows."""
+    return dataclasses.replace(replay, rows_per_item=1) if hasattr(replay, "rows_per_item") else replay
 
 
 def size(replay: "TransitionReplay") -> int:

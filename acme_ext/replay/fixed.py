@@ -10,6 +10,7 @@ import numpy as np
 import tree
 
 from acme_ext.errors import UsageError
+from acme_ext.replay import blocks
 from acme_ext.replay.base import Replay
 from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.rows import OnWait
@@ -63,9 +64,8 @@ def rows_of(replay: Replay, episodes: Iterable[Any], initial_state: Tree = ()) -
         UsageError: this replay can't be filled from recorded data, or the data has no steps.
     """
     check(replay)
-    replay = dataclasses.replace(replay, order="uniform", priority=None)  # initial priorities are not needed
-    if hasattr(replay, "rows_per_item"):
-        replay = dataclasses.replace(replay, rows_per_item=1)
+    # Initial priorities are not needed.
+    replay = blocks.singly(dataclasses.replace(replay, order="uniform", priority=None))
     sink = MemorySink()
     writer = replay.writer(sink, 1)
     kept = {"state": initial_state} if getattr(writer, "keeps_state", False) else {}

@@ -100,6 +100,7 @@ _BAD = [
     ([*_CARTPOLE, "--on", "ray", "--", "--lp_launch_type=local_mp"], "--on ray contradicts --lp_launch_type"),
     ([*_CARTPOLE, "--actors", "2", "--", "--tmux_session_name=x"], "--tmux_session_name has no effect on a program of"),
     (["evaluate", "x", "--every-reply", "--video", "x.gif"], "all possible games: it can't be used with --video"),
+    (["evaluate", "x", "--every-reply", "--video-episodes", "5"], "it can't be used with --video-episodes"),
     (["evaluate", "x", "--every-reply", "--episodes", "5"], "all possible games: it can't be used with --episodes"),
     (["evaluate", "x", "--every-reply", "--set", "epsilon=1"], "all possible games: it can't be used with --set"),
     (["evaluate", "nowhere"], "nowhere is not a run directory: there is no such folder"),

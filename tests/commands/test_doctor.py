@@ -23,6 +23,8 @@ REQUIREMENTS = [
         'ale-py>=0.10; extra == "atari"',
         'opencv-python-headless>=4.8; extra == "atari"',
         'envpool>=0.8.4; extra == "envpool"',
+        'onnx==1.12.0; python_version < "3.0" and extra == "onnx"',
+        'onnx>=1.16; python_version >= "3.0" and extra == "onnx"',
         'acme-ext[atari]; extra == "all"',
         'pytest>=8; extra == "test"',
     )
@@ -68,13 +70,14 @@ def test_two_distributions_that_own_the_same_files_are_a_problem():
 
 
 def test_optional_parts_are_told_by_their_extra():
-    installed = {"ale-py": "0.11.0", "envpool": "0.6.0"}
-    atari, envpool = doctor.check_extras(REQUIREMENTS, installed.get)
+    installed = {"ale-py": "0.11.0", "envpool": "0.6.0", "onnx": "1.17.0"}
+    atari, envpool, onnx = doctor.check_extras(REQUIREMENTS, installed.get)
     mend = install.command("atari")
     assert atari == doctor.Finding("ok", "optional atari: not installed (opencv-python-headless)", mend)
     assert envpool.level == "warning"
     assert "envpool 0.6.0 (>=0.8.4 is needed)" in envpool.what
-    atari, _ = doctor.check_extras(REQUIREMENTS, (installed | {"opencv-python-headless": "4.11.0"}).get)
+    assert onnx == doctor.Finding("ok", "optional onnx: onnx 1.17.0")  # the other requirement is for another Python
+    atari, *_ = doctor.check_extras(REQUIREMENTS, (installed | {"opencv-python-headless": "4.11.0"}).get)
     assert atari == doctor.Finding("ok", "optional atari: ale-py 0.11.0, opencv-python-headless 4.11.0")
 
 

@@ -191,12 +191,37 @@ def test_what_can_not_be_is_refused(tmp_path, monkeypatch):
     exchange.convert(source, f"d4rl:{tmp_path / 'file.hdf5'}")
     with pytest.raises(UsageError, match=r"doesn't match the environment's specs: \[3\] there, \[4\] here"):
         exchange.convert(f"d4rl:{tmp_path / 'file.hdf5'}", str(tmp_path / "y"), CARTPOLE)
+    empty = FolderWriter(tmp_path / "empty", folder.spec, folder.manifest)
+    empty.begin()
+    with pytest.raises(UsageError, match="empty has no whole episode yet"):
+        exchange.convert(str(tmp_path / "empty"), f"d4rl:{tmp_path / 'no.hdf5'}")
     with pytest.raises(UsageError, match="`acme-ext data minari:a --to DIR` makes a folder of it"):
         Folder("minari:a")
     pictures = record(tmp_path / "p", PENDULUM)
     pictures.spec = pictures.spec._replace(observations=exchange.specs.Array((84, 84, 4), np.uint8))
     with pytest.raises(UsageError, match="as JPEG, which changes them"):
         exchange._write_minari(pictures, exchange._scale(PENDULUM, {}), "a/b-v0")
+
+
+@pytest.mark.parametrize(
+    ("environment", "column", "change", "told"),
+    [
+        (CARTPOLE, "actions", lambda x: np.eye(2)[x], r"actions of the shape \[5, 2\] for 5 steps"),
+        (CARTPOLE, "actions", lambda x: x + 6, "actions from 6 to 7 there, of 2 here"),
+        (PENDULUM, "actions", lambda x: np.repeat(x, 2, 1), r"actions of the shape \[5, 2\] for 5 steps"),
+        (PENDULUM, "rewards", lambda x: x[:, None], r"rewards of the shape \[5, 1\] for 5 steps"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(tmp_path, environment, column, change, told):
+    path = tmp_path / "file.hdf5"
+    exchange.convert(str(record(tmp_path / "mine", environment).path), f"d4rl:{path}")
+    with h5py.File(path, "r+") as file:
+        changed = change(file[column][()])
+        del file[column]
+        file[column] = changed
+    with pytest.raises(UsageError, match=f"the data of .* doesn't match the environment's specs: {told}"):
+        exchange.convert(f"d4rl:{path}", str(tmp_path / "back"), environment)
+    assert list((tmp_path / "back").iterdir()) == []
 
 
 def test_the_rest_of_damaged_data_is_described_and_written(tmp_path, capsys):

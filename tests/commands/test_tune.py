@@ -12,7 +12,9 @@ from acme_ext import builders
 from acme_ext.commands import cli
 from acme_ext.commands.tuning import results, spaces, study
 from acme_ext.commands.tuning.study import State, Study, Tuned
+from acme_ext.data.format import FolderWriter
 from acme_ext.errors import UsageError
+from acme_ext.launch import Experiment
 from acme_ext.launch.cluster import hosts
 from acme_ext.launch.processes.interrupt import Interrupt
 
@@ -376,6 +378,22 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(tmp_path, monkeypatch,
     assert cli.main(["tune", *arguments]) == 2
     assert told in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_an_agent_that_can_not_learn_from_the_data_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    spec = Experiment(builders.DQN(), "gym:CartPole-v1").make_spec()
+    about = {"environment": "gym:CartPole-v1", "environment_options": {}, "agent": "dqn", "config": {}, "seed": 0}
+    FolderWriter(tmp_path / "data", spec, about).begin()
+    assert cli.main(["tune", "ppo", "data:data"]) == 2
+    assert "learns from its own newest data: it can't learn from fixed data" in capsys.readouterr().err
+    assert [entry.name for entry in tmp_path.iterdir()] == ["data"]
+
+
+def test_trials_find_data_of_a_home_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    command = tuned(agent="bc", environment="data:~/rec?best=0.5").command(tmp_path / "run", 100, {})
+    assert command[:3] == ["train", "bc", f"data:{tmp_path}/rec?best=0.5"]
 
 
 @pytest.mark.release

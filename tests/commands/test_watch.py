@@ -57,6 +57,14 @@ def test_the_screen_of_a_finished_run(tmp_path, capsys):
     assert cli.main(["watch", str(tmp_path / "nowhere")]) == 2
 
 
+def test_a_row_of_several_episodes_counts_as_many(tmp_path, capsys):
+    rundir = make(tmp_path / "x")
+    rows = ["environment_steps,episode_return,episodes,wall_time_s", "100,5,40,1", "200,1,16,2", "300,3,8,3", ""]
+    (rundir.logs / "actor.csv").write_text("\n".join(rows))
+    assert cli.main(["watch", str(tmp_path / "x")]) == 0
+    assert f"training    return {(16 + 24) / 24:.4g}, the mean of the last 24 episodes" in capsys.readouterr().out
+
+
 def test_the_screen_of_a_run_that_goes_on(tmp_path):
     rundir = make(tmp_path / "x", steps=2_000, ended=False)
     (rundir.logs / "learner.csv").write_text(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -338,6 +339,35 @@ def test_of_several_seeds_none_is_deleted_where_one_is_refused(tmp_path):
     with RunDirectory.open(tmp_path / "s1").lock(), pytest.raises(UsageError, match="another run holds"):
         runner.run(experiment(tmp_path, ppo()), seeds=2, fresh=True, quiet=True)
     assert (tmp_path / "s0" / "mine").exists()
+
+
+def test_several_seeds_are_not_put_into_the_run_of_one(tmp_path):
+    store.prepare(experiment(tmp_path, ppo()))
+    for fresh in (False, True):
+        with pytest.raises(UsageError, match="holds a run of one seed: choose another directory for the 2 seeds' runs"):
+            runner.run(experiment(tmp_path, ppo()), seeds=2, fresh=fresh, quiet=True)
+    assert not (tmp_path / "s0").exists()
+
+
+def test_a_call_that_took_long_makes_the_next_shorter(monkeypatch):
+    made, seconds = iter([8, 3, 1, 1]), iter([0, 0.1, 1, 7, 10, 10.1, 20, 20.1])
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    run: Any = object.__new__(runner._Run)
+    run.seeds, run.many, run.world, run.progress = [SimpleNamespace(target=100)], False, None, None
+    run.loop, run.most, run._look = SimpleNamespace(spread=None), 8, lambda: None
+    run.advance = lambda world, target, most: (world, next(made))
+    lengths = []
+    for _ in range(4):
+        run._call()
+        lengths.append(run.most)
+    # The second call ended early, because a log row was due, and yet took 6 s. The last ended early too.
+    assert lengths == [16, 1, 2, 2]
+
+
+def test_a_compiled_run_is_not_said_to_learn_nothing_where_it_does(tmp_path, capfd):
+    (result,) = runner.run(experiment(tmp_path, dqn(min_size=600, max_size=2_000), 640), quiet=True)
+    assert result.learner_steps > 0
+    assert "nothing will be learned" not in capfd.readouterr().out
 
 
 def refused(capsys: Any, *arguments: str) -> str:

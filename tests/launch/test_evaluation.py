@@ -314,6 +314,7 @@ def test_the_best_parameters_are_kept_and_judged_on_other_seeds(saved, tmp_path)
     assert best.returns.tolist() == launch.load(rundir.path, best=True).evaluate().returns.tolist()
     data = record_run(rundir.path, tmp_path / "data", steps=20, num_envs=1, best=True)
     assert data.manifest["run_steps"] == 200
+    assert data.manifest["seed"] == rundir.read_config()["seed"]
 
 
 def test_an_evaluation_can_change_how_the_agent_acts(saved):

@@ -1,4 +1,5 @@
 import importlib.util
+import shutil
 import subprocess
 import sys
 
@@ -68,7 +69,7 @@ FUNCTIONS = {
     "products": (lambda a, b: (a @ b.T, a.T @ b, jnp.einsum("bi,bj->bij", a, b), jnp.einsum("bi,bi->b", a, b)), A, B),
     "shapes": (lambda a, b: jnp.concatenate([a.reshape(2, 6).T[::2], b[:, 1:3][:, ::-1]], axis=0), A, B),
     "padding": (lambda a: jax.lax.pad(a, 7.0, [(1, -1, 1), (-1, 2, 0)]), A),
-    "splitting": (lambda a: jnp.split(a, 2, axis=1) + list(jax.lax.top_k(a, 2)), A),
+    "splitting": (lambda a: jnp.split(a, 2, axis=1) + jnp.split(a, 1) + list(jax.lax.top_k(a, 2)), A),
     "reducing": (lambda a: (a.sum(0), a.max(1), a.min(), a.prod(), (a > 0).any(1), jnp.argmax(a, 1), jnp.argmin(a)), A),
     "cumulating": (lambda a: (jnp.cumsum(a, 0), jnp.cumsum(a > 0, 1), jax.lax.cummax(a, 1, reverse=True)), A),
     "gathering": (lambda a: (a[jnp.argmax(a, 0), 1:3], jnp.take_along_axis(a, jnp.argsort(jnp.zeros((3, 1))), 1)), A),
@@ -139,6 +140,8 @@ def test_what_needs_no_input_is_computed_beforehand():
     ("function", "name"),
     [
         (lambda a: [a.at[jnp.argmax(a)].set(0.0)], "scatter, of float32"),
+        (lambda a: [jax.lax.reduce(a, 0.0, jax.lax.max, (0,))], "reduce, of float32"),
+        (lambda a: [jax.lax.reduce_window(a, 0.0, jax.lax.max, (2,), (1,), "SAME")], "reduce_window, of float32"),
         (lambda a: [jax.lax.while_loop(lambda x: x.sum() < 9, lambda x: x + 1, a)], "while, of float32"),
         (lambda a: [jax.lax.scan(lambda c, _: (c + 1, None), a, None, 20)[0]], "a loop of 20 steps"),
         (lambda a: [a + jax.random.key_data(jax.random.key(0))[0]], "the bits of a random key"),
@@ -243,6 +246,18 @@ def test_an_exported_policy_needs_numpy_alone(tmp_path):
     assert done.stdout.strip() == str(launch.load(path).policy(observations).tolist())
     with pytest.raises(ValueError, match=r"must end in \[4\]"):
         loaded(out).step(np.zeros(3))
+
+
+def test_parts_of_two_exports_are_not_mixed(tmp_path):
+    for name, environment in (("old", "gym:CartPole-v1"), ("new", "gym:Acrobot-v1")):
+        cli.main(
+            ["export", str(saved_runs.save(tmp_path / "run" / name, DQN(), environment)), "-o", str(tmp_path / name)]
+        )
+    out = tmp_path / "old"
+    loaded(out)
+    shutil.copy(tmp_path / "new" / "policy.npz", out)  # as after a kill of an export between the two files
+    with pytest.raises(ValueError, match=r"policy\.npz of another export than its policy\.json: export again"):
+        loaded(out)
 
 
 @pytest.mark.release

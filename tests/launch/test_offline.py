@@ -17,6 +17,7 @@ from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
 from acme_ext.launch.exporting import policy as exported
 from acme_ext.launch.runners import local, offline
+from acme_ext.launch.runs import store
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.identity import about
 from acme_ext.launch.runs.schedule import Evaluation
@@ -93,6 +94,16 @@ def test_a_run_on_recorded_data_leaves_snapshots(recorded, tmp_path):
     trained = launch.load(tmp_path / "run")
     observation = np.ones(trained.loaded.spec.observations.shape, np.float32)
     np.testing.assert_allclose(late.step(observation)[0], trained.policy(observation), rtol=1e-5)
+
+
+def test_a_run_on_recorded_data_that_is_refused_late_keeps_its_directory(recorded, tmp_path):
+    folder, environment = recorded
+    run = experiment(tmp_path, small("bc"), environment, data=str(folder))
+    store.prepare(run)
+    (tmp_path / "best").mkdir()
+    with pytest.raises(UsageError, match="num_devices is 99"):
+        local.run(dataclasses.replace(run, num_devices=99), fresh=True, quiet=True)
+    assert (tmp_path / "best").exists()
 
 
 def test_evaluations_may_become_more_frequent(recorded, tmp_path):

@@ -19,7 +19,7 @@ from acme_ext import builders, envs
 from acme_ext.acting.variables import POLICY
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, Result
-from acme_ext.launch.runners import local
+from acme_ext.launch.runners import local, snapshots
 from acme_ext.launch.runs import store
 from acme_ext.learning import checkpoints
 from acme_ext.utils import loggers
@@ -378,6 +378,26 @@ def test_the_config_is_the_last_that_a_fresh_start_deletes(tmp_path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         store.prepare(Experiment(toy(), make_walk, run_dir=str(tmp_path)), fresh=True)
     assert RunDirectory.open(tmp_path).exists_run()
+
+
+def test_what_is_refused_late_has_changed_nothing(tmp_path, monkeypatch):
+    _as_if_run(tmp_path / "run")
+    before = contents(tmp_path)
+
+    def refuse(*_):
+        raise UsageError("can't be exported")
+
+    monkeypatch.setattr(snapshots, "trace_run", refuse)
+    for told, fields in (
+        ("num_devices is 99", {"num_devices": 99}),
+        ("can't be exported", {"snapshot_every": 5}),
+        ("neither empty nor", {"run_dir": str(tmp_path), "record": str(tmp_path / "data")}),
+    ):
+        options = {name: fields.pop(name) for name in ("snapshot_every", "record") if name in fields}
+        experiment = Experiment(toy(), make_walk, **{"run_dir": str(tmp_path / "run"), "steps": 900, **fields})
+        with pytest.raises(UsageError, match=told):
+            local.run(experiment, quiet=True, fresh=True, **options)
+        assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("fresh", [False, True])

@@ -32,6 +32,19 @@ def test_an_environment_may_compute_with_jax(tmp_path, train):
     assert state(tmp_path / "run")[2] > 0
 
 
+@pytest.mark.slow
+def test_a_program_with_too_few_devices_is_refused_and_keeps_the_run_that_was_there(tmp_path, train):
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    config = '{"agent": "dqn", "environment": "gym:lab_walk:LabWalk-v0", "environment_options": {}, "run": {}}'
+    (run / "config.json").write_text(config)
+    code, out, err = train(run, 300, "--devices", "99", "--fresh").end()
+    assert (code, out) == (2, "")
+    assert "acme-ext: num_devices is 99, and JAX sees 1 here.\n" in err
+    assert (run / "config.json").read_text() == config
+    assert (run / "checkpoints").is_dir()
+
+
 @pytest.mark.release
 def test_an_environment_that_can_not_be_made_ends_the_program_with_its_traceback(tmp_path, train):
     code, out, err = train(tmp_path / "run", 300, LAB_WALK_RAISES_AT="0").end()

@@ -1,6 +1,7 @@
 """The implementation of `acme-ext tune`."""
 
 import contextlib
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from acme_ext.commands.tuning.study import Study, Tuned
 from acme_ext.errors import UsageError
 from acme_ext.launch.cluster import hosts
 from acme_ext.launch.processes import interrupt
+from acme_ext.launch.runners import offline
 from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import check
@@ -32,10 +34,12 @@ def tuned_by(options: Any, experiment: Experiment) -> Tuned:
     if every < 0:
         raise UsageError(f"--eval-every is {every}: it must be at least 0.")
     builder = settings.configure(experiment.builder, spaces.middle(space))
-    check(
-        Experiment(builder, experiment.environment, environment_options=experiment.environment_options),
-        experiment.make_spec(),
-    )
+    tried = dataclasses.replace(experiment, builder=builder)
+    spec = tried.make_spec()
+    if tried.data is None:
+        check(tried, spec)
+    else:
+        offline.check_data(tried, spec)
     return Tuned(
         agent=options.agent,
         environment=options.environment,

@@ -27,9 +27,11 @@ from acme_ext.launch.runs.evaluation import Result, Score
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import NOTHING_LEARNED, check, foresee
 from acme_ext.launch.runs.store import RunStore, check_directory, draw_curve, hold, prepare
+from acme_ext.replay import blocks
 from acme_ext.types import Array, Tree
 from acme_ext.utils import compiling
 from acme_ext.utils.progress import ProgressLine
+from acme_ext.utils.rundir import RunDirectory
 
 _CALL_S = 0.5  # approximate duration of a compiled call; signals are handled between two calls
 _EVALUATION_CALL = 1_000  # steps of each evaluation environment per compiled call
@@ -63,6 +65,10 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
         raise UsageError(f"seeds is {seeds}: it must be at least 1, and all seeds must be in [0, 2**31).")
     if experiment.steps > _MOST_STEPS:
         raise UsageError(f"steps is {experiment.steps}: a compiled run can make at most {_MOST_STEPS}.")
+    if experiment.checkpoints.replay_every_s:
+        raise UsageError(
+            "a compiled run saves its replay with every checkpoint: leave checkpoints.replay_every_s at 0."
+        )
     spec = experiment.make_spec()
     check(experiment, spec)
     agent = dataclasses.replace(experiment.make_agent(spec), sgd_steps_per_call=1)
@@ -76,9 +82,12 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
         progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps))
         report = progress.print if progress else print
         interrupt = stack.enter_context(graceful(report))
-        if warning := foresee(experiment, spec):
+        if warning := foresee(dataclasses.replace(agent, replay=blocks.singly(agent.replay)), experiment.steps):
             report(warning)
         world = {"world": "compiled"}
+        root = _root(experiment, seeds)
+        if seeds > 1 and RunDirectory(root).exists_run():
+            raise UsageError(f"{root} holds a run of one seed: choose another directory for the {seeds} seeds' runs.")
         for each in several:  # all are checked before the first is changed
             check_directory(each, fresh=fresh, arrangement=world)
         rundirs = [prepare(each, fresh=fresh, arrangement=world) for each in several]
@@ -86,7 +95,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
             stack.enter_context(hold(rundir, each, report)) for rundir, each in zip(rundirs, several, strict=True)
         ]
         if progress:
-            report(f"the run directory is {_root(experiment, seeds)}")
+            report(f"the run directory is {root}")
         results = _Run(several, evaluated, loop, stores, progress, report).run(interrupt)
     if interrupt.requested:
         return [dataclasses.replace(result, stopped_by=interrupt.signal) for result in results]
@@ -94,7 +103,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
         from acme_ext.utils import plots
 
         label = f"{experiment.builder.name} on {experiment.environment_name}"
-        plots.learning_curves({label: rundirs}, _root(experiment, seeds) / "curve.png", experiment.step_key)
+        plots.learning_curves({label: rundirs}, root / "curve.png", experiment.step_key)
     return [
         dataclasses.replace(result, curve=draw_curve(each, rundir))
         for result, each, rundir in zip(results, several, rundirs, strict=True)
@@ -248,31 +257,41 @@ class _Run:
         self._look()
 
     def _begin(self) -> World:
+        """Returns the world of the checkpoints; makes a fresh one only for what they lack."""
+        template = jax.eval_shape(self.loop.init, *keys_of(self.experiment))
+        parts: list[Any] = [self._restored(seed, template) for seed in self.seeds]
+        lacking = [part is None or (template.replay and not part.replay) for part in parts]
+        fresh: Any = self._fresh() if any(lacking) else None
+        if all(part is None for part in parts):
+            return fresh
+        for number, (part, lacks) in enumerate(zip(parts, lacking, strict=True)):
+            if lacks:
+                new = _part(fresh, number) if self.many else fresh
+                parts[number] = new if part is None else part._replace(replay=new.replay)
+        return jax.tree.map(lambda *each: jnp.stack(each), *parts) if self.many else parts[0]
+
+    def _fresh(self) -> World:
         keys = [keys_of(seed.experiment) for seed in self.seeds]
         begin = jax.vmap(self.loop.init) if self.many else self.loop.init
         start = jax.tree.map(lambda *each: jnp.stack(each), *keys) if self.many else keys[0]
         where = None
         if self.loop.spread:
             where = self.loop.spread.of_world(jax.eval_shape(begin, *start), seeds=self.many)
-        world = compiling.jit(begin, out_shardings=where)(*start)
-        template = jax.eval_shape(self.loop.init, *keys[0])
-        parts, resumed = [], False
-        for number, seed in enumerate(self.seeds):
-            restored = seed.store.restore(_trees(template, with_replay=True), optional=[_REPLAY])
-            part = _part(world, number) if self.many else world
-            if restored is not None:
-                resumed, state = True, restored.info["state"]
-                part = _world(restored.trees, part)
-                seed.episodes = state["counts"]["counts"]["environment_episodes"]
-                seed.next_row = state["next_row"]
-                seed.logged = state["logged"]
-                steps = state["counts"]["counts"]["environment_steps"]
-                seed.next_evaluation = seed.experiment.evaluation.resumed(steps, state["next_evaluation"])
-                self.report(f"resuming {seed.store.rundir.path} at step {steps:,}.")
-            parts.append(part)
-        if not resumed:
-            return world
-        return jax.tree.map(lambda *each: jnp.stack(each), *parts) if self.many else parts[0]
+        return compiling.jit(begin, out_shardings=where)(*start)
+
+    def _restored(self, seed: _Seed, template: World) -> World | None:
+        """Restores a seed's counts and returns its world, see `_world`; None if it has no checkpoint."""
+        restored = seed.store.restore(_trees(template, with_replay=True), optional=[_REPLAY])
+        if restored is None:
+            return None
+        state = restored.info["state"]
+        seed.episodes = state["counts"]["counts"]["environment_episodes"]
+        seed.next_row = state["next_row"]
+        seed.logged = state["logged"]
+        steps = state["counts"]["counts"]["environment_steps"]
+        seed.next_evaluation = seed.experiment.evaluation.resumed(steps, state["next_evaluation"])
+        self.report(f"resuming {seed.store.rundir.path} at step {steps:,}.")
+        return _world(restored.trees)
 
     def run(self, interrupt: Interrupt) -> list[Result]:
         with contextlib.ExitStack() as stack:
@@ -311,8 +330,10 @@ class _Run:
         self.world, made = self.advance(world, targets if self.many else targets[0], np.int32(self.most))
         made = int(made)  # waits for the device
         took = max(time.monotonic() - began, 1e-6)
-        if made == self.most:
-            self.most = int(min(2 * self.most if took < _CALL_S else max(1, made * _CALL_S / took), 2**30))
+        if took >= _CALL_S:
+            self.most = max(1, int(made * _CALL_S / took))
+        elif made == self.most:
+            self.most = min(2 * self.most, 2**30)
         self._look()
         if self.progress:
             self.progress.update(
@@ -468,11 +489,10 @@ def _trees(world: World, *, with_replay: bool) -> dict[str, Any]:
     return {**trees, _REPLAY: world.replay} if with_replay and world.replay else trees
 
 
-def _world(trees: Mapping[str, Any], fresh: World) -> World:
-    """Returns the world of a checkpoint's trees; without a replay there, it has that of `fresh`."""
+def _world(trees: Mapping[str, Any]) -> World:
+    """Returns the world of a checkpoint's trees; its replay is `()` if there is none."""
     rest = trees["world"]
-    learning = rest.learning._replace(state=trees["learner"])
-    world = rest._replace(learning=learning, replay=trees.get(_REPLAY, fresh.replay))
+    world = rest._replace(learning=rest.learning._replace(state=trees["learner"]), replay=trees.get(_REPLAY, ()))
     return jax.tree.map(_copied, world)
 
 

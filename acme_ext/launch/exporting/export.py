@@ -99,12 +99,12 @@ def export(run: Run, out: str | os.PathLike[str], *, onnx: bool = False) -> Path
     traced = trace_run(run)
     made: dict[str, bytes] = {}
     made["policy.npz"] = _arrays(run, traced)
-    made["policy.json"] = files.json_text(_described(run, traced, made["policy.npz"])).encode()
     made["policy.py"] = Path(standalone.__file__).read_bytes()
     exported = jax_export.export(jax.jit(traced.function), platforms=("cpu", "cuda"))(*traced.arguments)
     made["policy.jaxexport"] = bytes(exported.serialize())
     if onnx:
         made["policy.onnx"] = _onnx(run, traced)
+    made["policy.json"] = files.json_text(_described(run, traced, made["policy.npz"])).encode()
     files.make_writable_folder(out)
     if not onnx:
         (out / "policy.onnx").unlink(missing_ok=True)  # from an earlier export of another policy

@@ -11,6 +11,8 @@ own units. If `policy.reads_reward` is true, pass the last reward as `reward=`.
 """
 
 import functools
+import hashlib
+import io
 import json
 import math
 import os
@@ -35,7 +37,11 @@ class Policy:
         self.reads_reward = described["reads_reward"]
         self._spec, self._action = described["observations"], described["actions"]
         self._inputs, self._outputs = described["inputs"], described["outputs"]
-        with np.load(os.path.join(folder, "policy.npz")) as arrays:
+        with open(os.path.join(folder, "policy.npz"), "rb") as file:
+            content = file.read()
+        if hashlib.sha256(content).hexdigest() != self.about["sha256"]["policy.npz"]:
+            raise ValueError(f"{folder} has a policy.npz of another export than its policy.json: export again")
+        with np.load(io.BytesIO(content)) as arrays:
             constants = {int(name[1:]): arrays[name] for name in arrays.files if name[0] == "c"}
             self._initial = [arrays[f"s{i}"] for i in range(len(self._inputs["state"]))]
             self._bounds = [arrays[name] for name in ("minimum", "maximum")] if "minimum" in arrays.files else None

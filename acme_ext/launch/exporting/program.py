@@ -113,12 +113,10 @@ class _Writer:
         keyed = any(isinstance(value, _Key) for value in values) or name in ("random_seed", "random_wrap")
         if name in ("pjit", "jit") and params["name"] == "_uniform" and keyed and out[0].dtype == jnp.float32:
             return [self.write("random_uniform", values[1:], 1, shape=list(out[0].shape))]
-        inner = params.get("jaxpr") or params.get("call_jaxpr") or params.get("fun_jaxpr")
         if name == "scan":
             return self.unrolled(params, values)
-        if inner is not None and name not in ("while", "cond"):
-            jaxpr, constants = (inner.jaxpr, inner.consts) if hasattr(inner, "jaxpr") else (inner, ())
-            return self.run(jaxpr, constants, values)
+        if (called := _called(equation)) is not None:
+            return self.run(*called, values)
         if name == "cond" and not isinstance(values[0], _Value | _Key):  # a choice by the platform, for example
             branch = params["branches"][int(values[0])]
             return self.run(branch.jaxpr, branch.consts, values[1:])
@@ -210,16 +208,30 @@ _RENAMED: dict[str, tuple[str, dict[str, str]]] = {
 """Primitive -> its operation, and attribute -> parameter of the primitive."""
 
 
+def _called(equation: Any) -> tuple[Any, Sequence[Any]] | None:
+    """Returns the function that an equation calls with its own inputs, and the function's constants; else None.
+
+    Reductions have a function as a parameter too, but it takes scalars.
+    """
+    params = equation.params
+    inner = params.get("jaxpr") or params.get("call_jaxpr") or params.get("fun_jaxpr")
+    if inner is None:
+        return None
+    jaxpr, constants = (inner.jaxpr, inner.consts) if hasattr(inner, "jaxpr") else (inner, ())
+    taken, given = ([(v.aval.shape, v.aval.dtype) for v in each.invars] for each in (jaxpr, equation))
+    return (jaxpr, constants) if taken == given else None
+
+
 def _written(name: str, params: Any, avals: Sequence[Any], out: Sequence[Any]) -> tuple[str, dict[str, Any]]:
     """Returns the operation for a primitive, and its attributes."""
     shape = [int(size) for size in out[0].shape]
     if name in _SAME:
         return name, {}
+    if name in ("reshape", "squeeze", "expand_dims") or (name == "split" and len(out) == 1):
+        return "reshape", {"shape": shape}
     if name in _RENAMED:
         op, attributes = _RENAMED[name]
         return op, {attribute: _lists(params[given]) for attribute, given in attributes.items()}
-    if name in ("reshape", "squeeze", "expand_dims"):
-        return "reshape", {"shape": shape}
     if name == "round" and params["rounding_method"].name == "TO_NEAREST_EVEN":
         return name, {}
     if name == "convert_element_type":

@@ -1,6 +1,7 @@
 """Runs an experiment as a program of several processes, from Python in one call."""
 
 import dataclasses
+import functools
 import importlib.util
 import json
 import os
@@ -16,11 +17,12 @@ import numpy as np
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import launcher, threads
-from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, RESUMABLE, Options, in_child
+from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, RESUMABLE, Options, give_devices, in_child
 from acme_ext.launch.runners import devices
 from acme_ext.launch.runners.program import SERVERS, Extend, Topology, added_groups, make
 from acme_ext.launch.runs.evaluation import Result, Score
 from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.feasibility import check_devices
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay import server
 from acme_ext.types import EnvironmentSpec
@@ -108,6 +110,7 @@ def run_program(
     }
     if on == "threads":
         server.import_libraries()
+        making["spec"] = _spec(experiment, snapshot_every)
         code = threads.run(
             make(experiment, topology, fresh=fresh, **making),
             [group for group in SERVERS if group not in RESUMABLE],
@@ -128,6 +131,29 @@ def run_program(
     return _result(experiment, code)
 
 
+def _spec(experiment: Experiment, snapshot_every: int | None, options: Options | None = None) -> EnvironmentSpec:
+    """Returns the environment's spec, and checks what needs the learner's devices.
+
+    Args:
+        experiment: the experiment that the program runs.
+        snapshot_every: see `run_program`.
+        options: gives this process the devices of the learner; None if it has them.
+
+    Raises:
+        UsageError: there are fewer devices than the learner needs, its batch doesn't divide over them, or the policy
+            can't be exported.
+    """
+    if options is not None:
+        give_devices("learner", "learner", options)
+    spec = experiment.make_spec()
+    check_devices(experiment, experiment.make_agent(spec))
+    if snapshot_every:
+        from acme_ext.launch.runners.snapshots import check_policy
+
+        check_policy(experiment, spec)
+    return spec
+
+
 def _run_processes(
     experiment: Experiment,
     topology: Topology,
@@ -141,7 +167,7 @@ def _run_processes(
 
     def load() -> tuple[Callable[[bool], Any], tuple[str, ...], Options]:
         # An environment may start threads or a device, and processes that are forked later must not inherit those.
-        spec = in_child(experiment.make_spec, MAKE_SPEC)
+        spec = in_child(functools.partial(_spec, experiment, making["snapshot_every"], options), MAKE_SPEC)
         return lambda first: make(experiment, topology, fresh=fresh and first, spec=spec, **making), SERVERS, options
 
     return launcher.run("processes.supervisor", load, private)

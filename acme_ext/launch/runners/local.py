@@ -24,8 +24,8 @@ from acme_ext.launch.runners.upkeep import conclude, console
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Evaluator, Result
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.feasibility import check, foresee
-from acme_ext.launch.runs.store import RunStore, hold, prepare, recorded_to, replay_folder
+from acme_ext.launch.runs.feasibility import check, check_devices, foresee
+from acme_ext.launch.runs.store import RunStore, check_directory, hold, prepare, recorded_to, replay_folder
 from acme_ext.replay import server
 from acme_ext.replay.base import Replay
 from acme_ext.replay.server import ReplayServer
@@ -89,8 +89,14 @@ def run(
         check(experiment, spec)
         agent = experiment.make_agent(spec)
         demos = demonstrations.rows_of(experiment, agent, spec, skip_damaged=skip_damaged, report=report)
+        check_directory(experiment, fresh=fresh)
+        check_devices(experiment, agent)
+        if snapshot_every:
+            from acme_ext.launch.runners.snapshots import check_policy
+
+            check_policy(experiment, spec)
         recorded = recorded_to(record, experiment, spec)
-        if warning := foresee(experiment, spec):
+        if warning := foresee(agent, experiment.steps):
             report(warning)
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
         if progress:

@@ -30,7 +30,7 @@ from acme_ext.launch.runners.nodes.replay import ReplayNode, shard_folder
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import check, foresee
-from acme_ext.launch.runs.store import RunCheckpoints, prepare, recorded_to, replay_folder
+from acme_ext.launch.runs.store import RunCheckpoints, check_directory, prepare, recorded_to, replay_folder
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import checks, proxies
 from acme_ext.utils.calls import TOKEN_BYTES
@@ -213,13 +213,15 @@ def make(
         folder.check_shards()
     else:
         check(experiment, spec)
-        demonstrations.check(experiment, experiment.make_agent(spec), spec, skip_damaged=skip_damaged)
-        if warning := foresee(experiment, spec):
+        agent = experiment.make_agent(spec)
+        demonstrations.check(experiment, agent, spec, skip_damaged=skip_damaged)
+        if warning := foresee(agent, experiment.steps):
             print(f"acme-ext: {warning}", file=sys.stderr)
     shards = topology.replay_shards if topology.actors else 0
-    recorded = recorded_to(record, experiment, spec)
     # A resumed run needs as many actors (their numbers are in the seeds) and shards (each has a folder in checkpoints).
     arrangement = {"program": {"actors": topology.actors, "replay_shards": shards}} if shards else {}
+    check_directory(experiment, fresh=fresh, arrangement=arrangement)
+    recorded = recorded_to(record, experiment, spec)
     rundir = prepare(experiment, fresh=fresh, arrangement=arrangement)
     if not quiet:
         print(f"acme-ext: the run directory is {rundir.path}", file=sys.stderr)

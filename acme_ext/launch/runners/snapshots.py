@@ -2,10 +2,22 @@
 
 from collections.abc import Callable
 
+import jax
+
 from acme_ext.launch.exporting.export import export, trace_run
-from acme_ext.launch.runs.evaluation import Loaded
+from acme_ext.launch.runs.evaluation import Loaded, Saved
+from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.trained import Run
+from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.rundir import RunDirectory
+
+
+def check_policy(experiment: Experiment, spec: EnvironmentSpec) -> None:
+    """Raises UsageError if the evaluation policy has an operation that can't be exported; the message names it."""
+    core = experiment.make_agent(spec).core
+    variables = core.variables(jax.jit(core.init)(experiment.key("learner")))
+    loaded = Loaded(experiment, spec, Saved(variables), None, 0, spec.actions)
+    trace_run(Run(experiment.directory, loaded))
 
 
 class Snapshots:

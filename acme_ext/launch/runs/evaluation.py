@@ -133,8 +133,8 @@ class Evaluator:
         )
 
 
-class _Saved(interfaces.VariableSource):
-    """The variables of a saved learner state."""
+class Saved(interfaces.VariableSource):
+    """The variables of a learner state."""
 
     def __init__(self, variables: dict[str, Any]):
         self._variables = variables
@@ -226,7 +226,7 @@ def load_run(
         kept = BestParams(rundir).restore(template)
         if kept is None:
             raise UsageError(f"{path} has no best parameters yet: they are those of its best evaluation.")
-        source = _Saved({POLICY: kept.trees[POLICY]})
+        source = Saved({POLICY: kept.trees[POLICY]})
         return Loaded(experiment, spec, source, kept.info["best"]["standing"], kept.steps, actions)
     store = CheckpointStore(rundir.checkpoints)
     restored = store.restore({"learner": core.abstract_state()}, extra=False, steps=wanted)
@@ -235,7 +235,7 @@ def load_run(
         if wanted is None or latest is None:
             raise UsageError(f"{rundir.path} has no checkpoint yet.")
         raise UsageError(f"{rundir.path} has no checkpoint of {wanted} steps: its latest is of {latest}.")
-    source = _Saved(core.variables(restored.trees["learner"]))
+    source = Saved(core.variables(restored.trees["learner"]))
     return Loaded(experiment, spec, source, restored.info["state"].get("standing"), restored.steps, actions)
 
 

@@ -4,8 +4,9 @@ import bisect
 from typing import TYPE_CHECKING, Any
 
 from acme_ext import envs
-from acme_ext.builders.base import Builder
+from acme_ext.builders.base import Agent, Builder
 from acme_ext.errors import UsageError
+from acme_ext.learning.learner import over_devices
 from acme_ext.learning.prioritized import gives_errors
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import checks
@@ -52,19 +53,24 @@ def check(experiment: "Experiment", spec: EnvironmentSpec) -> None:
         )
 
 
-def foresee(experiment: "Experiment", spec: EnvironmentSpec) -> str | None:
-    """Returns a warning if the run's budget is too small for the replay to reach the learner's first batch.
+def check_devices(experiment: "Experiment", agent: Agent) -> None:
+    """Raises UsageError if there are fewer devices than the learner needs, or its batch doesn't divide over them."""
+    experiment.devices()
+    over_devices(agent.replay.batch_size, experiment.num_devices)
+
+
+def foresee(agent: Agent, steps: int) -> str | None:
+    """Returns a warning if a budget of environment steps is too small for the replay to reach the first batch.
 
     Such a run learns nothing. Returns None for all other runs.
     """
-    agent = experiment.make_agent(spec)
     replay = agent.replay
     batch = replay.batch_size * agent.sgd_steps_per_call
-    if replay.samples_allowed(experiment.steps - replay.waiting) >= batch:  # a step adds at most one item
+    if replay.samples_allowed(steps - replay.waiting) >= batch:  # a step adds at most one item
         return None
     needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed) + replay.waiting
     return (
         f"warning: nothing will be learned: the replay gives the learner its first batch after {needed:,} items, "
-        f"and the run has {experiment.steps:,} steps: give the run more, or the agent a smaller replay.min_size "
+        f"and the run has {steps:,} steps: give the run more, or the agent a smaller replay.min_size "
         "or batch_size."
     )
