@@ -26,9 +26,18 @@ def add_set(parser: argparse.ArgumentParser, text: str) -> None:
 
 def environment_options(options: argparse.Namespace) -> dict[str, Any]:
     """Returns the options from --env-set by name; raises UsageError for a text that is not OPTION=VALUE."""
+    from acme_ext import envs
     from acme_ext.launch.runs import settings
 
-    return {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
+    given = settings.split(options.env_set)
+    envs.check_names(given)
+    return {name: settings.literal(value) for name, value in given.items()}
+
+
+def say_stopped(steps: int, options: argparse.Namespace, run_dir: Any) -> str:
+    """Returns how a stopped run is resumed, in words."""
+    without = ", without --fresh," if options.fresh else ""
+    return f"stopped at step {steps:,}; the same command{without} resumes it. {run_dir}"
 
 
 def say_score(score: Any) -> str:

@@ -69,8 +69,7 @@ def convert(
     folder = Folder(source, skip_damaged=skip_damaged)
     if skip_damaged:
         folder.leave_out_damaged()
-    if not folder.steps:
-        raise UsageError(f"{folder.path} has no whole episode yet.")
+    folder.check_steps()
     scale = _scale(folder.manifest["environment"], folder.manifest["environment_options"])
     if target.startswith(_D4RL):
         return _write_d4rl(folder, scale, Path(target.removeprefix(_D4RL)))

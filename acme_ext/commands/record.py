@@ -114,8 +114,7 @@ def describe(folder: Folder) -> list[str]:
     folder.leave_out_damaged()
     damaged = list(folder.damaged)
     lengths = np.array([episode.steps for episode in folder.episodes()])
-    if not len(lengths):
-        raise UsageError(f"{folder.path} has no whole episode yet.")
+    folder.check_steps()
     returns, manifest = folder.returns, folder.manifest
     lines = [
         f"environment  {manifest['environment']} {manifest['environment_options'] or ''}".rstrip(),

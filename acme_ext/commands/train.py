@@ -189,7 +189,7 @@ def _train(options: argparse.Namespace) -> int:
         )
     if result.stopped_by is not None:
         steps = result.environment_steps or result.learner_steps
-        print(f"stopped at step {steps:,}; the same command resumes it. {result.run_dir}")
+        print(common.say_stopped(steps, options, result.run_dir))
         return 128 + result.stopped_by
     assert result.score is not None
     of_environment = f"{result.environment_steps:,} of the environment, " if result.environment_steps else ""

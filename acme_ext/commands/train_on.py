@@ -160,6 +160,11 @@ def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
     elif is_program(options):
         if options.profile:
             raise UsageError("--profile is only for runs in one process: leave out the options of programs.")
+        for name in ("accelerated", "open_ports") if options.on == "threads" else ():
+            if getattr(options, name) != getattr(usual, name):
+                raise UsageError(
+                    f"--{name.replace('_', '-')} can't be used with --on threads: threads share what their process has."
+                )
         if options.actors and options.environment.startswith("data:"):
             raise UsageError(
                 "a run on recorded data has no actors: leave out --actors; --on processes makes it a program of a "
@@ -178,7 +183,7 @@ def run_compiled(experiment: Any, options: argparse.Namespace) -> int:
     results = runner.run(experiment, seeds=options.seeds or 1, fresh=options.fresh, quiet=options.quiet)
     first = results[0]
     if first.stopped_by is not None:
-        print(f"stopped at step {first.environment_steps:,}; the same command resumes it. {first.run_dir}")
+        print(common.say_stopped(first.environment_steps, options, first.run_dir))
         return 128 + first.stopped_by
     for result in results:
         assert result.score is not None

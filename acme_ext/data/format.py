@@ -160,10 +160,16 @@ class Folder:
         self._shards = self._good()
 
     def check_shards(self) -> None:
-        """Raises UsageError if a shard is damaged and `skip_damaged` is false."""
+        """Raises UsageError if a shard is damaged and `skip_damaged` is false, or if there is no whole episode."""
         for shard in self.shards:
             self._is_good(shard)
         self.damaged = []
+        self.check_steps()
+
+    def check_steps(self) -> None:
+        """Raises UsageError if there is no whole episode."""
+        if not self.steps:
+            raise UsageError(f"{self.path} has no whole episode yet.")
 
     def _good(self) -> list[dict[str, Any]]:
         good = [shard for shard in self._shards if self._is_good(shard)]

@@ -6,7 +6,7 @@ against the opponent, and the agent's side changes after each game.
 """
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import dm_env
@@ -21,6 +21,8 @@ from acme_ext.envs.single import Unbatched
 from acme_ext.errors import RunError, UsageError
 from acme_ext.specs import ACTION_MASK, PLAYER, STATE
 from acme_ext.types import Array, Tree
+
+_MOST_DRAWS = 100  # of a game whose random opening ends it
 
 RANDOM = "random"  # the opponent that is available in every game
 GAMES = ("tic_tac_toe", "connect_four", "othello", "hex", "go_9x9", "chess")
@@ -257,11 +259,27 @@ class BoardEnvironment(BatchedEnvironment):
         return dm_env.TimeStep(step_type, reward, np.where(self._last, 0.0, 1.0).astype(np.float32), observation)
 
     def _start(self, rows: np.ndarray) -> None:
-        """Starts new games in some rows, and plays them up to the agent's first move."""
-        import jax
+        """Starts new games in some rows, and plays them up to the agent's first move.
 
+        A game that is over before that move, because of its random opening, is drawn again.
+        """
         self._episode += rows
         draws = [np.random.default_rng((self._seed, row // 2, n)) for row, n in enumerate(self._episode.tolist())]
+        for _ in range(_MOST_DRAWS):
+            self._begin_games(rows, draws)
+            self._answer(rows)
+            rows = rows & self._seen.over
+            if not rows.any():
+                return
+        raise UsageError(
+            f"opening_moves is {self._opening_moves}: {self.name} was over before the agent's first move in "
+            f"{_MOST_DRAWS} games (of game {np.argmax(rows)})."
+        )
+
+    def _begin_games(self, rows: np.ndarray, draws: Sequence[np.random.Generator]) -> None:
+        """Starts new games in some rows, with random openings."""
+        import jax
+
         keys = np.array([draw.integers(2**31) for draw in draws], np.uint32)
         with jax.default_device(self._device):
             self._keep(self._begin(self._states, rows, keys))
@@ -276,11 +294,6 @@ class BoardEnvironment(BatchedEnvironment):
             moves = rows & ~self._seen.over
             legal = self._seen.legal
             self._move(moves, [draw.choice(np.nonzero(legal[row])[0]) for row, draw in enumerate(draws)])
-        if self._opening_moves and (over := rows & self._seen.over).any():
-            raise UsageError(
-                f"opening_moves is {self._opening_moves}: {self.name} was over before them (game {np.argmax(over)})."
-            )
-        self._answer(rows)
 
     def _answer(self, rows: np.ndarray) -> np.ndarray:
         """Plays the opponent's moves in the rows where it is to move; returns the agent's rewards `[B]` from them."""

@@ -11,7 +11,7 @@ from dm_env import specs
 
 from acme_ext.envs.base import FIRST, LAST, MID, BatchedEnvironment
 from acme_ext.envs.canonical import bounds_of
-from acme_ext.envs.specs import check_observation
+from acme_ext.envs.specs import check_observation, single_spec, single_specs
 from acme_ext.errors import RunError
 from acme_ext.types import Array, Tree
 
@@ -120,8 +120,9 @@ class FunctionalEnvironment(abc.ABC):
             kind = jnp.result_type(x)
             return np.broadcast_to(np.zeros((), kind if kind.kind in "biuf" else np.float32), jnp.shape(x))
 
-        check_observation(_name_of(self), self.observation_spec(), jax.tree.map(zeros, observation))
-        return jax.tree.map(lambda spec, x: jnp.asarray(x, spec.dtype), self.observation_spec(), observation)
+        fields = single_specs(self.observation_spec())
+        check_observation(_name_of(self), fields, jax.tree.map(zeros, observation))
+        return jax.tree.map(lambda spec, x: jnp.asarray(x, spec.dtype), fields, observation)
 
 
 class CanonicalFunctional(FunctionalEnvironment):
@@ -222,10 +223,10 @@ class FunctionalBatch(BatchedEnvironment):
         return self.checked(jax.tree.map(np.asarray, timestep))
 
     def observation_spec(self) -> Tree:
-        return self._environment.observation_spec()
+        return single_specs(self._environment.observation_spec())
 
     def action_spec(self) -> specs.Array:
-        return self._environment.action_spec()
+        return single_spec(self._environment.action_spec())
 
     def close(self) -> None:
         self._state = None

@@ -22,8 +22,8 @@ from gymnasium.envs.registration import load_env_creator
 from acme_ext.envs import base
 from acme_ext.envs.backend import Backend
 from acme_ext.envs.specs import channels_first, one_hot, single_spec
-from acme_ext.errors import UsageError
-from acme_ext.specs import PICTURE_SIDE, RULES
+from acme_ext.errors import RunError, UsageError
+from acme_ext.specs import ACTION_MASK, PICTURE_SIDE, RULES
 from acme_ext.types import Tree
 
 # Vector environments that were checked to reset a row in the step after its end, and to distinguish truncations from
@@ -226,36 +226,64 @@ class GymVectorEnvironment(base.BatchedEnvironment):
         self.vector.close()
 
 
-def _observations(space: spaces.Space, name: str = "observation") -> tuple[Tree, Callable[[Any], Tree]]:
-    """Returns a space's spec in single precision, and a function that converts observations, or batches, to it."""
+def _observations(
+    space: spaces.Space, name: str = "observation", *, whole: bool = True
+) -> tuple[Tree, Callable[[Any], Tree]]:
+    """Returns a space's spec in single precision, and a function that converts observations, or batches, to it.
+
+    Args:
+        space: the space.
+        name: the field's name.
+        whole: whether this is the space of whole observations. If it has a mask, its fields of the rules stay numbers.
+    """
     if isinstance(space, spaces.Dict):
-        parts = {key: _observations(value, key) for key, value in space.items()}
+        raw = RULES if whole and ACTION_MASK in space.spaces else ()
+        parts = {
+            key: _numbers(value, key) if key in raw else _observations(value, key, whole=False)
+            for key, value in space.items()
+        }
         converters = [(key, convert) for key, (_, convert) in parts.items()]
         spec = {key: spec for key, (spec, _) in parts.items()}
         return spec, lambda value: {key: convert(value[key]) for key, convert in converters}
     if isinstance(space, spaces.Tuple):
-        pairs = [_observations(value, f"{name}_{i}") for i, value in enumerate(space)]
+        pairs = [_observations(value, f"{name}_{i}", whole=False) for i, value in enumerate(space)]
         functions = [convert for _, convert in pairs]
         return tuple(spec for spec, _ in pairs), lambda value: tuple(
             f(v) for f, v in zip(functions, value, strict=True)
         )
-    if isinstance(space, spaces.Discrete) and name not in RULES:
+    if isinstance(space, spaces.Discrete):
         spec, convert = one_hot(name, [space.n], [space.start])
         return spec, lambda value: convert(np.asarray(value)[..., None])
-    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1 and name not in RULES:
-        spec, convert = one_hot(name, space.nvec.tolist(), space.start.tolist())
-        return spec, lambda value: convert(np.asarray(value))
-    spec, start = _leaf(space, name)
+    if isinstance(space, spaces.MultiDiscrete):
+        spec, convert = one_hot(name, space.nvec.ravel().tolist(), space.start.ravel().tolist())
+        return spec, lambda value: convert(np.asarray(value).reshape(*np.shape(value)[: -space.nvec.ndim], -1))
+    spec, numbers = _numbers(space, name)
     dtype = spec.dtype
-    if start is not None:
-        return spec, lambda value: np.asarray(value - start, dtype)
     if isinstance(spec, specs.BoundedArray) and dtype == np.uint8:
         # For a small grid with many channels, the shape doesn't show which axis has the channels.
         if channels_first(spec.shape) and min(spec.shape[1:]) >= PICTURE_SIDE:
             return _moved(spec, lambda value: np.moveaxis(np.asarray(value, dtype), -3, -1))
         if len(spec.shape) == 2 and min(spec.shape) >= PICTURE_SIDE:
             return _moved(spec, lambda value: np.asarray(value, dtype)[..., None])
-    return spec, lambda value: np.asarray(value, dtype)
+    return spec, numbers
+
+
+def _numbers(space: spaces.Space, name: str) -> tuple[specs.Array, Callable[[Any], np.ndarray]]:
+    """Returns the spec of a space's numbers in single precision, and a function that converts them, or batches."""
+    spec, start = _leaf(space, name)
+    dtype = spec.dtype
+    if start is not None:
+        return spec, lambda value: np.asarray(value - start, dtype)
+    if dtype.kind == "f":
+        return spec, lambda value: np.asarray(value, dtype)
+
+    def whole(value: Any) -> np.ndarray:
+        value = np.asarray(value)
+        if value.dtype.kind == "f":
+            raise RunError(f"the observation {name!r} has the type {value.dtype}; its space says {dtype}.")
+        return value.astype(dtype, copy=False)
+
+    return spec, whole
 
 
 def _moved(spec: specs.BoundedArray, convert: Callable[[Any], np.ndarray]) -> tuple[specs.Array, Callable]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -21,6 +22,7 @@ with contextlib.suppress(ImportError), warnings.catch_warnings():
     import minigrid  # noqa: F401  (registers the environments)
 
 _PREFIX, _SUFFIX = "MiniGrid-", "-v0"
+_VERSION = re.compile(r"-v\d+$")
 _CHANNELS = (
     11,
     6,
@@ -31,7 +33,7 @@ VIEWS = ("grid", "picture", "whole")
 
 
 class MiniGrid(Backend):
-    """`minigrid:NAME`, where `DoorKey-8x8` stands for `MiniGrid-DoorKey-8x8-v0`."""
+    """`minigrid:NAME`, where `DoorKey-8x8` stands for `MiniGrid-DoorKey-8x8-v0`; other versions are named."""
 
     def names(self) -> Collection[str]:
         return [name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for name in gymnasium.registry if _is_ours(name)]
@@ -47,7 +49,7 @@ class MiniGrid(Backend):
         """Returns one environment.
 
         Args:
-            name: the name without MiniGrid's prefix and suffix.
+            name: the name without MiniGrid's prefix, and without the version if it is 0.
             seed: seed of the maps.
             evaluation: has no effect.
             **options: `view`, `fixed_map` (every episode of every environment has the map of seed 0) and `max_steps`.
@@ -57,14 +59,15 @@ class MiniGrid(Backend):
             raise UsageError(f"the view {view!r} is none of {', '.join(VIEWS)}.")
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise UsageError(f"max_steps counts steps, so {limit!r} must be a whole number of at least 1.")
-        made = gymnasium.spec(f"{_PREFIX}{name}{_SUFFIX}").make(
+        version = "" if _VERSION.search(name) else _SUFFIX
+        made = gymnasium.spec(f"{_PREFIX}{name}{version}").make(
             disable_env_checker=True, **({} if limit is None else {"max_steps": limit})
         )
         return GymEnvironment(_Seen(made.unwrapped, view, fixed), seed=seed)
 
 
 def _is_ours(name: str) -> bool:
-    return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
+    return name.startswith(_PREFIX) and _VERSION.search(name) is not None
 
 
 class _Seen(gymnasium.Wrapper):

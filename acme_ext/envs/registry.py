@@ -1,11 +1,12 @@
 """The registry of environments by name, `family:rest`; a family's backend is imported on first use."""
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
 import importlib.util
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -218,12 +219,17 @@ def make(
     else:
         load = _factory(environment, options)
     if batch is None:
-        first = load(environment_seed(seed, evaluation), evaluation)
+        first: Any = load(environment_seed(seed, evaluation), evaluation)
         if isinstance(first, FunctionalEnvironment):
             batch = FunctionalBatch(first, num_envs, environment_seed(seed, evaluation))
         else:
-            others: list[Any] = [load(environment_seed(seed, evaluation, i), evaluation) for i in range(1, num_envs)]
-            batch = VectorEnvironment([first, *others])
+            with contextlib.ExitStack() as stack:  # closes those that were made, if one can't be or doesn't fit
+                made = [stack.enter_context(_closed(first))]
+                for i in range(1, num_envs):
+                    each = load(environment_seed(seed, evaluation, i), evaluation)
+                    made.append(stack.enter_context(_closed(each)))
+                batch = VectorEnvironment(made)
+                stack.pop_all()
     batch.name = name_of(given)
     return batch
 
@@ -272,6 +278,7 @@ def make_single(
     from acme_ext.envs.backend import environment_seed
     from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment
     from acme_ext.envs.single import Unbatched, single_precision
+    from acme_ext.envs.specs import check_dm_env
 
     _check_seed(seed)
     environment = _named_factory(environment) or environment
@@ -279,7 +286,18 @@ def make_single(
     made = load(environment_seed(seed, evaluation), evaluation)
     if isinstance(made, FunctionalEnvironment):
         return Unbatched(FunctionalBatch(made, 1, environment_seed(seed, evaluation)))
+    check_dm_env(made)
     return single_precision(made)
+
+
+@contextlib.contextmanager
+def _closed(made: Any) -> Iterator[Any]:
+    """Yields what a factory made, and closes it afterwards if it is an environment."""
+    try:
+        yield made
+    finally:
+        if hasattr(made, "close"):
+            made.close()
 
 
 def make_spec(environment: "dm_env.Environment | BatchedEnvironment") -> "EnvironmentSpec":
@@ -301,6 +319,17 @@ def _check_seed(seed: int) -> None:
 
 def _loader(backend: "Backend", name: str, options: Mapping[str, Any]) -> Factory:
     return lambda seed, evaluation: backend.load(name, seed, evaluation, **options)
+
+
+def check_names(options: Iterable[str], *more: str) -> None:
+    """Raises UsageError if an environment's option has the name of an argument that the run itself gives.
+
+    Args:
+        options: the options' names.
+        *more: more names that are not allowed.
+    """
+    if taken := sorted({"environment", "num_envs", "seed", "evaluation", *more} & set(options)):
+        raise UsageError(f"an environment can't have an option {taken[0]!r}: the run itself sets it.")
 
 
 def check_factory(environment: Any) -> None:
@@ -336,6 +365,7 @@ def _named_factory(environment: str | Factory) -> Factory | None:
 
 def _factory(factory: Factory, options: Mapping[str, Any]) -> Factory:
     check_factory(factory)
+    check_names(options)
     checks.accepts("the environment", factory, "seed", "evaluation", **options)
     return functools.partial(factory, **options) if options else factory
 
@@ -347,6 +377,7 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
     """
     from acme_ext.envs.backend import Backend
 
+    check_names(options, "name")
     environment = re.sub(r"^gym:(minigrid:)?(?=MiniGrid-)", "minigrid:", environment)  # by Gymnasium's ids too
     prefix, colon, _ = environment.partition(":")
     known = families()

@@ -73,8 +73,14 @@ def one_hot(
     values = np.concatenate(
         [start + np.arange(n) for n, start in zip(counts, starts or [0] * len(counts), strict=True)]
     )
-    spec = specs.BoundedArray(values.shape, np.bool_, False, True, name)
-    return spec, lambda numbers: numbers[..., number] == values
+
+    def convert(numbers: np.ndarray) -> np.ndarray:
+        hot = numbers[..., number] == values
+        if np.count_nonzero(hot) != numbers.size:
+            raise RunError(f"the observation {name!r} has numbers outside its space: {numbers.tolist()}.")
+        return hot
+
+    return specs.BoundedArray(values.shape, np.bool_, False, True, name), convert
 
 
 def action_spec(environment: dm_env.Environment) -> tuple[specs.Array, np.dtype]:
@@ -83,6 +89,15 @@ def action_spec(environment: dm_env.Environment) -> tuple[specs.Array, np.dtype]
     if not isinstance(spec, specs.Array):
         raise UsageError(f"an environment's action must be a single array, not a {type(spec).__name__} of them.")
     return single_spec(spec), spec.dtype
+
+
+def check_dm_env(environment: Any) -> None:
+    """Raises UsageError if what a factory made is not a dm_env."""
+    if not isinstance(environment, dm_env.Environment):
+        raise UsageError(
+            f"an environment's factory must return a dm_env.Environment, not a {type(environment).__name__}; "
+            "acme_ext.envs.gym.GymEnvironment makes one of a gymnasium environment."
+        )
 
 
 def scalar_reward(environment: dm_env.Environment) -> None:
@@ -156,7 +171,8 @@ def check_observation(name: str, spec: Tree, observation: Tree) -> None:
             shape = np.shape(value)
         except ValueError:  # lists of unequal lengths
             shape = None
-        if shape != leaf.shape or np.asarray(value).dtype.kind not in "biuf":
+        kinds = "biuf" if leaf.dtype.kind == "f" else "biu"  # floats would be cut off
+        if shape != leaf.shape or np.asarray(value).dtype.kind not in kinds:
             what = repr(value) if shape in (None, ()) else f"shape {shape} and type {np.asarray(value).dtype}"
             raise RunError(f"{name} delivered {_field(path)} of {what}; its spec says {_say(leaf)}.")
 

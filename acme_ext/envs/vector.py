@@ -13,6 +13,7 @@ from dm_env import specs
 from acme_ext.envs import base
 from acme_ext.envs.specs import (
     action_spec,
+    check_dm_env,
     check_observation,
     check_reward,
     check_values,
@@ -38,11 +39,7 @@ class VectorEnvironment(base.BatchedEnvironment):
         self.num_envs = len(self.environments)
         first = self.environments[0]
         for environment in self.environments:
-            if not isinstance(environment, dm_env.Environment):
-                raise UsageError(
-                    f"an environment's factory must return a dm_env.Environment, not a {type(environment).__name__}; "
-                    "acme_ext.envs.gym.GymEnvironment makes one of a gymnasium environment."
-                )
+            check_dm_env(environment)
         self._observation_spec = single_specs(first.observation_spec())
         self._action_spec, self._action_dtype = action_spec(first)
         for environment in self.environments:

@@ -16,6 +16,20 @@ from acme_ext.errors import RunError, UsageError
 FIRST, LAST = 0, 2
 
 
+@pytest.mark.parametrize(("game", "moves"), [("tic_tac_toe", 4), ("tic_tac_toe", 6), ("connect_four", 7)])
+def test_games_that_their_opening_ends_are_drawn_again(game, moves):
+    rng = np.random.default_rng(0)
+    with envs.make(f"board:{game}", num_envs=4, opening_moves=moves) as environment:
+        timestep = environment.reset()
+        for _ in range(300):
+            began = timestep.step_type == FIRST
+            assert not (environment._seen.over & began).any()
+            assert all(len(environment.histories[row]) >= moves for row in np.nonzero(began)[0])
+            timestep = environment.step(legal_at_random(rng, timestep))
+    with pytest.raises(UsageError, match="board:tic_tac_toe was over before the agent's first move"):
+        envs.make("board:tic_tac_toe", num_envs=1, opening_moves=9).reset()
+
+
 def legal_at_random(rng, timestep):
     return np.array([rng.choice(np.nonzero(mask)[0]) for mask in timestep.observation["action_mask"]])
 

@@ -165,6 +165,52 @@ def test_fields_of_the_rules_stay_numbers():
     }
 
 
+class Given(gymnasium.Env):
+    """Delivers one observation in a space, whether it fits or not."""
+
+    def __init__(self, space, observation):
+        self.observation_space, self.action_space = space, spaces.Discrete(2)
+        self._observation = observation
+
+    def reset(self, seed=None, options=None):
+        return self._observation, {}
+
+    def step(self, action):
+        return self._observation, 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "told"),
+    [
+        (spaces.Box(0, 255, (2,), np.uint8), np.array([0.7, 3.0]), "the type float64; its space says uint8"),
+        (spaces.Box(-9, 9, (2,), np.int32), np.array([np.nan, 2.9]), "the type float64; its space says int32"),
+        (spaces.Discrete(4), 4, "numbers outside its space"),
+        (spaces.MultiDiscrete([2, 3]), np.array([1, 3]), "numbers outside its space"),
+    ],
+)
+def test_numbers_that_their_space_can_not_hold_are_told(space, observation, told):
+    with pytest.raises(RunError, match=f"the observation 'observation' has .*{told}"):
+        GymEnvironment(Given(space, observation), seed=0).reset()
+
+
+def test_only_the_rules_of_a_board_game_stay_numbers():
+    player = {"player": spaces.Discrete(4), "x": spaces.Box(-1, 1, (2,))}
+    observation = {"player": 3, "x": np.zeros(2, np.float32)}
+    seen = GymEnvironment(Given(spaces.Dict(player), observation), seed=0).reset().observation
+    assert seen["player"].tolist() == [False, False, False, True]
+    nested = spaces.Dict({"inner": spaces.Dict(player), "action_mask": spaces.MultiBinary(2)})
+    observation = {"inner": observation, "action_mask": np.ones(2, np.int8)}
+    seen = GymEnvironment(Given(nested, observation), seed=0).reset().observation
+    assert seen["inner"]["player"].tolist() == [False, False, False, True]
+
+
+def test_a_table_of_discrete_numbers_becomes_one_one_hot_vector():
+    space = spaces.MultiDiscrete(np.array([[2, 3], [2, 2]]))
+    environment = GymEnvironment(Given(space, np.array([[1, 2], [0, 1]])), seed=0)
+    assert environment.observation_spec().shape == (9,)
+    assert np.flatnonzero(environment.reset().observation).tolist() == [1, 4, 5, 8]
+
+
 @pytest.mark.parametrize(
     ("shape", "delivered"),
     [

@@ -1,6 +1,7 @@
 """Environments in JAX: their rules beside the originals', the rules of a batch, and what is refused."""
 
 import dataclasses
+from typing import Any
 
 import gymnasium
 import jax
@@ -161,6 +162,7 @@ class Line(FunctionalEnvironment):
     named: bool = False
     reward: tuple[int, ...] = ()
     terminated: tuple[int, ...] = ()
+    dtype: Any = np.float32
 
     def begin(self, key):
         seen = jnp.zeros(self.shape, bool)
@@ -171,7 +173,7 @@ class Line(FunctionalEnvironment):
         return Moved(state + 1, self.begin(key)[1], jnp.ones(self.reward), end, jnp.bool_(False))
 
     def observation_spec(self):
-        return specs.Array((3,), np.float32)
+        return specs.Array((3,), self.dtype)
 
     def action_spec(self):
         return specs.BoundedArray((1,), np.float32, -2.0, 2.0)
@@ -179,6 +181,13 @@ class Line(FunctionalEnvironment):
 
 def test_an_environment_without_a_hash_is_made(rollout):
     with envs.make(lambda seed, evaluation: Line(), num_envs=2) as environment:
+        rollout(environment, 8)
+
+
+@pytest.mark.parametrize(("dtype", "single"), [(np.float64, np.float32), (np.int64, np.int32)])
+def test_specs_are_in_single_precision(dtype, single, rollout):
+    with envs.make(lambda seed, evaluation: Line(dtype=dtype), num_envs=2) as environment:
+        assert environment.observation_spec().dtype == single
         rollout(environment, 8)
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from acme_ext import envs
+from acme_ext.envs.minigrid import MiniGrid
 from acme_ext.errors import UsageError
 
 
@@ -49,6 +50,14 @@ def test_what_it_does_not_take_is_refused(options, says):
 def test_a_name_that_is_none_is_refused_with_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'minigrid:DoorKey-8x8'"):
         envs.make("minigrid:DorKey-8x8")
+
+
+def test_other_versions_are_named():
+    assert {"MultiRoom-N4-S5", "MultiRoom-N4-S5-v1"} <= set(MiniGrid().names())
+    for name in ("minigrid:MultiRoom-N4-S5-v1", "gym:MiniGrid-MultiRoom-N4-S5-v1"):
+        with envs.make(name, num_envs=1) as environment:
+            inner = environment.environments[0].environment.unwrapped
+            assert inner.spec.id == "MiniGrid-MultiRoom-N4-S5-v1"
 
 
 def test_nothing_is_said_when_it_is_loaded():

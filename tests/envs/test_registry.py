@@ -4,12 +4,15 @@ import sys
 
 import acme
 import dm_env
+import gymnasium
 import numpy as np
 import pytest
 import tree
 from acme import core, specs
+from bsuite.environments.catch import Catch
 
 from acme_ext import envs
+from acme_ext.commands import cli
 from acme_ext.envs.backend import environment_seed
 from acme_ext.envs.vector import VectorEnvironment
 from acme_ext.errors import UsageError
@@ -166,6 +169,44 @@ def test_an_environment_that_is_not_functional_is_closed_again():
 
     assert envs.make_functional(Closing, seed=2) is None
     assert closed == [environment_seed(2, False)]
+
+
+@pytest.mark.parametrize("option", ["environment", "num_envs", "seed", "evaluation", "name"])
+def test_what_the_run_sets_itself_is_no_option(option, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "dqn", "gym:CartPole-v1", "--env-set", f"{option}=1", "--run-dir", "run"]) == 2
+    assert f"an environment can't have an option {option!r}: the run itself sets it." in capsys.readouterr().err
+
+
+def test_environments_are_closed_if_one_can_not_be_made():
+    closed = []
+
+    class Own(Catch):
+        def __init__(self, number, columns):
+            super().__init__(columns=columns)
+            self._number = number
+
+        def close(self):
+            closed.append(self._number)
+
+    for told, columns in (("must have equal observation", [5, 5, 4]), ("no columns", [5, 5, None])):
+        made = iter(range(3))
+
+        def factory(seed, evaluation, columns=columns, made=made):
+            number = next(made)
+            if columns[number] is None:
+                raise UsageError("no columns")
+            return Own(number, columns[number])
+
+        closed.clear()
+        with pytest.raises(UsageError, match=told):
+            envs.make(factory, num_envs=3)
+        assert sorted(closed) == [0, 1, 2][: 3 - columns.count(None)]
+
+
+def test_a_single_environment_must_be_a_dm_env_too():
+    with pytest.raises(UsageError, match=r"must return a dm_env\.Environment, not a CartPoleEnv"):
+        envs.make_single(lambda seed, evaluation: gymnasium.make("CartPole-v1").unwrapped)
 
 
 def test_seeds_do_not_meet():

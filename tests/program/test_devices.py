@@ -95,6 +95,12 @@ def test_devices_are_given_to_those_that_ask(amounts, given):
     assert devices.devices_of(_asking(**amounts), ["a", "b", "c"]) == given
 
 
+def test_a_share_goes_to_the_first_device_that_has_room():
+    amounts = {"learner": 0.5, "inference": 0.9, "actor": 0.1}
+    given = {"learner": "a", "inference": "b", "actor-0": "a", "actor-1": "a", "actor-2": "a"}
+    assert devices.devices_of(_asking(**amounts), ["a", "b", "c"]) == given
+
+
 @pytest.mark.parametrize("amounts", [{"learner": 4}, {"actor": 1, "learner": 0.1}, {"actor": 0.6, "learner": 1}])
 def test_more_devices_than_there_are_are_refused(amounts):
     with pytest.raises(UsageError, match="more GPUs than there are here: 3"):

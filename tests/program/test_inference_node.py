@@ -524,3 +524,26 @@ def test_a_first_request_that_is_held_is_not_told_twice_either(experiment, start
         assert len(Reply(*calls[1].end()).action) == 2
     node.end()
     thread.end()
+
+
+def test_a_request_that_is_sent_again_after_the_order_to_stop_is_not_told_twice(experiment, start, caller, blocked):
+    world = World()
+    node = start(world, replays=[blocked.client], experience=False)
+    thread = Pestering(caller, node, experiment)
+    thread.settle()
+    with envs_of(experiment, 2) as environment:
+        timestep = tuple(copied(environment.reset()))
+        told, writer = [], node._seats[0, 0].writer
+        begin = writer.add_first
+        writer.add_first = lambda newest: told.append(newest) or begin(newest)
+        call = caller(node, start=1)
+        call.begin("act", 0, 0, timestep, False)
+        time.sleep(0.5)
+        world.stop = True
+        node._reporter.report("serving", now=True)  # as `run` does, and is told to stop
+        assert call.end() is None
+        call.begin("act", 0, 0, timestep, False)
+        assert call.end() is None
+        assert len(told) == 1
+    node.end()
+    thread.end()

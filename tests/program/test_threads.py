@@ -1,5 +1,6 @@
 """Programs of threads, in this process."""
 
+import dataclasses
 import os
 import re
 import signal
@@ -13,12 +14,14 @@ import pytest
 from dm_env import specs
 
 from acme_ext.builders import DQN
+from acme_ext.data.format import FolderWriter
 from acme_ext.errors import UsageError
 from acme_ext.launch.runners import distributed
 from acme_ext.launch.runners.nodes import coordinator
 from acme_ext.launch.runners.program import Topology
-from acme_ext.launch.runs import settings
+from acme_ext.launch.runs import settings, store
 from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.identity import about
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 from acme_ext.learning.checkpoints import CheckpointStore
 
@@ -181,13 +184,29 @@ def test_other_worlds_are_refused(tmp_path):
     with pytest.raises(UsageError, match="'processes', 'threads' or 'ray', not on 'boats'"):
         distributed.run_program(described, Topology(actors=1), on="boats")
     refused = []
+    store.prepare(described)
+    (tmp_path / "run/best").mkdir()
 
     def run():
         with pytest.raises(UsageError, match="main thread"):
-            distributed.run_program(described, Topology(actors=1), on="threads")
+            distributed.run_program(described, Topology(actors=1), on="threads", fresh=True)
         refused.append(True)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
     assert refused == [True]
+    # So do a batch that can't be split over the shards, and data without an episode.
+    with pytest.raises(UsageError, match="does not divide over 3 replay shards"):
+        distributed.run_program(described, Topology(actors=3, replay_shards=3), on="threads", fresh=True)
+    FolderWriter(tmp_path / "data", described.make_spec(), about(described)).begin()
+    of_data = dataclasses.replace(described, data=str(tmp_path / "data"))
+    with pytest.raises(UsageError, match="data has no whole episode yet"):
+        distributed.run_program(of_data, Topology(actors=0), on="threads", fresh=True)
+    assert (tmp_path / "run/best").is_dir()
+
+
+def test_a_program_that_is_stopped_before_it_begins_leaves_no_directory(tmp_path):
+    result = distributed._result(experiment(tmp_path, 100), 128 + signal.SIGINT)
+    assert (result.environment_steps, result.stopped_by) == (0, signal.SIGINT)
+    assert not (tmp_path / "run").exists()

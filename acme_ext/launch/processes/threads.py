@@ -25,6 +25,12 @@ GRACE_S = 5.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)  # Launchpad sets their handlers
 
 
+def check_thread() -> None:
+    """Raises UsageError if this is not the main thread, in which a program on threads must be started."""
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError("a program on threads must be started from the main thread.")
+
+
 def run(program: Any, needed: Sequence[str], grace_s: float = GRACE_S) -> int:
     """Runs a program from the main thread to its end.
 
@@ -43,8 +49,7 @@ def run(program: Any, needed: Sequence[str], grace_s: float = GRACE_S) -> int:
     Raises:
         Exception: the first error of a node; the other nodes are stopped.
     """
-    if threading.current_thread() is not threading.main_thread():
-        raise UsageError("a program on threads must be started from the main thread.")
+    check_thread()
     manager = _make_manager()
     bind(
         program,

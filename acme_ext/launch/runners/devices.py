@@ -55,16 +55,17 @@ def devices_of(topology: "Topology", there: Sequence[str]) -> dict[str, str]:
                 f"{group} asks for {others[0]}: only CPU and GPU can be asked for on one machine; others need Ray."
             )
     given: dict[str, str] = {}
-    left, shared, free = list(there), "", 0.0
+    left, shared = list(there), dict[str, float]()  # device -> its free share
     try:
         for group, name in names_of(topology.groups):
             amount = topology.resources.get(group, {}).get("GPU", 0)
             if amount >= 1:
                 given[name] = ",".join([left.pop(0) for _ in range(int(amount))])
             elif amount:
-                if free + 1e-9 < amount:
-                    shared, free = left.pop(0), 1.0
-                given[name], free = shared, free - amount
+                fitting = [device for device, free in shared.items() if free + 1e-9 >= amount]
+                device = fitting[0] if fitting else left.pop(0)
+                shared[device] = shared.get(device, 1.0) - amount
+                given[name] = device
     except IndexError:
         raise UsageError(f"the nodes ask for more GPUs than there are here: {len(there)}.") from None
     return given

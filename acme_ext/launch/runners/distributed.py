@@ -109,6 +109,7 @@ def run_program(
         "skip_damaged": skip_damaged,
     }
     if on == "threads":
+        threads.check_thread()
         server.import_libraries()
         making["spec"] = _spec(experiment, snapshot_every)
         code = threads.run(
@@ -238,6 +239,8 @@ def _run_on_ray(
 
 
 def _result(experiment: Experiment, code: int) -> Result:
+    if code and not experiment.directory.exists():  # stopped before it began
+        return Result(experiment.directory, 0, 0, None, None, code - 128)
     rundir = RunDirectory(experiment.directory)
     restored = CheckpointStore(rundir.checkpoints).restore({}, extra=False)
     if not code and restored is not None and not rundir.evaluation.is_file():

@@ -218,6 +218,7 @@ def make(
         if warning := foresee(agent, experiment.steps):
             print(f"acme-ext: {warning}", file=sys.stderr)
     shards = topology.replay_shards if topology.actors else 0
+    part = experiment.make_agent(spec).replay.split(shards) if shards else None
     # A resumed run needs as many actors (their numbers are in the seeds) and shards (each has a folder in checkpoints).
     arrangement = {"program": {"actors": topology.actors, "replay_shards": shards}} if shards else {}
     check_directory(experiment, fresh=fresh, arrangement=arrangement)
@@ -237,8 +238,7 @@ def make(
 
     program = lp.Program("acme-ext")
     replays: list[Any] = []
-    if shards:
-        part = experiment.make_agent(spec).replay.split(shards)
+    if part is not None:
         with program.group("replay"):
             for shard in range(shards):
                 contents = stored and shard_folder(stored.absolute(), shard)

@@ -31,6 +31,7 @@ def check_fields(experiment: "Experiment") -> None:
             f"builder is a {type(builder).__name__}: it must be a Builder, such as acme_ext.builders.DQN()."
         )
     envs.check_factory(experiment.environment)
+    envs.check_names(experiment.environment_options)
     checks.types(experiment)
     checks.values(experiment)
     checks.seed(experiment.seed)

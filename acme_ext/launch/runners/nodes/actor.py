@@ -97,12 +97,12 @@ class ActorNode:
     def run(self) -> None:
         """Acts until it is told to stop; then sends all remaining experience to the replay."""
         try:
+            for part in self._parts:
+                self._tell_steps(part.actor)
             while not self._reporter.orders.stop and not lp.wait_for_stop(0):
                 for part in self._parts:
                     self._count(part.loop.step(), part.version())
-                    part.actor.environment_steps = max(
-                        part.actor.environment_steps, self._reporter.orders.environment_steps
-                    )
+                    self._tell_steps(part.actor)
                     part.actor.begin()
                     self._reporter.keep(part.actor.core, part.name)
             for part in self._parts:
@@ -116,6 +116,10 @@ class ActorNode:
             self._stack.close()
         self._reporter.report("has ended", now=True)
         self._reporter.done()
+
+    def _tell_steps(self, actor: Any) -> None:
+        """Gives an actor the program's number of environment steps, for its exploration."""
+        actor.environment_steps = max(actor.environment_steps, self._reporter.orders.environment_steps)
 
     def _count(self, taken: int, version: int) -> None:
         """Counts steps, and reports them if a report is due."""

@@ -60,6 +60,7 @@ class _Seat:
     writer: Any = None  # writes its experience, if this node does that
     run: int = -1  # how often its actor was started before
     tick: int = -1
+    told: tuple[int, int] = (-1, -1)  # the start and the tick of the time step that was written last
     acted: tuple[Acted, int] | None = None  # the answer to the latest request, and the version of the parameters
     waits: bool = False  # whether a request waits for a batch
     sent: int = 0  # the writer's row count when the replay had last taken enough rows
@@ -288,8 +289,9 @@ class InferenceNode:
         if (run, tick) < (seat.run, seat.tick):
             raise ValueError(f"request {tick} of start {run} comes after {seat.tick} of start {seat.run}")
         goes_on = seat.acted is not None and (run, tick) == (seat.run, seat.tick + 1)
-        if seat.writer is not None:
+        if seat.writer is not None and seat.told != (run, tick):  # a call that was answered with None is repeated
             self._tell(seat, newest, goes_on)
+            seat.told = (run, tick)
         first, keys = newest.step_type == FIRST, None
         if not goes_on:
             of_all = slot_keys(self._experiment.actor_key(seat.actor, run), self._experiment.num_envs)
