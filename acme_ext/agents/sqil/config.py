@@ -6,12 +6,14 @@ from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.sac.config import SACConfig
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import TransitionConfig
+from acme_ext.utils.checks import Positive
 
 
 @dataclasses.dataclass(frozen=True)
 class SQILConfig(SACConfig):
     """SQIL (Reddy et al. 2020) for continuous actions, with SAC's other hyperparameters."""
 
+    init_temperature: Positive = 1.0  # initial weight of the entropy; as in SAC's authors' code
     # Half of a batch are demonstrations; Reddy et al. 2020, section 2.
     replay: TransitionConfig = dataclasses.replace(SACConfig.replay, demo_ratio=0.5)
 
