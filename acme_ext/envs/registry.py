@@ -6,7 +6,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -93,7 +93,8 @@ _FAMILIES = (
         "minigrid",
         "minigrid:NAME",
         "minigrid:DoorKey-8x8",
-        "MiniGrid's grid worlds, as one-hot grids or pictures, without the mission's text; gym:MiniGrid-NAME-v0 too",
+        "MiniGrid's grid worlds, as one-hot grids or pictures, without the mission's text; "
+        "gym:MiniGrid-NAME-v0 too; other versions as minigrid:NAME-v1",
         "MiniGrid",
         ("minigrid",),
         "minigrid",
@@ -224,10 +225,10 @@ def make(
             batch = FunctionalBatch(first, num_envs, environment_seed(seed, evaluation))
         else:
             with contextlib.ExitStack() as stack:  # closes those that were made, if one can't be or doesn't fit
-                made = [stack.enter_context(_closed(first))]
-                for i in range(1, num_envs):
-                    each = load(environment_seed(seed, evaluation, i), evaluation)
-                    made.append(stack.enter_context(_closed(each)))
+                made: list[Any] = []
+                for i in range(num_envs):
+                    made.append(load(environment_seed(seed, evaluation, i), evaluation) if i else first)
+                    stack.callback(_close, made[-1])
                 batch = VectorEnvironment(made)
                 stack.pop_all()
     batch.name = name_of(given)
@@ -290,14 +291,10 @@ def make_single(
     return single_precision(made)
 
 
-@contextlib.contextmanager
-def _closed(made: Any) -> Iterator[Any]:
-    """Yields what a factory made, and closes it afterwards if it is an environment."""
-    try:
-        yield made
-    finally:
-        if hasattr(made, "close"):
-            made.close()
+def _close(made: Any) -> None:
+    """Closes what a factory made, if it is an environment."""
+    if hasattr(made, "close"):
+        made.close()
 
 
 def make_spec(environment: "dm_env.Environment | BatchedEnvironment") -> "EnvironmentSpec":

@@ -1,3 +1,4 @@
+import gc
 import importlib.util
 import subprocess
 import sys
@@ -202,6 +203,12 @@ def test_environments_are_closed_if_one_can_not_be_made():
         with pytest.raises(UsageError, match=told):
             envs.make(factory, num_envs=3)
         assert sorted(closed) == [0, 1, 2][: 3 - columns.count(None)]
+    closed.clear()
+    batch = envs.make(lambda seed, evaluation: Own(0, 5), num_envs=3)
+    gc.collect()
+    assert closed == []
+    batch.close()
+    assert closed == [0] * 3
 
 
 def test_a_single_environment_must_be_a_dm_env_too():
