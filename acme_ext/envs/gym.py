@@ -258,13 +258,12 @@ def _observations(
         spec, convert = one_hot(name, space.nvec.ravel().tolist(), space.start.ravel().tolist())
         return spec, lambda value: convert(np.asarray(value).reshape(*np.shape(value)[: -space.nvec.ndim], -1))
     spec, numbers = _numbers(space, name)
-    dtype = spec.dtype
-    if isinstance(spec, specs.BoundedArray) and dtype == np.uint8:
+    if isinstance(spec, specs.BoundedArray) and spec.dtype == np.uint8:
         # For a small grid with many channels, the shape doesn't show which axis has the channels.
         if channels_first(spec.shape) and min(spec.shape[1:]) >= PICTURE_SIDE:
-            return _moved(spec, lambda value: np.moveaxis(np.asarray(value, dtype), -3, -1))
+            return _moved(spec, lambda value: np.moveaxis(numbers(value), -3, -1))
         if len(spec.shape) == 2 and min(spec.shape) >= PICTURE_SIDE:
-            return _moved(spec, lambda value: np.asarray(value, dtype)[..., None])
+            return _moved(spec, lambda value: numbers(value)[..., None])
     return spec, numbers
 
 

@@ -183,6 +183,7 @@ class Given(gymnasium.Env):
     ("space", "observation", "told"),
     [
         (spaces.Box(0, 255, (2,), np.uint8), np.array([0.7, 3.0]), "the type float64; its space says uint8"),
+        (spaces.Box(0, 255, (40, 40), np.uint8), np.full((40, 40), 0.7), "the type float64; its space says uint8"),
         (spaces.Box(-9, 9, (2,), np.int32), np.array([np.nan, 2.9]), "the type float64; its space says int32"),
         (spaces.Discrete(4), 4, "numbers outside its space"),
         (spaces.MultiDiscrete([2, 3]), np.array([1, 3]), "numbers outside its space"),

@@ -3,7 +3,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import spec_of
 
+from acme_ext.agents.sac import networks as sac
+from acme_ext.agents.sac.config import SACConfig
+from acme_ext.agents.td3 import networks as td3
+from acme_ext.agents.td3.config import TD3Config
 from acme_ext.networks import continuous
 
 KEY = jax.random.key(0)
@@ -64,6 +69,14 @@ def test_the_squashed_stddev_keeps_to_its_range():
     assert (large >= np.exp(-1) * 0.999).all()
     assert (large <= np.exp(1) * 1.001).all()
     assert large.max() > large.min()
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize(("agent", "config"), [(sac, SACConfig), (td3, TD3Config)])
+def test_layer_norm_is_in_the_policy_and_the_critics(agent, config, layer_norm):
+    networks = agent.make_networks(spec_of.continuous(2, (3,)), config(hidden_sizes=(4,), layer_norm=layer_norm))
+    params = networks.policy.init(KEY, OBSERVATION), networks.critic.init(KEY, OBSERVATION, ACTION)
+    assert [any("layer_norm" in name for name in each) for each in params] == [layer_norm] * 2
 
 
 def test_layer_norm_makes_the_scale_of_observations_matter_little():

@@ -505,15 +505,21 @@ def test_a_full_shard_holds_back_nobody_who_writes_to_another(experiment, start,
     held.end()
 
 
+def told_to(node):
+    """The first time steps that the writer of a node's first seat is told from now on."""
+    told, writer = [], node._seats[0, 0].writer
+    begin = writer.add_first
+    writer.add_first = lambda newest: told.append(newest) or begin(newest)
+    return told
+
+
 def test_a_first_request_that_is_held_is_not_told_twice_either(experiment, start, caller, blocked):
     node = start(replays=[blocked.client], experience=False)
     thread = Pestering(caller, node, experiment)
     thread.settle()
     with envs_of(experiment, 2) as environment:
         timestep = tuple(copied(environment.reset()))
-        told, writer = [], node._seats[0, 0].writer
-        begin = writer.add_first
-        writer.add_first = lambda newest: told.append(newest) or begin(newest)
+        told = told_to(node)
         calls = [caller(node, start=1) for _ in range(2)]  # the second after the first has lost its connection
         for call in calls:
             call.begin("act", 0, 0, timestep, False)
@@ -533,9 +539,7 @@ def test_a_request_that_is_sent_again_after_the_order_to_stop_is_not_told_twice(
     thread.settle()
     with envs_of(experiment, 2) as environment:
         timestep = tuple(copied(environment.reset()))
-        told, writer = [], node._seats[0, 0].writer
-        begin = writer.add_first
-        writer.add_first = lambda newest: told.append(newest) or begin(newest)
+        told = told_to(node)
         call = caller(node, start=1)
         call.begin("act", 0, 0, timestep, False)
         time.sleep(0.5)

@@ -86,7 +86,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
             report(warning)
         world = {"world": "compiled"}
         root = _root(experiment, seeds)
-        if seeds > 1 and RunDirectory(root).exists_run():
+        if seeds > 1 and root.is_dir() and RunDirectory(root).exists_run():
             raise UsageError(f"{root} holds a run of one seed: choose another directory for the {seeds} seeds' runs.")
         for each in several:  # all are checked before the first is changed
             check_directory(each, fresh=fresh, arrangement=world)

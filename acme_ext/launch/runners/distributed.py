@@ -20,9 +20,9 @@ from acme_ext.launch.processes import launcher, threads
 from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, RESUMABLE, Options, give_devices, in_child
 from acme_ext.launch.runners import devices
 from acme_ext.launch.runners.program import SERVERS, Extend, Topology, added_groups, make
+from acme_ext.launch.runners.upkeep import check_learner
 from acme_ext.launch.runs.evaluation import Result, Score
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.feasibility import check_devices
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay import server
 from acme_ext.types import EnvironmentSpec
@@ -133,25 +133,17 @@ def run_program(
 
 
 def _spec(experiment: Experiment, snapshot_every: int | None, options: Options | None = None) -> EnvironmentSpec:
-    """Returns the environment's spec, and checks what needs the learner's devices.
+    """Returns the environment's spec, and checks what needs the learner's devices, see `check_learner`.
 
     Args:
         experiment: the experiment that the program runs.
         snapshot_every: see `run_program`.
         options: gives this process the devices of the learner; None if it has them.
-
-    Raises:
-        UsageError: there are fewer devices than the learner needs, its batch doesn't divide over them, or the policy
-            can't be exported.
     """
     if options is not None:
         give_devices("learner", "learner", options)
     spec = experiment.make_spec()
-    check_devices(experiment, experiment.make_agent(spec))
-    if snapshot_every:
-        from acme_ext.launch.runners.snapshots import check_policy
-
-        check_policy(experiment, spec)
+    check_learner(experiment, experiment.make_agent(spec), spec, snapshot_every)
     return spec
 
 

@@ -20,11 +20,11 @@ from acme_ext.launch.runners import offline
 from acme_ext.launch.runners.keeping import EPISODES, STEPS, ActingUpkeep
 from acme_ext.launch.runners.patience import LostBatchError, Patience
 from acme_ext.launch.runners.profile import RunProfile
-from acme_ext.launch.runners.upkeep import conclude, console
+from acme_ext.launch.runners.upkeep import check_learner, conclude, console
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Evaluator, Result
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.feasibility import check, check_devices, foresee
+from acme_ext.launch.runs.feasibility import check, foresee
 from acme_ext.launch.runs.store import RunStore, check_directory, hold, prepare, recorded_to, replay_folder
 from acme_ext.replay import server
 from acme_ext.replay.base import Replay
@@ -90,11 +90,7 @@ def run(
         agent = experiment.make_agent(spec)
         demos = demonstrations.rows_of(experiment, agent, spec, skip_damaged=skip_damaged, report=report)
         check_directory(experiment, fresh=fresh)
-        check_devices(experiment, agent)
-        if snapshot_every:
-            from acme_ext.launch.runners.snapshots import check_policy
-
-            check_policy(experiment, spec)
+        check_learner(experiment, agent, spec, snapshot_every)
         recorded = recorded_to(record, experiment, spec)
         if warning := foresee(agent, experiment.steps):
             report(warning)

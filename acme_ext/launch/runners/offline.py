@@ -13,11 +13,11 @@ from acme_ext.data.format import Folder
 from acme_ext.envs.canonical import own_actions
 from acme_ext.errors import UsageError
 from acme_ext.launch.processes.interrupt import Interrupt
-from acme_ext.launch.runners.upkeep import Upkeep, conclude, console
+from acme_ext.launch.runners.upkeep import Upkeep, check_learner, conclude, console
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Result
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.feasibility import check, check_devices
+from acme_ext.launch.runs.feasibility import check
 from acme_ext.launch.runs.identity import split_data
 from acme_ext.launch.runs.store import RunStore, hold, prepare
 from acme_ext.replay import fixed
@@ -48,11 +48,7 @@ def run(
         environment.close()
         agent, folder = check_data(experiment, spec, skip_damaged=skip_damaged)
         rows = read(experiment, agent, folder, report)
-        check_devices(experiment, agent)
-        if snapshot_every:
-            from acme_ext.launch.runners.snapshots import check_policy
-
-            check_policy(experiment, spec)
+        check_learner(experiment, agent, spec, snapshot_every)
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
         if progress:
             report(f"the run directory is {store.rundir.path}; {len(rows):,} {agent.replay.item}s of {folder.path}")

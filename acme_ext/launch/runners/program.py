@@ -211,14 +211,15 @@ def make(
     if experiment.data is not None:
         _, folder = offline.check_data(experiment, spec, skip_damaged=skip_damaged)
         folder.check_shards()
+        part = None
     else:
         check(experiment, spec)
         agent = experiment.make_agent(spec)
         demonstrations.check(experiment, agent, spec, skip_damaged=skip_damaged)
         if warning := foresee(agent, experiment.steps):
             print(f"acme-ext: {warning}", file=sys.stderr)
-    shards = topology.replay_shards if topology.actors else 0
-    part = experiment.make_agent(spec).replay.split(shards) if shards else None
+        part = agent.replay.split(topology.replay_shards)
+    shards = topology.replay_shards if part is not None else 0
     # A resumed run needs as many actors (their numbers are in the seeds) and shards (each has a folder in checkpoints).
     arrangement = {"program": {"actors": topology.actors, "replay_shards": shards}} if shards else {}
     check_directory(experiment, fresh=fresh, arrangement=arrangement)

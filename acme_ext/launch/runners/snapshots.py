@@ -23,20 +23,18 @@ def check_policy(experiment: Experiment, spec: EnvironmentSpec) -> None:
 class Snapshots:
     """Exports the evaluation policy to `snapshots/STEP` in the run directory, as `acme-ext export` does.
 
+    Whether the policy can be exported is checked beforehand, see `check_policy`.
+
     Args:
         loaded: a function that returns the current agent.
         rundir: the run directory.
         steps: steps that the run has taken.
         every: steps between two snapshots.
-
-    Raises:
-        UsageError: the policy has an operation that can't be exported; the message names it.
     """
 
     def __init__(self, loaded: Callable[[], Loaded], rundir: RunDirectory, steps: int, every: int):
         self._loaded, self._rundir, self._every = loaded, rundir, every
         self._next = (steps // every + 1) * every
-        trace_run(Run(rundir.path, loaded()))
 
     def look(self, steps: int) -> None:
         """Writes a snapshot if one is due."""

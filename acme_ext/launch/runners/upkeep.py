@@ -6,12 +6,14 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from acme_ext.builders.base import Agent
 from acme_ext.launch.processes.interrupt import Interrupt, graceful
 from acme_ext.launch.runs.evaluation import Evaluator, Result, Score
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.store import RunStore, draw_curve
-from acme_ext.learning.learner import Learner
+from acme_ext.learning.learner import Learner, over_devices
 from acme_ext.replay.mixed import Mixed
+from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.progress import ProgressLine
 
 _LOG_EVERY_S = 1.0  # between rows of learner metrics; each must wait for the device
@@ -26,6 +28,21 @@ def console(
         progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps, budget=experiment.step_key))
         report = progress.print if progress else print
         yield progress, report, stack.enter_context(graceful(report))
+
+
+def check_learner(experiment: Experiment, agent: Agent, spec: EnvironmentSpec, snapshot_every: int | None) -> None:
+    """Checks what needs the learner's devices, before a run's directory is changed.
+
+    Raises:
+        UsageError: there are fewer devices than the learner needs, its batch doesn't divide over them, or the policy
+            can't be exported and `snapshot_every` is set.
+    """
+    experiment.devices()
+    over_devices(agent.replay.batch_size, experiment.num_devices)
+    if snapshot_every:
+        from acme_ext.launch.runners.snapshots import check_policy
+
+        check_policy(experiment, spec)
 
 
 def conclude(result: Result, experiment: Experiment, store: RunStore, interrupt: Interrupt) -> Result:

@@ -198,7 +198,6 @@ def load_run(
     except UsageError as error:
         raise _unknown(path, rundir, error) from error
     options = {**described["environment_options"], **(environment_options or {})}
-    envs.check_names(options)
     envs.check(where, **options)
     try:
         if builder is None:

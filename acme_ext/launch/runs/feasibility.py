@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from acme_ext import envs
 from acme_ext.builders.base import Agent, Builder
 from acme_ext.errors import UsageError
-from acme_ext.learning.learner import over_devices
 from acme_ext.learning.prioritized import gives_errors
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import checks
@@ -52,12 +51,6 @@ def check(experiment: "Experiment", spec: EnvironmentSpec) -> None:
             f"{type(experiment.builder).__name__} gives no TD errors for priorities, so that its replay can't be "
             "prioritized: leave replay.prioritized false."
         )
-
-
-def check_devices(experiment: "Experiment", agent: Agent) -> None:
-    """Raises UsageError if there are fewer devices than the learner needs, or its batch doesn't divide over them."""
-    experiment.devices()
-    over_devices(agent.replay.batch_size, experiment.num_devices)
 
 
 def foresee(agent: Agent, steps: int) -> str | None:

@@ -94,14 +94,6 @@ def test_the_entropy_of_what_follows_counts_by_the_temperature():
     assert metrics["loss"] == pytest.approx(((y - 2) ** 2 * 2 + 0 + 1.5**2) / 4, rel=0.5)
 
 
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_layer_norm_is_in_the_policy_and_the_critics(layer_norm):
-    networks = make_networks(SPEC, SACConfig(hidden_sizes=(4,), layer_norm=layer_norm))
-    policy = networks.policy.init(KEY, OBSERVATION)
-    critic = networks.critic.init(KEY, OBSERVATION, np.zeros((1, 1), np.float32))
-    assert [any("layer_norm" in name for name in params) for params in (policy, critic)] == [layer_norm] * 2
-
-
 def test_states_begin_as_they_should():
     core = learning.make_core(make_networks(SPEC, SACConfig(hidden_sizes=(4,))), SACConfig(), OBSERVATION)
     state = core.init(KEY)

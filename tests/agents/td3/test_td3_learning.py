@@ -107,14 +107,6 @@ def test_both_critics_are_asked_about_the_same_noisy_action():
     assert min(abs(metrics["loss"] - loss) for loss in possible) < 1e-5
 
 
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_layer_norm_is_in_the_policy_and_the_critics(layer_norm):
-    networks = make_networks(SPEC, TD3Config(hidden_sizes=(4,), layer_norm=layer_norm))
-    policy = networks.policy.init(KEY, OBSERVATION)
-    critic = networks.critic.init(KEY, OBSERVATION, np.zeros((1, 1), np.float32))
-    assert [any("layer_norm" in name for name in params) for params in (policy, critic)] == [layer_norm] * 2
-
-
 def test_states_begin_as_they_should():
     core = learning.make_core(make_networks(SPEC, TD3Config(hidden_sizes=(4,))), TD3Config(), OBSERVATION)
     state = core.init(KEY)

@@ -229,8 +229,9 @@ class LearnerNode:
         return self._mixed
 
     def _make_snapshots(self, spec: EnvironmentSpec, every: int) -> Any:
-        from acme_ext.launch.runners.snapshots import Snapshots
+        from acme_ext.launch.runners.snapshots import Snapshots, check_policy
 
+        check_policy(self._experiment, spec)  # on Ray, nothing before has
         environment = self._experiment.make_environment(1, evaluation=True)
         actions = own_actions(environment)
         environment.close()
