@@ -98,7 +98,8 @@ class Builder(HasPresets, abc.ABC):
     A new agent implements `make_networks`, `make_policy` and `make_core`. This class reads the config's fields
     `replay`, `batch_size` and `discount`. It also reads these fields if the config has them: `max_abs_reward`,
     `normalize_observations`, `max_abs_observation`, `random_shift`, `sgd_steps_per_call`, `variable_period`,
-    `pretrain_steps` and `demo_priority_offset`.
+    `pretrain_steps` and `demo_priority_offset`. A builder whose core clips rewards has the property
+    `RecurrentBuilder.clipping`, for exploration bonuses.
     Builders are frozen, and picklable if their fields are, so that any process can make the parts.
     """
 
@@ -173,7 +174,7 @@ class Builder(HasPresets, abc.ABC):
         networks = self.make_networks(spec)
         replay = self.make_replay(spec, networks)
         policies = self.make_policy(spec, networks), self.make_policy(spec, networks, evaluation=True)
-        core, (policy, evaluation_policy) = options.apply(self, spec, replay, self.make_core(spec, networks), policies)
+        core, (policy, evaluation_policy) = options.apply(self, spec, networks, replay, policies)
         return Agent(
             replay,
             core,

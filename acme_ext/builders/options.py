@@ -13,7 +13,7 @@ from acme_ext.acting.policy import Policy
 from acme_ext.errors import UsageError, nearest
 from acme_ext.learning import normalize
 from acme_ext.learning.averaged import averaged_core, averaged_policy
-from acme_ext.learning.bonus import BONUSES
+from acme_ext.learning.bonus import BONUSES, clipped_core
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.normalized import MAX_ABS, normalized_core, normalized_policy
 from acme_ext.learning.prioritized import prioritized_core, prioritized_policy
@@ -75,10 +75,12 @@ def check_actions(builder: "Builder", spec: EnvironmentSpec) -> None:
 
 
 def apply(
-    builder: "Builder", spec: EnvironmentSpec, replay: Replay, core: LearnerCore, policies: Sequence[Policy]
+    builder: "Builder", spec: EnvironmentSpec, networks: Any, replay: Replay, policies: Sequence[Policy]
 ) -> tuple[LearnerCore, Sequence[Policy]]:
     """Returns the core, and the policies for training and evaluation, wrapped as the builder's settings require."""
     config, example = builder.config, specs.zeros(spec.observations, 1)
+    clip, unclipped = (builder.intrinsic is not None and getattr(builder, "clipping", None)) or (None, config)
+    core = (builder if clip is None else dataclasses.replace(builder, config=unclipped)).make_core(spec, networks)
     if (most := getattr(config, "random_shift", None)) is not None:
         core = shifted_core(core, example, most)
     if getattr(config, "normalize_observations", False) and normalize.fields_of(example, example):
@@ -87,6 +89,8 @@ def apply(
         policies = [normalized_policy(policy, example, max_abs) for policy in policies]
     if builder.intrinsic is not None:
         core = _with_bonus(builder, core, replay, example)
+        if clip is not None:
+            core = clipped_core(core, clip)
     if replay.needs_largest_error:
         core, policies = prioritized_core(core), [prioritized_policy(policy) for policy in policies]
     if builder.average_rate is not None:

@@ -8,7 +8,7 @@ from acme_ext.builders import options
 from acme_ext.builders.base import FunctionalBuilder
 from acme_ext.networks.recurrent import MakeCore
 from acme_ext.networks.torsos import Torso
-from acme_ext.types import EnvironmentSpec
+from acme_ext.types import Array, EnvironmentSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +26,15 @@ class RecurrentBuilder(FunctionalBuilder):
     torso: str | Torso | None = None
     core: str | MakeCore | None = None
     network: Callable[..., Any] = dataclasses.field(kw_only=True)
+
+    @property
+    def clipping(self) -> tuple[Callable[[Array], Array], Any] | None:
+        """The function by which the learner core clips rewards, and the config of a core that doesn't; None if it never
+        does.
+
+        With an exploration bonus, rewards are clipped before the bonus is added.
+        """
+        return None
 
     def make_networks(self, spec: EnvironmentSpec) -> Any:
         return options.make_networks(self, spec)

@@ -1,9 +1,10 @@
 """Exploration bonuses for new observations, which are added to the reward of any agent without memory.
 
-The learner computes the bonus for each batch with the newest networks. The rewards in replay, in logs and in
-evaluations don't include it.
+The learner computes the bonus for each batch with the newest networks, and adds it to the rewards after they were
+clipped. The rewards in replay, in logs and in evaluations don't include it.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -81,6 +82,15 @@ def distilled(
         return core.variables(state.core)
 
     return LearnerCore(init, step, variables)
+
+
+def clipped_core(core: LearnerCore, clip: Callable[[Array], Array]) -> LearnerCore:
+    """Returns a core that learns from clipped rewards, for a `core` that adds a bonus to the rewards."""
+
+    def step(state: Any, sample: Sample) -> tuple[Any, dict[str, Array], Array | None]:
+        return core.step(state, sample._replace(data=sample.data._replace(reward=clip(sample.data.reward))))
+
+    return dataclasses.replace(core, step=step)
 
 
 BONUSES: dict[str, Bonus] = {"rnd": distilled, "rnd_shuffled": functools.partial(distilled, shuffled=True)}

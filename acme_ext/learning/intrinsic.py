@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from acme_ext.errors import UsageError
 from acme_ext.learning import normalize
 from acme_ext.learning.core import TrainState, sgd_step
 from acme_ext.learning.normalize import Moments
@@ -34,7 +35,7 @@ class DistillationConfig(Checked):
     predictor_sizes: LayerSizes = (64,)  # layers that the predictor has more; (512, 512) in Burda et al. 2018
     learning_rate: Positive = 1e-3  # Adam
     max_abs_observation: Positive = 5.0  # normalised observations are clipped to it; Burda et al. 2018, section 2.4
-    newest_frame: bool = False  # of stacked frames, the network is given the last channel alone
+    newest_frame: bool = False  # of images, the networks are given the last channel alone: the newest of the frames
     share: PositiveShare = 1.0  # of a batch, which the predictor learns from; Burda et al. 2018, section 2.5
 
 
@@ -79,6 +80,8 @@ class Distillation:
     def __init__(self, config: DistillationConfig, observation: Tree, torso: str | torsos.Torso | None = None):
         self.config = config
         self._example = masking.visible(observation)
+        if config.newest_frame and not any(map(_has_channels, jax.tree.leaves(self._example))):
+            raise UsageError("newest_frame is true: it is for images with channels, which the observations don't have.")
         self._optimizer = optax.adam(config.learning_rate)
 
         def features(observation: Tree, sizes: tuple[int, ...]) -> Array:
@@ -161,16 +164,21 @@ class Distillation:
         return normalize.normalize(moments, self._fields(observation), self.config.max_abs_observation)
 
     def _fields(self, observation: Tree) -> Tree:
-        """Returns the visible fields as floats, and only the last channel if `newest_frame` is set.
+        """Returns the visible fields as floats, and only the last channel of images if `newest_frame` is set.
 
         These are normalised.
         """
 
-        def field(x: Array) -> Array:
-            x = x[..., -1:] if self.config.newest_frame else x
+        def field(x: Array, example: Array) -> Array:
+            x = x[..., -1:] if self.config.newest_frame and _has_channels(example) else x
             return jnp.asarray(x, jnp.float32)
 
-        return jax.tree.map(field, masking.visible(observation))
+        return jax.tree.map(field, masking.visible(observation), self._example)
+
+
+def _has_channels(example: Array) -> bool:
+    """Whether a field, of which an example `[1, ...]` is given, is an image `[height, width, channels]`."""
+    return jnp.ndim(example) == 4
 
 
 class Scale(NamedTuple):

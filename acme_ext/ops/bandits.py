@@ -97,8 +97,8 @@ def sliding_window_ucb(num_arms: int, window: int, scale: float = 1.0, epsilon: 
     first.
     """
     _check_arms(num_arms)
-    if window < 1:
-        raise UsageError(f"the bandit's window is {window}: it must hold at least 1 play.")
+    if window < num_arms:  # an arm outside the window comes first, so that returns would never be compared
+        raise UsageError(f"the bandit's window is {window}: it must hold at least a play of each of {num_arms} arms.")
 
     def init(batch: int) -> Window:
         return Window(

@@ -80,7 +80,8 @@ def nearest_distances(memory: EpisodicMemory, embedding: Array, neighbours: int)
 def moving_average(average: Array, count: Array, value: Array, horizon: float) -> tuple[Array, Array]:
     """Returns the average `[...]` updated with one more value `[...]`, and the new count of values.
 
-    It is the mean of all values up to `horizon` of them, and an exponential moving average after that.
+    It is the mean of all values up to `horizon` of them, and an exponential moving average after that. A count in
+    float32 stops at 2**24, 16.8 million, which is then the horizon.
     """
     count = jnp.minimum(count + 1, horizon)
     return average + (value - average) / count, count

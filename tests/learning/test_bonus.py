@@ -193,3 +193,37 @@ def test_rainbows_noise_is_no_memory():
         state, metrics, _ = step(state, Sample(data._replace(**seen), np.ones(size, np.float32)))
     assert metrics["bonus"] > 0
     assert np.isfinite(metrics["loss"])
+
+
+def three_more(core, observation):
+    def step(state, sample):
+        return core.step(state, sample._replace(data=sample.data._replace(reward=sample.data.reward + 3)))
+
+    return dataclasses.replace(core, step=step)
+
+
+@pytest.mark.parametrize(
+    ("builder", "clipped"),
+    [
+        (builders.PPO(), {"max_abs_reward": 1.0}),
+        (builders.A2C(), {"max_abs_reward": 1.0}),
+        (builders.IMPALA(), {"reward_clipping": "abs_one"}),
+    ],
+)
+def test_rewards_are_clipped_and_bonuses_are_not(builder, clipped):
+    rewards = RNG.uniform(-3, 3, size=1_000).astype(np.float32)
+
+    def loss(intrinsic, settings, rewards):
+        config = dataclasses.replace(builder.config, **settings)
+        agent = dataclasses.replace(builder, config=config, intrinsic=intrinsic).make_agent(discrete(2))
+        data = agent.replay.example(agent.replay.batch_size)
+        data = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), data)
+        reward = np.resize(rewards, data.reward.shape)
+        data = data._replace(reward=reward, mask=1 + data.mask, discount=0.9 + data.discount)
+        _, metrics, _ = agent.core.step(agent.core.init(jax.random.key(0)), Sample(data, np.ones(BATCH, np.float32)))
+        return metrics["loss"]
+
+    within = np.clip(rewards, -1, 1)
+    np.testing.assert_allclose(loss(three_more, clipped, rewards), loss(None, {}, within + 3), rtol=1e-5)
+    np.testing.assert_allclose(loss(None, clipped, rewards), loss(None, {}, within), rtol=1e-5)
+    assert abs(loss(None, {}, within + 3) / loss(None, clipped, within + 3) - 1) > 0.01

@@ -135,7 +135,7 @@ def test_only_the_chosen_take_a_step():
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: bandits.ucb1(0), lambda: bandits.sliding_window_ucb(3, 0), lambda: bandits.exp3(3, 0.0)],
+    [lambda: bandits.ucb1(0), lambda: bandits.sliding_window_ucb(3, 2), lambda: bandits.exp3(3, 0.0)],
 )
 def test_what_can_be_no_bandit_is_refused(make):
     with pytest.raises(UsageError):

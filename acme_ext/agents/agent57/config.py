@@ -32,6 +32,10 @@ class Agent57Config(NGUConfig):
                 f"middle_discount is {self.middle_discount}: it must lie between least_discount and discount, in "
                 f"[{self.least_discount}, {self.discount}]."
             )
+        if self.bandit_window < self.num_arms:
+            raise UsageError(
+                f"bandit_window is {self.bandit_window}: it must be at least num_arms, which is {self.num_arms}."
+            )
 
     @property
     def discounts(self) -> np.ndarray:
@@ -44,8 +48,11 @@ def discounts(num: int, most: float, middle: float, least: float) -> np.ndarray:
 
     gamma_0 = most;  middle + (most - middle) sigmoid(10 (2 j - (q - 1)) / (q - 1)) for 0 < j < q;  gamma_q = middle;
     then from gamma_{q+1} = middle to gamma_{N-1} = least, evenly spaced in the logarithm of 1 - gamma. q is 7 for
-    N = 32, and scales with N. The last part differs from the printed formula, which would end at 0.99997, not at 0.99.
+    N = 32, and scales with N; for N = 2 there is no middle. The last part differs from the printed formula, which would
+    end at 0.99997, not at 0.99.
     """
+    if num == 2:
+        return np.array([most, least], np.float32)
     last = max(1, round(7 / 31 * (num - 1)))
     j = np.arange(num)
     bend = middle + (most - middle) / (1 + np.exp(-10 * (2 * j - (last - 1)) / max(last - 1, 1)))

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Literal
 
+from acme_ext.agents.iql.config import MinLogStddev
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt, PositiveShare
 
@@ -18,7 +19,7 @@ class CRRConfig(Checked):
 
     # The networks
     hidden_sizes: LayerSizes = (256, 256)  # units of each network
-    min_log_stddev: float = -5.0  # least log stddev of the policy's actions
+    min_log_stddev: MinLogStddev = -5.0  # least log stddev of the policy's actions
 
     # Learning
     batch_size: int = 256  # transitions

@@ -1,9 +1,15 @@
 """IQL's hyperparameters."""
 
 import dataclasses
+from typing import Annotated
 
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveShare, Share
+from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveShare, Rule, Share
+
+MAX_LOG_STDDEV = 2.0  # greatest log stddev of the policy's actions; the authors' code
+MinLogStddev = Annotated[
+    float, Rule(lambda value: value < MAX_LOG_STDDEV, f"it must be less than {MAX_LOG_STDDEV}, the greatest")
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +26,7 @@ class IQLConfig(Checked):
 
     # The networks
     hidden_sizes: LayerSizes = (256, 256)  # units of each network
-    min_log_stddev: float = -5.0  # least log stddev of the policy's actions; the authors' code
+    min_log_stddev: MinLogStddev = -5.0  # least log stddev of the policy's actions; the authors' code
 
     # Learning
     batch_size: int = 256  # transitions

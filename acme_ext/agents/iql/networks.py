@@ -6,7 +6,7 @@ import haiku as hk
 import jax.numpy as jnp
 
 from acme_ext import specs
-from acme_ext.agents.iql.config import IQLConfig
+from acme_ext.agents.iql.config import MAX_LOG_STDDEV, IQLConfig
 from acme_ext.networks import continuous, layers, torsos
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.types import Array, EnvironmentSpec, Tree
@@ -31,7 +31,7 @@ def make_networks(spec: EnvironmentSpec, config: IQLConfig, torso: str | torsos.
     def policy(observation: Tree) -> Gaussian:
         mean = continuous.DeterministicPolicy(action_size, config.hidden_sizes, torso=torso)(observation)
         log_stddev = hk.get_parameter("log_stddev", (action_size,), init=jnp.zeros)
-        stddev = jnp.exp(jnp.clip(log_stddev, config.min_log_stddev, 2.0))
+        stddev = jnp.exp(jnp.clip(log_stddev, config.min_log_stddev, MAX_LOG_STDDEV))
         return Gaussian(mean, jnp.broadcast_to(stddev, mean.shape))
 
     def critic(observation: Tree, action: Array) -> Array:

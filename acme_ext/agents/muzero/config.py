@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from acme_ext.errors import UsageError
 from acme_ext.networks.models import Kind
 from acme_ext.ops.distributional import Support
 from acme_ext.ops.search import SearchConfig
@@ -70,6 +71,11 @@ class PlanningConfig(Checked):
     variable_period: PositiveInt = 1  # actor steps between updates of its parameters
 
     replay: RootsConfig = RootsConfig()
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.random_share and not self.sampled_moves:
+            raise UsageError(f"random_share is {self.random_share}: it is a share of sampled_moves, which is 0.")
 
     @property
     def support(self) -> Support:

@@ -3,6 +3,7 @@
 import dataclasses
 
 from acme_ext.agents.ppo.config import PPOConfig
+from acme_ext.errors import UsageError
 from acme_ext.learning.intrinsic import DistillationConfig
 from acme_ext.replay.config import UnrollConfig
 from acme_ext.utils.checks import NonNegative, NonNegativeInt, PositiveInt, Share
@@ -25,6 +26,14 @@ class RNDConfig(PPOConfig):
     intrinsic_coef: NonNegative = 1.0  # weight of the bonus's advantage; Burda et al. 2018, table 5
     # Shuffles the bonuses of a batch. Control experiment: same scale of the bonus, but no information on novelty.
     shuffled: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.distillation_updates > (steps := self.batch_size * self.replay.length):
+            raise UsageError(
+                f"distillation_updates is {self.distillation_updates}: it must be at most the steps of a batch, which "
+                f"has batch_size * replay.length = {steps}."
+            )
 
 
 # Source of the values without a comment: Burda et al. 2018, table 5 and the authors' code.

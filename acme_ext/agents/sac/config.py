@@ -1,9 +1,15 @@
 """SAC's hyperparameters."""
 
 import dataclasses
+import math
+from typing import Annotated
 
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegativeInt, Positive, PositiveInt, PositiveShare
+from acme_ext.utils.checks import Checked, LayerSizes, NonNegativeInt, Positive, PositiveInt, PositiveShare, Rule
+
+_REACHABLE = Rule(
+    lambda value: value < math.log(2), "it must be less than log 2 (0.693), the entropy of uniform actions in [-1, 1]"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +34,7 @@ class SACConfig(Checked):
     learning_rate_decay_steps: PositiveInt | None = None  # learner steps of a linear decay to 0; None: constant
     target_rate: PositiveShare = 0.005  # step size of the targets' moving average; Haarnoja et al. 2018b, table 1
     # Target of the policy's entropy, nats per action dimension, for actions in [-1, 1]; Haarnoja et al. 2018b, table 1.
-    target_entropy_per_value: float = -1.0
+    target_entropy_per_value: Annotated[float, _REACHABLE] = -1.0
     # Initial weight of the entropy; Yarats and Kostrikov 2020, for the control suite. It is 1 in the authors' code.
     init_temperature: Positive = 0.1
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call

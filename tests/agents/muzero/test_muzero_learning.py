@@ -242,7 +242,15 @@ def test_all_heads_start_at_zero_and_states_are_scaled():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("n_step", 0), ("unroll_steps", 0), ("support_size", 0), ("reanalyze", 1.5), ("roots", 0), ("hidden_sizes", ())],
+    [
+        ("n_step", 0),
+        ("unroll_steps", 0),
+        ("support_size", 0),
+        ("reanalyze", 1.5),
+        ("roots", 0),
+        ("hidden_sizes", ()),
+        ("random_share", 0.5),
+    ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_its_name(field, value):
     with pytest.raises(UsageError, match=f"^{field} is "):

@@ -22,6 +22,7 @@ from acme_ext.agents.discrete_cql.config import DiscreteCQLConfig
 from acme_ext.agents.iql import learning as iql
 from acme_ext.agents.iql.config import IQLConfig
 from acme_ext.agents.iql.networks import Networks
+from acme_ext.errors import UsageError
 from acme_ext.networks import continuous
 from acme_ext.ops.gaussian import Gaussian, SquashedGaussian
 from acme_ext.types import Sample
@@ -185,3 +186,9 @@ def test_cloning_is_weighed():
     state = core.init(KEY)._replace(params={"~": {"w": jnp.array([[0.0], [1.0]])}})
     _, metrics, _ = core.step(state, SAMPLE)
     assert metrics["loss"] == pytest.approx((1 + 0.5 * 1.5**2) / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("config", [IQLConfig, CRRConfig])
+def test_the_least_stddev_is_below_the_greatest(config):
+    with pytest.raises(UsageError, match=r"^min_log_stddev is 2\.0: it must be less than 2\.0"):
+        config(min_log_stddev=2.0)

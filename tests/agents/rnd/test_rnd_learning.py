@@ -146,6 +146,15 @@ def test_pixels_are_normalised_too_and_the_newest_frame_is_taken():
     assert (part.errors(state.params, newest) != part.errors(state.params, pixels)).all()
 
 
+def test_the_newest_frame_is_of_pictures():
+    seen = {"place": np.arange(6, dtype=np.float32).reshape(2, 3), "picture": np.zeros((2, 6, 6, 4), np.float32)}
+    part = Distillation(DistillationConfig(newest_frame=True), jax.tree.map(lambda x: x[:1], seen))
+    moments = part.init(jax.random.key(0)).observations
+    assert jax.tree.map(jnp.shape, moments.mean) == {"place": (3,), "picture": (6, 6, 1)}
+    with pytest.raises(UsageError, match="newest_frame is true: it is for images with channels"):
+        Distillation(DistillationConfig(newest_frame=True), np.zeros((1, 3), np.float32))
+
+
 def test_the_predictor_learns_what_it_is_shown_and_what_counts():
     part = Distillation(DistillationConfig(learning_rate=1e-2), np.zeros((1, 4), np.float32))
     state, eye = part.init(jax.random.key(0)), np.eye(4, dtype=np.float32)
@@ -217,7 +226,13 @@ def test_the_published_agent_has_the_published_sizes():
 
 @pytest.mark.parametrize(
     "fields",
-    [{"intrinsic_discount": 1.5}, {"distillation_updates": 0}, {"intrinsic_coef": -1.0}, {"max_abs_reward": 0.0}],
+    [
+        {"intrinsic_discount": 1.5},
+        {"distillation_updates": 0},
+        {"distillation_updates": 1_025},  # a batch has 8 * 128 steps
+        {"intrinsic_coef": -1.0},
+        {"max_abs_reward": 0.0},
+    ],
 )
 def test_what_can_be_no_config_is_refused(fields):
     with pytest.raises(UsageError):

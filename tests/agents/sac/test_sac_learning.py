@@ -164,6 +164,7 @@ def test_training_is_random_then_sampled_and_evaluation_is_neither():
         ("target_rate", 0.0),
         ("target_rate", 1.5),
         ("init_temperature", -1.0),
+        ("target_entropy_per_value", 0.7),
         ("random_steps", -1),
         ("hidden_sizes", ()),
         ("hidden_sizes", (64, 0)),
