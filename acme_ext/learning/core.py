@@ -37,6 +37,12 @@ class LearnerCore(Generic[AnyState]):
         return jax.eval_shape(lambda: self.init(jax.random.key(0)))
 
 
+def is_finite(metrics: Mapping[str, Array], errors: Array | None) -> Array:
+    """Returns whether a step's loss, its gradient's norm (if that is a metric) and its errors are finite."""
+    finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics.get("gradient_norm", 0.0))
+    return finite if errors is None else finite & jnp.isfinite(errors).all()
+
+
 class LossOutput(NamedTuple):
     """The outputs of a loss function besides its value."""
 

@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from acme_ext import interfaces
 from acme_ext.errors import NotFiniteError, UsageError
-from acme_ext.learning.core import LearnerCore
+from acme_ext.learning.core import LearnerCore, is_finite
 from acme_ext.learning.priorities import PriorityUpdater
 from acme_ext.learning.prioritized import importance_weights
 from acme_ext.types import Array, Params, Sample
@@ -122,7 +122,9 @@ class Learner(interfaces.Learner):
     def check(self) -> None:
         """Raises NotFiniteError if the loss or the gradient of any step so far was not finite; waits for the device."""
         if (bad := int(self._bad_step)) >= 0:
-            raise NotFiniteError(f"the loss or its gradient was not finite at learner step {bad}: the run stops.")
+            raise NotFiniteError(
+                f"the loss, its gradient or a TD error was not finite at learner step {bad}: the run stops."
+            )
 
     def get_variables(self, names: Sequence[str]) -> list[Params]:
         variables = self._core.variables(self._state)
@@ -151,10 +153,10 @@ class Learner(interfaces.Learner):
             if self._importance_exponent is not None:
                 weight = importance_weights(probability, self._importance_exponent(steps))
             state, metrics, errors = core.step(state, Sample(decode(rows), weight, source))
-            finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics.get("gradient_norm", 0.0))
+            errors = errors if self._priorities is not None else None
             steps = steps + 1
-            bad_step = jnp.where((bad_step < 0) & ~finite, steps, bad_step)
-            return (state, bad_step, steps), (metrics, errors if self._priorities is not None else None)
+            bad_step = jnp.where((bad_step < 0) & ~is_finite(metrics, errors), steps, bad_step)
+            return (state, bad_step, steps), (metrics, errors)
 
         def update(state, bad_step, steps, rows, probability, source):
             carry, packed = (state, bad_step, steps), (rows, probability, source)

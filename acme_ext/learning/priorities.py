@@ -66,6 +66,8 @@ class PriorityUpdater:
             try:
                 keys, errors, source = job
                 errors = np.asarray(errors)
+                if not np.isfinite(errors).all():
+                    continue  # the learner's check ends the run, and Reverb's table would stop working
                 source = np.zeros(len(keys), np.uint8) if source is None else source
                 for number, rows in self._fixed.items():
                     chosen = source == number

@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import functools
+import typing
 from typing import Any, ClassVar, Literal, TypeVar
 
 from acme_ext.errors import UsageError
@@ -12,9 +13,11 @@ from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.prioritized import PrioritySink
 from acme_ext.replay.rows import Layout, OnWait, Sink, StructuredSink
 from acme_ext.types import Array, EnvironmentSpec, Tree
-from acme_ext.utils.checks import Checked, PositiveInt, Share
+from acme_ext.utils.checks import Checked, NonNegative, PositiveInt, Share
 
 Self = TypeVar("Self", bound="Replay")
+
+Order = Literal["uniform", "prioritized", "queue"]
 
 _UNCONFIRMED = 16  # rows, plus one step of all its environments, that a writer may be ahead of the server
 
@@ -53,12 +56,12 @@ class Replay(Checked, abc.ABC):
     batch_size: PositiveInt
     max_size: PositiveInt = 100_000
     limit: RateLimit | None = None
-    order: Literal["uniform", "prioritized", "queue"] = "uniform"
-    priority_exponent: float = 0.6
-    priority_offset: float = 1e-3
-    importance_exponent: float = 0.4
-    importance_exponent_end: float = 1.0
-    importance_anneal_steps: int = 10_000
+    order: Order = "uniform"
+    priority_exponent: NonNegative = 0.6
+    priority_offset: NonNegative = 1e-3
+    importance_exponent: NonNegative = 0.4
+    importance_exponent_end: NonNegative = 1.0
+    importance_anneal_steps: PositiveInt = 10_000
     demo_ratio: Share = 0.25
     priority: Any = None
     extras: Tree = ()
@@ -66,6 +69,8 @@ class Replay(Checked, abc.ABC):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.order not in (orders := typing.get_args(Order)):
+            raise UsageError(f"order is {self.order!r}: it must be one of {', '.join(orders)}.")
         if self.priority is not None and not self.prioritized:
             raise UsageError(f"only a prioritized replay takes first priorities of new {self.item}s.")
         if self.fifo and self.limit is not None:

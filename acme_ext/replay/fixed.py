@@ -69,6 +69,8 @@ def rows_of(replay: Replay, episodes: Iterable[Any], initial_state: Tree = ()) -
     sink = MemorySink()
     writer = replay.writer(sink, 1)
     kept = {"state": initial_state} if getattr(writer, "keeps_state", False) else {}
+    if kept and not tree.flatten(initial_state):
+        raise UsageError("this agent has a recurrent network: the rows of its replay need initial_state.")
     for episode in episodes:
         steps = [
             dm_env.TimeStep(
@@ -141,6 +143,10 @@ class FixedRows:
     def restore(self, saved: list[float] | None) -> None:
         """Restores what `save` returned."""
         if saved is not None:
+            if len(saved) != len(self.rows):
+                raise UsageError(
+                    f"the recorded data has {len(self.rows):,} items, and had {len(saved):,} when the run was saved."
+                )
             self.update(np.arange(len(self.rows)), np.array(saved, np.float32))
 
     def _weigh(self, index: np.ndarray) -> None:

@@ -39,13 +39,15 @@ class Mixed(Iterator[RawBatch]):
         first_batches: number of batches at the start that contain only recorded data, for pretraining.
 
     Raises:
-        UsageError: a share is outside [0, 1], or the shares don't add up to 1.
+        UsageError: a share is outside [0, 1], or the shares don't add up to 1. Or the first source is not a dataset, or
+            another one is.
     """
 
     def __init__(self, sources: Mapping[str, Source], size: int, *, seed: int, first_batches: int = 0):
         self._names, self._size, self._first_batches = list(sources), size, first_batches
         own, *rest = sources.values()
-        assert not isinstance(own.items, FixedRows)
+        if isinstance(own.items, FixedRows) or not all(isinstance(source.items, FixedRows) for source in rest):
+            raise UsageError("the first source must be a replay's dataset, and the others must be FixedRows.")
         self._own = own.items
         self.fixed: dict[int, FixedRows] = {}
         """The recorded sources, by their number."""

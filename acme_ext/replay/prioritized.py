@@ -19,6 +19,8 @@ class PrioritySink(ReverbSink):
 
     def append(self, rows: np.ndarray, errors: np.ndarray | None) -> int:
         assert errors is not None
+        # A priority of NaN ends the table's thread in the server. The learner reports such errors.
+        errors = np.where(np.isfinite(errors), errors, 0)
         writer, table = self._writer, self._table
         for row, priority in zip(rows, (errors + self._offset).tolist(), strict=True):
             writer.append(row)

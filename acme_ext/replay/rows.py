@@ -117,8 +117,8 @@ class ReverbSink(abc.ABC):
         while not self.has_sent(pending, timeout_ms=_WAIT_MS):
             on_wait()
 
-    def has_sent(self, pending: int, *, timeout_ms: int = 0) -> bool:
-        from reverb import errors
+    def has_sent(self, pending: int, *, timeout_ms: int = 1) -> bool:
+        from reverb import errors  # with a timeout of 0, TrajectoryWriter waits without limit
 
         try:
             self._writer.flush(pending, timeout_ms=timeout_ms)

@@ -10,11 +10,13 @@ import dataclasses
 import functools
 from typing import ClassVar
 
+import tree
+
 from acme_ext.replay import blocks, frames, nstep
 from acme_ext.replay.base import Replay
 from acme_ext.replay.rows import Layout, OnWait
 from acme_ext.types import Array, Transition
-from acme_ext.utils.checks import PositiveInt, Share
+from acme_ext.utils.checks import Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +44,7 @@ class TransitionReplay(Replay):
     table: str = "transitions"
     n_step: PositiveInt = 1
     discount: Share = 0.99
-    max_abs_reward: float | None = None
+    max_abs_reward: Positive | None = None
     burst: PositiveInt = 32
     rows_per_item: PositiveInt | None = None
     num_envs: int = 1
@@ -83,7 +85,7 @@ class TransitionReplay(Replay):
             burst=self.burst,
             max_abs_reward=self.max_abs_reward,
             priority=self.priority or (nstep.largest_error if self.prioritized else None),
-            keep_extras=bool(self.extras),
+            keep_extras=bool(tree.flatten(self.extras)),
             keep_one_step=self.keeps_one_step,
             max_pending=max_pending,
             on_wait=on_wait,

@@ -56,6 +56,14 @@ def test_a_key_that_comes_twice_takes_the_later_priority(client, updater):
     assert client.calls == [("t", {7: 5.0, 1: 2.0, 8: 8.0, 2: 4.0, 3: 7.0})]
 
 
+def test_errors_that_are_no_numbers_are_not_sent(client, updater):
+    updater.put(keys(1, 2), np.array([0.5, np.nan], np.float32))
+    updater.put(keys(3), np.array([np.inf], np.float32))
+    updater.put(keys(1, 2), np.array([2.5, 3.5], np.float32))
+    updater.close()
+    assert client.calls == [("t", {1: 2.5, 2: 3.5})]
+
+
 def test_priorities_may_be_under_computation(client, updater):
     slow = jax.jit(lambda x: jax.lax.fori_loop(0, 1000, lambda i, y: y + 1, x))
     updater.put(keys(1, 2), slow(jnp.zeros(2)))

@@ -6,7 +6,7 @@ from dm_env import specs
 from acme_ext.data.format import Episode
 from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
-from acme_ext.replay.fixed import FixedBatches, rows_of
+from acme_ext.replay.fixed import FixedBatches, FixedRows, rows_of
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
 
@@ -58,6 +58,19 @@ def test_replays_that_need_an_actor_are_refused(fields, said):
     replay = TransitionReplay(SPEC, batch_size=4, **fields)
     with pytest.raises(UsageError, match=said):
         rows_of(replay, [episode([1.0])])
+
+
+def test_rows_with_a_recurrent_state_need_one():
+    state = specs.Array((2,), np.float32)
+    replay = SequenceReplay(SPEC, batch_size=1, length=4, period=4, cross_episodes=False, discount=0.9, state=state)
+    with pytest.raises(UsageError, match="the rows of its replay need initial_state"):
+        rows_of(replay, [episode([1.0])])
+
+
+def test_errors_of_other_data_are_not_restored():
+    saved = FixedRows(np.zeros((10, 1), np.uint8), exponent=0.6).save()
+    with pytest.raises(UsageError, match="the recorded data has 9 items, and had 10 when the run was saved"):
+        FixedRows(np.zeros((9, 1), np.uint8), exponent=0.6).restore(saved)
 
 
 def test_the_rows_of_a_prioritized_replay_are_those_of_a_uniform_one():

@@ -137,3 +137,10 @@ def test_errors_go_to_the_source_of_their_item():
     updater.close()
     assert [table.priorities for table in tables] == [{7: 1.5, 8: 3.5}, {9: 4.5, 6: 6.5}]
     assert demos.save() == [1, 5, 1, 2]
+
+
+def test_sources_in_another_order_are_refused():
+    with pytest.raises(UsageError, match="the first source must be a replay's dataset"):
+        Mixed({"demos": Source(fixed(5), 0.5), "own": Source(Own(), 0.5)}, SIZE, seed=1)
+    with pytest.raises(UsageError, match="and the others must be FixedRows"):
+        Mixed({"own": Source(Own(), 0.5), "more": Source(Own(), 0.5)}, SIZE, seed=1)

@@ -1,5 +1,6 @@
 import dataclasses
 import math
+import re
 import threading
 import time
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from timelines import SPEC, Timeline, assert_items, read, timelines
 
 from acme_ext.errors import UsageError
+from acme_ext.replay.fixed import MemorySink
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.transitions import TransitionReplay
 
@@ -105,6 +107,66 @@ def test_priorities_reach_the_table(serve):
                 assert info.priority == new[info.key]
     finally:
         dataset.close(wake=True)
+
+
+def test_a_first_priority_that_is_no_number_leaves_a_table_that_works(serve):
+    def priority(reward, discount, extras_tm1, extras_t):
+        return np.where(extras_tm1["place"] > 300, np.nan, 1.0)
+
+    fields = {"order": "prioritized", "priority": priority, "priority_exponent": 0.0}
+    replay = TransitionReplay(SPEC, batch_size=4, limit=NO_LIMIT, burst=1, **fields)
+    server = serve(replay.tables())
+    writer = replay.writer(server.client, 2)
+    steps(6, num_envs=2).feed(writer, with_extras=True)
+    writer.flush()
+    writer.wait()
+    writer.close()
+    assert server.counts(replay.table)[0] == 12
+    found = {sample[0].info.priority for sample in server.client.sample(replay.table, 100)}
+    np.testing.assert_allclose(sorted(found), [0.001, 1.001], rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", ["uniform", "prioritized"])
+def test_asking_whether_rows_are_sent_does_not_wait(serve, order):
+    priority = first_priority if order == "prioritized" else None
+    replay = TransitionReplay(
+        SPEC, batch_size=1, order=order, priority=priority, limit=RateLimit(1.0, 1, 1.0), burst=1, rows_per_item=1
+    )
+    server = serve(replay.tables())
+    writer = replay.writer(server.client, 2)
+    steps(20, num_envs=2).feed(writer, with_extras=True)
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(writer.has_sent(0)), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert answers == [False]
+    for table in server.client.server_info():
+        server.client.reset(table)
+    writer.close()
+
+
+def test_extras_may_be_one_array():
+    replay = TransitionReplay(SPEC, batch_size=1, extras=np.zeros(2, np.float32), burst=1)
+    sink = MemorySink()
+    writer, line = replay.writer(sink, 1), steps(1)
+    writer.add_first(line.timestep(0))
+    writer.add(line.actions[0], line.timestep(1), np.array([[7.0, 8.0]], np.float32))
+    writer.flush()
+    np.testing.assert_array_equal(replay.decode(np.concatenate(sink.rows)).extras, [[7, 8]])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("order", "prioritised", "order is 'prioritised': it must be one of uniform, prioritized, queue"),
+        ("priority_exponent", -1.0, "priority_exponent is -1.0: it must not be negative"),
+        ("importance_anneal_steps", 0, "importance_anneal_steps is 0: it must be at least 1"),
+        ("max_abs_reward", -1.0, "max_abs_reward is -1.0: it must be greater than 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(field, value, said):
+    with pytest.raises(UsageError, match=re.escape(said)):
+        TransitionReplay(SPEC, batch_size=4, **{field: value})
 
 
 @pytest.mark.parametrize("num_batches", [1, 3])

@@ -14,6 +14,7 @@ from acme_ext.builders.base import Agent
 from acme_ext.envs.functional import FunctionalEnvironment
 from acme_ext.errors import UsageError
 from acme_ext.launch.compiled.spread import Spread
+from acme_ext.learning.core import is_finite
 from acme_ext.learning.prioritized import importance_weights
 from acme_ext.replay.device import DeviceReplay, Happened, device_replay
 from acme_ext.replay.sequences import SequenceReplay
@@ -240,7 +241,7 @@ class Loop:
             data = self.spread.batch(data, int(timed))
             data = data._replace(state=state) if timed else data
         state, metrics, errors = self.agent.core.step(learning.state, Sample(data, weight))
-        finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics.get("gradient_norm", 0.0))
+        finite = is_finite(metrics, errors if self.agent.replay.prioritized else None)
         steps = learning.steps + 1
         bad_step = select((learning.bad_step < 0) & ~finite, steps, learning.bad_step)
         return Learning(state, steps, bad_step, metrics), errors
