@@ -256,6 +256,14 @@ def test_the_learner_does_not_wait_for_actors_that_have_died(coordinator, monkey
     assert orders(coordinator.report("learner", "learning", {"learner_steps": 1})).stop
 
 
+def test_a_node_of_ones_own_is_no_actor_whatever_its_name(coordinator, monkeypatch):
+    monkeypatch.setattr(nodes_coordinator, "_DRAIN_S", 1e6)
+    coordinator.report("actor 0, start 0", "acting", steps(10))
+    coordinator.request_stop(["actor-critic", "actor-critic-1"])
+    coordinator.done("actor 0, start 0", {})
+    assert not orders(coordinator.report("learner", "learning", {"learner_steps": 1})).stop
+
+
 def test_who_was_replaced_can_not_report_and_what_it_had_reported_stays(coordinator):
     coordinator.report("actor 1, start 0", "acting", steps(50))
     assert coordinator.enter("actor 1") == 1

@@ -7,6 +7,7 @@ log rows, so a report that Courier delivers twice is counted once.
 import contextlib
 import dataclasses
 import pickle
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -338,7 +339,8 @@ class Coordinator:
         """Whether the actors have stopped, or their time to do so is over, so that the last checkpoint can be made."""
         gone = {base_name(node) for node in self._done if node.startswith("actor")}
         # The supervisor names actors `actor-1`, or `actor` if there is only one.
-        gone |= {f"actor {name.partition('-')[2] or 0}" for name in self._died if name.partition("-")[0] == "actor"}
+        actors = (re.fullmatch(r"actor(?:-(\d+))?", name) for name in self._died)
+        gone |= {f"actor {actor[1] or 0}" for actor in actors if actor}
         return len(gone) >= self._num_actors or time.monotonic() - (self._stopping_since or 0) > _DRAIN_S
 
     def _learner_done(self) -> dict[str, Any] | None:
