@@ -37,11 +37,12 @@ class Trained:
     share: float | None = None  # it ends when its score first reaches this share of the expert's; None: at `steps`
     first: int = 4_000  # environment steps until the first evaluation, with a `share`
     every: int = 250  # environment steps between evaluations; after each, all environments begin new episodes
+    config: Mapping[str, str] = dataclasses.field(default_factory=dict)  # fields that aren't the agent's defaults
 
     def experiment(self, run_dir: pathlib.Path, steps: int) -> launch.Experiment:
         """Returns the experiment with a budget of `steps`."""
         return launch.Experiment(
-            builders.load(self.agent)().for_environment(self.environment),
+            agent_settings.configure(builders.load(self.agent)().for_environment(self.environment), self.config),
             self.environment,
             steps=steps,
             seed=100,
@@ -108,9 +109,10 @@ class Bar:
 
 PENDULUM, BALANCE = "gym:Pendulum-v1", "dmc:cartpole/balance"
 CARTPOLE, BREAKOUT = "gym:CartPole-v1", "minatar:breakout"
+_PUBLISHED = {"noise_stddev": "0.1", "replay.n_step": "1"}  # TD3's, as its authors have it
 TRAINED: dict[str, Trained] = {
-    "pendulum-expert": Trained("td3", PENDULUM, 20_000, 1),
-    "pendulum-medium": Trained("td3", PENDULUM, 20_000, 1, share=1 / 3),
+    "pendulum-expert": Trained("td3", PENDULUM, 20_000, 1, config=_PUBLISHED),
+    "pendulum-medium": Trained("td3", PENDULUM, 20_000, 1, share=1 / 3, config=_PUBLISHED),
     "balance-expert": Trained("d4pg", BALANCE, 80_000, 4),
     "balance-medium": Trained("d4pg", BALANCE, 80_000, 4, share=1 / 3, first=20_000, every=4_000),
     "cartpole-expert": Trained("dqn", CARTPOLE, 50_000, 8),
@@ -119,7 +121,7 @@ TRAINED: dict[str, Trained] = {
 }
 DATA: dict[str, Data] = {
     "pendulum-medium": Data(
-        "TD3 with its noise, once it has come a third of the way",
+        "TD3 with a noise of 0.1, once it has come a third of the way",
         "pendulum-expert",
         (Part("pendulum-medium", "training", 20_000),),
         "continuous",
@@ -132,7 +134,7 @@ DATA: dict[str, Data] = {
         "continuous",
     ),
     "pendulum-expert": Data(
-        "TD3 with its noise", "pendulum-expert", (Part("pendulum-expert", "training", 20_000),), "continuous"
+        "TD3 with a noise of 0.1", "pendulum-expert", (Part("pendulum-expert", "training", 20_000),), "continuous"
     ),
     "balance-medium": Data(
         "D4PG once it has come a third of the way, with noise of 0.8 in place of 0.3",
@@ -169,7 +171,7 @@ LEARNERS: dict[str, dict[str, Learner]] = {
         "iql": Learner("iql", {**_SMALL, "reward_scale": "0.1"}),
         "cql": Learner("cql", {**_SMALL, "penalty_samples": "4"}),
         "crr": Learner("crr", {**_SMALL, "reward_scale": "0.1"}),
-        "td3": Learner("td3", _SMALL),
+        "td3": Learner("td3", {**_SMALL, "replay.n_step": "1"}),
     },
     "control": {
         "bc": Learner("bc", _SMALL),

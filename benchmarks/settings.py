@@ -524,7 +524,7 @@ SETTINGS: dict[str, Setting] = {
         -250.0,
         eval_episodes=50,
         demos="pendulum",
-        config={"hidden_sizes": "64,64", "replay.max_size": "5000"},
+        config={"hidden_sizes": "64,64", "replay.max_size": "5000", "learning_rate_decay_steps": "20000"},
     ),
     "a2c-cartpole": Setting("a2c", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
     "a2c-cartpole-program": Setting("a2c", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4),

@@ -45,7 +45,7 @@ SUITES = {
         },
         8,
     ),
-    # Defaults were chosen on gym:Pendulum-v1 and dmc:cartpole/swingup.
+    # Defaults were chosen on gym:Pendulum-v1 and other tasks of the control suite.
     "continuous": Suite(
         ("sac", "td3", "d4pg", "apex_dpg", "mpo", "dmpo", "ppo"),
         {

@@ -8,7 +8,8 @@ from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, NonNegativeI
 
 @dataclasses.dataclass(frozen=True)
 class TD3Config(Checked):
-    """Twin delayed deep deterministic policy gradients (Fujimoto et al. 2018), with the authors' code's values.
+    """Twin delayed deep deterministic policy gradients (Fujimoto et al. 2018), with the values of the authors' code
+    except for the noise of exploration and the steps of a return.
 
     Noise is in the units of actions in [-1, 1]. Values without a source are ours, chosen on Pendulum and the control
     suite.
@@ -33,9 +34,9 @@ class TD3Config(Checked):
     max_target_noise: Positive = 0.5  # clips the target noise to [-this, this]; Fujimoto et al. 2018, section 6.1
     sgd_steps_per_call: int = 8  # learner steps fused in one compiled call
 
-    # max_size from the authors' code.
-    replay: TransitionConfig = TransitionConfig(max_size=1_000_000, samples_per_insert=256.0, write_burst=8)
+    # max_size from the authors' code; n_step is 1 in the paper.
+    replay: TransitionConfig = TransitionConfig(max_size=1_000_000, samples_per_insert=256.0, write_burst=8, n_step=3)
 
     # Exploration
     random_steps: NonNegativeInt = 1_000  # initial environment steps with random actions; section 6.1
-    noise_stddev: NonNegative = 0.1  # on the policy's actions; Fujimoto et al. 2018, section 6.1
+    noise_stddev: NonNegative = 0.3  # on the policy's actions; 0.1 in Fujimoto et al. 2018, section 6.1
