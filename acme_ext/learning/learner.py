@@ -122,9 +122,7 @@ class Learner(interfaces.Learner):
     def check(self) -> None:
         """Raises NotFiniteError if the loss or the gradient of any step so far was not finite; waits for the device."""
         if (bad := int(self._bad_step)) >= 0:
-            raise NotFiniteError(
-                f"the loss, its gradient or a TD error was not finite at learner step {bad}: the run stops."
-            )
+            raise NotFiniteError(f"the loss, gradient or TD error was not finite at learner step {bad}: the run stops.")
 
     def get_variables(self, names: Sequence[str]) -> list[Params]:
         variables = self._core.variables(self._state)

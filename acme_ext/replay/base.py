@@ -3,21 +3,18 @@
 import abc
 import dataclasses
 import functools
-import typing
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from acme_ext.errors import UsageError
 from acme_ext.replay import blocks
 from acme_ext.replay.dataset import Dataset
-from acme_ext.replay.limits import RateLimit
+from acme_ext.replay.limits import Order, RateLimit
 from acme_ext.replay.prioritized import PrioritySink
 from acme_ext.replay.rows import Layout, OnWait, Sink, StructuredSink
 from acme_ext.types import Array, EnvironmentSpec, Tree
 from acme_ext.utils.checks import Checked, NonNegative, PositiveInt, Share
 
 Self = TypeVar("Self", bound="Replay")
-
-Order = Literal["uniform", "prioritized", "queue"]
 
 _UNCONFIRMED = 16  # rows, plus one step of all its environments, that a writer may be ahead of the server
 
@@ -69,8 +66,6 @@ class Replay(Checked, abc.ABC):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.order not in (orders := typing.get_args(Order)):
-            raise UsageError(f"order is {self.order!r}: it must be one of {', '.join(orders)}.")
         if self.priority is not None and not self.prioritized:
             raise UsageError(f"only a prioritized replay takes first priorities of new {self.item}s.")
         if self.fifo and self.limit is not None:

@@ -269,7 +269,7 @@ def test_a_loss_that_is_no_number_is_one_sentence(tmp_path, capfd):
     arguments = [*_CARTPOLE, "--steps", "400", "--run-dir", str(run), *_SMALL, "--set", "learning_rate=1e30"]
     assert cli.main([*arguments, "--checkpoint-every", "1e-9", "--quiet"]) == 1
     assert re.fullmatch(
-        r"acme-ext: the loss, its gradient or a TD error was not finite at learner step \d+: "
+        r"acme-ext: the loss, gradient or TD error was not finite at learner step \d+: "
         r"the run stops\. Its checkpoint of step \d+ stays\.\n",
         capfd.readouterr().err,
     )

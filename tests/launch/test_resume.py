@@ -209,7 +209,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_is_not_saved(tmp_path):
     with pytest.raises(RunError) as stop:
         run(tmp_path, builder, steps=100, checkpoints=_ALWAYS)
     assert str(stop.value) == (
-        "the loss, its gradient or a TD error was not finite at learner step 14: the run stops. "
+        "the loss, gradient or TD error was not finite at learner step 14: the run stops. "
         f"Its checkpoint of step {latest(tmp_path, builder).steps} stays."
     )
     saved = latest(tmp_path, builder)
@@ -233,8 +233,7 @@ def test_a_loss_that_is_no_number_before_the_first_checkpoint_promises_none(tmp_
     with pytest.raises(RunError) as stop:
         run(tmp_path, toy(nan_at=1), steps=100)
     assert str(stop.value) == (
-        "the loss, its gradient or a TD error was not finite at learner step 1: the run stops. "
-        "It has no checkpoint yet."
+        "the loss, gradient or TD error was not finite at learner step 1: the run stops. It has no checkpoint yet."
     )
     assert not list((tmp_path / "checkpoints").iterdir())
 

@@ -188,7 +188,7 @@ def test_a_gradient_that_is_not_finite_is_noticed_too():
     batches[0] = batches[0]._replace(rows=ROW.pack([np.zeros((8, 3), np.float32), np.zeros(8, np.float32)]))
     learner = make(batches, regression(root=True))
     learner.step()
-    with pytest.raises(RunError, match="the loss, its gradient or a TD error was not finite at learner step 1:"):
+    with pytest.raises(RunError, match="the loss, gradient or TD error was not finite at learner step 1:"):
         learner.check()
 
 
@@ -205,7 +205,7 @@ def test_a_td_error_that_is_no_number_is_noticed_where_it_counts(prioritized):
     learner = make(regression_batches(1, 8), core, priorities=Priorities() if prioritized else None)
     learner.step()
     if prioritized:
-        with pytest.raises(RunError, match="a TD error was not finite at learner step 1:"):
+        with pytest.raises(RunError, match="TD error was not finite at learner step 1:"):
             learner.check()
     else:
         learner.check()

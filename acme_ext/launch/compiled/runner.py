@@ -412,7 +412,7 @@ class _Run:
             if bad >= 0:
                 which = f" with the seed {seed.experiment.seed}" if self.many else ""
                 raise NotFiniteError(
-                    f"the loss, its gradient or a TD error was not finite at learner step {bad}{which}: the run stops."
+                    f"the loss, gradient or TD error was not finite at learner step {bad}{which}: the run stops."
                 )
 
     def _save(self) -> None:
