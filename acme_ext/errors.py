@@ -19,7 +19,7 @@ class RunError(RuntimeError):
 
 
 class NotFiniteError(RunError):
-    """A loss or its gradient was not finite, so the parameters must not be saved."""
+    """A loss, its gradient or a TD error was not finite, so the parameters must not be saved."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

@@ -32,6 +32,6 @@ class IMPALA(RecurrentBuilder):
     average_rate: float | None = dataclasses.field(default=0.005, kw_only=True)  # about the last 200 batches
 
     @property
-    def clipping(self) -> tuple[Callable[[Array], Array], IMPALAConfig] | None:
+    def clipping(self) -> tuple[Callable[[Array], Array], IMPALAConfig]:
         clip = functools.partial(losses.clip_rewards, how=self.config.reward_clipping)
         return clip, dataclasses.replace(self.config, reward_clipping="none")

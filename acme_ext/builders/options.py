@@ -79,8 +79,9 @@ def apply(
 ) -> tuple[LearnerCore, Sequence[Policy]]:
     """Returns the core, and the policies for training and evaluation, wrapped as the builder's settings require."""
     config, example = builder.config, specs.zeros(spec.observations, 1)
-    clip, unclipped = (builder.intrinsic is not None and getattr(builder, "clipping", None)) or (None, config)
-    core = (builder if clip is None else dataclasses.replace(builder, config=unclipped)).make_core(spec, networks)
+    clipping = None if builder.intrinsic is None else getattr(builder, "clipping", None)
+    unclipped = builder if clipping is None else dataclasses.replace(builder, config=clipping[1])
+    core = unclipped.make_core(spec, networks)
     if (most := getattr(config, "random_shift", None)) is not None:
         core = shifted_core(core, example, most)
     if getattr(config, "normalize_observations", False) and normalize.fields_of(example, example):
@@ -89,8 +90,8 @@ def apply(
         policies = [normalized_policy(policy, example, max_abs) for policy in policies]
     if builder.intrinsic is not None:
         core = _with_bonus(builder, core, replay, example)
-        if clip is not None:
-            core = clipped_core(core, clip)
+        if clipping is not None:
+            core = clipped_core(core, clipping[0])
     if replay.needs_largest_error:
         core, policies = prioritized_core(core), [prioritized_policy(policy) for policy in policies]
     if builder.average_rate is not None:

@@ -29,8 +29,8 @@ class RecurrentBuilder(FunctionalBuilder):
 
     @property
     def clipping(self) -> tuple[Callable[[Array], Array], Any] | None:
-        """The function by which the learner core clips rewards, and the config of a core that doesn't; None if it never
-        does.
+        """The function by which the learner core clips rewards, and a config for a core that doesn't; None if rewards
+        aren't clipped.
 
         With an exploration bonus, rewards are clipped before the bonus is added.
         """

@@ -21,6 +21,7 @@ from acme_ext.learning.on_policy import masked_mean
 from acme_ext.networks import torsos
 from acme_ext.networks.convolution import Conv2D
 from acme_ext.ops import intrinsic, masking
+from acme_ext.ops.pictures import is_picture
 from acme_ext.specs import PICTURE_SIDE
 from acme_ext.types import Array, Params, Tree
 from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt, PositiveShare
@@ -80,7 +81,7 @@ class Distillation:
     def __init__(self, config: DistillationConfig, observation: Tree, torso: str | torsos.Torso | None = None):
         self.config = config
         self._example = masking.visible(observation)
-        if config.newest_frame and not any(map(_has_channels, jax.tree.leaves(self._example))):
+        if config.newest_frame and not any(map(is_picture, jax.tree.leaves(self._example))):
             raise UsageError("newest_frame is true: it is for images with channels, which the observations don't have.")
         self._optimizer = optax.adam(config.learning_rate)
 
@@ -170,15 +171,10 @@ class Distillation:
         """
 
         def field(x: Array, example: Array) -> Array:
-            x = x[..., -1:] if self.config.newest_frame and _has_channels(example) else x
+            x = x[..., -1:] if self.config.newest_frame and is_picture(example) else x
             return jnp.asarray(x, jnp.float32)
 
         return jax.tree.map(field, masking.visible(observation), self._example)
-
-
-def _has_channels(example: Array) -> bool:
-    """Whether a field, of which an example `[1, ...]` is given, is an image `[height, width, channels]`."""
-    return jnp.ndim(example) == 4
 
 
 class Scale(NamedTuple):

@@ -80,7 +80,7 @@ class Learner(interfaces.Learner):
         self._state = jax.device_put(state, self._replicated or self._sharded)
         # On the CPU, XLA runs a loop's body on one thread, so with convolutions the loop is unrolled there.
         self._scan = not (jax.default_backend() == "cpu" and compiling.is_convolutional(state))
-        # The first SGD step whose loss or gradient was not finite; -1: none. Stored on the device.
+        # The first SGD step whose loss, gradient or TD errors were not finite; -1: none. Stored on the device.
         self._bad_step: Array = jax.device_put(jnp.full((), -1, jnp.int32), self._replicated or self._sharded)
         self._metrics: dict[str, Array] = {}
         self._unfinished: collections.deque[jax.Array] = collections.deque()  # a loss of each call that may still run
@@ -114,13 +114,13 @@ class Learner(interfaces.Learner):
         """Returns the metrics of the latest call, averaged over its steps; waits for the device.
 
         Raises:
-            NotFiniteError: a loss or gradient was not finite; the message names the SGD step.
+            NotFiniteError: a loss, gradient or TD error was not finite; the message names the SGD step.
         """
         self.check()
         return {name: float(value) for name, value in jax.device_get(self._metrics).items()}
 
     def check(self) -> None:
-        """Raises NotFiniteError if the loss or the gradient of any step so far was not finite; waits for the device."""
+        """Waits for the device; raises NotFiniteError if a loss, gradient or TD error was not finite so far."""
         if (bad := int(self._bad_step)) >= 0:
             raise NotFiniteError(f"the loss, gradient or TD error was not finite at learner step {bad}: the run stops.")
 

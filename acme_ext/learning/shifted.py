@@ -10,7 +10,7 @@ import jax
 
 from acme_ext.errors import UsageError
 from acme_ext.learning.core import LearnerCore
-from acme_ext.ops.pictures import random_shift
+from acme_ext.ops.pictures import is_picture, random_shift
 from acme_ext.types import Array, Params, Sample, Transition, Tree
 
 
@@ -32,7 +32,7 @@ def shifted_core(core: LearnerCore, observation: Tree, most: int) -> LearnerCore
     Raises:
         UsageError: there is no image, or one is too small for such shifts.
     """
-    sides = [min(leaf.shape[1:3]) for leaf in jax.tree.leaves(observation) if _is_picture(leaf)]
+    sides = [min(leaf.shape[1:3]) for leaf in jax.tree.leaves(observation) if is_picture(leaf)]
     if not sides:
         shapes = [list(leaf.shape[1:]) for leaf in jax.tree.leaves(observation)]
         raise UsageError(
@@ -47,7 +47,7 @@ def shifted_core(core: LearnerCore, observation: Tree, most: int) -> LearnerCore
         keys = jax.random.split(key, len(leaves))
         return jax.tree.unflatten(
             structure,
-            [random_shift(k, x, most) if _is_picture(x) else x for k, x in zip(keys, leaves, strict=True)],
+            [random_shift(k, x, most) if is_picture(x) else x for k, x in zip(keys, leaves, strict=True)],
         )
 
     def init(key: Array) -> ShiftedState:
@@ -72,7 +72,3 @@ def shifted_core(core: LearnerCore, observation: Tree, most: int) -> LearnerCore
         return core.variables(state.core)
 
     return LearnerCore(init, step, variables)
-
-
-def _is_picture(leaf: Array) -> bool:
-    return leaf.ndim == 4

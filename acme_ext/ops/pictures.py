@@ -1,9 +1,14 @@
-"""Random shifts of images, a data augmentation for learning from pixels."""
+"""Images in observations, and their random shifts, a data augmentation for learning from pixels."""
 
 import jax
 import jax.numpy as jnp
 
 from acme_ext.types import Array
+
+
+def is_picture(field: Array) -> bool:
+    """Whether a batch of a field `[B, ...]` of observations has images `[H, W, C]`; grids with channels count too."""
+    return field.ndim == 4
 
 
 def random_shift(key: Array, pictures: Array, most: int) -> Array:

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, TypeVar
 
 from acme_ext.errors import UsageError
 from acme_ext.replay import blocks
+from acme_ext.replay.config import Order
 from acme_ext.replay.dataset import Dataset
-from acme_ext.replay.limits import Order, RateLimit
+from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.prioritized import PrioritySink
 from acme_ext.replay.rows import Layout, OnWait, Sink, StructuredSink
 from acme_ext.types import Array, EnvironmentSpec, Tree

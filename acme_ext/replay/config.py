@@ -4,11 +4,18 @@ On the command line, they are set with dotted names: `--set replay.prioritized=t
 """
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from acme_ext.errors import UsageError
 from acme_ext.replay.limits import RateLimit
-from acme_ext.utils.checks import Checked, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
+from acme_ext.utils.checks import Checked, NonNegative, NonNegativeInt, Positive, PositiveInt, Rule, Share
+
+_ORDERS = ("uniform", "prioritized", "queue")
+Order = Annotated[
+    Literal["uniform", "prioritized", "queue"],
+    Rule(lambda order: order in _ORDERS, f"it must be one of {', '.join(_ORDERS)}"),
+]
+"""How a replay's items are sampled; see `Replay`."""
 
 
 @dataclasses.dataclass(frozen=True)

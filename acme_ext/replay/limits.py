@@ -2,17 +2,9 @@
 
 import dataclasses
 import math
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from acme_ext.errors import UsageError
-from acme_ext.utils.checks import Rule
-
-_ORDERS = ("uniform", "prioritized", "queue")
-Order = Annotated[
-    Literal["uniform", "prioritized", "queue"],
-    Rule(lambda order: order in _ORDERS, f"it must be one of {', '.join(_ORDERS)}"),
-]
-"""How a replay's items are sampled; see `Replay`."""
 
 
 @dataclasses.dataclass(frozen=True)

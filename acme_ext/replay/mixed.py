@@ -10,6 +10,8 @@ from acme_ext.errors import UsageError
 from acme_ext.replay.dataset import RawBatch
 from acme_ext.replay.fixed import FixedRows, restore_generator, save_generator
 
+_SOURCES = "the first source must be a replay's dataset, and the others must be FixedRows."
+
 
 class Source(NamedTuple):
     """A source of items, and the probability that an item of a batch comes from it."""
@@ -39,20 +41,21 @@ class Mixed(Iterator[RawBatch]):
         first_batches: number of batches at the start that contain only recorded data, for pretraining.
 
     Raises:
-        UsageError: a share is outside [0, 1], or the shares don't add up to 1. Or the first source is not a dataset, or
-            another one is.
+        UsageError: a share is outside [0, 1], or the shares don't add up to 1; or the first source is not a dataset, or
+            another one is not a `FixedRows`.
     """
 
     def __init__(self, sources: Mapping[str, Source], size: int, *, seed: int, first_batches: int = 0):
         self._names, self._size, self._first_batches = list(sources), size, first_batches
         own, *rest = sources.values()
-        if isinstance(own.items, FixedRows) or not all(isinstance(source.items, FixedRows) for source in rest):
-            raise UsageError("the first source must be a replay's dataset, and the others must be FixedRows.")
+        if isinstance(own.items, FixedRows):
+            raise UsageError(_SOURCES)
         self._own = own.items
         self.fixed: dict[int, FixedRows] = {}
         """The recorded sources, by their number."""
         for number, source in enumerate(rest, 1):
-            assert isinstance(source.items, FixedRows)
+            if not isinstance(source.items, FixedRows):
+                raise UsageError(_SOURCES)
             self.fixed[number] = source.items
         shares = np.array([source.share for source in sources.values()])
         if not (np.all((shares >= 0) & (shares <= 1)) and np.isclose(shares.sum(), 1)):

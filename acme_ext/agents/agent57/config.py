@@ -51,9 +51,7 @@ def discounts(num: int, most: float, middle: float, least: float) -> np.ndarray:
     N = 32, and scales with N; for N = 2 there is no middle. The last part differs from the printed formula, which would
     end at 0.99997, not at 0.99.
     """
-    if num == 2:
-        return np.array([most, least], np.float32)
-    last = max(1, round(7 / 31 * (num - 1)))
+    last = min(max(1, round(7 / 31 * (num - 1))), num - 2)
     j = np.arange(num)
     bend = middle + (most - middle) / (1 + np.exp(-10 * (2 * j - (last - 1)) / max(last - 1, 1)))
     rest = max(num - 1 - last, 1)

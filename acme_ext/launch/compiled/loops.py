@@ -55,7 +55,7 @@ class Learning(NamedTuple):
 
     state: Any  # state of the `LearnerCore`
     steps: Array  # [] int32 learner steps
-    bad_step: Array  # [] int32 the first learner step whose loss or gradient was not finite; -1: none
+    bad_step: Array  # [] int32 the first learner step with a loss, gradient or TD error that is not finite; -1: none
     metrics: dict[str, Array]  # [] each; of the newest learner step
 
 

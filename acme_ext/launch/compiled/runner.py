@@ -416,7 +416,7 @@ class _Run:
                 )
 
     def _save(self) -> None:
-        """Saves checkpoints of all seeds; raises NotFiniteError if a loss or gradient was not finite."""
+        """Saves checkpoints of all seeds; raises NotFiniteError if a loss, gradient or TD error was not finite."""
         self._check()
         for number, seed in enumerate(self.seeds):
             trees = _trees(_part(self.world, number) if self.many else self.world, with_replay=self.keeps_replay)
