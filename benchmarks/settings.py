@@ -118,6 +118,19 @@ def _montezuma(agent: str, **config: str) -> Setting:
     )
 
 
+_CONTINUOUS = ("sac", "td3", "d4pg", "apex_dpg", "mpo", "dmpo")
+
+
+def _finger(agent: str) -> Setting:
+    """Returns a setting with a reward of 1 for each step in which the spinner turns fast."""
+    return Setting(agent, "dmc:finger/spin", 60_000, 4, 500.0, 300.0, 15_000, 10)
+
+
+def _ball_in_cup(agent: str) -> Setting:
+    """Returns a setting with a reward of 1 for each step with the ball in the cup."""
+    return Setting(agent, "dmc:ball_in_cup/catch", 60_000, 4, 700.0, 500.0, 15_000, 10)
+
+
 def _doorkey(agent: str, mean: float | None = None, least: float | None = None, **config: str) -> Setting:
     """Returns a setting of DoorKey-8x8 with one fully observed map, a smaller network and fewer epochs than the
     defaults.
@@ -360,6 +373,8 @@ SETTINGS: dict[str, Setting] = {
     "dmpo-swingup": Setting("dmpo", "dmc:cartpole/swingup", 100_000, 4, 750.0, 700.0, 20_000, 10),
     "apex_dpg-swingup": Setting("apex_dpg", "dmc:cartpole/swingup", 100_000, 1, 750.0, 700.0, 20_000, 10, actors=4),
     "mpo-swingup": Setting("mpo", "dmc:cartpole/swingup", 100_000, 4, 750.0, 700.0, 20_000, 10),
+    **{f"{agent}-finger": _finger(agent) for agent in _CONTINUOUS},
+    **{f"{agent}-ball_in_cup": _ball_in_cup(agent) for agent in _CONTINUOUS},
     "ppo-cartpole": Setting("ppo", "gym:CartPole-v1", 100_000, 8, 490.0, 450.0),
     "ppo-cartpole-program": Setting("ppo", "gym:CartPole-v1", 100_000, 2, 490.0, 450.0, actors=4),
     "ppo-cartpole-server": Setting(
