@@ -27,7 +27,6 @@ import socket
 import uuid
 import zipfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import dm_env
@@ -83,7 +82,7 @@ class Folder:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, skip_damaged: bool = False):
-        self.path, self._skip = Path(path).expanduser(), skip_damaged
+        self.path, self._skip = files.expanded(path), skip_damaged
         if str(path).startswith(("minari:", "d4rl:")):
             raise UsageError(f"{path} is not recorded data yet: `acme-ext data {path} --to DIR` makes a folder of it.")
         if not str(path):
@@ -234,7 +233,7 @@ class FolderWriter:
         shard_bytes: int = SHARD_BYTES,
         part: str | None = None,
     ):
-        self.path, self._bounds = Path(path).expanduser(), bounds_of(spec.actions)
+        self.path, self._bounds = files.expanded(path), bounds_of(spec.actions)
         self._shard_steps, self._shard_bytes = shard_steps, shard_bytes
         self._names = field_names(spec.observations)
         described = spec_to_json(spec)

@@ -34,12 +34,28 @@ def disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """Returns a path with its `~` expanded.
+
+    Raises UsageError if the user of `~user` has no home, if the name is too long, or if the user may not look there.
+    """
+    try:
+        found = Path(path).expanduser()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.stat(os.path.join(found, os.curdir))
+    except RuntimeError as error:
+        raise UsageError(f"{os.fspath(path)} can't be found: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{os.fspath(path)} can't be read: {error.strerror}.") from error
+    return found
+
+
 def make_writable_folder(path: Path) -> None:
     """Creates a folder and its parents; raises UsageError if it is not writable, and RunError if the disk is full."""
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file: choose a folder, or a name that doesn't exist yet.")
     probe = path / f".probe.{os.getpid()}"
     try:
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"{path} is a file: choose a folder, or a name that doesn't exist yet.")
         path.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"x")  # permissions aren't enough: root has them all, and the disk may be full or read-only
         probe.unlink()

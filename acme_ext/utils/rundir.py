@@ -59,7 +59,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True):
-        self.path = Path(path).expanduser()
+        self.path = files.expanded(path)
         if create:
             files.make_writable_folder(self.path)
         elif not self.exists_run():

@@ -89,6 +89,24 @@ def test_an_unwritable_place_is_a_usage_error(tmp_path, monkeypatch):
         RunDirectory(tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    ("name", "says"), [("~nobody_here/run", "can't be found: "), ("x" * 300, "can't be read: File name too long")]
+)
+@pytest.mark.parametrize("call", [RunDirectory, RunDirectory.open])
+def test_a_place_that_can_not_be_is_a_usage_error(name, says, call):
+    with pytest.raises(UsageError, match=says):
+        call(name)
+
+
+def test_a_place_that_may_not_be_seen_is_a_usage_error(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    with pytest.raises(UsageError, match="can't be read: Permission denied"):
+        RunDirectory.open(tmp_path / "run")
+
+
 def test_a_folder_whose_making_failed_is_a_run_directory(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -83,7 +83,7 @@ class Tuned:
             options["--eval-episodes"] = self.eval_episodes
         environment = self.environment
         if environment.startswith("data:"):  # a run on another host may have another working directory
-            environment = f"data:{os.path.abspath(os.path.expanduser(environment.removeprefix('data:')))}"
+            environment = f"data:{os.path.abspath(files.expanded(environment.removeprefix('data:')))}"
         command = ["train", self.agent, environment, "--run-dir", str(run_dir.absolute()), "--quiet"]
         command += [text for name, value in options.items() for text in (name, str(value))]
         for name, value in {**self.settings, **chosen}.items():

@@ -26,7 +26,7 @@ from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay import server
 from acme_ext.types import EnvironmentSpec
-from acme_ext.utils import install
+from acme_ext.utils import files, install
 from acme_ext.utils.rundir import RunDirectory
 
 
@@ -100,7 +100,7 @@ def run_program(
         if value is not None and not value >= 0:
             raise UsageError(f"{name} is {value}: it must be at least 0.")
     if record is not None:
-        record = os.path.abspath(os.path.expanduser(record))  # the nodes may have another working directory
+        record = os.path.abspath(files.expanded(record))  # the nodes may have another working directory
     making: dict[str, Any] = {
         "quiet": quiet,
         "extend": extend,
@@ -194,7 +194,7 @@ def _run_on_ray(
         )
     # The nodes have another working directory.
     recorded = {name: getattr(experiment, name) for name in ("data", "demos")}
-    paths = {name: os.path.abspath(os.path.expanduser(path)) for name, path in recorded.items() if path is not None}
+    paths = {name: os.path.abspath(files.expanded(path)) for name, path in recorded.items() if path is not None}
     experiment = dataclasses.replace(experiment, run_dir=str(directory), **paths)
 
     def load(first: bool, spec: EnvironmentSpec) -> Any:

@@ -18,6 +18,7 @@ from acme_ext.errors import UsageError
 from acme_ext.launch.runs import feasibility, identity
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 from acme_ext.types import Array, EnvironmentSpec
+from acme_ext.utils import files
 from acme_ext.utils.checks import PositiveInt
 
 EnvironmentFactory = Callable[[int, bool], dm_env.Environment]
@@ -88,7 +89,7 @@ class Experiment:
     @property
     def directory(self) -> pathlib.Path:
         """The run directory."""
-        return identity.usual_directory(self) if self.run_dir is None else pathlib.Path(self.run_dir).expanduser()
+        return identity.usual_directory(self) if self.run_dir is None else files.expanded(self.run_dir)
 
     def describe(self) -> dict[str, Any]:
         """Returns the experiment as plain JSON; a resumed run must match all of it except `run`."""
