@@ -33,11 +33,14 @@ def native_stderr() -> Iterator[None]:
         sys.stderr = os.fdopen(os.dup(terminal), "w", buffering=1)
 
     def pump() -> None:
-        with os.fdopen(reader, "rb") as lines:
-            for line in lines:
-                if not line.lstrip().startswith(_CHATTER):
-                    with contextlib.suppress(BlockingIOError):  # the terminal is another such pipe
-                        os.write(terminal, line)
+        try:
+            with os.fdopen(reader, "rb") as lines:
+                for line in lines:
+                    if not line.lstrip().startswith(_CHATTER):
+                        with contextlib.suppress(BlockingIOError):  # the terminal is another such pipe
+                            os.write(terminal, line)
+        finally:
+            os.close(terminal)
 
     thread = threading.Thread(target=pump, name="native-stderr", daemon=True)
     thread.start()
@@ -47,8 +50,7 @@ def native_stderr() -> Iterator[None]:
         sys.stderr.flush()
         sys.stderr = python_stderr
         os.dup2(terminal, 2)  # closes the pipe's last writer, so that the thread ends
-        thread.join(1.0)
-        os.close(terminal)
+        thread.join(1.0)  # a child process that still runs is another writer
 
 
 def _writes_to_descriptor_2(stream: TextIO) -> bool:

@@ -1,8 +1,10 @@
 """Reverb's notes on the terminal, which bypass Python."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -49,6 +51,20 @@ def test_it_nests_and_can_be_used_again(capfd):
         with native_stderr(), native_stderr():
             os.write(2, b"I0000 a note\nkept\n")
     assert capfd.readouterr().err == "kept\nkept\n"
+
+
+def test_a_child_that_lives_on_writes_to_no_other_file(capfd, tmp_path):
+    with native_stderr():
+        child = subprocess.Popen(["sh", "-c", "read _; echo from a child >&2"], stdin=subprocess.PIPE)
+    with contextlib.ExitStack() as files:
+        for i in range(8):  # one of them could have the descriptor that the terminal had
+            files.enter_context(open(tmp_path / str(i), "w"))
+        child.communicate(b"\n")
+        for thread in threading.enumerate():
+            if thread.name == "native-stderr":
+                thread.join()
+    assert {path.read_text() for path in tmp_path.iterdir()} == {""}
+    assert capfd.readouterr().err == "from a child\n"
 
 
 def test_a_server_of_reverbs_starts_and_ends_silently(capfd):
