@@ -73,6 +73,9 @@ def name_of(value: Any) -> str | None:
 def describe(value: Any, what: str) -> Any:
     """Returns a value as JSON types: functions and classes by name, and dataclasses by their fields.
 
+    Tuples and arrays become lists, and the fields' types say what they were. Arguments of a `functools.partial`, fields
+    of a callable object and values of a mapping have no such types, so their description also says what they are.
+
     Args:
         value: a value from a config or builder.
         what: what the value is, for the message.
@@ -87,17 +90,16 @@ def describe(value: Any, what: str) -> Any:
     if isinstance(value, functools.partial):
         return {
             "partial": describe(value.func, what),
-            "arguments": [describe(each, what) for each in value.args],
-            "keywords": {name: describe(each, what) for name, each in value.keywords.items()},
+            "arguments": [_argument(each, what) for each in value.args],
+            "keywords": {name: _argument(each, what) for name, each in value.keywords.items()},
         }
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if callable(value):
+            return _argument(value, what)
         fields = dataclasses.fields(value)
-        if callable(value):  # a callable object, described by its class and fields
-            made_of = {field.name: describe(getattr(value, field.name), what) for field in fields}
-            return {"object": describe(type(value), what), "keywords": made_of}
         return {field.name: describe(getattr(value, field.name), f"{what}.{field.name}") for field in fields}
     if isinstance(value, Mapping):
-        return {str(name): describe(each, f"{what}.{name}") for name, each in value.items()}
+        return _argument(value, what)
     if isinstance(value, list | tuple):
         return [describe(each, what) for each in value]
     if tolist := getattr(value, "tolist", None):  # NumPy's, which is not imported here
@@ -115,21 +117,66 @@ def describe(value: Any, what: str) -> Any:
     )
 
 
+def _argument(value: Any, what: str) -> Any:
+    """Returns a value without a declared type as JSON types, from which `restore` makes an equal one."""
+    if isinstance(value, Named | functools.partial):
+        return describe(value, what)
+    if isinstance(value, str) and ":" in value:  # not the name of a function
+        return {"text": value}
+    if isinstance(value, list):
+        return [_argument(each, what) for each in value]
+    if isinstance(value, tuple) and (fields := getattr(value, "_fields", None)):
+        return _object(value, dict(zip(fields, value, strict=True)), what)
+    if isinstance(value, tuple):
+        return {"tuple": [_argument(each, what) for each in value]}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [field.name for field in dataclasses.fields(value) if field.init]
+        return _object(value, {name: getattr(value, name) for name in fields}, what)
+    if isinstance(value, Mapping):
+        if all(isinstance(name, str) for name in value) and not value.keys() & _KINDS:
+            return {name: _argument(each, what) for name, each in value.items()}
+        return {"items": [[_argument(name, what), _argument(each, what)] for name, each in value.items()]}
+    if getattr(value, "shape", ()) and (tolist := getattr(value, "tolist", None)):
+        return {"array": tolist(), "dtype": str(getattr(value, "dtype", ""))}
+    return describe(value, what)
+
+
+def _object(value: Any, fields: Mapping[str, Any], what: str) -> Any:
+    keywords = {name: _argument(each, what) for name, each in fields.items()}
+    return {"object": describe(type(value), what), "keywords": keywords}
+
+
+_KINDS = {"named", "partial", "object", "text", "tuple", "items", "array"}
+"""The keys by which `restore` knows what a mapping describes."""
+
+
 def restore(described: Any) -> Any:
     """Returns the value that `describe` described; raises UsageError for a function that only its script has."""
-    if isinstance(described, Mapping) and "named" in described:
+    if isinstance(described, str):
+        return load(described) if ":" in described else described
+    if isinstance(described, list):
+        return [restore(each) for each in described]
+    if not isinstance(described, Mapping):
+        return described
+    if "named" in described:
         raise UsageError(
             f"{described['named']!r} is known only to the script or notebook that made the run: resume it from there."
         )
-    if isinstance(described, Mapping) and "partial" in described:
-        arguments = [restore(each) for each in described["arguments"]]
+    if "partial" in described or "object" in described:
+        arguments = [restore(each) for each in described.get("arguments", ())]
         keywords = {name: restore(each) for name, each in described["keywords"].items()}
+        if "object" in described:
+            return restore(described["object"])(**keywords)
         return functools.partial(restore(described["partial"]), *arguments, **keywords)
-    if isinstance(described, Mapping) and "object" in described:
-        return restore(described["object"])(**{name: restore(each) for name, each in described["keywords"].items()})
-    if isinstance(described, str) and ":" in described:
-        return load(described)
-    return described
+    if "text" in described:
+        return described["text"]
+    if "tuple" in described:
+        return tuple(restore(described["tuple"]))
+    if "items" in described:
+        return {restore(name): restore(each) for name, each in described["items"]}
+    if "array" in described:
+        return importlib.import_module("numpy").array(described["array"], described["dtype"])
+    return {name: restore(each) for name, each in described.items()}
 
 
 def said(described: Any) -> str:

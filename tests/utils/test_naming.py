@@ -1,6 +1,7 @@
 import dataclasses
 import functools
 import json
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -63,6 +64,36 @@ def test_a_description_gives_the_function_back():
     assert naming.restore("residual") == "residual"
     with pytest.raises(UsageError, match="'mine' is known only to the script or notebook"):
         naming.restore({"named": "mine"})
+
+
+class Pair(NamedTuple):
+    left: object
+    right: object
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "gym:CartPole-v1",
+        (6, (7, "a:b")),
+        [1, [2.5, "a"], None, True],
+        {"name": "a:b", "inner": {"sizes": (1, 2)}},
+        {"text": 3, "partial": "x"},
+        {1: "a", (2, 3): "b:c"},
+        Config(size=7, inner=Config(make=(function, Config))),
+        Pair("x:y", Factory(2)),
+        [function, Factory],
+        np.arange(6, dtype=np.int16).reshape(2, 3),
+    ],
+)
+def test_what_a_function_is_given_is_given_back(value):
+    made = functools.partial(function, value), functools.partial(function, x=value), Factory(value)
+    for each in (*made, {"make": value}):
+        described = json.loads(json.dumps(naming.describe(each, "it")))
+        restored = naming.restore(described)
+        found = restored["make"] if each is not made[0] and isinstance(each, dict) else restored()
+        assert type(found) is type(value)
+        np.testing.assert_equal(found, value)
 
 
 def test_what_has_no_name_is_refused_with_what_to_do():
