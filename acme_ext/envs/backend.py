@@ -10,6 +10,7 @@ import numpy as np
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment
 from acme_ext.envs.single import Unbatched
+from acme_ext.errors import UsageError
 
 _HALF = 2**30
 _ROOM = 2**20
@@ -69,6 +70,12 @@ class FunctionalBackend(Backend):
 
     def load_batch(self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any) -> BatchedEnvironment:
         return FunctionalBatch(self.functional(name, evaluation, **options), num_envs, seed)
+
+
+def check_limit(name: str, limit: int | None) -> None:
+    """Raises UsageError if the option `name`, a time limit in steps, is not a whole number of at least 1, or None."""
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise UsageError(f"{name} counts steps, so {limit!r} must be a whole number of at least 1.")
 
 
 def environment_seed(seed: int, evaluation: bool, index: int = 0) -> int:

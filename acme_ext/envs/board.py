@@ -232,13 +232,9 @@ class BoardEnvironment(BatchedEnvironment):
         actions = np.asarray(actions, np.int32)
         resets, rows = self._last.copy(), np.arange(self.num_envs)
         moves = ~resets
-        illegal = moves & ~self._seen.legal[rows, np.where(moves, actions, 0)]
-        if illegal.any():
-            row = int(np.argmax(illegal))
-            raise RunError(
-                f"{self.name} was given the action {actions[row]} in game {row}, which is not legal there: agents must "
-                f"choose an action that the observation's {ACTION_MASK!r} allows."
-            )
+        self._check_legal(
+            moves, actions, "was given", f"agents must choose an action that the observation's {ACTION_MASK!r} allows"
+        )
         mover = self._seen.player
         self._move(moves, actions)
         mine = mover if self._both else self._agent
@@ -309,8 +305,19 @@ class BoardEnvironment(BatchedEnvironment):
             actions = np.zeros(self.num_envs, np.int32)
             with jax.default_device(self._device):
                 actions[theirs] = self._opponents.choose(np.nonzero(theirs)[0].tolist(), self.histories, self._states)
+            self._check_legal(theirs, actions, "was given by its opponent", "an opponent must choose a legal one")
             self._move(theirs, actions)
             total += np.where(theirs, self._seen.rewards[np.arange(self.num_envs), self._agent], 0)
+
+    def _check_legal(self, rows: np.ndarray, actions: np.ndarray, given: str, rule: str) -> None:
+        """Raises RunError if an action in one of some rows is not legal."""
+        known = (actions >= 0) & (actions < self._seen.legal.shape[1])
+        legal = known & self._seen.legal[np.arange(self.num_envs), np.where(known, actions, 0)]
+        if (rows & ~legal).any():
+            row = int(np.argmax(rows & ~legal))
+            raise RunError(
+                f"{self.name} {given} the action {actions[row]} in game {row}, which is not legal there: {rule}."
+            )
 
     def _move(self, rows: np.ndarray, actions: Any) -> None:
         import jax

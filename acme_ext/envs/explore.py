@@ -8,7 +8,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from acme_ext.envs.backend import Backend
+from acme_ext.envs.backend import Backend, check_limit
 from acme_ext.envs.base import BatchedEnvironment, SingleEnvironment
 from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment, Moved
 from acme_ext.envs.single import Unbatched
@@ -51,8 +51,7 @@ def _checked(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     options = {**_TASKS[name][1], **options}
     if options["size"] < 5:
         raise UsageError(f"size is {options['size']}: it must be at least 5.")
-    if options["time_limit"] < 1:
-        raise UsageError(f"time_limit counts steps, so {options['time_limit']} must be at least 1.")
+    check_limit("time_limit", options["time_limit"])
     return options
 
 

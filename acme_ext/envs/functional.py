@@ -98,6 +98,7 @@ class FunctionalEnvironment(abc.ABC):
         moved = self.move(use, state.inner, action)
         inner, first = self.begin(use)
         _check_numbers(_name_of(self), moved)
+        _check_state(_name_of(self), inner, moved.state)
         reset = state.last
         ended = ~reset & (moved.terminated | moved.truncated)
         inner, observation = trees.select(
@@ -163,6 +164,27 @@ def _check_numbers(name: str, moved: Moved) -> None:
     for what in ("reward", "terminated", "truncated"):
         if (shape := jnp.shape(getattr(moved, what))) != ():
             raise RunError(f"{name} delivered {what!r} of shape {shape}; it must be one number, of shape ().")
+
+
+def _check_state(name: str, begun: Tree, moved: Tree) -> None:
+    """Raises RunError, naming the environment, if the states of `begin` and `move` differ in structure or types."""
+    import jax
+    import jax.numpy as jnp
+
+    def kind(x: Any) -> str:
+        key = hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+        return f"{x.dtype if key else jnp.result_type(x)}{list(jnp.shape(x))}"
+
+    kinds = [jax.tree_util.tree_flatten_with_path(jax.tree.map(kind, state)) for state in (begun, moved)]
+    if kinds[0][1] != kinds[1][1]:
+        raise RunError(f"{name}.move returns a state of another structure than {name}.begin: they must be the same.")
+    for (path, one), (_, other) in zip(*(leaves for leaves, _ in kinds), strict=True):
+        if one != other:
+            where = f" at {jax.tree_util.keystr(path)}" if path else ""
+            raise RunError(
+                f"{name}.begin returns a state with {one}{where}, and {name}.move returns one with {other}: they must "
+                "be the same."
+            )
 
 
 def canonical_functional(environment: FunctionalEnvironment) -> FunctionalEnvironment:

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import load_env_creator
 
 from acme_ext.envs import base
-from acme_ext.envs.backend import Backend
+from acme_ext.envs.backend import Backend, check_limit
 from acme_ext.envs.specs import channels_first, one_hot, single_spec
 from acme_ext.errors import RunError, UsageError
 from acme_ext.specs import ACTION_MASK, PICTURE_SIDE, RULES
@@ -75,7 +75,8 @@ class Gym(Backend):
 
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
         spec = copy.deepcopy(gymnasium.registry[name])
-        limit = _checked_limit(options.pop("max_episode_steps", spec.max_episode_steps))
+        limit = options.pop("max_episode_steps", spec.max_episode_steps)
+        check_limit("max_episode_steps", limit)
         # Disable the wrappers that only check, and the time limit, which `GymEnvironment` applies.
         spec.max_episode_steps, spec.order_enforce, spec.disable_env_checker = None, False, True
         with _user_errors(name):
@@ -88,18 +89,13 @@ class Gym(Backend):
         """Makes gymnasium's own vectorised implementation, if it is in `_NATIVE`; otherwise returns None."""
         if num_envs == 1 or gymnasium.registry[name].vector_entry_point not in _NATIVE:
             return None
-        if _checked_limit(options.get("max_episode_steps", 1)) is None:  # the vectorised ones can't do without
+        limit = options.get("max_episode_steps", 1)
+        check_limit("max_episode_steps", limit)
+        if limit is None:  # the vectorised ones can't do without
             return None
         with _user_errors(name):
             environments = gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **options)
         return GymVectorEnvironment(environments, seed=seed)
-
-
-def _checked_limit(limit: Any) -> int | None:
-    """Returns a time limit, None for none; raises UsageError if it is no number of steps."""
-    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1):
-        return limit
-    raise UsageError(f"max_episode_steps counts steps, so {limit!r} must be a whole number of at least 1, or None.")
 
 
 @contextlib.contextmanager
@@ -108,7 +104,7 @@ def _user_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (gymnasium.error.Error, ImportError) as error:
-        raise UsageError(f"gymnasium can't make {name!r}: {error}") from error
+        raise UsageError(f"gymnasium can't make {name!r}: {str(error).rstrip('.')}.") from error
 
 
 class GymEnvironment(base.SingleEnvironment):

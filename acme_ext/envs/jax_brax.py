@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from dm_env import specs
 
-from acme_ext.envs.backend import FunctionalBackend
+from acme_ext.envs.backend import FunctionalBackend, check_limit
 from acme_ext.envs.functional import FunctionalEnvironment, Moved, Timed, strong
 from acme_ext.errors import UsageError
 from acme_ext.types import Array, Tree
@@ -48,8 +48,7 @@ class Brax(FunctionalBackend):
         known = PHYSICS[:1] if name == "swimmer" else PHYSICS
         if physics not in known:
             raise UsageError(f"the physics of 'jax:brax/{name}' must be one of {', '.join(known)}, not {physics!r}.")
-        if limit < 1:
-            raise UsageError(f"max_steps counts steps, so {limit!r} must be a whole number of at least 1.")
+        check_limit("max_steps", limit)
         return _made(name, physics, limit)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from dm_env import specs
 
-from acme_ext.envs.backend import FunctionalBackend
+from acme_ext.envs.backend import FunctionalBackend, check_limit
 from acme_ext.envs.functional import FunctionalEnvironment, Moved, strong
 from acme_ext.errors import UsageError
 from acme_ext.types import Array, Tree
@@ -41,8 +41,7 @@ class Navix(FunctionalBackend):
         view, fixed, limit = ({**self.options(name), **options}[key] for key in ("view", "fixed_map", "max_steps"))
         if view not in VIEWS:
             raise UsageError(f"the view {view!r} is none of {', '.join(VIEWS)}.")
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise UsageError(f"max_steps counts steps, so {limit!r} must be a whole number of at least 1.")
+        check_limit("max_steps", limit)
         return _made(name, view, fixed, limit)
 
 

@@ -16,7 +16,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from acme_ext.envs.backend import Backend
+from acme_ext.envs.backend import Backend, check_limit
 from acme_ext.envs.base import SingleEnvironment
 from acme_ext.errors import UsageError
 
@@ -90,8 +90,7 @@ class MinAtarEnvironment(SingleEnvironment):
         """
         if not 0.0 <= sticky_action_prob <= 1.0:
             raise UsageError(f"sticky_action_prob is a probability, so {sticky_action_prob} must be in [0, 1].")
-        if time_limit < 1:
-            raise UsageError(f"time_limit counts steps, so {time_limit} must be at least 1.")
+        check_limit("time_limit", time_limit)
         self._game = _game(game).Env(ramping=difficulty_ramping)
         self._rng = self._game.random = np.random.RandomState(seed)
         self._actions = self._game.minimal_action_set() if minimal_action_set else list(range(6))

@@ -11,7 +11,7 @@ import dm_env
 import gymnasium
 import numpy as np
 
-from acme_ext.envs.backend import Backend
+from acme_ext.envs.backend import Backend, check_limit
 from acme_ext.envs.gym import GymEnvironment
 from acme_ext.errors import UsageError
 
@@ -57,8 +57,7 @@ class MiniGrid(Backend):
         view, fixed, limit = ({**self.options(name), **options}[key] for key in ("view", "fixed_map", "max_steps"))
         if view not in VIEWS:
             raise UsageError(f"the view {view!r} is none of {', '.join(VIEWS)}.")
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise UsageError(f"max_steps counts steps, so {limit!r} must be a whole number of at least 1.")
+        check_limit("max_steps", limit)
         version = "" if _VERSION.search(name) else _SUFFIX
         made = gymnasium.spec(f"{_PREFIX}{name}{version}").make(
             disable_env_checker=True, **({} if limit is None else {"max_steps": limit})

@@ -1,14 +1,13 @@
 """Opponents in board games: random, open_spiel's tree search, perfect play, your own, or the agent of a run."""
 
 import functools
-import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from acme_ext.errors import UsageError, nearest
-from acme_ext.utils import install, naming
+from acme_ext.utils import checks, files, install, naming
 
 SPIEL = {
     "tic_tac_toe": "tic_tac_toe",
@@ -26,6 +25,7 @@ KINDS = ("random", "mcts:N", "minimax", "py:MODULE:FUNCTION")
 _PLAYER = "acme_ext.launch.runs.players:player_of"  # by name, because this package must not import `launch`
 
 
+@runtime_checkable
 class Opponent(Protocol):
     """An opponent in one game at a time."""
 
@@ -180,8 +180,8 @@ def _maker(name: str, game: str) -> Callable[[int], Opponent]:
     if kind == "minimax":
         return lambda seed: PerfectOpponent(game, seed)
     if kind == "py":
-        made = cast(Callable[..., Opponent], naming.load(rest))
-        return lambda seed: made(game, seed)
+        made = naming.load(rest)
+        return lambda seed: checks.make(_WHAT, made, Opponent, game=game, seed=seed)
     return RandomOpponent
 
 
@@ -205,9 +205,10 @@ class _OfRun:
 
 def is_run(name: str) -> bool:
     """Whether a name is a run directory or a checkpoint. The names of other opponents take precedence."""
-    return name.partition(":")[0] not in _NAMES and pathlib.Path(name).expanduser().is_dir()
+    return bool(name) and name.partition(":")[0] not in _NAMES and files.expanded(name).is_dir()
 
 
+_WHAT = "the opponent"
 _NAMES = tuple(kind.partition(":")[0] for kind in KINDS)
 
 
@@ -220,11 +221,12 @@ def check_opponent(name: str, game: str | None) -> None:
         return
     kind, colon, rest = name.partition(":")
     if kind == "py" and colon:
+        checks.accepts(_WHAT, naming.load(rest), "game", "seed")
         return
     if name not in ("random", "minimax") and kind != "mcts":
         raise UsageError(f"{name!r} is neither an opponent nor the directory of a run: {nearest(name, KINDS)}")
-    if kind == "mcts" and not (rest.isdigit() and int(rest) > 0):
-        raise UsageError(f"the opponent {name!r} needs a number of simulations above 0, as mcts:100.")
+    if kind == "mcts" and not (rest.isdecimal() and 0 < int(rest) < 2**31):
+        raise UsageError(f"the opponent {name!r} needs a number of simulations above 0 and below 2**31, as mcts:100.")
     playable = {"mcts": tuple(SPIEL), "minimax": SMALL}.get(kind)
     if playable is None or game is None:
         return

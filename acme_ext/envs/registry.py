@@ -94,7 +94,7 @@ _FAMILIES = (
         "minigrid:NAME",
         "minigrid:DoorKey-8x8",
         "MiniGrid's grid worlds, as one-hot grids or pictures, without the mission's text; "
-        "gym:MiniGrid-NAME-v0 too; other versions as minigrid:NAME-v1",
+        "gym:MiniGrid-NAME-v0 is the same environment, and minigrid:NAME-v1 is version 1",
         "MiniGrid",
         ("minigrid",),
         "minigrid",

@@ -130,8 +130,12 @@ def make(what: str, function: Callable[..., Any], kind: Any, **arguments: Any) -
     accepts(what, function, *arguments)
     made = function(*arguments.values())
     if isinstance(kind, type) and kind is not Any and not isinstance(made, kind):
-        raise UsageError(f"{what} is {name_of(function)}, which makes {made!r}: it must make a {kind.__name__}.")
+        raise UsageError(f"{what} is {name_of(function)}, which makes {made!r}: it must make {_one(kind)}.")
     return made
+
+
+def _one(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
 
 
 def declared(cls: type) -> None:

@@ -135,14 +135,33 @@ def test_an_illegal_action_is_told():
         ("board:chess", {"opponent": "minimax"}, "'minimax' can't play chess"),
         ("board:go_9x9", {"opponent": "mcts:10"}, "can't play go_9x9: it plays tic_tac_toe"),
         ("board:connect_four", {"opponent": "mcts:0"}, "a number of simulations above 0"),
+        ("board:connect_four", {"opponent": "mcts:²"}, "a number of simulations above 0"),
+        ("board:connect_four", {"opponent": f"mcts:{2**31}"}, "a number of simulations above 0"),
+        ("board:connect_four", {"opponent": ""}, "'' is neither an opponent nor the directory of a run"),
+        ("board:connect_four", {"opponent": "~nobody_here/run"}, "~nobody_here/run can't be found"),
+        ("board:connect_four", {"opponent": "x" * 300}, "can't be read: File name too long"),
+        (
+            "board:connect_four",
+            {"opponent": f"py:{__name__}:Plain"},
+            r"Plain, which can't be called with \(game, seed\)",
+        ),
+        ("board:connect_four", {"opponent": f"py:{__name__}:nobody"}, "which makes None: it must make an Opponent"),
         ("board:connect_four", {"opponent": "randm"}, "did you mean 'random'"),
         ("board:connect_four", {"opponent": "py:json:no_such"}, "json has no 'no_such'"),
         ("board:connect_four", {"opening_moves": -1}, "must not be negative"),
     ],
 )
 def test_what_can_not_be_is_told_in_a_sentence(name, options, said):
-    with pytest.raises(UsageError, match=said):
-        envs.make(name, **options)
+    with pytest.raises(UsageError, match=said), envs.make(name, **options) as environment:
+        environment.reset()
+
+
+class Plain:
+    """Can't be an opponent, because it takes no arguments."""
+
+
+def nobody(game, seed):
+    return None
 
 
 class Lefty:
@@ -166,6 +185,33 @@ def test_an_opponent_of_ones_own_plays():
         environment.step([6])
         assert environment.histories[0][-1] == 0
         assert timestep.observation["board"].shape == (1, 6, 7, 2)
+
+
+class Fixed(Lefty):
+    """Always takes the field 4."""
+
+    def choose(self, history, legal):
+        return 4
+
+
+class Outside(Lefty):
+    """Takes a field that doesn't exist."""
+
+    def choose(self, history, legal):
+        return 99
+
+
+@pytest.mark.parametrize(("opponent", "action"), [("Fixed", 4), ("Outside", 99)])
+def test_an_opponents_illegal_action_is_told(opponent, action):
+    with envs.make("board:tic_tac_toe", num_envs=2, opponent=f"py:{__name__}:{opponent}") as environment:
+
+        def play():
+            environment.reset()  # the opponent begins in one of the two games
+            environment.step([0, 0])
+
+        said = rf"was given by its opponent the action {action} in game \d, which is not legal there"
+        with pytest.raises(RunError, match=said):
+            play()
 
 
 def test_rules_may_be_asked_for_first_where_a_function_is_traced():

@@ -179,6 +179,34 @@ class Line(FunctionalEnvironment):
         return specs.BoundedArray((1,), np.float32, -2.0, 2.0)
 
 
+class Drifting(Line):
+    """Begins with whole numbers and goes on with fractions."""
+
+    def move(self, key, state, action):
+        return super().move(key, state, action)._replace(state=state + 0.5)
+
+
+class Growing(Line):
+    """Begins with one number and goes on with two."""
+
+    def move(self, key, state, action):
+        return super().move(key, state, action)._replace(state=(state, state))
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (Drifting, r"Drifting\.begin returns a state with int32\[\], and Drifting\.move returns one with float32\[\]"),
+        (Growing, r"Growing\.move returns a state of another structure than Growing\.begin"),
+    ],
+)
+def test_a_state_that_changes_its_type_is_told(kind, told):
+    with envs.make(lambda seed, evaluation: kind(), num_envs=2) as environment:
+        environment.reset()
+        with pytest.raises(RunError, match=told):
+            environment.step(np.zeros((2, 1)))
+
+
 def test_an_environment_without_a_hash_is_made(rollout):
     with envs.make(lambda seed, evaluation: Line(), num_envs=2) as environment:
         rollout(environment, 8)

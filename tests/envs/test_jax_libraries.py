@@ -347,6 +347,7 @@ def test_sac_trains_compiled_on_brax(tmp_path):
         ("jax:navix/DorKey-8x8", {}, "did you mean 'jax:navix/DoorKey-8x8'"),
         ("jax:navix/Empty-5x5", {"view": "above"}, "view 'above' is none of grid, picture, whole"),
         ("jax:navix/Empty-5x5", {"max_steps": 0}, "max_steps counts steps"),
+        ("jax:navix/Empty-5x5", {"max_steps": True}, "max_steps counts steps"),
     ],
 )
 def test_bad_names_and_options_are_one_sentence(name, options, sentence):
