@@ -1,7 +1,7 @@
 """Multi-armed bandits as pure functions over batches of `[B]` independent bandits with K arms.
 
 A step of a bandit is `arm = select(keys, state)`, then `state = update(state, arm, reward)`. If only some of the B
-bandits take a step, `where` keeps the states of the others.
+bandits take a step, `utils.trees.select` keeps the states of the others.
 """
 
 from collections.abc import Callable
@@ -47,15 +47,6 @@ class Weights(NamedTuple):
     """EXP3's weights, as logarithms; the largest is 0."""
 
     log: Array  # [B, K] float32
-
-
-def where(chosen: Array, new: Tree, old: Tree) -> Tree:
-    """Returns the new states of the `chosen` bandits, bool `[B]`, and the old states of the others."""
-
-    def pick(new: Array, old: Array) -> Array:
-        return jnp.where(chosen.reshape(chosen.shape + (1,) * (new.ndim - 1)), new, old)
-
-    return jax.tree.map(pick, new, old)
 
 
 def epsilon_greedy(num_arms: int, epsilon: float) -> Bandit:

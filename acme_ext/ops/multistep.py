@@ -1,8 +1,8 @@
 """Multi-step returns, and the value rescaling of Pohlen et al. 2018, batched. Names are the same as in rlax."""
 
 import jax.numpy as jnp
-from jax import lax
 
+from acme_ext.ops.policy import discounted_sums
 from acme_ext.ops.value import numpy_of
 from acme_ext.types import Array
 
@@ -80,13 +80,7 @@ def retrace_targets(
     c_t = jnp.where(continues, c_t, 0.0)
     # The bootstrapped value, without the part that the trace replaces by the next step's return.
     base = r_t + discount_t * (jnp.sum(pi_t * q_t, axis=-1) - c_t * q_a_t)
-
-    def back(following: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
-        base, factor = step
-        returns = base + factor * following
-        return returns, returns
-
-    returns = lax.scan(back, jnp.zeros_like(base[0]), (base, discount_t * c_t), reverse=True)[1]
+    returns = discounted_sums(base, discount_t * c_t)
     return returns if rescaling_epsilon is None else signed_hyperbolic(returns, rescaling_epsilon)
 
 

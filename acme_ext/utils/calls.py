@@ -46,7 +46,7 @@ _DTYPES: dict[np.dtype, str] = {}  # cached names, because making a name is slow
 def _reduced(array: np.ndarray) -> Any:
     dtype = array.dtype
     if (name := _DTYPES.get(dtype)) is None:
-        if dtype.kind in "OV":
+        if dtype.kind in "OVMm":
             return array.__reduce_ex__(5)
         name = _DTYPES[dtype] = dtype.str
     if array.nbytes < _ALONE:

@@ -5,6 +5,7 @@ import pytest
 
 from acme_ext.errors import UsageError
 from acme_ext.ops import bandits
+from acme_ext.utils import trees
 
 
 def keys(seed, batch):
@@ -128,7 +129,7 @@ def test_a_window_follows_the_best_arm_where_means_do_not():
 def test_only_the_chosen_take_a_step():
     bandit = bandits.sliding_window_ucb(3, 4)
     old = bandit.init(2)
-    new = bandits.where(np.array([True, False]), bandit.update(old, np.array([2, 2]), np.ones(2, np.float32)), old)
+    new = trees.select(np.array([True, False]), bandit.update(old, np.array([2, 2]), np.ones(2, np.float32)), old)
     np.testing.assert_array_equal(new.plays, [1, 0])
     np.testing.assert_array_equal(new.arm[1], old.arm[1])
 

@@ -78,6 +78,7 @@ def asked(remote, *arguments):
         np.array(["one", "two"]),
         np.array([{"an": "object"}, None], dtype=object),
         np.zeros(2, np.dtype([("x", np.int8), ("y", np.float64)])),
+        np.arange(20_000).astype("datetime64[s]"),
         np.random.default_rng(0).integers(0, 256, (32, 84, 84, 4), dtype=np.uint8),  # larger than what is read at once
         np.random.default_rng(0).normal(size=(3, 50_000))[:, ::2],
     ],

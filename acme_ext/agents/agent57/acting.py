@@ -13,6 +13,7 @@ from acme_ext.agents.ngu.acting import Choice, Run
 from acme_ext.agents.ngu.networks import NGUNetworks
 from acme_ext.ops import bandits, multistep
 from acme_ext.types import Array, Tree
+from acme_ext.utils import trees
 
 
 def make_policy(networks: NGUNetworks, config: Agent57Config, *, evaluation: bool) -> Policy:
@@ -53,7 +54,7 @@ def by_bandit(config: Agent57Config) -> Choice:
     ) -> tuple[Array, bandits.Window, Ongoing]:
         first = context.first
         played = bandit.update(window, jnp.maximum(ongoing.arm, 0), ongoing.episode_return)
-        window = bandits.where(first & (ongoing.arm >= 0), played, window)
+        window = trees.select(first & (ongoing.arm >= 0), played, window)
         arm = jnp.where(first, bandit.select(keys, window), ongoing.arm)
         # The last reward of an episode arrives before `first`; the reward at a `first` timestep is 0.
         episode_return = jnp.where(first, 0.0, ongoing.episode_return) + context.reward
