@@ -6,10 +6,10 @@ neural network. `python go_explore.py` prints how many steps this takes to reach
 `explore:key_door`, compared with random actions from the start.
 """
 
+import argparse
 import copy
 import dataclasses
 import functools
-import sys
 
 import numpy as np
 
@@ -108,14 +108,17 @@ TASKS = {"chain": (Chain, 30), "key_door": (KeyDoor, 21)}
 def main(seeds=5, most=200_000):
     for name, (task, size) in TASKS.items():
         make = functools.partial(task, np.random.default_rng(0), size=size, time_limit=10 * size)
-        for seed in range(int(seeds)):
-            actions, taken, archive = go_explore(make, goal=1.0, seed=seed, most=int(most))
+        for seed in range(seeds):
+            actions, taken, archive = go_explore(make, goal=1.0, seed=seed, most=most)
             way = "no way" if actions is None else f"a way of {len(actions)} steps"
-            others = [random_search(make, goal=1.0, seed=seed, most=int(most), repeat=repeat) for repeat in (0.0, 0.95)]
-            plain, repeating = (f"not in {int(most):,}" if steps is None else f"{steps:,}" for steps in others)
+            others = [random_search(make, goal=1.0, seed=seed, most=most, repeat=repeat) for repeat in (0.0, 0.95)]
+            plain, repeating = (f"not in {most:,}" if steps is None else f"{steps:,}" for steps in others)
             print(f"{name}, seed {seed}: {way} after {taken:,} steps, with {len(archive)} cells;", end=" ")
             print(f"at random {plain}, repeating actions {repeating}")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description="Compares Go-Explore with random actions.")
+    parser.add_argument("seeds", nargs="?", type=int, default=5, help="number of seeds (%(default)s)")
+    parser.add_argument("most", nargs="?", type=int, default=200_000, help="most steps of a search (%(default)s)")
+    main(**vars(parser.parse_args()))

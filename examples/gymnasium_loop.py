@@ -1,6 +1,6 @@
 """A trained policy in a plain Gymnasium loop: `python gymnasium_loop.py runs/x CartPole-v1`."""
 
-import sys
+import argparse
 
 import gymnasium
 
@@ -25,4 +25,7 @@ def play(path, name, episodes=1):
 
 
 if __name__ == "__main__":
-    print(play(*sys.argv[1:3]))
+    parser = argparse.ArgumentParser(description="Plays an episode with the agent of a run, in Gymnasium's loop.")
+    parser.add_argument("path", help="the run directory")
+    parser.add_argument("name", help="the environment's name in Gymnasium")
+    print(play(**vars(parser.parse_args())))

@@ -31,7 +31,7 @@ class State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RND(PPO):
-    name = "rnd"
+    name = "ppo_rnd"
     config: Config = Config()
 
     def make_core(self, spec, networks):

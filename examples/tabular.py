@@ -3,6 +3,7 @@
 `python tabular.py` trains both and plots the returns of their episodes in `cliff.png`.
 """
 
+import argparse
 import dataclasses
 import pathlib
 import sys
@@ -101,7 +102,10 @@ def train(builder, seed, folder, steps=15_000):
         evaluation=launch.Evaluation(every=0, final_episodes=1),  # greedy and deterministic
         run_dir=f"{folder}/{builder.name}-{seed}",
     )
-    return launch.run(experiment, quiet=True)
+    result = launch.run(experiment, quiet=True)
+    if result.stopped_by is not None:  # Ctrl-C or SIGTERM; the run is saved, and the same command resumes it
+        sys.exit(128 + result.stopped_by)
+    return result
 
 
 def online_returns(results, episodes=500):
@@ -131,7 +135,7 @@ def draw(results, out, window=20):
 
 def main(folder="runs/cliff", seeds=10):
     builders = (Sarsa(), QLearning())
-    results = {each.name: [train(each, seed, folder) for seed in range(int(seeds))] for each in builders}
+    results = {each.name: [train(each, seed, folder) for seed in range(seeds)] for each in builders}
     for name, runs in results.items():
         greedy = sorted(run.score.returns.mean() for run in runs)
         print(f"{name:10} the last 100 episodes {online_returns(runs)[-100:].mean():.1f}, greedy {greedy}")
@@ -139,4 +143,7 @@ def main(folder="runs/cliff", seeds=10):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description="Trains Sarsa and Q-learning on the cliff walk.")
+    parser.add_argument("folder", nargs="?", default="runs/cliff", help="folder for the runs (%(default)s)")
+    parser.add_argument("seeds", nargs="?", type=int, default=10, help="number of seeds of each (%(default)s)")
+    main(**vars(parser.parse_args()))
