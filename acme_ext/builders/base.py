@@ -108,6 +108,8 @@ class Builder(HasPresets, abc.ABC):
     """The actions that the agent supports; with `any`, its networks check the environment's actions."""
     wants_demos: ClassVar[bool] = False
     """Whether the agent needs demonstrations to learn."""
+    wants_data: ClassVar[bool] = False
+    """Whether the agent is made for recorded data; in an environment it learns from its own actions."""
     learns_rewards: ClassVar[bool] = True
     """Whether the agent learns from the environment's rewards."""
 

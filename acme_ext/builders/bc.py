@@ -14,6 +14,7 @@ class BC(NetworkBuilder):
     """Behavioural cloning for discrete and for bounded, continuous actions. The fields are `NetworkBuilder`'s."""
 
     name = "bc"
+    wants_data = True
     learns_rewards = False
     presets = {"minatar": Preset({"config": BCConfig(image_features=MINATAR.image_features)})}  # DQN's network
     policy_of = staticmethod(acting.make_policy)

@@ -19,6 +19,7 @@ class BCQ(DQN):
     """
 
     name = "bcq"
+    wants_data = True
     presets = {"minatar": Preset({"config": MINATAR})}
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)

@@ -12,6 +12,7 @@ class CQL(SAC):
     """Conservative Q-learning for a continuous, bounded action, from recorded data. The fields are `ActorCritic`'s."""
 
     name = "cql"
+    wants_data = True
     core_of = staticmethod(learning.make_core)
 
     config: CQLConfig = CQLConfig()

@@ -17,6 +17,7 @@ class CRR(ActorCritic):
     """
 
     name = "crr"
+    wants_data = True
     policy_of = staticmethod(continuous.gaussian_policy)
     core_of = staticmethod(learning.make_core)
 

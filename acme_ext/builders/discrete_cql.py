@@ -13,6 +13,7 @@ class DiscreteCQL(DQN):
     """Conservative Q-learning for discrete actions, from recorded data. The fields are DQN's."""
 
     name = "discrete_cql"
+    wants_data = True
     presets = {"minatar": Preset({"config": MINATAR})}
     core_of = staticmethod(learning.make_core)
 

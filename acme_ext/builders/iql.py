@@ -15,6 +15,7 @@ class IQL(ActorCritic):
     """Implicit Q-learning for a continuous, bounded action, from recorded data. The fields are `ActorCritic`'s."""
 
     name = "iql"
+    wants_data = True
     policy_of = staticmethod(continuous.gaussian_policy)
     core_of = staticmethod(learning.make_core)
 

@@ -12,6 +12,7 @@ class TD3BC(TD3):
     """TD3+BC for a continuous, bounded action, from recorded data. The fields are `ActorCritic`'s."""
 
     name = "td3_bc"
+    wants_data = True
     core_of = staticmethod(learning.make_core)
 
     config: TD3BCConfig = TD3BCConfig()

@@ -64,7 +64,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser, also of each command. Its error for unknown arguments names the command, and says what may be meant."""
+    """A parser, also of each command. Its error for unknown arguments says what may be meant."""
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {message}\n")  # without the usage, which is long
 
     def parse_known_args(self, args=None, namespace=None):  # pyright: ignore[reportIncompatibleMethodOverride]
         options, unknown = super().parse_known_args(args, namespace)

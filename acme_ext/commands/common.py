@@ -1,18 +1,26 @@
 """Functions that several commands use."""
 
 import argparse
+import contextlib
+import math
 from typing import Any
 
 
 def count(text: str) -> int:
-    """Parses an option's text as a whole number above 0; raises ArgumentTypeError if it is none."""
-    try:
-        value = int(text.replace("_", ""))
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
-    return value
+    """Parses an option's text, such as `5000` or `5e3`, as a whole number above 0.
+
+    Raises ArgumentTypeError if it is none.
+    """
+    with contextlib.suppress(ValueError):
+        value = int(text) if text.isdecimal() else float(text)
+        if 1 <= value < math.inf and value == int(value):
+            return int(value)
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+
+
+def counted(number: int, what: str) -> str:
+    """Returns a number and a noun, in the plural unless the number is 1: `1 episode`, `20 episodes`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 ACTING = "replace a setting of the run that changes how the agent acts, such as noise_stddev=0.5"
@@ -43,7 +51,5 @@ def say_stopped(steps: int, options: argparse.Namespace, run_dir: Any) -> str:
 def say_score(score: Any) -> str:
     """Returns an evaluation's score in words."""
     row = score.row()
-    return (
-        f"return {row['episode_return_mean']:.4g} (std {row['episode_return_std']:.3g}, "
-        f"{row['episode_return_min']:.4g} to {row['episode_return_max']:.4g}) over {row['episodes']} episodes"
-    )
+    mean, std, low, high = (row[f"episode_return_{name}"] for name in ("mean", "std", "min", "max"))
+    return f"return {mean:.4g} (std {std:.3g}, {low:.4g} to {high:.4g}) over {counted(row['episodes'], 'episode')}"

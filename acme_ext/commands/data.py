@@ -83,7 +83,8 @@ def _record(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             return 128 + (asked.signal or signal.SIGINT)
     returns = folder.returns
-    print(f"{folder.path}: {folder.steps:,} steps in {len(returns):,} episodes, return {returns.mean():.4g} on average")
+    held = f"{common.counted(folder.steps, 'step')} in {common.counted(len(returns), 'episode')}"
+    print(f"{folder.path}: {held}, return {returns.mean():.4g} on average")
     return 0
 
 

@@ -20,6 +20,7 @@ import tree
 from dm_env import specs
 
 from acme_ext import envs
+from acme_ext.commands.common import counted
 from acme_ext.data.format import MANIFEST, Episode, Folder, FolderWriter
 from acme_ext.envs.canonical import ActionScale, bounds_of, canonical_actions, own_actions
 from acme_ext.errors import UsageError
@@ -150,7 +151,7 @@ def _write_minari(folder: Folder, units: _Units, name: str) -> str:
         raise UsageError(f"minari:{name} can't be written: {error}") from error
     about = {key: manifest[key] for key in ("environment", "environment_options")}
     made.storage.update_metadata({"acme_ext": json.dumps(about)})
-    return f"minari:{name}: {made.total_steps:,} steps in {made.total_episodes:,} episodes"
+    return f"minari:{name}: {counted(made.total_steps, 'step')} in {counted(made.total_episodes, 'episode')}"
 
 
 def _space(spec: Tree) -> Any:
@@ -218,7 +219,7 @@ def _write_d4rl(folder: Folder, units: _Units, path: Path) -> str:
     with files.replacing(path) as temporary, h5py.File(temporary, "w") as file:
         for name, parts in columns.items():
             file.create_dataset(name, data=np.concatenate(parts), compression="gzip")
-    return f"d4rl:{path}: {folder.steps:,} steps in {len(folder.returns):,} episodes"
+    return f"d4rl:{path}: {counted(folder.steps, 'step')} in {counted(len(folder.returns), 'episode')}"
 
 
 def _read_d4rl(path: Path, units: _Units) -> Iterator[Episode]:
@@ -262,7 +263,7 @@ def _take_in(source: str, target: str, environment: str | None, options: dict[st
         options = {**own, **options}
     if environment is None:
         raise UsageError(f"{source} doesn't name its environment: give it with --environment.")
-    if (Path(target).expanduser() / MANIFEST).is_file():
+    if (files.expanded(target) / MANIFEST).is_file():
         raise UsageError(f"{target} holds recorded data already: choose another folder.")
     units = _scale(environment, options)
     about = {"environment": environment, "environment_options": options, "agent": f"taken from {source}"}
@@ -284,7 +285,7 @@ def _take_in(source: str, target: str, environment: str | None, options: dict[st
                 os.replace(file, folder / file.name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return f"{target}: {writer.steps:,} steps in {count:,} episodes"
+    return f"{target}: {counted(writer.steps, 'step')} in {counted(count, 'episode')}"
 
 
 def _episode(

@@ -15,11 +15,13 @@ from acme_ext.acting.inference import LocalInference
 from acme_ext.acting.loop import EnvironmentLoop
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.acting.variables import VariableClient
+from acme_ext.commands.common import counted
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.evaluation import load_run, place_of
 from acme_ext.launch.runs.identity import about
+from acme_ext.launch.runs.store import check_outside
 from acme_ext.ops import masking
 from acme_ext.types import EnvironmentSpec, Params, Tree
 from acme_ext.utils import checks
@@ -65,7 +67,9 @@ def record_run(
     run = load_run(path, config=config, best=best)
     experiment = run.experiment
     agent = experiment.builder.make_agent(run.spec)
-    own = place_of(path)[0].read_config()["seed"]  # the experiment's is another one, with `best`
+    rundir, _ = place_of(path)
+    check_outside(out, rundir.path)
+    own = rundir.read_config()["seed"]  # the experiment's is another one, with `best`
     writer = FolderWriter(out, run.spec, about(experiment, seed=own, run_steps=run.steps, policy=policy))
     environment = experiment.make_environment(num_envs, part=1 + seed)
     key = jax.random.fold_in(experiment.key("actor"), 1 + seed)
@@ -119,7 +123,8 @@ def describe(folder: Folder) -> list[str]:
     lines = [
         f"environment  {manifest['environment']} {manifest['environment_options'] or ''}".rstrip(),
         f"by           {manifest['agent']}, {manifest.get('policy', 'training')} policy",
-        f"holds        {folder.steps:,} steps in {len(lengths):,} episodes, {len(folder.shards)} shards; "
+        f"holds        {counted(folder.steps, 'step')} in {counted(len(lengths), 'episode')}, "
+        f"{counted(len(folder.shards), 'shard')}; "
         + ("all good" if not damaged else f"{len(damaged)} damaged left out"),
         *damaged,
     ]

@@ -1,5 +1,6 @@
 """The command line, in this process."""
 
+import argparse
 import json
 import re
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 import acme_ext
 from acme_ext.agents.dqn.config import ATARI
 from acme_ext.builders import DQN
-from acme_ext.commands import cli, train
+from acme_ext.commands import cli, common, train
 from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -70,6 +71,11 @@ _BAD = [
     ([*_CARTPOLE, "--set", "batch_size=2.5"], "batch_size is '2.5': it must be a whole number"),
     ([*_CARTPOLE, "--set", "dueling=1"], "dueling is '1': it must be true or false"),
     ([*_CARTPOLE, "--set", "hidden_sizes=big"], "hidden_sizes is 'big': it must be whole numbers such as 64,64"),
+    ([*_CARTPOLE, "--set", "replay=3"], "replay is a group of settings: set one of them, such as replay.max_size."),
+    ([*_CARTPOLE, "--set", "replay.demo_ratio=0.1"], "replay.demo_ratio is the share of demonstrations: give some"),
+    (["train", "sqil", "gym:Pendulum-v1"], "sqil learns from demonstrations: give it some (--demos DIR)."),
+    ([*_CARTPOLE, "--run-dir", "~nobody_here/x"], "~nobody_here/x can't be found: "),
+    ([*_CARTPOLE, "--run-dir", "x" * 300], "can't be read: File name too long"),
     ([*_CARTPOLE, "--set", "dueling"], "'dueling' is not a setting: write name=value"),
     ([*_CARTPOLE, "--set", "replay.samples_per_insert=0"], "samples_per_insert is 0.0: it must be greater than 0"),
     ([*_CARTPOLE, "--set", "replay.max_size=9"], "give min_size <= 9 or a larger max_size"),
@@ -140,7 +146,8 @@ def test_a_count_is_a_whole_number_above_0(tmp_path, monkeypatch, capsys, option
     with pytest.raises(SystemExit) as end:
         cli.main([*_CARTPOLE, *option])
     assert end.value.code == 2
-    assert f"argument {option[0]}: {option[1]!r} is no whole number above 0" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"argument {option[0]}: {option[1]!r} is no whole number above 0" in line
     assert not list(tmp_path.iterdir())
 
 
@@ -169,6 +176,28 @@ def test_an_unknown_option_is_told_with_the_nearest_of_the_command(capsys, argum
 def test_an_option_of_the_environment_may_be_none(text):
     made = train.experiment_from(cli.parse([*_CARTPOLE, "--env-set", f"max_episode_steps={text}"]))
     assert made.environment_options == {"max_episode_steps": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("5000", 5_000), ("5_000", 5_000), ("5e3", 5_000), ("1.5e6", 1_500_000), ("9" * 20, int("9" * 20))],
+)
+def test_a_count_may_have_an_exponent(text, value):
+    assert common.count(text) == value
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "1e400", "0.5", "1e-3", "-1", "", "x"])
+def test_what_is_no_count_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="is no whole number above 0"):
+        common.count(text)
+
+
+def test_an_agent_for_recorded_data_warns_where_it_has_none(tmp_path, capfd):
+    arguments = ["--steps", "20", "--eval-episodes", "1", "--run-dir", str(tmp_path / "run"), "--quiet"]
+    assert cli.main(["train", "bc", "gym:CartPole-v1", *arguments]) == 0
+    out = capfd.readouterr().out
+    assert "warning: bc is made for recorded data (data:DIR in place of the environment); this run has none" in out
+    assert "over 1 episode\n" in out
 
 
 def test_the_options_make_the_experiment():

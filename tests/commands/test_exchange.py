@@ -233,7 +233,7 @@ def test_the_rest_of_damaged_data_is_described_and_written(tmp_path, capsys):
     assert "000000.npz isn't what was written" in capsys.readouterr().err
     assert cli.main(["data", source, "--skip-damaged"]) == 0
     out = capsys.readouterr().out
-    assert "3 steps in 1 episodes, 1 shards; 1 damaged left out\nthe shard " in out
+    assert "3 steps in 1 episode, 1 shard; 1 damaged left out\nthe shard " in out
     assert "returns      mean" in out
     target = f"d4rl:{tmp_path / 'rest.hdf5'}"
     assert cli.main(["data", source, "--to", target]) == 2

@@ -30,7 +30,7 @@ from acme_ext.launch.runs.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.ops.search import SearchConfig
 from acme_ext.replay import SequenceConfig, TransitionConfig, UnrollConfig
-from acme_ext.utils import loggers
+from acme_ext.utils import compiling, loggers
 from acme_ext.utils.rundir import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -353,15 +353,83 @@ def test_a_call_that_took_long_makes_the_next_shorter(monkeypatch):
     made, seconds = iter([8, 3, 1, 1]), iter([0, 0.1, 1, 7, 10, 10.1, 20, 20.1])
     monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
     run: Any = object.__new__(runner._Run)
-    run.seeds, run.many, run.world, run.progress = [SimpleNamespace(target=100)], False, None, None
-    run.loop, run.most, run._look = SimpleNamespace(spread=None), 8, lambda: None
+    run.seeds, run.many, run.world, run.progress = [SimpleNamespace(target=100, learner_steps=1)], False, None, None
+    run.loop, run.pace, run._look = SimpleNamespace(spread=None), runner._Pace(), lambda: None
+    run.pace.most = 8
     run.advance = lambda world, target, most: (world, next(made))
     lengths = []
     for _ in range(4):
         run._call()
-        lengths.append(run.most)
+        lengths.append(run.pace.most)
     # The second call ended early, because a log row was due, and yet took 6 s. The last ended early too.
     assert lengths == [16, 1, 2, 2]
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_call_ends_where_learning_begins(tmp_path, seeds):
+    each = experiment(tmp_path, dqn(min_size=20), 100)
+    each = [dataclasses.replace(each, seed=seed) for seed in range(seeds)]
+    spec = each[0].make_spec()
+    agent = dataclasses.replace(each[0].make_agent(spec), sgd_steps_per_call=1)
+    loop = runner.Loop(agent, runner.environment_of(each[0]), 4, "DQN")
+    worlds = [loop.init(*runner.keys_of(one)) for one in each]
+    if seeds == 1:
+        world, advance, target = worlds[0], loop.advance, np.int32(100)
+    else:
+        world = jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *worlds)
+        advance, target = loop.advance_all, np.full(seeds, 100, np.int32)
+    made, steps, learned = [], [], []
+    for _ in range(2):
+        world, count = compiling.jit(advance)(world, target, np.int32(12))
+        made.append(int(count))
+        steps.append(np.ravel(world.place.steps).tolist())
+        learned.append(np.ravel(world.learning.steps).tolist())
+    # Four environments have made more than 20 transitions of two steps after seven steps, and learn from then on.
+    assert made == [7, 12]
+    assert steps == [[28] * seeds, [72] * seeds]
+    assert all(0 < first < second for first, second in zip(*learned, strict=True))
+
+
+def test_the_calls_are_short_again_where_learning_begins():
+    run: Any = object.__new__(runner._Run)
+    seed = SimpleNamespace(target=100, learner_steps=0)
+    run.seeds, run.many, run.world, run.progress = [seed], False, None, None
+    run.loop, run.pace = SimpleNamespace(spread=None), runner._Pace()
+    run.advance = lambda world, target, most: (world, most)
+    learner_steps, lengths = iter([0, 0, 3, 6]), []
+    run._look = lambda: setattr(seed, "learner_steps", next(learner_steps))
+    for _ in range(4):
+        run._call()
+        lengths.append(run.pace.most)
+    assert lengths == [2, 4, 1, 2]
+
+
+def test_a_compiled_evaluation_without_an_end_is_told_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(runner, "LONG", 5)
+    monkeypatch.setattr("acme_ext.launch.runs.evaluation.LONG", 5)
+    runner.run(experiment(tmp_path, ppo()), quiet=True)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "no episode of" in line]
+    assert "no episode of jax:catch has ended in 5 steps of an evaluation" in line
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "stat"),
+    [
+        ("memory.max", "memory.current", "active_file 20\ninactive_file 10\nanon 500"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "active_file 1\ntotal_active_file 30"),
+    ],
+)
+def test_a_containers_limit_counts_as_memory(tmp_path, monkeypatch, limit, used, stat):
+    monkeypatch.setattr(runner, "_CGROUPS", tmp_path)
+    assert runner._free_in_container() == 2**62
+    (tmp_path / limit).parent.mkdir(exist_ok=True)
+    (tmp_path / limit).write_text("1000\n")
+    (tmp_path / used).write_text("600\n")
+    (tmp_path / limit).with_name("memory.stat").write_text(stat)
+    assert runner._free_in_container() == runner._free_memory(1) == 430
+    (tmp_path / limit).write_text("max\n")
+    assert runner._free_in_container() == 2**62
+    assert runner._free_memory(1) < 2**62
 
 
 def test_a_compiled_run_is_not_said_to_learn_nothing_where_it_does(tmp_path, capfd):

@@ -283,7 +283,7 @@ class Stuck(Walk):
 
 
 def test_an_episode_without_an_end_is_told_once(monkeypatch, capsys):
-    monkeypatch.setattr("acme_ext.launch.runs.evaluation._LONG", 45)
+    monkeypatch.setattr("acme_ext.launch.runs.evaluation.LONG", 45)
     evaluator = Evaluator(
         experiment(lambda seed, evaluation: Stuck(seed), evaluation=Evaluation(num_envs=2)), _SPEC, Source(0.5)
     )
@@ -338,6 +338,8 @@ def test_a_recording_can_change_how_the_agent_acts(saved, tmp_path):
     assert not 0.25 < chosen[0].mean() < 0.75
     assert 0.25 < chosen[1].mean() < 0.75
     assert random.manifest["config"]["evaluation_epsilon"] == 1
+    with pytest.raises(UsageError, match=r"is in the run directory, .*: record to a folder outside it"):
+        record_run(rundir.path, rundir.path / "data", steps=200)
 
 
 def test_random_actions_are_legal():

@@ -12,7 +12,7 @@ from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.launch.runs.store import RunCheckpoints, hold, prepare, say_differences
 from acme_ext.utils import loggers
-from acme_ext.utils.rundir import RunDirectory
+from acme_ext.utils.rundir import ABSENT, RunDirectory
 
 
 class Replay:
@@ -107,6 +107,16 @@ def test_of_many_differences_the_first_are_told():
     assert told.endswith("config.field7 is 7 there and None here; and 3 more differ")
     other = {"seed": (0, 1), "agent": ("dqn", "sac"), "config.discount": (0.9, 0.99)}
     assert say_differences(other) == "agent is 'dqn' there and 'sac' here"
+
+
+def test_another_kind_of_run_is_told_in_words():
+    program = {"program.actors": (ABSENT, 2), "program.inference": (ABSENT, "actor"), "num_envs": (8, 1)}
+    assert say_differences(program) == "that one is a run in one process and this one is a program"
+    compiled = {"world": ("compiled", ABSENT)}
+    assert say_differences(compiled) == "that one is a compiled run and this one is a run in one process"
+    assert say_differences({**program, **compiled}) == "that one is a compiled run and this one is a program"
+    assert say_differences({"program.actors": (2, 4)}) == "program.actors is 2 there and 4 here"
+    assert say_differences({"data.sha256": ("6d", "2f")}) == "the recorded data has changed since"
 
 
 @pytest.mark.parametrize(

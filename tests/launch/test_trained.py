@@ -50,6 +50,8 @@ def test_the_plain_loop_plays_as_the_run_evaluates(cartpole):
     run = launch.load(cartpole)
     score = run.evaluate(episodes=3)
     np.testing.assert_array_equal(score.returns, launch.load(cartpole).evaluate(3).returns)
+    with pytest.raises(UsageError, match="episodes is 0: it must be at least 1"):
+        run.evaluate(0)
     returns = gymnasium_loop.play(cartpole, "CartPole-v1", episodes=2)
     assert all(5 <= total <= 500 for total in returns)
 

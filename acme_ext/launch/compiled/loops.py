@@ -193,11 +193,12 @@ class Loop:
 
     def advance(self, world: World, target: Array, most: Array) -> tuple[World, Array]:
         """Returns the world after iterations until it has taken `target` `[]` environment steps, or `most` `[]`
-        iterations; and the iterations made.
+        iterations; and the iterations made. It stops after the first iteration that makes a learner step, because
+        iterations take longer from then on.
         """
 
         def going(carry: tuple[World, Array]) -> Array:
-            return (carry[0].place.steps < target) & (carry[1] < most)
+            return (carry[0].place.steps < target) & (carry[1] < most) & ~_begins_to_learn(world, carry[0])
 
         return jax.lax.while_loop(going, lambda c: (self._iterate(c[0], True), c[1] + 1), (world, jnp.int32(0)))
 
@@ -211,7 +212,7 @@ class Loop:
             return worlds.place.steps < targets
 
         def going(carry: tuple[World, Array]) -> Array:
-            return jnp.any(active(carry[0])) & (carry[1] < most)
+            return jnp.any(active(carry[0])) & (carry[1] < most) & ~_begins_to_learn(worlds, carry[0])
 
         def body(carry: tuple[World, Array]) -> tuple[World, Array]:
             return jax.vmap(self._waiting)(carry[0], active(carry[0])), carry[1] + 1
@@ -388,8 +389,10 @@ class EvaluationLoop:
         shape = (self.num_envs, int(self.quota.max()))
         return Scores(place, jnp.zeros(self.num_envs, jnp.int32), jnp.zeros(shape), jnp.zeros(shape, jnp.int32))
 
-    def advance(self, params: Params, scores: Scores, most: Array) -> Scores:
-        """Returns the evaluation after `most` `[]` more steps of all environments, or fewer if it finishes before."""
+    def advance(self, params: Params, scores: Scores, most: Array) -> tuple[Scores, Array]:
+        """Returns the evaluation after `most` `[]` more steps of all environments, or fewer if it finishes before; and
+        the steps made.
+        """
         rows = jnp.arange(self.num_envs)
 
         def going(carry: tuple[Scores, Array]) -> Array:
@@ -409,7 +412,12 @@ class EvaluationLoop:
                 count + 1,
             )
 
-        return jax.lax.while_loop(going, tick, (scores, jnp.int32(0)))[0]
+        return jax.lax.while_loop(going, tick, (scores, jnp.int32(0)))
+
+
+def _begins_to_learn(before: World, now: World) -> Array:
+    """Returns `[]` whether a run has made its first learner step since `before`."""
+    return jnp.any((before.learning.steps == 0) & (now.learning.steps > 0))
 
 
 def _count(ended: Ended, place: Place, last: Array) -> Ended:

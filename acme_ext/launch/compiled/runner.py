@@ -23,10 +23,10 @@ from acme_ext.launch.compiled.loops import NONE_ENDED, EvaluationLoop, Loop, Sco
 from acme_ext.launch.compiled.spread import Spread
 from acme_ext.launch.processes.interrupt import Interrupt, graceful
 from acme_ext.launch.runs import demonstrations
-from acme_ext.launch.runs.evaluation import Result, Score
+from acme_ext.launch.runs.evaluation import LONG, Result, Score, endless
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import NOTHING_LEARNED, check, foresee
-from acme_ext.launch.runs.store import RunStore, check_directory, draw_curve, hold, prepare
+from acme_ext.launch.runs.store import RunStore, check_directory, draw_curve, hold, prepare, say_resumed
 from acme_ext.replay import blocks
 from acme_ext.types import Array, Tree
 from acme_ext.utils import compiling
@@ -34,9 +34,9 @@ from acme_ext.utils.progress import ProgressLine
 from acme_ext.utils.rundir import RunDirectory
 
 _CALL_S = 0.5  # approximate duration of a compiled call; signals are handled between two calls
-_EVALUATION_CALL = 1_000  # steps of each evaluation environment per compiled call
 _MOST_STEPS = 2_000_000_000  # steps are counted as int32, and the last call may make a few more
 _REPLAY = "replay"  # name of the replay in a checkpoint, which may lack it
+_CGROUPS = pathlib.Path("/sys/fs/cgroup")  # where Linux tells a container its limits
 _ROWS = 200  # minimum number of rows in the logs of actor and learner, if the run has as many steps
 
 
@@ -82,7 +82,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
         progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps))
         report = progress.print if progress else print
         interrupt = stack.enter_context(graceful(report))
-        if warning := foresee(dataclasses.replace(agent, replay=blocks.singly(agent.replay)), experiment.steps):
+        for warning in foresee(experiment, dataclasses.replace(agent, replay=blocks.singly(agent.replay))):
             report(warning)
         world = {"world": "compiled"}
         root = _root(experiment, seeds)
@@ -185,11 +185,29 @@ def _free_memory(devices: int) -> int:
     statistics = jax.local_devices()[0].memory_stats()
     if statistics and "bytes_limit" in statistics:
         return devices * (statistics["bytes_limit"] - statistics["bytes_in_use"])
+    free = _free_in_container()
     if (memory := pathlib.Path("/proc/meminfo")).is_file():  # on Linux
         for line in memory.read_text(encoding="utf-8").splitlines():
             if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return 2**62
+                free = min(free, int(line.split()[1]) * 1024)
+    return free
+
+
+def _free_in_container() -> int:
+    """Returns the memory that a container's limit leaves, in bytes; 2**62 if there is no limit."""
+    free = 2**62
+    for limit, used, of_all in (  # of the second and the first version of Linux's control groups
+        ("memory.max", "memory.current", ""),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_"),
+    ):
+        with contextlib.suppress(OSError, ValueError):  # there is no such file, or the limit is "max"
+            left = int((_CGROUPS / limit).read_text()) - int((_CGROUPS / used).read_text())
+            for line in (_CGROUPS / limit).with_name("memory.stat").read_text().splitlines():
+                name, count = line.split()
+                if name in (f"{of_all}active_file", f"{of_all}inactive_file"):  # caches, which Linux frees when needed
+                    left += int(count)
+            free = min(free, left)
+    return free
 
 
 def _part(tree: Tree, seed: int) -> Tree:
@@ -231,6 +249,21 @@ class _Seed:
         return due
 
 
+class _Pace:
+    """Chooses how many iterations a compiled call makes, so that it takes about `_CALL_S` seconds."""
+
+    def __init__(self):
+        self.most = 1
+        """The iterations of the next call."""
+
+    def adapt(self, made: int, took: float) -> None:
+        """Chooses the next call's iterations, given those that a call made, and its seconds."""
+        if took >= _CALL_S:
+            self.most = max(1, int(made * _CALL_S / took))
+        elif made == self.most:
+            self.most = min(2 * self.most, 2**30)
+
+
 class _Run:
     """A run's parts, and the loop over its compiled calls."""
 
@@ -253,7 +286,7 @@ class _Run:
         # Never `threaded`: with jaxlib 0.5.3, AlphaZero's loop made no steps when it was read from JAX's folder of
         # compiled programs.
         self.advance = compiling.jit(advance, donate_argnums=0)
-        self.most, self.evaluations = 1, {}
+        self.pace, self.evaluations = _Pace(), {}
         self._look()
 
     def _begin(self) -> World:
@@ -290,7 +323,7 @@ class _Run:
         seed.logged = state["logged"]
         steps = state["counts"]["counts"]["environment_steps"]
         seed.next_evaluation = seed.experiment.evaluation.resumed(steps, state["next_evaluation"])
-        self.report(f"resuming {seed.store.rundir.path} at step {steps:,}.")
+        self.report(say_resumed(seed.store.rundir, steps, self.experiment.steps))
         return _world(restored.trees)
 
     def run(self, interrupt: Interrupt) -> list[Result]:
@@ -327,14 +360,12 @@ class _Run:
         world = self.world
         if self.loop.spread:  # arrays that a checkpoint or `_log` replaced are on one device
             world = jax.device_put(world, self.loop.spread.of_world(world, seeds=self.many))
-        self.world, made = self.advance(world, targets if self.many else targets[0], np.int32(self.most))
-        made = int(made)  # waits for the device
-        took = max(time.monotonic() - began, 1e-6)
-        if took >= _CALL_S:
-            self.most = max(1, int(made * _CALL_S / took))
-        elif made == self.most:
-            self.most = min(2 * self.most, 2**30)
+        self.world, made = self.advance(world, targets if self.many else targets[0], np.int32(self.pace.most))
+        self.pace.adapt(int(made), time.monotonic() - began)  # `int` waits for the device
+        before = [seed.learner_steps for seed in self.seeds]
         self._look()
+        if any(count == 0 < seed.learner_steps for count, seed in zip(before, self.seeds, strict=True)):
+            self.pace = _Pace()
         if self.progress:
             self.progress.update(
                 environment_steps=float(np.mean([seed.steps for seed in self.seeds])),
@@ -448,17 +479,26 @@ class _Run:
             stacked = jax.tree.map(lambda *each: jnp.stack(each), *keys) if self.many else keys[0]
             start = compiling.jit(many(evaluation.init))(*stacked)
             advance = compiling.jit(many(evaluation.advance, in_axes=(0, 0, None)))
-            self.evaluations[episodes] = evaluation, start, advance
-        evaluation, scores, advance = self.evaluations[episodes]
+            self.evaluations[episodes] = evaluation, start, advance, _Pace()
+        evaluation, scores, advance, pace = self.evaluations[episodes]
         scores = self._with_standings(scores)
         variables = self.loop.agent.core.variables
         params = (jax.vmap(variables) if self.many else variables)(self.world.learning.state)[POLICY]
         if self.loop.spread:
             params = jax.device_put(params, self.loop.spread.devices[0])
+        ended, since, told = 0, 0, False
         while (np.asarray(scores.finished) < evaluation.quota).any():
             if interrupt.requested:
                 return None
-            scores = advance(params, scores, np.int32(_EVALUATION_CALL))
+            began = time.monotonic()
+            scores, made = advance(params, scores, np.int32(pace.most))
+            made = int(np.max(made))  # waits for the device
+            pace.adapt(made, time.monotonic() - began)
+            before, ended = ended, int(np.sum(scores.finished))
+            since = since + made if ended == before else 0
+            if since >= LONG and not told:
+                self.report(endless(self.experiment))
+                told = True
         returns, lengths = (np.asarray(x).reshape(len(self.seeds), *x.shape[-2:]) for x in scores[2:])
         made = np.arange(returns.shape[-1]) < evaluation.quota[:, None]  # [N, Q]
         return [Score(r[made].astype(np.float64), n[made]) for r, n in zip(returns, lengths, strict=True)]

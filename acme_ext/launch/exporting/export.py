@@ -27,6 +27,10 @@ from acme_ext.utils import files, install
 _FILES = ("policy.json", "policy.npz", "policy.py", "policy.jaxexport", "policy.onnx")
 
 
+_REASONS = {"search": "it acts by a tree search", "memory_rows": "it keeps a memory of the episode"}
+"""Fields of the configs of agents that can't be exported, and why."""
+
+
 class Traced(NamedTuple):
     """The evaluation policy of a run as a function of flat lists of arrays, for one environment (batch size 1)."""
 
@@ -66,7 +70,15 @@ def trace_run(run: Run) -> Traced:
         *(struct(leaf.shape[1:], leaf.dtype) for leaf in initial),
         *(struct((), jnp.float32), struct((), jnp.bool_), jax.ShapeDtypeStruct((2,), jnp.uint32)),
     ]
-    return Traced(act, arguments, trace(act, *arguments), count, [np.asarray(leaf) for leaf in initial])
+    try:
+        program = trace(act, *arguments)
+    except UsageError as error:
+        builder = loaded.experiment.builder
+        for field, reason in _REASONS.items():
+            if hasattr(builder.config, field):
+                raise UsageError(f"{builder.name} can't be exported, because {reason}.") from error
+        raise
+    return Traced(act, arguments, program, count, [np.asarray(leaf) for leaf in initial])
 
 
 def export_run(path: str | os.PathLike[str], out: str | os.PathLike[str], *, onnx: bool = False) -> Path:

@@ -10,6 +10,7 @@ from acme_ext.launch.processes.interrupt import Interrupt
 from acme_ext.launch.runners.upkeep import Upkeep
 from acme_ext.launch.runs.evaluation import Loaded, Result
 from acme_ext.launch.runs.feasibility import NOTHING_LEARNED
+from acme_ext.launch.runs.store import say_resumed
 from acme_ext.learning.checkpoints import Restored
 from acme_ext.replay.server import ReplayServer
 from acme_ext.types import EnvironmentSpec
@@ -118,4 +119,4 @@ class ActingUpkeep(Upkeep):
         self.learner.steps = state["learner_steps"]
         if self.mixed:
             self.mixed.restore(state["demos"])
-        self.report(f"resuming {self.store.rundir.path} at step {self.steps:,}.")
+        self.report(say_resumed(self.store.rundir, self.steps, self.experiment.steps))

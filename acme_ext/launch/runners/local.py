@@ -92,7 +92,7 @@ def run(
         check_directory(experiment, fresh=fresh)
         check_learner(experiment, agent, spec, snapshot_every)
         recorded = recorded_to(record, experiment, spec)
-        if warning := foresee(agent, experiment.steps):
+        for warning in foresee(experiment, agent):
             report(warning)
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
         if progress:

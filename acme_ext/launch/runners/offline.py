@@ -19,7 +19,7 @@ from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Result
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import check
 from acme_ext.launch.runs.identity import split_data
-from acme_ext.launch.runs.store import RunStore, hold, prepare
+from acme_ext.launch.runs.store import RunStore, hold, prepare, say_resumed
 from acme_ext.replay import fixed
 from acme_ext.replay.fixed import FixedBatches
 from acme_ext.types import EnvironmentSpec
@@ -85,7 +85,9 @@ def check_data(experiment: Experiment, spec: EnvironmentSpec, *, skip_damaged: b
     demonstrations.check(experiment, agent, spec)
     fixed.check(agent.replay)
     if agent.replay.prioritized:
-        raise UsageError("this agent has a prioritized replay: it can't learn from fixed data alone.")
+        raise UsageError(
+            "this agent has a prioritized replay, which can't hold recorded data: set replay.prioritized to false."
+        )
     return agent, folder
 
 
@@ -135,7 +137,7 @@ class _OfflineRun(Upkeep):
             self.batches.restore(state["batches"])
             scheduled = state.get("next_evaluation", 0)  # a program doesn't save this number
             self.next_evaluation = experiment.evaluation.resumed(self.learner.steps, scheduled)
-            report(f"resuming {store.rundir.path} at step {self.learner.steps:,}.")
+            report(say_resumed(store.rundir, self.learner.steps, experiment.steps))
 
     @property
     def steps(self) -> int:

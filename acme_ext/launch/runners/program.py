@@ -138,7 +138,9 @@ class Topology:
                         f"{group} asks for {amount!r} {name}: it must be a number above 0, and whole if above 1."
                     )
             if "GPU" in asked and group not in self.accelerated:
-                raise UsageError(f"{group} asks for a GPU and is not among the accelerated ({self.accelerated}).")
+                raise UsageError(
+                    f"{group} asks for a GPU and is not among the accelerated: {', '.join(self.accelerated)}."
+                )
 
     @property
     def groups(self) -> dict[str, int]:
@@ -216,7 +218,7 @@ def make(
         check(experiment, spec)
         agent = experiment.make_agent(spec)
         demonstrations.check(experiment, agent, spec, skip_damaged=skip_damaged)
-        if warning := foresee(agent, experiment.steps):
+        for warning in foresee(experiment, agent):
             print(f"acme-ext: {warning}", file=sys.stderr)
         part = agent.replay.split(topology.replay_shards)
     shards = topology.replay_shards if part is not None else 0

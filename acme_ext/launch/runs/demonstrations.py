@@ -28,10 +28,7 @@ def check(experiment: Experiment, agent: Agent, spec: EnvironmentSpec, *, skip_d
         if skip_damaged:
             raise UsageError("this run uses no recorded data, so there are no damaged parts to leave out.")
         if experiment.builder.wants_demos and agent.replay.demo_ratio > 0:
-            raise UsageError(
-                f"{experiment.builder.name} learns from demonstrations: give it some (--demos DIR), or set "
-                "replay.demo_ratio to 0."
-            )
+            raise UsageError(f"{experiment.builder.name} learns from demonstrations: give it some (--demos DIR).")
         return None
     fixed.check(agent.replay)
     folder = Folder(split_data(experiment.demos)[0], skip_damaged=skip_damaged)

@@ -24,10 +24,12 @@ from acme_ext.launch.runs.store import BestParams, by_another_version
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.learning.core import LearnerCore
 from acme_ext.types import EnvironmentSpec
+from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
 
 _OTHER = 2**30
-_LONG = 100_000  # steps without an episode's end after which a message is printed; a full Atari game has 27,000
+LONG = 100_000
+"""Steps without an episode's end after which an evaluation prints a message; a full Atari game has 27,000."""
 
 
 class Score(NamedTuple):
@@ -117,20 +119,22 @@ class Evaluator:
                 on_step()
                 before, ended = ended, sum(map(len, finished))
                 since = since + 1 if ended == before else 0
-                if since == _LONG:
-                    print(f"acme-ext: {self._endless()}", file=sys.stderr, flush=True)
+                if since == LONG:
+                    print(f"acme-ext: {endless(self._experiment)}", file=sys.stderr, flush=True)
         finally:
             environment.close()
         kept = [episode for done, q in zip(finished, quota, strict=True) for episode in done[:q]]
         return Score(np.array([e.episode_return for e in kept]), np.array([e.length for e in kept]))
 
-    def _endless(self) -> str:
-        name = envs.name_of(self._experiment.environment)
-        limit = " (--env-set max_episode_steps=N)" if name.startswith("gym:") else ""
-        return (
-            f"no episode of {name} has ended in {_LONG:,} steps of an evaluation, which waits for it. Stop the run, "
-            f"and give the environment a time limit{limit}."
-        )
+
+def endless(experiment: Experiment) -> str:
+    """Returns the message of an evaluation in which no episode ends."""
+    name = envs.name_of(experiment.environment)
+    limit = " (--env-set max_episode_steps=N)" if name.startswith("gym:") else ""
+    return (
+        f"no episode of {name} has ended in {LONG:,} steps of an evaluation, which waits for it. Stop the run, and "
+        f"give the environment a time limit{limit}."
+    )
 
 
 class Saved(interfaces.VariableSource):
@@ -246,7 +250,7 @@ def _shapes(core: LearnerCore) -> Any:
 
 def place_of(path: str | os.PathLike[str]) -> tuple[RunDirectory, int | None]:
     """Returns the run directory of a path, and the steps of the checkpoint if the path is one."""
-    given = pathlib.Path(path).expanduser()
+    given = files.expanded(path)
     if given.parent.name == "checkpoints" and given.name.isdigit():
         return RunDirectory.open(given.parent.parent), int(given.name)
     return RunDirectory.open(given), None
@@ -255,5 +259,5 @@ def place_of(path: str | os.PathLike[str]) -> tuple[RunDirectory, int | None]:
 def _unknown(path: Any, rundir: RunDirectory, error: UsageError) -> UsageError:
     return UsageError(
         f"the agent or environment of {path}{by_another_version(rundir)} can't be loaded by its name: {error} From "
-        "Python, launch.load takes both."
+        "Python, give them to launch.load, as builder=... and environment=..."
     )

@@ -29,6 +29,11 @@ def check_fields(experiment: "Experiment") -> None:
         raise UsageError(
             f"builder is a {type(builder).__name__}: it must be a Builder, such as acme_ext.builders.DQN()."
         )
+    if isinstance(experiment.environment, str) and experiment.environment.startswith("data:"):
+        folder = experiment.environment.removeprefix("data:")
+        raise UsageError(
+            f"{experiment.environment!r} is no environment: give the one of the recording, and data={folder!r}."
+        )
     envs.check_factory(experiment.environment)
     envs.check_names(experiment.environment_options)
     checks.types(experiment)
@@ -53,18 +58,24 @@ def check(experiment: "Experiment", spec: EnvironmentSpec) -> None:
         )
 
 
-def foresee(agent: Agent, steps: int) -> str | None:
-    """Returns a warning if a budget of environment steps is too small for the replay to reach the first batch.
+def foresee(experiment: "Experiment", agent: Agent) -> list[str]:
+    """Returns warnings for a run that acts in an environment.
 
-    Such a run learns nothing. Returns None for all other runs.
+    The agent may be made for recorded data; or the budget may be too small for the replay to reach the first batch, so
+    that nothing is learned.
     """
-    replay = agent.replay
+    replay, steps, warnings = agent.replay, experiment.steps, []
+    if experiment.builder.wants_data:
+        warnings.append(
+            f"warning: {experiment.builder.name} is made for recorded data (data:DIR in place of the environment); "
+            "this run has none, and learns from its own actions."
+        )
     batch = replay.batch_size * agent.sgd_steps_per_call
-    if replay.samples_allowed(steps - replay.waiting) >= batch:  # a step adds at most one item
-        return None
-    needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed) + replay.waiting
-    return (
-        f"warning: nothing will be learned: the replay gives the learner its first batch after {needed:,} items, "
-        f"and the run has {steps:,} steps: give the run more, or the agent a smaller replay.min_size "
-        "or batch_size."
-    )
+    if replay.samples_allowed(steps - replay.waiting) < batch:  # a step adds at most one item
+        needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed) + replay.waiting
+        warnings.append(
+            f"warning: nothing will be learned: the replay gives the learner its first batch after {needed:,} items, "
+            f"and the run has {steps:,} steps: give the run more, or the agent a smaller replay.min_size or "
+            "batch_size."
+        )
+    return warnings

@@ -31,7 +31,8 @@ def split(assignments: Iterable[str]) -> dict[str, str]:
 def replace(config: Config, values: Mapping[str, str]) -> Config:
     """Returns a frozen dataclass with some fields replaced by values given as text, converted to the fields' types.
 
-    A dotted name sets a field of a nested config. A value `module:name` is imported as a function or class.
+    Values that are not text are converted as their text would be. A dotted name sets a field of a nested config. A
+    value `module:name` is imported as a function or class.
 
     Raises:
         UsageError: there is no such field (the message suggests similar names), or the text is not a valid value.
@@ -144,14 +145,19 @@ def literal(text: str) -> Any:
         return text
 
 
-def _convert(name: str, text: str, hint: Any) -> Any:
+def _convert(name: str, text: Any, hint: Any) -> Any:
     options = _options(hint)
+    text = text if isinstance(text, str) else repr(text)
     value = literal(text)
     if value is None and type(None) in options:
         return None
     for option in options:
         if (fitted := _fit(option, text, value, options)) is not _MISFIT:
             return fitted
+    for option in options:
+        if dataclasses.is_dataclass(option):
+            field = dataclasses.fields(option)[0].name
+            raise UsageError(f"{name} is a group of settings: set one of them, such as {name}.{field}.")
     raise UsageError(f"{name} is {text!r}: it must be {' or '.join(map(checks.say, options))}.")
 
 

@@ -22,7 +22,7 @@ from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.learning.checkpoints import CheckpointStore, Restored
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import files, loggers
-from acme_ext.utils.rundir import RunDirectory
+from acme_ext.utils.rundir import ABSENT, RunDirectory
 
 
 class SavesReplay(Protocol):
@@ -251,11 +251,27 @@ class RunStore:
             logger.close()
 
 
+_KINDS = {"world": "a compiled run", "program.actors": "a program"}
+"""A field that only one kind of run has, and the kind."""
+
+
 def say_differences(differences: Mapping[str, tuple[Any, Any]]) -> str:
     """Returns in words how a run differs from the one in its directory.
 
-    If the agent or the environment differs, only these are named, because most other fields then differ too.
+    If the agent or the environment differs, only these are named, because most other fields then differ too. The same
+    holds for runs in one process, compiled runs and programs.
     """
+    there, here = (
+        [kind for name, kind in _KINDS.items() if differences.get(name, (ABSENT, ABSENT))[i] is not ABSENT]
+        for i in (0, 1)
+    )
+    if there != here:
+        return " and ".join(
+            f"{which} one is {kinds[0] if kinds else 'a run in one process'}"
+            for which, kinds in (("that", there), ("this", here))
+        )
+    if list(differences) == ["data.sha256"]:
+        return "the recorded data has changed since"
     told = [name for name in ("agent", "environment") if name in differences] or list(differences)
     fields = [f"{name} is {differences[name][0]!r} there and {differences[name][1]!r} here" for name in told[:_MOST]]
     more = len(told) - _MOST
@@ -329,10 +345,20 @@ def recorded_to(
     """
     if record is None:
         return None
-    directory = experiment.directory
-    if pathlib.Path(record).expanduser().resolve().is_relative_to(directory.resolve()):
-        raise UsageError(f"{os.fspath(record)} is in the run directory, {directory}: record to a folder outside it.")
+    check_outside(record, experiment.directory)
     return FolderWriter(record, spec, about(experiment))
+
+
+def check_outside(record: str | os.PathLike[str], directory: pathlib.Path) -> None:
+    """Raises UsageError if a folder to record to is in a run directory."""
+    if files.expanded(record).resolve().is_relative_to(directory.resolve()):
+        raise UsageError(f"{os.fspath(record)} is in the run directory, {directory}: record to a folder outside it.")
+
+
+def say_resumed(rundir: RunDirectory, steps: int, budget: int) -> str:
+    """Returns in words that a run is resumed, at a step of its budget."""
+    used = f", and its budget of {budget:,} steps is used" if steps >= budget else ""
+    return f"resuming {rundir.path} at step {steps:,}{used}."
 
 
 @contextlib.contextmanager

@@ -213,7 +213,12 @@ class Run:
 
         Args:
             episodes: the number of episodes; None for as many as in the run's final evaluation.
+
+        Raises:
+            UsageError: `episodes` is less than 1.
         """
+        if episodes is not None and episodes < 1:
+            raise UsageError(f"episodes is {episodes}: it must be at least 1.")
         if self._evaluator is None:
             self._evaluator = Evaluator(self.loaded.experiment, self.loaded.spec, self.loaded.source)
         usual = self.loaded.experiment.evaluation.final_episodes

@@ -21,7 +21,7 @@ from acme_ext.launch.runners.nodes import stops
 from acme_ext.launch.runners.nodes.reports import STARTING, Orders, base_name, node_name
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import NOTHING_LEARNED
-from acme_ext.launch.runs.store import RunStore, draw_curve, hold
+from acme_ext.launch.runs.store import RunStore, draw_curve, hold, say_resumed
 from acme_ext.utils import loggers
 from acme_ext.utils.progress import ProgressLine, number
 from acme_ext.utils.rundir import RunDirectory
@@ -104,7 +104,7 @@ class Coordinator:
         self._begun = False  # whether the learner has begun in this program
         self._finished = threading.Event()
         if restored:
-            self._progress.print(f"resuming {self._store.rundir.path} at step {self._steps:,}.")
+            self._progress.print(say_resumed(self._store.rundir, self._steps, experiment.steps))
 
     # Methods that other nodes call ---------------------------------------------------------------------------------
 
