@@ -239,7 +239,7 @@ def test_the_rest_of_damaged_data_is_described_and_written(tmp_path, capsys):
     assert cli.main(["data", source, "--to", target]) == 2
     assert not (tmp_path / "rest.hdf5").exists()
     assert cli.main(["data", source, "--to", target, "--skip-damaged"]) == 0
-    assert "3 steps in 1 episodes" in capsys.readouterr().out
+    assert "3 steps in 1 episode\n" in capsys.readouterr().out
     (folder.path / "000001.npz").unlink()
     assert cli.main(["data", source, "--skip-damaged"]) == 2
     assert "are damaged." in capsys.readouterr().err
