@@ -120,7 +120,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
     fields = settings.split(options.set)
     if (bonus := options.intrinsic) is not None and fields.setdefault("intrinsic", bonus) != bonus:
         raise UsageError(f"--intrinsic {bonus} contradicts --set intrinsic={fields['intrinsic']}: give only one.")
-    if options.demos is None and fields.get("replay.demo_ratio", "0") != "0":
+    if options.demos is None and settings.literal(fields.get("replay.demo_ratio", "0")) != 0:
         raise UsageError("replay.demo_ratio is the share of demonstrations: give some (--demos DIR).")
     builders.check(options.agent)
     environment, data = options.environment, None
