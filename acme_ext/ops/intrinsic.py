@@ -37,10 +37,12 @@ def remember(memory: EpisodicMemory, embedding: Array, first: Array, squares: Ar
     if squares is not None:
         embedding = embedding + jnp.minimum(squares[:, :1], 0)  # they are never negative
     before: Array = jnp.where(first, 0, memory.written)
-    embeddings, place = jnp.asarray(memory.embeddings), before % memory.embeddings.shape[2]
-    for row in range(len(before)):  # in place; a scatter would make a copy on the CPU
-        embeddings = lax.dynamic_update_slice(embeddings, embedding[row, None, :, None], (row, 0, place[row]))
-    return EpisodicMemory(embeddings, before + 1)
+    place, embedding = before % memory.embeddings.shape[2], jnp.asarray(embedding)
+
+    def write(row: Array, embeddings: Array) -> Array:  # in place; a scatter would make a copy on the CPU
+        return lax.dynamic_update_slice(embeddings, embedding[row][None, :, None], (row, 0, place[row]))
+
+    return EpisodicMemory(lax.fori_loop(0, len(before), write, jnp.asarray(memory.embeddings)), before + 1)
 
 
 def nearest_distances(memory: EpisodicMemory, embedding: Array, neighbours: int) -> tuple[Array, Array]:
