@@ -232,6 +232,7 @@ SETTINGS: dict[str, Setting] = {
     # It was not tuned on this environment.
     "discrete_sac-acrobot": Setting("discrete_sac", "gym:Acrobot-v1", 50_000, 8, -100.0, -110.0),
     "apex-cartpole": Setting("apex", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=4),
+    "apex-cartpole-process": Setting("apex", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
     "apex-catch": Setting("apex", "bsuite:catch/0", 40_000, 2, 0.9, 0.8, actors=4),
     "rainbow-cartpole": Setting("rainbow", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
     "rainbow-cartpole-program": Setting("rainbow", "gym:CartPole-v1", 100_000, 2, 475.0, 400.0, actors=2),
