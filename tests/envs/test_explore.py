@@ -136,7 +136,10 @@ def test_the_disco_maze_has_no_reward_in_training_and_ends_in_time():
         assert (timestep.reward > 0) == evaluation
 
 
-@pytest.mark.parametrize("options", [{"size": 4}, {"time_limit": 0}])
-def test_what_is_no_task_is_refused(options):
-    with pytest.raises(UsageError, match="must be at least"):
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [({"size": 4}, "size is 4: it must be at least 5"), ({"time_limit": 0}, "must be a whole number of at least 1")],
+)
+def test_what_is_no_task_is_refused(options, says):
+    with pytest.raises(UsageError, match=says):
         envs.make("explore:chain", **options)
