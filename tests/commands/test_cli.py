@@ -192,6 +192,16 @@ def test_what_is_no_count_is_refused(text):
         common.count(text)
 
 
+@pytest.mark.parametrize(
+    "arguments", [["muzero", "bsuite:catch/0"], ["alphazero", "board:tic_tac_toe", "--on", "compiled"]]
+)
+def test_a_search_without_mctx_is_refused_before_anything_is_written(tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.setitem(sys.modules, "mctx", None)
+    assert cli.main(["train", *arguments, "--run-dir", str(tmp_path / "run"), "--quiet"]) == 2
+    assert "a search needs mctx, not installed here" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_agent_for_recorded_data_warns_where_it_has_none(tmp_path, capfd):
     arguments = ["--steps", "20", "--eval-episodes", "1", "--run-dir", str(tmp_path / "run"), "--quiet"]
     assert cli.main(["train", "bc", "gym:CartPole-v1", *arguments]) == 0

@@ -109,11 +109,7 @@ def policy_of(plan: Plan, config: PlanningConfig, *, evaluation: bool) -> Policy
     """Returns the policy that acts by a search; its extras are `Planned`, or `Shown` in evaluation.
 
     If the first moves of an episode are sampled, the policy's state is the number of moves so far.
-
-    Raises:
-        UsageError: mctx is not installed.
     """
-    search.load_mctx()  # before a run directory is made
     counts = config.sampled_moves > 0 and not evaluation
 
     def apply(params: Params, context: Context, observation: Tree, state: Tree):
