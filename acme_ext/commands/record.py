@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ def record_run(
     *,
     steps: int,
     policy: Behaviour = "evaluation",
-    config: Mapping[str, str] | None = None,
+    config: Mapping[str, Any] | None = None,
     num_envs: int = 8,
     seed: int = 0,
     best: bool = False,
@@ -64,11 +64,11 @@ def record_run(
         raise UsageError(f"random actions have no settings: leave out {', '.join(config)}.")
     if best and policy == "random":
         raise UsageError("random actions have no parameters: leave out --best.")
+    rundir, _ = place_of(path)
+    check_outside(out, rundir.path)
     run = load_run(path, config=config, best=best)
     experiment = run.experiment
     agent = experiment.builder.make_agent(run.spec)
-    rundir, _ = place_of(path)
-    check_outside(out, rundir.path)
     own = rundir.read_config()["seed"]  # the experiment's is another one, with `best`
     writer = FolderWriter(out, run.spec, about(experiment, seed=own, run_steps=run.steps, policy=policy))
     environment = experiment.make_environment(num_envs, part=1 + seed)

@@ -72,10 +72,15 @@ class FunctionalBackend(Backend):
         return FunctionalBatch(self.functional(name, evaluation, **options), num_envs, seed)
 
 
-def check_limit(name: str, limit: int | None) -> None:
-    """Raises UsageError if the option `name`, a time limit in steps, is not a whole number of at least 1, or None."""
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise UsageError(f"{name} counts steps, so {limit!r} must be a whole number of at least 1.")
+def check_limit(name: str, limit: Any, *, optional: bool = False) -> None:
+    """Raises UsageError if the option `name`, a time limit in steps, is not a whole number of at least 1.
+
+    With `optional`, it may also be None.
+    """
+    if (limit is None and optional) or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1):
+        return
+    also = ", or None" if optional else ""
+    raise UsageError(f"{name} counts steps, so {limit!r} must be a whole number of at least 1{also}.")
 
 
 def environment_seed(seed: int, evaluation: bool, index: int = 0) -> int:

@@ -76,7 +76,7 @@ class Gym(Backend):
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
         spec = copy.deepcopy(gymnasium.registry[name])
         limit = options.pop("max_episode_steps", spec.max_episode_steps)
-        check_limit("max_episode_steps", limit)
+        check_limit("max_episode_steps", limit, optional=True)
         # Disable the wrappers that only check, and the time limit, which `GymEnvironment` applies.
         spec.max_episode_steps, spec.order_enforce, spec.disable_env_checker = None, False, True
         with _user_errors(name):
@@ -90,7 +90,7 @@ class Gym(Backend):
         if num_envs == 1 or gymnasium.registry[name].vector_entry_point not in _NATIVE:
             return None
         limit = options.get("max_episode_steps", 1)
-        check_limit("max_episode_steps", limit)
+        check_limit("max_episode_steps", limit, optional=True)
         if limit is None:  # the vectorised ones can't do without
             return None
         with _user_errors(name):

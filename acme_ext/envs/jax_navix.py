@@ -41,7 +41,7 @@ class Navix(FunctionalBackend):
         view, fixed, limit = ({**self.options(name), **options}[key] for key in ("view", "fixed_map", "max_steps"))
         if view not in VIEWS:
             raise UsageError(f"the view {view!r} is none of {', '.join(VIEWS)}.")
-        check_limit("max_steps", limit)
+        check_limit("max_steps", limit, optional=True)
         return _made(name, view, fixed, limit)
 
 

@@ -57,7 +57,7 @@ class MiniGrid(Backend):
         view, fixed, limit = ({**self.options(name), **options}[key] for key in ("view", "fixed_map", "max_steps"))
         if view not in VIEWS:
             raise UsageError(f"the view {view!r} is none of {', '.join(VIEWS)}.")
-        check_limit("max_steps", limit)
+        check_limit("max_steps", limit, optional=True)
         version = "" if _VERSION.search(name) else _SUFFIX
         made = gymnasium.spec(f"{_PREFIX}{name}{version}").make(
             disable_env_checker=True, **({} if limit is None else {"max_steps": limit})

@@ -204,7 +204,10 @@ class _OfRun:
 
 
 def is_run(name: str) -> bool:
-    """Whether a name is a run directory or a checkpoint. The names of other opponents take precedence."""
+    """Whether a name is a run directory or a checkpoint. The names of other opponents take precedence.
+
+    Raises UsageError for a path that can't be looked up, see `files.expanded`.
+    """
     return bool(name) and name.partition(":")[0] not in _NAMES and files.expanded(name).is_dir()
 
 

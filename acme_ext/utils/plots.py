@@ -333,7 +333,7 @@ def _on_one_grid(curves: Sequence[Curve], label: str, x: str) -> tuple[np.ndarra
     if start > end and start <= _SAME_POINT * end and all(len(xs) == 1 for xs, _ in curves):
         return np.array([(start + end) / 2]), np.stack([ys for _, ys in curves])
     if start > end:
-        raise UsageError(f"the runs of {label!r} have no range of {x!r} in common: plot them apart.")
+        raise UsageError(f"the runs of {label!r} have no range of {x!r} in common: plot them separately.")
     grid = np.unique(np.concatenate([xs for xs, _ in curves]))
     grid = grid[(grid >= start) & (grid <= end)]
     if len(grid) > _GRID:

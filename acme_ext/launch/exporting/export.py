@@ -26,7 +26,6 @@ from acme_ext.utils import files, install
 
 _FILES = ("policy.json", "policy.npz", "policy.py", "policy.jaxexport", "policy.onnx")
 
-
 _REASONS = {"search": "it acts by a tree search", "memory_rows": "it keeps a memory of the episode"}
 """Fields of the configs of agents that can't be exported, and why."""
 

@@ -170,7 +170,7 @@ def load_run(
     builder: Builder | None = None,
     environment: str | EnvironmentFactory | None = None,
     environment_options: Mapping[str, Any] | None = None,
-    config: Mapping[str, str] | None = None,
+    config: Mapping[str, Any] | None = None,
     best: bool = False,
 ) -> Loaded:
     """Loads a run's agent from its latest undamaged checkpoint, or from a given one; writes nothing.
@@ -180,8 +180,8 @@ def load_run(
         builder: the run's agent. Needed if the run's config can't name it, because it was defined in a script.
         environment: the run's environment. Needed if the run's config can't name it.
         environment_options: options that replace the run's own, by name.
-        config: settings that replace the run's, as text, such as another `noise_stddev`. Only settings that change how
-            the agent acts are allowed.
+        config: settings that replace the run's, as values or as text, such as another `noise_stddev`. Only settings
+            that change how the agent acts are allowed.
         best: load the parameters of the run's best evaluation, not the newest ones. Evaluations of the result then use
             other seeds than the evaluations that selected these parameters.
 

@@ -28,7 +28,7 @@ def split(assignments: Iterable[str]) -> dict[str, str]:
     return values
 
 
-def replace(config: Config, values: Mapping[str, str]) -> Config:
+def replace(config: Config, values: Mapping[str, Any]) -> Config:
     """Returns a frozen dataclass with some fields replaced by values given as text, converted to the fields' types.
 
     Values that are not text are converted as their text would be. A dotted name sets a field of a nested config. A
@@ -40,7 +40,7 @@ def replace(config: Config, values: Mapping[str, str]) -> Config:
     return dataclasses.replace(config, **_converted(config, values))  # type: ignore[type-var]
 
 
-def _converted(config: Any, values: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
+def _converted(config: Any, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Returns converted values for the fields of a dataclass that are given as text; see `replace`.
 
     Error messages put the prefix before the fields' names.
@@ -48,7 +48,7 @@ def _converted(config: Any, values: Mapping[str, str], prefix: str = "") -> dict
     hints = typing.get_type_hints(type(config))
     names = _field_names(config)
     converted: dict[str, Any] = {}
-    nested: dict[str, dict[str, str]] = {}
+    nested: dict[str, dict[str, Any]] = {}
     for name, text in values.items():
         head, dot, rest = name.partition(".")
         if name not in names:
@@ -63,7 +63,7 @@ def _converted(config: Any, values: Mapping[str, str], prefix: str = "") -> dict
     return converted
 
 
-def configure(builder: Any, values: Mapping[str, str]) -> Any:
+def configure(builder: Any, values: Mapping[str, Any]) -> Any:
     """Returns a builder with fields of the builder or of its config replaced by values given as text; see `replace`."""
     own = {name for name in _field_names(builder) if name.partition(".")[0] != "config"}
     valid = own | _field_names(builder.config)

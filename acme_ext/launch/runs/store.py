@@ -261,15 +261,13 @@ def say_differences(differences: Mapping[str, tuple[Any, Any]]) -> str:
     If the agent or the environment differs, only these are named, because most other fields then differ too. The same
     holds for runs in one process, compiled runs and programs.
     """
-    there, here = (
-        [kind for name, kind in _KINDS.items() if differences.get(name, (ABSENT, ABSENT))[i] is not ABSENT]
-        for i in (0, 1)
-    )
-    if there != here:
-        return " and ".join(
-            f"{which} one is {kinds[0] if kinds else 'a run in one process'}"
-            for which, kinds in (("that", there), ("this", here))
-        )
+
+    def kind(side: int) -> str:
+        found = (kind for name, kind in _KINDS.items() if name in differences and differences[name][side] is not ABSENT)
+        return next(found, "a run in one process")
+
+    if kind(0) != kind(1):
+        return f"that one is {kind(0)} and this one is {kind(1)}"
     if list(differences) == ["data.sha256"]:
         return "the recorded data has changed since"
     told = [name for name in ("agent", "environment") if name in differences] or list(differences)
