@@ -22,8 +22,8 @@ Order = Annotated[
 class ReplayConfig(Checked):
     """Settings of a replay with random sampling. An item is a transition or a sequence."""
 
-    max_size: int = 100_000  # items; the oldest are removed first
-    min_size: int = 1_000  # items before learning starts
+    max_size: PositiveInt = 100_000  # items; the oldest are removed first
+    min_size: PositiveInt = 1_000  # items before learning starts
     samples_per_insert: Positive = 32.0  # samples per inserted item: batch_size / environment steps per update
     prioritized: bool = False  # proportional prioritization by |TD error|; Schaul et al. 2016
     priority_exponent: NonNegative = 0.6  # alpha; Schaul et al. 2016, table 3
@@ -57,7 +57,7 @@ class ReplayConfig(Checked):
 class TransitionConfig(ReplayConfig):
     """Replay of n-step transitions."""
 
-    n_step: int = 1  # steps that a transition spans
+    n_step: PositiveInt = 1  # steps that a transition spans
     write_burst: PositiveInt = 32  # transitions written together
     # Transitions per item of the table, written and sampled together, if sampling is uniform. None: depends on the
     # number of environments; 1: every transition is an item.
@@ -72,9 +72,9 @@ class TransitionConfig(ReplayConfig):
 class SequenceConfig(ReplayConfig):
     """Replay of overlapping sequences, with the recurrent state stored at their beginning."""
 
-    max_size: int = 10_000
-    min_size: int = 100
-    samples_per_insert: float = 16.0
+    max_size: PositiveInt = 10_000
+    min_size: PositiveInt = 100
+    samples_per_insert: Positive = 16.0
     length: PositiveInt = 24  # steps of a sequence that are learned from
     burn_in: NonNegativeInt = 8  # steps before them that update the stored recurrent state
     period: PositiveInt = 12  # steps between the starts of two sequences: they overlap by length - period

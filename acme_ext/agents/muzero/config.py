@@ -19,9 +19,9 @@ class RootsConfig(ReplayConfig):
     following steps, which the targets of its last roots need.
     """
 
-    max_size: int = 5_000
-    min_size: int = 50
-    samples_per_insert: float = 160.0  # samples per inserted sequence: batch_size * length / steps per update
+    max_size: PositiveInt = 5_000
+    min_size: PositiveInt = 50
+    samples_per_insert: Positive = 160.0  # samples per inserted sequence: batch_size * length / steps per update
     length: PositiveInt = 20  # steps of a sequence that can be roots; for board games, the length of the longest game
 
     def arguments(self) -> dict[str, Any]:

@@ -59,7 +59,12 @@ def _converted(config: Any, values: Mapping[str, Any], prefix: str = "") -> dict
             converted[name] = _convert(prefix + name, text, hints[name])
     for head, fields in nested.items():
         inner = getattr(config, head)
-        converted[head] = dataclasses.replace(inner, **_converted(inner, fields, f"{prefix}{head}."))
+        changed = _converted(inner, fields, f"{prefix}{head}.")
+        try:
+            converted[head] = dataclasses.replace(inner, **changed)
+        except UsageError as error:  # the config doesn't know of which field it is the value
+            of_field = str(error).partition(" ")[0] in _field_names(inner)
+            raise UsageError(f"{prefix}{head}{'.' if of_field else ': '}{error}") from None
     return converted
 
 
