@@ -9,7 +9,9 @@ import tree
 
 from acme_ext import interfaces
 from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.errors import UsageError
 from acme_ext.types import Tree
+from acme_ext.utils import loggers
 
 if TYPE_CHECKING:
     from acme.utils.observers import EnvLoopObserver
@@ -66,8 +68,15 @@ class Observers:
 
     def metrics(self, env: int) -> dict[str, float]:
         """Returns the metrics of an environment's observers for its finished episode."""
-        found = (observer.get_metrics() for observer in self._observers[env])
-        return {name: float(value) for metrics in found for name, value in metrics.items()}
+        found: dict[str, float] = {}
+        for observer in self._observers[env]:
+            metrics, said = observer.get_metrics(), f"a metric of {type(observer).__name__}"
+            loggers.check_columns(metrics, said, {*loggers.COUNTERS, "episode_return", "episode_length"})
+            for name, value in metrics.items():
+                if np.size(value) != 1 or np.asarray(value).dtype.kind not in "biuf":
+                    raise UsageError(f"{said} is {name}={value!r}: it must be a number.")
+                found[name] = float(value)
+        return found
 
 
 def _row(timestep: dm_env.TimeStep, env: int) -> dm_env.TimeStep:

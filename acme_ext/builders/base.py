@@ -17,6 +17,7 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.builders import options
 from acme_ext.builders.presets import HasPresets
 from acme_ext.builders.presets import Preset as Preset
+from acme_ext.errors import UsageError
 from acme_ext.learning.bonus import Bonus
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
@@ -134,12 +135,18 @@ class Builder(HasPresets, abc.ABC):
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> Replay:
         """Returns the replay that actors write to and the learner samples from; `config.replay` gives its settings."""
         c = self.config
+        for field in ("replay", "batch_size", "discount"):
+            if not hasattr(c, field):
+                raise UsageError(f"{type(c).__name__} has no field {field!r}, which {type(self).__name__} needs.")
         fields: dict[str, Any] = {"batch_size": c.batch_size, "discount": c.discount, "priority": self.first_error}
         if isinstance(c.replay, TransitionConfig):
             clip = getattr(c, "max_abs_reward", None)
             return TransitionReplay.of(spec, c.replay, max_abs_reward=clip, extras=self.extras, **fields)
         extras = EXTRAS if isinstance(c.replay, UnrollConfig) else self.extras
-        return SequenceReplay.of(spec, c.replay, state=networks.memory_spec(), extras=extras, **fields)
+        # Only shapes: where programs describe their nodes, JAX must not compute anything.
+        state = jax.eval_shape(lambda: self.make_policy(spec, networks).init_state(1))
+        state = jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), state)
+        return SequenceReplay.of(spec, c.replay, state=state, extras=extras, **fields)
 
     @property
     def first_error(self) -> Callable[..., Array] | None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 def check_fields(builder: "Builder") -> None:
     """Raises UsageError if a field of the builder, or of its config, has an invalid value."""
     config, name = builder.config, type(builder).__name__
+    if not isinstance(getattr(builder, "name", None), str):
+        raise UsageError(f"{name} has no name: give the class one, as in `name = {name.lower()!r}`.")
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
         shown = f"the class {config.__name__}" if isinstance(config, type) else repr(config)
         raise UsageError(f"the config of {name} is {shown}: it must be an object of a dataclass.")
@@ -79,9 +81,11 @@ def apply(
 ) -> tuple[LearnerCore, Sequence[Policy]]:
     """Returns the core, and the policies for training and evaluation, wrapped as the builder's settings require."""
     config, example = builder.config, specs.zeros(spec.observations, 1)
+    for policy in policies:
+        checks.made(f"{type(builder).__name__}.make_policy", policy, Policy)
     clipping = None if builder.intrinsic is None else getattr(builder, "clipping", None)
     unclipped = builder if clipping is None else dataclasses.replace(builder, config=clipping[1])
-    core = unclipped.make_core(spec, networks)
+    core = checks.made(f"{type(builder).__name__}.make_core", unclipped.make_core(spec, networks), LearnerCore)
     if (most := getattr(config, "random_shift", None)) is not None:
         core = shifted_core(core, example, most)
     if getattr(config, "normalize_observations", False) and normalize.fields_of(example, example):

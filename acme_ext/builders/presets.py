@@ -34,11 +34,16 @@ class HasPresets:
         object.__setattr__(self, "_unset", unset)
 
     def for_environment(self: Self, environment: str | Callable[..., Any]) -> Self:
-        """Returns the builder with every field that the user has not set taken from the environment's preset."""
+        """Returns the builder with every field that the user has not set taken from the environment's preset.
+
+        A subclass with a config of its own gets the values of the config's fields in which the preset differs from the
+        defaults.
+        """
         unset: frozenset[str] = self._unset  # type: ignore[attr-defined]
         preset = self.preset_for(environment).fields
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
-        return self._with({name: preset.get(name, defaults[name]) for name in unset}, unset)
+        fitted = {name: _fitted(preset.get(name, default), default) for name, default in defaults.items()}
+        return self._with({name: fitted[name] for name in unset}, unset)
 
     def replace(self: Self, **fields: Any) -> Self:
         """Returns the builder with these fields set by the user.
@@ -57,3 +62,17 @@ class HasPresets:
     def preset_for(cls, environment: str | Callable[..., Any]) -> Preset:
         """Returns the preset for an environment, or an empty one."""
         return cls.presets.get(envs.kind(environment) or "", Preset({}))
+
+
+def _fitted(value: Any, default: Any) -> Any:
+    """Returns a preset's value of a field as the field's own type, which a subclass may have derived or replaced."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type) or type(value) is type(default):
+        return value
+    if not isinstance(default, type(value)):
+        return default
+    usual, changes = type(value)(), {}
+    for field in dataclasses.fields(value):
+        preset, own = getattr(value, field.name), getattr(default, field.name)
+        if preset != getattr(usual, field.name):
+            changes[field.name] = _fitted(preset, own) if dataclasses.is_dataclass(own) else preset
+    return dataclasses.replace(default, **changes)

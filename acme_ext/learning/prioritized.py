@@ -7,7 +7,6 @@ and is published to the actors with the policy's parameters.
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from acme_ext.acting.policy import Context, Policy
@@ -40,16 +39,6 @@ def importance_weights(probability: Array, exponent: Array | float) -> Array:
     """
     log_weight = -exponent * jnp.log(jnp.maximum(probability, 1e-20))
     return jnp.exp(log_weight - jnp.max(log_weight))
-
-
-def gives_errors(core: LearnerCore, data: Tree, batch_size: int) -> bool:
-    """Returns whether a core's step returns errors for data of these shapes and dtypes, without computing them."""
-
-    def errors(data: Tree) -> Array | None:
-        weight = jnp.ones(batch_size, jnp.float32)
-        return core.step(core.init(jax.random.key(0)), Sample(data, weight))[2]
-
-    return jax.eval_shape(errors, data) is not None
 
 
 def prioritized_core(core: LearnerCore) -> LearnerCore[PrioritizedState]:

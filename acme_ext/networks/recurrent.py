@@ -185,10 +185,6 @@ class RecurrentNetwork:
         """Returns the memory at an episode's start, as NumPy arrays `[B, ...]`."""
         return () if self.core is None else Memory(self._core_state(batch), self._no_action(batch))
 
-    def memory_spec(self) -> Tree:
-        """Returns example arrays of one environment's memory, without a batch axis."""
-        return jax.tree.map(lambda leaf: leaf[0], self.init_memory(1))
-
     def step(self, params: Params, reward: Array, observation: Tree, memory: Tree) -> tuple[Any, Tree]:
         """Returns the output `[B, ...]` for the next timestep, and the memory after it.
 

@@ -83,8 +83,8 @@ class SequenceConfig(ReplayConfig):
         super().__post_init__()
         if self.period > self.length:
             raise UsageError(
-                f"period is {self.period}: with a length of {self.length} steps would never be learned from; give at "
-                f"most {self.length}."
+                f"period is {self.period}: it must be at most the length, {self.length}, so that every step is learned "
+                "from."
             )
 
     def arguments(self) -> dict[str, Any]:

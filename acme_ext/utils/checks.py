@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 from acme_ext.errors import UsageError
+from acme_ext.utils.naming import Named
 
 UNIONS = (python_types.UnionType, typing.Union)  # `Literal[...] | None` is still of the second in Python 3.10
 
@@ -115,7 +116,7 @@ def accepts(what: str, function: Callable[..., Any], *arguments: str, **options:
         options: keyword arguments.
     """
     try:
-        inspect.signature(function).bind(*arguments, **options)
+        inspect.signature(function.function if isinstance(function, Named) else function).bind(*arguments, **options)
     except TypeError as error:
         called = ", ".join([*arguments, *options])
         raise UsageError(f"{what} is {name_of(function)}, which can't be called with ({called}): {error}.") from None
@@ -128,10 +129,14 @@ def make(what: str, function: Callable[..., Any], kind: Any, **arguments: Any) -
         UsageError: the function can't be called with them, or returns an object that is not a `kind`.
     """
     accepts(what, function, *arguments)
-    made = function(*arguments.values())
-    if isinstance(kind, type) and kind is not Any and not isinstance(made, kind):
-        raise UsageError(f"{what} is {name_of(function)}, which makes {made!r}: it must make {_one(kind)}.")
-    return made
+    return made(f"{what} is {name_of(function)}, which", function(*arguments.values()), kind)
+
+
+def made(what: str, value: Any, kind: Any) -> Any:
+    """Returns what a user's function has made; raises UsageError if it is not a `kind`."""
+    if isinstance(kind, type) and kind is not Any and not isinstance(value, kind):
+        raise UsageError(f"{what} makes {value!r}: it must make {_one(kind)}.")
+    return value
 
 
 def _one(kind: type) -> str:
@@ -161,7 +166,7 @@ def declared(cls: type) -> None:
 
 def name_of(function: Any) -> str:
     """Returns a function's name for a message."""
-    return getattr(function, "__qualname__", repr(function))
+    return function.name if isinstance(function, Named) else getattr(function, "__qualname__", repr(function))
 
 
 def _is(value: Any, hint: Any) -> bool:

@@ -8,7 +8,7 @@ import csv
 import importlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,6 +18,9 @@ from acme_ext.errors import UsageError
 from acme_ext.interfaces import Logger
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory, flatten
+
+COUNTERS = ("environment_steps", "learner_steps", "wall_time_s")
+"""Columns of all logs."""
 
 _TENSORBOARD_INTERVAL_S = 0.1
 
@@ -34,8 +37,9 @@ def make_logger(
 ) -> Logger:
     """Returns a logger that appends rows of scalars to the label's files, after any existing rows.
 
-    NumPy and JAX scalars become Python numbers. The first row determines the columns. If a later row lacks a column,
-    its value is NaN; a row with another key raises ValueError. A full disk raises RunError.
+    NumPy and JAX scalars become Python numbers. The first row determines the columns; if the file has rows already,
+    columns that it lacks are added. If a later row lacks a column, its value is NaN; a row with another key raises
+    ValueError. A full disk raises RunError.
 
     Args:
       rundir: the run directory.
@@ -133,6 +137,21 @@ def _number(key: str, value: Any) -> int | float:
     return int(array.item()) if array.dtype.kind in "biu" else float(array.item())
 
 
+def check_columns(names: Iterable[str], what: str, taken: Collection[str] = COUNTERS) -> None:
+    """Raises UsageError if a metric's name is that of a column which the logs have already, or can't be in a CSV file.
+
+    Args:
+        names: the names.
+        what: what they name, for the message.
+        taken: names of columns that the log has already.
+    """
+    for name in names:
+        if name in taken:
+            raise UsageError(f"{what} is named {name!r}: the log has a column of this name; choose another.")
+        if not name or set(name) & set(',"\r\n'):
+            raise UsageError(f"{what} is named {name!r}: a column's name has no comma, quote or line end.")
+
+
 class _Rows(Logger):
     """Checks rows against the columns, and writes them as numbers to a CSV file and to another logger."""
 
@@ -149,18 +168,19 @@ class _Rows(Logger):
         self._step_key = step_key
         self._columns = columns
         self._on_row = on_row
+        self._written = False
 
     def write(self, data: Mapping[str, Any]) -> None:
         row = to_numbers(data)
         if self._step_key not in row:
             raise ValueError(f"a row of {self._file.name} needs {self._step_key!r}; it has {sorted(row)}.")
         if self._columns is None:
-            if bad := [key for key in row if not key or set(key) & set(',"\r\n')]:
-                raise ValueError(
-                    f"{bad} can't name columns of {self._file.name}: empty, or with a comma, quote or line end."
-                )
+            check_columns(row, f"a column of {self._file.name}", ())
             self._columns = sorted(row)
-        if unknown := row.keys() - set(self._columns):
+        unknown = row.keys() - set(self._columns)
+        if unknown and not self._written:  # the rows so far are of another version of the agent
+            self._widen(unknown)
+        elif unknown:
             raise ValueError(
                 f"{self._file.name} has no column for {sorted(unknown)}: its first row fixed {list(self._columns)}."
             )
@@ -170,9 +190,23 @@ class _Rows(Logger):
                 self._csv.writerow(whole)
             self._csv.writerow(whole.values())
             self._file.flush()
+            self._written = True
             self._to.write(whole)
         if self._on_row is not None:
             self._on_row(row)
+
+    def _widen(self, names: Iterable[str]) -> None:
+        """Adds columns to the file; its rows so far have NaN there."""
+        path, added = Path(self._file.name), sorted(names)
+        check_columns(added, f"a column of {path}", ())
+        with files.disk_errors(path):
+            self._file.close()
+            header, *rows = path.read_text(encoding="utf-8").splitlines()
+            lines = [",".join([header, *added]), *(",".join([row, *["nan"] * len(added)]) for row in rows)]
+            with files.replacing(path) as temporary:
+                temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            self._file = path.open("a", newline="", encoding="utf-8")
+        self._csv, self._columns = csv.writer(self._file), [*(self._columns or ()), *added]
 
     def close(self) -> None:
         if self._file.closed:

@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from acme_ext.learning.core import LossOutput, TargetUpdate, TrainState, sgd_step, single_loss_core
-from acme_ext.learning.prioritized import gives_errors, importance_weights, prioritized_core
+from acme_ext.learning.prioritized import importance_weights, prioritized_core
 from acme_ext.types import Sample
 
 KEY = jax.random.key(0)
@@ -114,12 +114,6 @@ def test_the_largest_error_is_kept_and_goes_to_the_actors():
         assert published.policy is state.core.params
         kept.append(float(published.largest_error))
     assert kept == [1, 3, 3, 4]
-
-
-def test_whether_a_core_gives_errors_is_known_without_computing():
-    data = Data(jax.ShapeDtypeStruct((5,), jnp.float32))
-    assert gives_errors(core_of(), data, 5)
-    assert not gives_errors(core_of(lambda params, target, data, weight, key: (params["w"], LossOutput({}))), data, 5)
 
 
 def test_every_step_has_a_key_of_its_own():

@@ -28,10 +28,6 @@ class NGUNetworks(NamedTuple):
     embedding: "InverseModel"
     distillation: Any = None  # a `learning.intrinsic.Distillation`, for the bonus over the agent's lifetime
 
-    def memory_spec(self) -> Tree:
-        """Returns an example of one environment's recurrent state, for shapes and data types."""
-        return self.values.memory_spec()
-
 
 class InverseModel:
     """The embedding f of observations, trained with an inverse model (Badia et al. 2020a, section 2).

@@ -286,3 +286,18 @@ def last_words(log: pathlib.Path, start: int) -> str:
     _, failed, why = said.rpartition(f"{_FAILED}\n")
     lines = why.splitlines() if failed else why.splitlines()[-_LAST_LINES:]
     return ":\n" + "\n".join(lines) if lines else "."
+
+
+def refuse_devices() -> None:
+    """Raises UsageError if JAX has started here.
+
+    Forked processes would not have its threads, and would wait for them forever.
+    """
+    from jax._src import xla_bridge
+
+    if xla_bridge.backends_are_initialized():
+        raise UsageError(
+            "JAX has computed something where the program's nodes are described, before they are forked. A builder's "
+            "methods, and the functions in its fields, such as a bonus, must compute with JAX only in the functions "
+            "that they return: use NumPy elsewhere, or jax.eval_shape."
+        )

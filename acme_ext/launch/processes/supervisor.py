@@ -17,7 +17,7 @@ from typing import Any
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import isolation, launcher, process_tree
 from acme_ext.launch.processes.director import Crew, Director, Member, Next, Restarts, names_of
-from acme_ext.launch.processes.forks import Options, ask_to_stop, bind, fork, how, last_words, run_node
+from acme_ext.launch.processes.forks import Options, ask_to_stop, bind, fork, how, last_words, refuse_devices, run_node
 
 
 @dataclasses.dataclass(eq=False)
@@ -70,7 +70,7 @@ class Supervisor(Crew):
         names = names_of({group: len(nodes) for group, nodes in groups.items()})
         nodes = [node for nodes in groups.values() for node in nodes]
         self.members = [_Process(*name, node) for name, node in zip(names, nodes, strict=True)]
-        _refuse_devices()
+        refuse_devices()
         bind(self._program, _stopper(os.getpid()))
         for process in self.members:
             self.start(process)
@@ -163,20 +163,6 @@ class Supervisor(Crew):
 
 def _say(text: str) -> None:
     print(f"acme-ext: {text}", file=sys.stderr)
-
-
-def _refuse_devices() -> None:
-    """Raises UsageError if JAX has started here.
-
-    Forked processes would not have its threads, and would wait for them forever.
-    """
-    from jax._src import xla_bridge
-
-    if xla_bridge.backends_are_initialized():
-        raise UsageError(
-            "JAX has computed something where the program's nodes are described, before they are forked. A builder's "
-            "make_replay and make_policy must not: give NumPy arrays there, or shapes by jax.eval_shape."
-        )
 
 
 def _stopper(pid: int) -> Callable[..., None]:

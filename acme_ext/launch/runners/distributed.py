@@ -17,7 +17,15 @@ import numpy as np
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import launcher, threads
-from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, RESUMABLE, Options, give_devices, in_child
+from acme_ext.launch.processes.forks import (
+    GRACE_S,
+    MAKE_SPEC,
+    RESUMABLE,
+    Options,
+    give_devices,
+    in_child,
+    refuse_devices,
+)
 from acme_ext.launch.runners import devices
 from acme_ext.launch.runners.program import SERVERS, Extend, Topology, added_groups, make
 from acme_ext.launch.runners.upkeep import check_learner
@@ -161,7 +169,13 @@ def _run_processes(
     def load() -> tuple[Callable[[bool], Any], tuple[str, ...], Options]:
         # An environment may start threads or a device, and processes that are forked later must not inherit those.
         spec = in_child(functools.partial(_spec, experiment, making["snapshot_every"], options), MAKE_SPEC)
-        return lambda first: make(experiment, topology, fresh=fresh and first, spec=spec, **making), SERVERS, options
+
+        def make_program(first: bool) -> Any:
+            experiment.make_agent(spec)
+            refuse_devices()  # before anything is written
+            return make(experiment, topology, fresh=fresh and first, spec=spec, **making)
+
+        return make_program, SERVERS, options
 
     return launcher.run("processes.supervisor", load, private)
 

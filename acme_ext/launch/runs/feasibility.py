@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from acme_ext import envs
 from acme_ext.builders.base import Agent, Builder
 from acme_ext.errors import UsageError
-from acme_ext.learning.prioritized import gives_errors
+from acme_ext.launch.runs import contracts
 from acme_ext.ops.search import load_mctx
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import checks
@@ -48,18 +48,13 @@ def check(experiment: "Experiment", spec: EnvironmentSpec) -> None:
     """Checks that the agent fits the environment, without computing anything.
 
     Raises:
-        UsageError: the agent can't act in the environment, its networks don't fit it, its replay can't work, or it
-            searches and mctx is not installed.
+        UsageError: the agent can't act in the environment, its parts don't fit it or each other, its replay can't work,
+            or it searches and mctx is not installed.
     """
     if hasattr(experiment.builder.config, "search"):
         load_mctx()
     agent = experiment.make_agent(spec)
-    agent.core.abstract_state()
-    if agent.replay.prioritized and not gives_errors(agent.core, agent.replay.example(2), 2):
-        raise UsageError(
-            f"{type(experiment.builder).__name__} gives no TD errors for priorities, so that its replay can't be "
-            "prioritized: leave replay.prioritized false."
-        )
+    contracts.check(experiment.builder, spec, agent)
 
 
 def foresee(experiment: "Experiment", agent: Agent) -> list[str]:

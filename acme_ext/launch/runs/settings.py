@@ -169,6 +169,8 @@ def _convert(name: str, text: Any, hint: Any) -> Any:
 def _fit(option: Any, text: str, value: Any, options: tuple[Any, ...] = ()) -> Any:
     """Converts a text, or the literal parsed from it, to a type; returns `_MISFIT` if that is not possible."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
+    if option in (object, Any):
+        return naming.load(text) if ":" in text and isinstance(value, str) else value
     if option is bool and isinstance(value, bool):
         return value
     if option is int and number and (isinstance(value, int) or value.is_integer()):
