@@ -1,9 +1,9 @@
 """An environment that gymnasium registers when this is imported: episodes of 10 steps of a millisecond.
 
-It raises in its step of the number in LAB_WALK_RAISES_AT, which evaluations never reach, or when it is made (0), and
-stands still in the step in LAB_WALK_HANGS_AT, of which a new file in the folder LAB_WALK_HANGS_IN tells. With
-LAB_WALK_SERVER set it starts a process of its own, as one with a simulator does, and leaves it; with LAB_WALK_JAX it
-computes something with JAX.
+It raises in its step of the number in LAB_WALK_RAISES_AT, which evaluations never reach, or when it is made (0), ends
+its process with exit code 0 in the step in LAB_WALK_EXITS_AT, and stands still in the step in LAB_WALK_HANGS_AT, of
+which a new file in the folder LAB_WALK_HANGS_IN tells. With LAB_WALK_SERVER set it starts a process of its own, as one
+with a simulator does, and leaves it; with LAB_WALK_JAX it computes something with JAX.
 """
 
 import os
@@ -44,6 +44,8 @@ class LabWalk(gymnasium.Env):
         self._taken += 1
         if self._taken == int(os.environ.get("LAB_WALK_RAISES_AT", 0)):
             raise ArithmeticError("the arm fell off")
+        if self._taken == int(os.environ.get("LAB_WALK_EXITS_AT", 0)):
+            os._exit(0)
         if self._taken == int(os.environ.get("LAB_WALK_HANGS_AT", 0)):
             tempfile.mkstemp(dir=os.environ["LAB_WALK_HANGS_IN"])
             time.sleep(1000)

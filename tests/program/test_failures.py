@@ -26,6 +26,14 @@ def test_an_environment_that_raises_ends_the_program_with_its_traceback(tmp_path
     assert learned > 0
 
 
+@pytest.mark.slow
+def test_an_environment_that_ends_its_process_is_not_taken_for_an_actor_that_has_finished(tmp_path, train):
+    code, _, err = train(tmp_path / "run", _FOR_EVER, LAB_WALK_EXITS_AT="300").end()
+    assert code == 1
+    assert re.search(r"acme-ext: actor-[01] ended its process with exit code 0, as a library's exit\(\) does", err)
+    assert saved(tmp_path / "run")[-1] > 0
+
+
 def test_an_environment_may_compute_with_jax(tmp_path, train):
     code, _, err = train(tmp_path / "run", 300, LAB_WALK_JAX="1").end()
     assert code == 0, err

@@ -49,6 +49,7 @@ def test_a_coordinator_that_never_answers_is_given_up(monkeypatch):
     ("code", "words"),
     [
         (0, "ended before the program did"),
+        (forks.EXITED, "ended its process with exit code 0, as a library's exit() does"),
         (3, "failed with exit code 3"),
         (-signal.SIGKILL, "was killed by SIGKILL"),
         (-(signal.SIGRTMIN + 4), f"was killed by signal {signal.SIGRTMIN + 4}"),

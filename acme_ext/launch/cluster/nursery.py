@@ -30,7 +30,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TextIO
 
 from acme_ext.launch.processes import process_tree
-from acme_ext.launch.processes.forks import Options
+from acme_ext.launch.processes.forks import Options, code_of
 
 _LOOK_S = 0.02
 _LONELY_S = 60.0  # without any agent, before the nursery ends
@@ -303,8 +303,8 @@ class Nursery:
             for connection in self._connections[:1]:  # one agent is enough
                 self._tell(connection, "request")
         for pid, status in ended:
-            code = os.waitstatus_to_exitcode(status)
-            if pid in self._asking and code:
+            code = code_of(status)
+            if pid in self._asking and status:
                 self._tell(self._asking[pid], "unanswered")
             self._asking.pop(pid, None)
             if (child := self._children.pop(pid, None)) is None:

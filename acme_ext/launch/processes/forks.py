@@ -25,6 +25,10 @@ IN_ORDER = "in order"
 """Launchpad's configuration for nodes that are stopped one group after the other, see `director.Crew.stop`."""
 MAKE_SPEC = "make an environment and see what it is like"
 """A `purpose` for `in_child`."""
+RETURNED = 87
+"""The exit code of a node whose function has returned. It isn't 0, because a library may end the process with 0."""
+EXITED = 256
+"""A node's code if something else ended its process with exit code 0; no process has this exit code."""
 GRACE_S = 1.0
 """Seconds that a group of nodes has to end by itself. At a program's end, the nodes know of it before that."""
 
@@ -122,7 +126,7 @@ def fork(function: Callable[[], int]) -> int:
 
 
 def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mmap.mmap, options: Options) -> int:
-    """Runs a node in its forked process; returns the exit code.
+    """Runs a node in its forked process; returns the exit code, which is `RETURNED` if the node's function returns.
 
     Args:
         interrupted: shared memory, nonzero once the supervisor was asked to stop the program.
@@ -164,7 +168,17 @@ def run_node(node: Any, group: str, name: str, supervisor: int, interrupted: mma
         sys.stdout.flush()
         os.write(2, f"{_FAILED}\n{said}".encode())
         return 1
-    return 0
+    return RETURNED
+
+
+def code_of(status: int) -> int:
+    """Returns how a node's process has ended, from `os.waitpid`'s status.
+
+    0 if the node's function has returned, `EXITED` if something else ended the process with exit code 0, otherwise the
+    exit code, or minus the signal that killed it.
+    """
+    code = os.waitstatus_to_exitcode(status)
+    return {RETURNED: 0, 0: EXITED}.get(code, code)
 
 
 def give_devices(group: str, name: str, options: Options) -> None:
@@ -265,7 +279,9 @@ def in_child(function: Callable[[], Result], purpose: str) -> Result:
 
 
 def how(code: int) -> str:
-    """Returns a description of how a node ended, from the exit code of its process."""
+    """Returns a description of how a node ended, from its code, see `code_of`."""
+    if code == EXITED:
+        return "ended its process with exit code 0, as a library's exit() does"
     if code < 0:
         named = -code in signal.valid_signals() and -code < signal.SIGRTMIN  # real-time signals have no names
         return f"was killed by {signal.Signals(-code).name if named else f'signal {-code}'}"

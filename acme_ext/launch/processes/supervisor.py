@@ -17,7 +17,17 @@ from typing import Any
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import isolation, launcher, process_tree
 from acme_ext.launch.processes.director import Crew, Director, Member, Next, Restarts, names_of
-from acme_ext.launch.processes.forks import Options, ask_to_stop, bind, fork, how, last_words, refuse_devices, run_node
+from acme_ext.launch.processes.forks import (
+    Options,
+    ask_to_stop,
+    bind,
+    code_of,
+    fork,
+    how,
+    last_words,
+    refuse_devices,
+    run_node,
+)
 
 
 @dataclasses.dataclass(eq=False)
@@ -128,7 +138,7 @@ class Supervisor(Crew):
             self._relaunch_at = time.monotonic() + pause
 
     def _reap(self) -> tuple[_Process, int] | None:
-        """Returns a process that has ended and its exit code (minus the signal that killed it), or None."""
+        """Returns a process that has ended and its code, see `forks.code_of`; or None."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -141,7 +151,7 @@ class Supervisor(Crew):
             for process in self.members:
                 if process.runs and process.pid == pid:
                     process.runs = False
-                    return process, os.waitstatus_to_exitcode(status)
+                    return process, code_of(status)
             # Otherwise it is a process that a node has started and left behind; there may be thousands.
 
     def _on_stop_request(self, number: int, frame: Any) -> None:
