@@ -327,6 +327,9 @@ def test_an_evaluation_can_change_how_the_agent_acts(saved):
         launch.load(rundir.path, config={"hidden_sizes": "4"})
     with pytest.raises(UsageError, match="DQN has no setting 'evaluation_epsilom'"):
         launch.load(rundir.path, config={"evaluation_epsilom": "1"})
+    for setting in ({"learning_rate": 1.0}, {"replay.n_step": "5", "evaluation_epsilon": "1"}):
+        with pytest.raises(UsageError, match=r"(learning_rate|replay\.n_step) changes nothing in how the agent acts"):
+            launch.load(rundir.path, config=setting)
 
 
 def test_a_recording_can_change_how_the_agent_acts(saved, tmp_path):

@@ -5,6 +5,7 @@ other numbers without an error.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ from acme_ext.errors import UsageError
 from acme_ext.learning.core import LearnerCore
 from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.replay.base import Replay
-from acme_ext.types import Array, EnvironmentSpec, Sample, Tree
+from acme_ext.types import Array, EnvironmentSpec, Params, Sample, Tree
 from acme_ext.utils import checks, loggers
 from acme_ext.utils.naming import Named
 
@@ -86,21 +87,44 @@ def _check_core(name: str, core: LearnerCore, replay: Replay) -> None:
         raise UsageError(f"the core of {name} returns errors {_say(errors)}: they must be [B], one for each item.")
 
 
+def acting(agent: Agent, spec: EnvironmentSpec) -> tuple[str, ...]:
+    """Describes what the policies for training and for evaluation compute; equal texts are equal policies."""
+    observation, texts = _observations(spec), []
+    for policy in (agent.policy, agent.evaluation_policy):
+
+        def act(params: Params, observation: Tree, policy: Policy = policy) -> tuple[Any, ...]:
+            return policy.apply(params, *_inputs(policy, observation))
+
+        params = jax.eval_shape(lambda: agent.core.variables(agent.core.init(jax.random.key(0)))["policy"])
+        traced = jax.make_jaxpr(act)(params, observation)
+        texts += [re.sub("0x[0-9a-f]+", "", str(traced)), *(np.asarray(each).tobytes().hex() for each in traced.consts)]
+    return tuple(texts)
+
+
+def _observations(spec: EnvironmentSpec) -> Tree:
+    """Returns the shapes and dtypes of a batch of observations."""
+    return jax.eval_shape(lambda: jax.tree.map(jnp.asarray, specs.zeros(spec.observations, _ROWS)))
+
+
+def _inputs(policy: Policy, observation: Tree) -> tuple[Context, Tree, Tree]:
+    """Returns a policy's inputs for a batch of observations, besides the parameters."""
+    key, zeros = jax.random.key(0), jnp.zeros(_ROWS, jnp.float32)
+    state, carry = (jax.tree.map(jnp.asarray, start(_ROWS)) for start in (policy.init_state, policy.init_carry))
+    return Context(jax.random.split(key, _ROWS), jnp.int32(0), zeros, zeros, zeros > 0, carry), observation, state
+
+
 def _check_policy(name: str, policy: Policy, core: LearnerCore, spec: EnvironmentSpec) -> None:
     def act(observation: Tree) -> tuple[Tree, Tree, Tree, Tree, Array]:
-        key, zeros = jax.random.key(0), jnp.zeros(_ROWS, jnp.float32)
-        params = core.variables(core.init(key))["policy"]
-        state, carry = (jax.tree.map(jnp.asarray, start(_ROWS)) for start in (policy.init_state, policy.init_carry))
-        context = Context(jax.random.split(key, _ROWS), jnp.int32(0), zeros, zeros, zeros > 0, carry)
-        made = policy.apply(params, context, observation, state)
+        params = core.variables(core.init(jax.random.key(0)))["policy"]
+        context, observation, state = _inputs(policy, observation)
+        carry, made = context.carry, policy.apply(params, context, observation, state)
         if not isinstance(made, tuple) or len(made) != 3:
             raise UsageError(f"the policy of {name} returns {_say(made)}: it must return (action, state, extras).")
         action, new_state, _ = made
         new_state, new_carry = new_state if isinstance(new_state, Kept) else (new_state, carry)
         return state, new_state, carry, new_carry, action
 
-    observation = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, specs.zeros(spec.observations, _ROWS)))
-    state, new_state, carry, new_carry, action = jax.eval_shape(act, observation)
+    state, new_state, carry, new_carry, action = jax.eval_shape(act, _observations(spec))
     for leaf in jax.tree.leaves(state):
         if leaf.shape[:1] != (_ROWS,):
             raise UsageError(f"init_state of {name}'s policy makes {_say(leaf)} for {_ROWS} environments: [B, ...].")

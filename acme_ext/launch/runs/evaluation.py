@@ -16,7 +16,7 @@ from acme_ext.acting.variables import POLICY, VariableClient
 from acme_ext.builders.base import Builder
 from acme_ext.envs.canonical import own_actions
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs import settings
+from acme_ext.launch.runs import contracts, settings
 from acme_ext.launch.runs.experiment import EnvironmentFactory, Experiment
 from acme_ext.launch.runs.identity import restore_environment
 from acme_ext.launch.runs.schedule import Evaluation
@@ -187,7 +187,7 @@ def load_run(
 
     Raises:
         UsageError: the path is no run directory, or has no such checkpoint; only the run's own script can make its
-            agent or environment; or a setting doesn't fit the learned parameters.
+            agent or environment; or a setting doesn't fit the learned parameters, or has no effect on acting.
     """
     rundir, wanted = place_of(path)
     if best and wanted is not None:
@@ -225,6 +225,13 @@ def load_run(
     if config and _shapes(acting.make_agent(spec).core) != _shapes(core):
         changed = ", ".join(f"{name}={value}" for name, value in config.items())
         raise UsageError(f"the run's parameters don't fit {changed}: only how the agent acts can be changed here.")
+    for name in config or {}:
+        others = {other: value for other, value in (config or {}).items() if other != name}
+        without = settings.configure(builder, others)
+        if without != acting and contracts.acting(without.make_agent(spec), spec) == contracts.acting(
+            acting.make_agent(spec), spec
+        ):
+            raise UsageError(f"{name} changes nothing in how the agent acts, and only that can be changed here.")
     if best:
         template = jax.eval_shape(lambda: core.variables(core.abstract_state())[POLICY])
         kept = BestParams(rundir).restore(template)
