@@ -106,6 +106,14 @@ def test_the_learner_ends_after_the_actors_and_the_evaluator_last(coordinator, e
     assert orders(coordinator.report("evaluator 0", "has nothing to evaluate", {})).stop
 
 
+def test_where_the_budget_is_used_only_the_final_evaluation_is_made(experiment):
+    resumed = Coordinator(experiment, actors=2)
+    resumed._totals["environment_steps"] = 1_000  # as after the resume of a run that has finished
+    resumed._look()
+    assert not resumed._tasks
+    resumed._stack.close()
+
+
 def test_evaluations_go_on_from_the_last_one_that_was_made(coordinator, experiment):
     coordinator.report("actor 0, start 0", "acting", steps(310))
     coordinator._look()

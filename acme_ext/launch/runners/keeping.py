@@ -6,6 +6,7 @@ from typing import Any
 
 from acme_ext.acting.actor import Actor
 from acme_ext.acting.loop import EnvironmentLoop, Episode
+from acme_ext.errors import RunError
 from acme_ext.launch.processes.interrupt import Interrupt
 from acme_ext.launch.runners.upkeep import Upkeep
 from acme_ext.launch.runs.evaluation import Loaded, Result
@@ -61,14 +62,19 @@ class ActingUpkeep(Upkeep):
             self.report,
         )
         with self.store.checkpoints.explaining(), watchdog:
-            yield
+            try:
+                yield
+            except SystemExit as error:  # the process would end as if the run were complete
+                raise RunError(
+                    f"the environment, or another part of the run, called sys.exit({error.code})."
+                ) from error
 
     @contextlib.contextmanager
     def saved_if_it_fails(self) -> Iterator[None]:
         """Saves a checkpoint if the body raises an exception."""
         try:
             yield
-        except Exception:
+        except (Exception, SystemExit):
             # The error may come from the environment, say; the learner's state is still good unless its check fails.
             self._save(confirmed=False)
             raise

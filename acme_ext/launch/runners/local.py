@@ -119,7 +119,7 @@ def run(
             if parts.profile:
                 parts.profile.report(parts, store.rundir.path, report)
             result = parts.result(interrupt)
-    return conclude(result, experiment, store, interrupt)
+        return conclude(result, experiment, store, interrupt)
 
 
 class _Run(ActingUpkeep):

@@ -61,8 +61,7 @@ def run(
                 return Loaded(experiment, spec, parts.learner, None, parts.steps, actions)
 
             parts.snapshots = Snapshots(loaded, store.rundir, parts.steps, snapshot_every)
-        result = parts.run(interrupt)
-    return conclude(result, experiment, store, interrupt)
+        return conclude(parts.run(interrupt), experiment, store, interrupt)
 
 
 def refuse_acting(*options: Any) -> None:

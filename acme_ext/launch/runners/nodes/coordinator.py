@@ -248,10 +248,10 @@ class Coordinator:
             with self._lock:
                 self._closed = True
             self._write(wait=True)
+            if self._finished.is_set() and not self._asked_to_stop:
+                draw_curve(self._experiment, self._store.rundir)  # before the run's directory is unlocked
             with self._lock:
                 self._stack.close()
-        if self._finished.is_set() and not self._asked_to_stop:
-            draw_curve(self._experiment, self._store.rundir)
         lp.stop()
 
     def explain(self) -> str:
@@ -282,7 +282,8 @@ class Coordinator:
         self._store.tell(self._doing(), ", ".join(f"{k.replace('_', ' ')} {number(v)}" for k, v in of_replay.items()))
         if self._stopping_since is None:
             free = len(self._tasks) < self._num_evaluators
-            if experiment.evaluation.every and steps >= self._next_evaluation and free:
+            due = self._next_evaluation <= steps < experiment.steps  # at the end there is the final evaluation
+            if experiment.evaluation.every and due and free:
                 self._next_evaluation = experiment.evaluation.after(steps)
                 self._give_task(steps, experiment.evaluation.episodes, final=False)
         elif (last := self._learner_done()) is not None:
