@@ -178,7 +178,9 @@ def check_observation(name: str, spec: Tree, observation: Tree) -> None:
 
 
 def check_values(name: str, spec: Tree, timestep: dm_env.TimeStep) -> None:
-    """Raises RunError, naming environment and field, if a number of a batch of time steps is not finite."""
+    """Raises RunError, naming environment and field, if a number of a batch of time steps is not finite, or a discount
+    is not in [0, 1].
+    """
     fields: list[tuple[str, specs.Array, np.ndarray]] = [
         ("a reward", REWARD, timestep.reward),
         ("a discount", DISCOUNT, timestep.discount),
@@ -186,24 +188,30 @@ def check_values(name: str, spec: Tree, timestep: dm_env.TimeStep) -> None:
     values = tree.flatten_up_to(spec, timestep.observation, check_types=False)
     fields += [(_field(path), leaf, v) for (path, leaf), v in zip(tree.flatten_with_path(spec), values, strict=True)]
     for what, leaf, array in fields:
-        if array.dtype.kind == "f" and len(bad := np.argwhere(~np.isfinite(array))):
+        if array.dtype.kind != "f":
+            continue
+        good, must = np.isfinite(array), "which must be finite"
+        if leaf is DISCOUNT:
+            good, must = (array >= 0) & (array <= 1), "in [0, 1]"
+        if len(bad := np.argwhere(~good)):
             row, *place = bad[0].tolist()
             at = f" at {place}" if place else ""
             raise RunError(
                 f"{name} delivered {what} of {array[tuple(bad[0])]}{at} (in environment {row} of {len(array)}); "
-                f"its spec says {_say(leaf)}, which must be finite."
+                f"its spec says {_say(leaf)}, {must}."
             )
 
 
 def check_reward(name: str, reward: Any, discount: Any) -> None:
-    """Raises RunError, naming the environment, if a reward or a discount is not a finite number."""
-    for what, spec, value in (("reward", REWARD, reward), ("discount", DISCOUNT, discount)):
+    """Raises RunError, naming the environment, if a reward is not finite or a discount is not in [0, 1]."""
+    ranges = (("reward", REWARD, reward, "which must be finite"), ("discount", DISCOUNT, discount, "in [0, 1]"))
+    for what, spec, value, must in ranges:
         try:
-            fine = value is not None and math.isfinite(value)
+            fine = value is not None and math.isfinite(value) and (spec is REWARD or 0 <= value <= 1)
         except (TypeError, ValueError):
             fine = False
         if not fine:
-            raise RunError(f"{name} delivered a {what} of {value!r}; its spec says {_say(spec)}, which must be finite.")
+            raise RunError(f"{name} delivered a {what} of {value!r}; its spec says {_say(spec)}, {must}.")
 
 
 def _field(path: tuple[Any, ...]) -> str:

@@ -22,7 +22,7 @@ from acme_ext.envs.specs import (
     scalar_reward,
     single_specs,
 )
-from acme_ext.errors import UsageError
+from acme_ext.errors import RunError, UsageError
 from acme_ext.types import Tree
 
 
@@ -52,6 +52,7 @@ class VectorEnvironment(base.BatchedEnvironment):
         discount.fill(1.0)
         self._write = row_writer(observation)
         self._ended = [False] * self.num_envs
+        self._restarted = [False] * self.num_envs  # whether the newest time step is FIRST without a reset
         self._closed = False
         self._steps = [environment.step for environment in self.environments]
         self._timestep = dm_env.TimeStep(
@@ -78,7 +79,7 @@ class VectorEnvironment(base.BatchedEnvironment):
         self._timestep.step_type[row] = base.FIRST
         self._timestep.reward[row] = 0.0
         self._timestep.discount[row] = 1.0
-        self._ended[row] = False
+        self._ended[row] = self._restarted[row] = False
 
     def step(self, actions: Any) -> dm_env.TimeStep:
         step_type, reward, discount, _ = self._timestep
@@ -91,11 +92,17 @@ class VectorEnvironment(base.BatchedEnvironment):
                 continue
             kind, r, d, observation = step(action)
             if kind == base.FIRST:  # the environment has started another episode by itself
+                if self._restarted[row]:
+                    raise RunError(
+                        f"{self.name} begins an episode in every step(): the time step after an action is MID or LAST."
+                    )
                 self._begin(row, observation)
+                self._restarted[row] = True
                 continue
+            self._restarted[row] = False
             try:
-                if r is None:
-                    raise TypeError  # NumPy would convert it to nan
+                if r is None or not 0 <= d <= 1:
+                    raise TypeError  # NumPy would convert None to nan
                 reward[row], discount[row] = r, d
                 write(row, observation)
             except (AttributeError, LookupError, TypeError, ValueError):

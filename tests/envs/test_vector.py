@@ -104,6 +104,8 @@ def test_an_environment_that_restarts_itself_is_first():
     batch.reset()
     timestep = batch.step(np.zeros(1, np.int32))
     assert (timestep.step_type[0], timestep.reward[0], timestep.discount[0]) == (FIRST, 0.0, 1.0)
+    with pytest.raises(RunError, match=r"begins an episode in every step\(\)"):  # a run would never end
+        batch.step(np.zeros(1, np.int32))
 
 
 class Other(Toy):
@@ -159,6 +161,8 @@ _X = np.zeros((2, 3))
         ({"reward": np.zeros(2)}, r"a reward of array\(\[0., 0.\]\); its spec says float32"),
         ({"reward": "much"}, "a reward of 'much'"),
         ({"discount": _NAN}, "a discount of nan"),
+        ({"discount": 2.0}, r"a discount of 2.0; its spec says float32 of shape \(\), in \[0, 1\]"),
+        ({"discount": -0.1}, r"a discount of -0.1"),
         ({"discount": "all"}, "a discount of 'all'"),
         (
             {"x": np.full((2, 3), _NAN)},
