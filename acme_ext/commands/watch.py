@@ -143,7 +143,7 @@ def _tail(path: Path) -> dict[str, np.ndarray]:
         lines = file.read().splitlines(keepends=True)
     if size - _TAIL_BYTES > len(header):
         lines = lines[1:]  # the first line may be incomplete
-    return loggers.parse_csv([header, *lines])
+    return loggers.parse_csv(path, [header, *lines])
 
 
 def _rate(log: Mapping[str, np.ndarray], column: str) -> float | None:

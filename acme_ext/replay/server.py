@@ -14,6 +14,7 @@ from acme_ext.utils import proxies
 _CHECKPOINT = ("DONE", "tables.tfrecord", "chunks.tfrecord")
 _ANSWER_S = 60  # longest time for the server to answer; saving a large table keeps it busy
 _DESCRIBE_S = 10  # the same where its state is only shown
+_MAX_PAID_ITEMS = 2**12
 _MAX_PAID_BYTES = 2**25  # inserting more would take longer than waiting for the reader
 
 
@@ -151,14 +152,17 @@ def check_answers(client: Any, table: str) -> None:
 def pay_for_samples(client: Any, table: str, shape: tuple[int, ...]) -> Any:
     """Inserts items of zeros, uint8 of this shape, so that the rate limit allows many samples; returns their writer.
 
-    It doesn't wait for the server, so some items arrive after it has returned.
+    It doesn't wait for the server, so some items arrive after it has returned. If it would take too many items, it
+    inserts none and returns None.
     """
-    writer = client.trajectory_writer(num_keep_alive_refs=1)
     info = client.server_info()[table]
     limiter = info.rate_limiter_info
     count = max(0, limiter.min_size_to_sample - info.current_size) + math.ceil(128 / limiter.samples_per_insert)
     row = np.zeros(shape, np.uint8)
-    for _ in range(min(count, _MAX_PAID_BYTES // row.nbytes)):
+    if count > _MAX_PAID_ITEMS or count * row.nbytes > _MAX_PAID_BYTES:
+        return None
+    writer = client.trajectory_writer(num_keep_alive_refs=1)
+    for _ in range(count):
         writer.append(row)
         writer.create_item(table, 1.0, writer.history[-1])
     return writer

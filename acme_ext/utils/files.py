@@ -18,7 +18,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 @contextlib.contextmanager
 def disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Converts system errors while `path` is written to a RunError of one sentence."""
-    full = f"the disk that holds {os.fspath(path)} is full: free some space, then give the same command to resume."
+    full = f"the disk that holds {os.fspath(path)} is full: free some space, then give the same command again."
     try:
         yield
     except (ConnectionError, TimeoutError):  # these are OSErrors too, but come from the network

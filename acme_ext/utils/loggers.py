@@ -104,20 +104,23 @@ def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     path = Path(path)
     if not path.is_file():
         raise UsageError(f"{path} doesn't exist: no rows were logged there.")
-    return parse_csv(path.read_bytes().splitlines(keepends=True))
+    return parse_csv(path, path.read_bytes().splitlines(keepends=True))
 
 
-def parse_csv(lines: Sequence[bytes]) -> dict[str, np.ndarray]:
-    """Returns the rows of a logger's lines, as `read_csv` does; the first line has the names.
+def parse_csv(path: Path, lines: Sequence[bytes]) -> dict[str, np.ndarray]:
+    """Returns the rows of lines from a logger's file, as `read_csv` does; the first line has the names.
 
-    An incomplete line and all lines after it are ignored.
+    An incomplete line and all lines after it are ignored. Raises UsageError, naming the file, if a cell is no number.
     """
     lines = _whole(lines)
     if not lines:
         return {}
     header = _header(lines[0])
     cells = np.array([line.rstrip().split(b",") for line in lines[1:]]).reshape(-1, len(header))
-    return {name: _column(cells[:, i]) for i, name in enumerate(header)}
+    try:
+        return {name: _column(cells[:, i]) for i, name in enumerate(header)}
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged: {error}.") from None
 
 
 def to_numbers(row: Mapping[str, Any]) -> dict[str, int | float]:

@@ -53,7 +53,7 @@ def load(name: str) -> Any:
     for part in path.split("."):
         if not hasattr(found, part):
             where = getattr(found, "__name__", module_name)
-            public = [each for each in vars(found) if not each.startswith("_")]
+            public = [name for name, value in vars(found).items() if callable(value) and not name.startswith("_")]
             raise UsageError(f"{where} has no {part!r} (in {name!r}): {nearest(part, public)}")
         found = getattr(found, part)
     return found

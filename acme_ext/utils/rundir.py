@@ -111,7 +111,10 @@ class RunDirectory:
 
     def exists_run(self) -> bool:
         """Whether a run has been started here; other programs write files named config.json too."""
-        return self.config.is_file() and self.read_config().keys() >= _WHOLE
+        if not self.config.is_file():
+            return False
+        config = self.read_config()
+        return config.keys() >= _WHOLE and isinstance(config["run"], dict)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Writes the run's config, then makes the folders a run writes to.
@@ -216,7 +219,11 @@ class RunDirectory:
         if self.config.is_file():
             return "its config.json is not that of a run."
         if self.path.is_dir():
-            return "there is no config.json in it."
+            inside = sorted(p.parent.name for p in self.path.glob("*/config.json"))
+            hint = f" Runs in it: {', '.join(inside)}." if inside else ""
+            return f"there is no config.json in it.{hint}"
+        if self.path.exists():
+            return "it is a file."
         siblings = [p.name for p in self.path.parent.glob("*") if (p / "config.json").is_file()]
         hint = f" {nearest(self.path.name, siblings)}" if siblings else ""
         return f"there is no such folder.{hint}"

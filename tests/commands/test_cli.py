@@ -455,6 +455,32 @@ def test_too_few_steps_to_learn_anything_are_told_before_and_after(tmp_path, cap
     assert after.startswith("warning: nothing was learned, because the replay never held enough")
 
 
+def test_too_few_steps_for_a_batch_of_unrolls_are_told(tmp_path, capfd):
+    few = ["--steps", "300", "--run-dir", str(tmp_path / "run"), "--eval-episodes", "1", "--eval-every", "0"]
+    assert cli.main(["train", "ppo", "gym:CartPole-v1", *few, "--quiet"]) == 0
+    before, *_ = capfd.readouterr().out.splitlines()
+    assert before.startswith(
+        "warning: nothing will be learned: the replay gives the learner its first batch after 8 unr"
+    )
+    assert before.endswith("give the run more, or the agent a smaller replay.length or batch_size.")
+
+
+def test_an_environment_that_ends_the_process_is_an_error_and_the_run_is_saved(tmp_path, monkeypatch, capfd):
+    (tmp_path / "leaving.py").write_text(
+        "import sys, my_envs\n"
+        "class Maze(my_envs.Maze):\n"
+        "    def step(self, action):\n"
+        "        self.taken = getattr(self, 'taken', 0) + 1\n"
+        "        return sys.exit(0) if self.taken == 150 else super().step(action)\n"
+        "def make(seed, evaluation): return Maze(4)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    run = tmp_path / "run"
+    assert cli.main(["train", "dqn", "py:leaving:make", "--steps", "300", "--run-dir", str(run), "--quiet"]) == 1
+    assert "the environment, or another part of the run, called sys.exit(0)." in capfd.readouterr().err
+    assert list((run / "checkpoints").iterdir())
+
+
 def test_a_sweep_has_a_directory_for_each_setting_and_is_plotted_by_its_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rates = ("0.001", "0.0001", "0.003")  # the first is the default

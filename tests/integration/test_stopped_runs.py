@@ -297,7 +297,7 @@ def test_a_disk_that_fills_up_is_one_sentence_and_keeps_the_last_checkpoint(tmp_
     assert done.returncode == 1
     assert re.fullmatch(
         rf"acme-ext: the disk that holds {re.escape(str(tmp_path))}/\S+ is full: "
-        r"free some space, then give the same command to resume\.",
+        r"free some space, then give the same command again\.",
         sentence,
     )
     assert len(checkpoints) >= 1

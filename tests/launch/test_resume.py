@@ -262,7 +262,7 @@ def test_a_disk_that_fills_up_keeps_the_older_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "_write_npz", full)
     with pytest.raises(RunError) as stop:
         run(tmp_path, steps=40)
-    assert str(stop.value).endswith("is full: free some space, then give the same command to resume.")
+    assert str(stop.value).endswith("is full: free some space, then give the same command again.")
     assert latest(tmp_path).steps == 20
 
     monkeypatch.setattr(checkpoints, "_write_npz", write)

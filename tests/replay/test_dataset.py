@@ -70,6 +70,13 @@ def test_closing_wakes_a_reader_that_would_sleep_for_3_seconds(serve, limit, ins
     assert any(woken)
 
 
+def test_a_reader_is_not_woken_by_millions_of_items(serve):
+    for limit in (RateLimit(1e-4, 10, 1.0), RateLimit(1.0, 900_000, 1.0)):
+        server = serve([table(limit, max_size=10**6)])
+        assert server_module.pay_for_samples(server.client, "t", (BYTES,)) is None
+        assert server.counts("t") == (0, 0)
+
+
 def test_closing_at_once(serve):
     for _ in range(5):
         server = serve([table()])

@@ -150,6 +150,14 @@ def test_a_resumed_run_may_log_more(run):
     assert _scalars(run, "actor/q") == [(3, 5.0)]
 
 
+def test_a_damaged_line_is_told_with_the_file(run):
+    _write(run, {"steps": 1, "loss": 1.0})
+    path = loggers.csv_path(run, "actor")
+    path.write_text(path.read_text() + "x,2\n")
+    with pytest.raises(UsageError, match=r"actor\.csv is damaged: could not convert string to float: b?'x'"):
+        loggers.read_csv(path)
+
+
 def test_a_kill_loses_no_row(run):
     code = (
         "import os, signal, sys\n"

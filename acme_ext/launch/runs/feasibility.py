@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NOTHING_LEARNED = (
     "warning: nothing was learned, because the replay never held enough for the learner's first batch: give the run "
-    "more steps, or the agent a smaller replay.min_size or batch_size."
+    "more steps, or the agent a smaller batch_size or replay.min_size (replay.length if it learns from unrolls)."
 )
 """The message at the end of a run whose learner has made no step."""
 
@@ -70,11 +70,11 @@ def foresee(experiment: "Experiment", agent: Agent) -> list[str]:
             "this run has none, and learns from its own actions."
         )
     batch = replay.batch_size * agent.sgd_steps_per_call
-    if replay.samples_allowed(steps - replay.waiting) < batch:  # a step adds at most one item
+    if replay.samples_allowed(replay.most_items(steps) - replay.waiting) < batch:
         needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed) + replay.waiting
+        items, field = ("unrolls", "replay.length") if replay.fifo else ("items", "replay.min_size")
         warnings.append(
-            f"warning: nothing will be learned: the replay gives the learner its first batch after {needed:,} items, "
-            f"and the run has {steps:,} steps: give the run more, or the agent a smaller replay.min_size or "
-            "batch_size."
+            f"warning: nothing will be learned: the replay gives the learner its first batch after {needed:,} {items}, "
+            f"and the run has {steps:,} steps: give the run more, or the agent a smaller {field} or batch_size."
         )
     return warnings
