@@ -18,7 +18,7 @@ from acme_ext.replay import SequenceConfig
 class Config(config.DQNConfig):
     core_size: int = 64
     batch_size: int = 32
-    replay: SequenceConfig = SequenceConfig()
+    replay: SequenceConfig = SequenceConfig(burn_in=0)  # the loss would have to leave the first `burn_in` steps out
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,6 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.builders import options
 from acme_ext.builders.presets import HasPresets
 from acme_ext.builders.presets import Preset as Preset
-from acme_ext.errors import UsageError
 from acme_ext.learning.bonus import Bonus
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
@@ -99,8 +98,8 @@ class Builder(HasPresets, abc.ABC):
     A new agent implements `make_networks`, `make_policy` and `make_core`. This class reads the config's fields
     `replay`, `batch_size` and `discount`. It also reads these fields if the config has them: `max_abs_reward`,
     `normalize_observations`, `max_abs_observation`, `random_shift`, `sgd_steps_per_call`, `variable_period`,
-    `pretrain_steps` and `demo_priority_offset`. A builder whose core clips rewards has the property
-    `RecurrentBuilder.clipping`, for exploration bonuses.
+    `pretrain_steps` and `demo_priority_offset`. A builder whose core clips rewards needs a property `clipping`, as
+    `RecurrentBuilder` has, so that an exploration bonus is added after the rewards are clipped.
     Builders are frozen, and picklable if their fields are, so that any process can make the parts.
     """
 
@@ -135,9 +134,6 @@ class Builder(HasPresets, abc.ABC):
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> Replay:
         """Returns the replay that actors write to and the learner samples from; `config.replay` gives its settings."""
         c = self.config
-        for field in ("replay", "batch_size", "discount"):
-            if not hasattr(c, field):
-                raise UsageError(f"{type(c).__name__} has no field {field!r}, which {type(self).__name__} needs.")
         fields: dict[str, Any] = {"batch_size": c.batch_size, "discount": c.discount, "priority": self.first_error}
         if isinstance(c.replay, TransitionConfig):
             clip = getattr(c, "max_abs_reward", None)

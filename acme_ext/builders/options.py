@@ -41,6 +41,10 @@ def check_fields(builder: "Builder") -> None:
     default = type(builder).__dataclass_fields__["config"].default
     if default is not dataclasses.MISSING and not isinstance(config, type(default)):
         raise UsageError(f"{name} takes a {type(default).__name__}, not a {type(config).__name__}.")
+    if type(builder).make_replay.__module__ == "acme_ext.builders.base":
+        for field in ("replay", "batch_size", "discount"):
+            if not hasattr(config, field):
+                raise UsageError(f"{type(config).__name__} has no field {field!r}, which {name} needs.")
     checks.declared(type(builder))
     checks.declared(type(config))
     if both := {f.name for f in dataclasses.fields(builder)} & {f.name for f in dataclasses.fields(config)}:

@@ -8,9 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from acme_ext.errors import UsageError
 from acme_ext.types import Array, Params, Sample, Tree
-from acme_ext.utils import checks
 
 AnyState = TypeVar("AnyState")
 
@@ -138,16 +136,6 @@ def single_loss_core(
         variables: see `LearnerCore.variables`.
     """
 
-    def checked(*arguments: Any) -> tuple[Array, LossOutput]:
-        made = loss(*arguments)
-        if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[1], LossOutput):
-            raise UsageError(f"the loss {checks.name_of(loss)} must return (loss, LossOutput(metrics, error)).")
-        if shape := jnp.shape(made[0]):
-            raise UsageError(f"the loss {checks.name_of(loss)} is {list(shape)}: it must be a mean over the batch.")
-        if taken := {"loss", "gradient_norm"} & made[1].metrics.keys():
-            raise UsageError(f"the metrics of {checks.name_of(loss)} always have {min(taken)!r}: choose another name.")
-        return made
-
     def init(key: Array) -> State:
         key, params_key = jax.random.split(key)
         params = init_params(params_key)
@@ -162,7 +150,7 @@ def single_loss_core(
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
         key, loss_key = jax.random.split(state.key)
         target = state.target_params if target_update else state.params
-        gradient_of = jax.value_and_grad(checked, has_aux=True)
+        gradient_of = jax.value_and_grad(loss, has_aux=True)
         (value, output), gradient = gradient_of(state.params, target, sample.data, sample.weight, loss_key)
         updates, opt_state = optimizer.update(gradient, state.optimizer, state.params)
         params: Params = optax.apply_updates(state.params, updates)
@@ -174,7 +162,7 @@ def single_loss_core(
             key=key,
             steps=steps,
         )
-        metrics = {"loss": value, "gradient_norm": _norm(gradient), **output.metrics}
+        metrics = {**output.metrics, "loss": value, "gradient_norm": _norm(gradient)}
         return new_state, metrics, output.error
 
     return LearnerCore(init, step, variables)

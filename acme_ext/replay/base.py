@@ -111,10 +111,6 @@ class Replay(Checked, abc.ABC):
         """Rows that a writer holds back in order to shuffle them, see `blocks.pool`."""
         return 0
 
-    def most_items(self, steps: int) -> int:
-        """Returns the largest number of rows that so many environment steps can add."""
-        return steps
-
     def unconfirmed(self, num_envs: int) -> int:
         """Returns the number of unconfirmed rows at which the writer of an actor in a program blocks.
 

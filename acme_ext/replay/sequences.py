@@ -55,9 +55,6 @@ class SequenceReplay(Replay):
                 f"at most {most}."
             )
 
-    def most_items(self, steps: int) -> int:
-        return steps // self.period if self.cross_episodes else steps  # a short episode is a sequence too
-
     @property
     def _layout(self) -> Layout:
         fields = unrolls.sequence_spec(self.spec, self.length, self.extras, self.state, last_extras=self.last_extras)

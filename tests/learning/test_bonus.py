@@ -4,15 +4,17 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import my_bonuses
 import numpy as np
 import pytest
 from spec_of import continuous, discrete
 
-from acme_ext import builders
+from acme_ext import builders, launch
 from acme_ext.errors import UsageError
 from acme_ext.learning.bonus import BONUSES, distilled
 from acme_ext.learning.core import LearnerCore
 from acme_ext.types import OneStep, Sample, Sequence, Transition
+from acme_ext.utils.loggers import read_csv
 
 RNG = np.random.default_rng(0)
 KNOWN, NEW = np.eye(2, 6, dtype=np.float32)
@@ -227,3 +229,31 @@ def test_rewards_are_clipped_and_bonuses_are_not(builder, clipped):
     np.testing.assert_allclose(loss(three_more, clipped, rewards), loss(None, {}, within + 3), rtol=1e-5)
     np.testing.assert_allclose(loss(None, clipped, rewards), loss(None, {}, within), rtol=1e-5)
     assert abs(loss(None, {}, within + 3) / loss(None, clipped, within + 3) - 1) > 0.01
+
+
+def test_a_bonus_of_counts_falls_with_every_sample_of_the_same_hash():
+    core = my_bonuses.by_counts(told(), jnp.zeros((1, 6)), weight=0.5, bits=4)
+    state = core.init(jax.random.key(0))
+    # An observation of zeros has the hash 0: no projection is positive.
+    for n in (BATCH, 2 * BATCH, 3 * BATCH):
+        state, metrics, _ = core.step(state, transitions(np.zeros((BATCH, 6), np.float32)))
+        np.testing.assert_allclose(metrics["reward"], 2 + 0.5 / np.sqrt(n), rtol=1e-6)
+        np.testing.assert_allclose(metrics["bonus"], 1 / np.sqrt(n), rtol=1e-6)
+    state, metrics, _ = core.step(state, transitions(np.eye(BATCH, 6, dtype=np.float32)))
+    assert float(state.counts.sum()) == 4 * BATCH
+    assert np.all(metrics["reward"] > 2 + 0.5 / np.sqrt(4 * BATCH))
+
+
+@pytest.mark.slow
+def test_the_example_of_a_bonus_runs_and_resumes(tmp_path):
+    def train(steps):
+        builder = builders.DQN(intrinsic=my_bonuses.by_counts)
+        evaluation = launch.Evaluation(every=0, final_episodes=1)
+        run = launch.Experiment(builder, "bsuite:catch/0", steps=steps, run_dir=str(tmp_path), evaluation=evaluation)
+        return launch.run(run, quiet=True)
+
+    train(1_500)
+    assert train(2_000).learner_steps > 0
+    columns = read_csv(tmp_path / "logs" / "learner.csv")
+    assert np.all(columns["bonus"] > 0)
+    assert np.all(np.diff(columns["hashes_seen"]) >= 0)

@@ -116,6 +116,12 @@ def test_the_largest_error_is_kept_and_goes_to_the_actors():
     assert kept == [1, 3, 3, 4]
 
 
+def test_a_metric_does_not_replace_the_loss():
+    core = core_of(lambda params, target, data, weight, key: (params["w"], LossOutput({"loss": 100 + params["w"]})))
+    state = core.init(KEY)
+    assert float(core.step(state, sample([1]))[1]["loss"]) == float(state.params["w"])
+
+
 def test_every_step_has_a_key_of_its_own():
     _, metrics = run(core_of(), 20)
     draws = [float(m["draw"]) for m in metrics]

@@ -8,6 +8,7 @@ from acme_ext.builders.base import Agent, Builder
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import contracts
 from acme_ext.ops.search import load_mctx
+from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import checks
 
@@ -70,7 +71,9 @@ def foresee(experiment: "Experiment", agent: Agent) -> list[str]:
             "this run has none, and learns from its own actions."
         )
     batch = replay.batch_size * agent.sgd_steps_per_call
-    if replay.samples_allowed(replay.most_items(steps) - replay.waiting) < batch:
+    # A step adds at most one item, because a short episode is a sequence too; unrolls go on over the ends of episodes.
+    most = steps // replay.period if isinstance(replay, SequenceReplay) and replay.cross_episodes else steps
+    if replay.samples_allowed(most - replay.waiting) < batch:
         needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed) + replay.waiting
         items, field = ("unrolls", "replay.length") if replay.fifo else ("items", "replay.min_size")
         warnings.append(
