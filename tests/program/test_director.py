@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from acme_ext.launch.processes.director import Director, Next, Restarts
+from acme_ext.errors import RunError, UsageError
+from acme_ext.launch.processes.director import Director, Next, Restarts, starting_again
 from acme_ext.launch.runners.program import SERVERS
 
 NOTHING = (Next.NOTHING, 0.0)
@@ -149,3 +150,8 @@ def test_restarts_are_counted_by_the_hour_and_a_node_that_ran_for_long_does_not_
 def test_the_longest_wait_is_a_minute():
     restarts = Restarts(1_000, lambda: 0.0)
     assert [restarts.take("actor-0") for _ in range(9)] == [0, 1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_a_program_that_can_not_start_again_has_failed():
+    with pytest.raises(RunError, match="the program could not start again: the folder is gone"), starting_again():
+        raise UsageError("the folder is gone")

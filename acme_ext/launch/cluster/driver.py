@@ -20,7 +20,7 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.cluster import connection, placement
 from acme_ext.launch.cluster.fleet import ANSWER_S, Fleet, Member
 from acme_ext.launch.processes import isolation, launcher, process_tree
-from acme_ext.launch.processes.director import Crew, Director, Next, Restarts
+from acme_ext.launch.processes.director import Crew, Director, Next, Restarts, starting_again
 from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, how, in_child
 from acme_ext.types import EnvironmentSpec
 
@@ -101,7 +101,8 @@ class Driver(Crew):
             self.watch()
             while self.director.relaunching and not self.director.interrupted:
                 self._clear()
-                self._launch(first=False)
+                with starting_again():
+                    self._launch(first=False)
                 self.watch()
         self.stop()
         self.director.sum_up()

@@ -8,14 +8,16 @@ why there is none.
 
 import abc
 import collections
+import contextlib
 import dataclasses
 import enum
 import math
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import process_tree
 from acme_ext.launch.processes.forks import GRACE_S, RESUMABLE
 
@@ -195,6 +197,15 @@ def names_of(groups: Mapping[str, int]) -> list[tuple[str, str]]:
 def name_of(group: str, index: int, count: int) -> str:
     """Returns the name of a node, given its index in its group and the size of the group."""
     return group if count == 1 else f"{group}-{index}"
+
+
+@contextlib.contextmanager
+def starting_again() -> Iterator[None]:
+    """Raises RunError in place of UsageError, which would say that the program had not started at all."""
+    try:
+        yield
+    except UsageError as error:
+        raise RunError(f"the program could not start again: {error}") from error
 
 
 class Crew(abc.ABC):

@@ -16,7 +16,7 @@ from typing import Any
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import isolation, launcher, process_tree
-from acme_ext.launch.processes.director import Crew, Director, Member, Next, Restarts, names_of
+from acme_ext.launch.processes.director import Crew, Director, Member, Next, Restarts, names_of, starting_again
 from acme_ext.launch.processes.forks import (
     Options,
     ask_to_stop,
@@ -65,8 +65,9 @@ class Supervisor(Crew):
             self._launch()
             self.watch()
             while self.director.relaunching and self._clear():
-                self._program = self._make(False)
-                self._launch()
+                with starting_again():
+                    self._program = self._make(False)
+                    self._launch()
                 self.watch()
         finally:
             self.stop()
