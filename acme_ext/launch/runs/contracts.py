@@ -87,18 +87,19 @@ def _check_core(name: str, core: LearnerCore, replay: Replay) -> None:
         raise UsageError(f"the core of {name} returns errors {_say(errors)}: they must be [B], one for each item.")
 
 
-def acting(agent: Agent, spec: EnvironmentSpec) -> tuple[str, ...]:
-    """Describes what the policies for training and for evaluation compute; equal texts are equal policies."""
-    observation, texts = _observations(spec), []
-    for policy in (agent.policy, agent.evaluation_policy):
+def act_alike(agent: Agent, other: Agent, spec: EnvironmentSpec) -> bool:
+    """Whether the policies of two agents compute the same, for training and for evaluation."""
 
-        def act(params: Params, observation: Tree, policy: Policy = policy) -> tuple[Any, ...]:
+    def computed(agent: Agent, policy: Policy) -> tuple[str, list[bytes]]:
+        def act(params: Params, observation: Tree) -> tuple[Any, ...]:
             return policy.apply(params, *_inputs(policy, observation))
 
         params = jax.eval_shape(lambda: agent.core.variables(agent.core.init(jax.random.key(0)))["policy"])
-        traced = jax.make_jaxpr(act)(params, observation)
-        texts += [re.sub("0x[0-9a-f]+", "", str(traced)), *(np.asarray(each).tobytes().hex() for each in traced.consts)]
-    return tuple(texts)
+        traced = jax.make_jaxpr(act)(params, _observations(spec))
+        return re.sub("0x[0-9a-f]+", "", str(traced)), [np.asarray(each).tobytes() for each in traced.consts]
+
+    pairs = ((agent.policy, other.policy), (agent.evaluation_policy, other.evaluation_policy))
+    return all(computed(agent, one) == computed(other, another) for one, another in pairs)
 
 
 def _observations(spec: EnvironmentSpec) -> Tree:

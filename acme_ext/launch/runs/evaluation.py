@@ -228,9 +228,8 @@ def load_run(
     for name in config or {}:
         others = {other: value for other, value in (config or {}).items() if other != name}
         without = settings.configure(builder, others)
-        if without != acting and contracts.acting(without.make_agent(spec), spec) == contracts.acting(
-            acting.make_agent(spec), spec
-        ):
+        alike = without != acting and contracts.act_alike(without.make_agent(spec), acting.make_agent(spec), spec)
+        if alike:
             raise UsageError(f"{name} changes nothing in how the agent acts, and only that can be changed here.")
     if best:
         template = jax.eval_shape(lambda: core.variables(core.abstract_state())[POLICY])
