@@ -52,7 +52,7 @@ class VectorEnvironment(base.BatchedEnvironment):
         discount.fill(1.0)
         self._write = row_writer(observation)
         self._ended = [False] * self.num_envs
-        self._restarted = [False] * self.num_envs  # whether the newest time step is FIRST without a reset
+        self._restarted: set[int] = set()  # rows whose newest time step is FIRST without a reset
         self._closed = False
         self._steps = [environment.step for environment in self.environments]
         self._timestep = dm_env.TimeStep(
@@ -63,6 +63,7 @@ class VectorEnvironment(base.BatchedEnvironment):
         )
 
     def reset(self) -> dm_env.TimeStep:
+        self._restarted.clear()
         for row, environment in enumerate(self.environments):
             timestep = environment.reset()
             check_observation(self.name, self._observation_spec, timestep.observation)
@@ -79,11 +80,11 @@ class VectorEnvironment(base.BatchedEnvironment):
         self._timestep.step_type[row] = base.FIRST
         self._timestep.reward[row] = 0.0
         self._timestep.discount[row] = 1.0
-        self._ended[row] = self._restarted[row] = False
+        self._ended[row] = False
 
     def step(self, actions: Any) -> dm_env.TimeStep:
         step_type, reward, discount, _ = self._timestep
-        write, ended = self._write, self._ended
+        write, ended, restarted = self._write, self._ended, self._restarted
         step_type.fill(base.MID)
         actions = np.asarray(actions, self._action_dtype)
         for row, (step, action) in enumerate(zip(self._steps, actions, strict=True)):
@@ -92,16 +93,17 @@ class VectorEnvironment(base.BatchedEnvironment):
                 continue
             kind, r, d, observation = step(action)
             if kind == base.FIRST:  # the environment has started another episode by itself
-                if self._restarted[row]:
+                if row in restarted:
                     raise RunError(
                         f"{self.name} begins an episode in every step(): the time step after an action is MID or LAST."
                     )
                 self._begin(row, observation)
-                self._restarted[row] = True
+                restarted.add(row)
                 continue
-            self._restarted[row] = False
+            if restarted:
+                restarted.discard(row)
             try:
-                if r is None or not 0 <= d <= 1:
+                if r is None or (d != 1.0 and not 0 <= d <= 1):
                     raise TypeError  # NumPy would convert None to nan
                 reward[row], discount[row] = r, d
                 write(row, observation)
