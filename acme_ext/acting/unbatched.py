@@ -72,10 +72,10 @@ class Observers:
         for observer in self._observers[env]:
             metrics, said = observer.get_metrics(), f"a metric of {type(observer).__name__}"
             loggers.check_columns(metrics, said, {*loggers.COUNTERS, "episode_return", "episode_length"})
-            for name, value in metrics.items():
-                if np.size(value) != 1 or np.asarray(value).dtype.kind not in "biuf":
-                    raise UsageError(f"{said} is {name}={value!r}: it must be a number.")
-                found[name] = float(value)
+            try:
+                found |= {name: float(value) for name, value in loggers.to_numbers(metrics).items()}
+            except TypeError as error:
+                raise UsageError(f"{said} can't be logged: {error}") from None
         return found
 
 

@@ -20,7 +20,7 @@ from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory, flatten
 
 COUNTERS = ("environment_steps", "learner_steps", "wall_time_s")
-"""Columns of all logs."""
+"""Columns for steps and time, whose names metrics can't have."""
 
 _TENSORBOARD_INTERVAL_S = 0.1
 

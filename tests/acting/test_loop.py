@@ -10,6 +10,7 @@ from acme_ext import envs
 from acme_ext.acting.loop import EnvironmentLoop
 from acme_ext.acting.unbatched import Observers, SingleActor
 from acme_ext.envs.gym import GymVectorEnvironment
+from acme_ext.errors import UsageError
 
 
 def actor_of(num_envs, source=None):
@@ -93,6 +94,24 @@ def test_observers_of_a_native_batch_see_the_batch():
     for env, watcher in enumerate(watchers):
         assert watcher.environments == {id(environment)}
         assert observers.metrics(env) == {"seen": 2, "actions": env}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        ({"episode_return": 1.0}, "a metric of Teller is named 'episode_return': the log has a column of this name"),
+        ({"a,b": 1.0}, "a metric of Teller is named 'a,b': a column's name has no comma"),
+        ({"far": np.zeros(2)}, "a metric of Teller can't be logged: .*'far'"),
+        ({"far": "x"}, "a metric of Teller can't be logged: .*'far'"),
+    ],
+)
+def test_an_observer_s_metric_that_is_no_column_is_named(metrics, message):
+    class Teller(Watcher):
+        def get_metrics(self):
+            return metrics
+
+    with envs.make("gym:CartPole-v1", num_envs=1) as environment, pytest.raises(UsageError, match=message):
+        Observers(environment, [[Teller()]]).metrics(0)
 
 
 def test_any_actor_of_one_environment_may_act():

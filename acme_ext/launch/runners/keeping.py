@@ -6,7 +6,6 @@ from typing import Any
 
 from acme_ext.acting.actor import Actor
 from acme_ext.acting.loop import EnvironmentLoop, Episode
-from acme_ext.errors import RunError
 from acme_ext.launch.processes.interrupt import Interrupt
 from acme_ext.launch.runners.upkeep import Upkeep
 from acme_ext.launch.runs.evaluation import Loaded, Result
@@ -62,12 +61,7 @@ class ActingUpkeep(Upkeep):
             self.report,
         )
         with self.store.checkpoints.explaining(), watchdog:
-            try:
-                yield
-            except SystemExit as error:  # the process would end as if the run were complete
-                raise RunError(
-                    f"the environment, or another part of the run, called sys.exit({error.code})."
-                ) from error
+            yield
 
     @contextlib.contextmanager
     def saved_if_it_fails(self) -> Iterator[None]:

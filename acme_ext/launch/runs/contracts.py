@@ -18,6 +18,7 @@ from dm_env.specs import DiscreteArray
 import acme_ext
 from acme_ext import specs
 from acme_ext.acting.policy import Context, Kept, Policy
+from acme_ext.acting.variables import POLICY
 from acme_ext.builders.base import Agent, Builder
 from acme_ext.errors import UsageError
 from acme_ext.learning.core import LearnerCore
@@ -33,8 +34,8 @@ _ROWS = 7  # environments in a batch; a number that is probably not another size
 def check(builder: Builder, spec: EnvironmentSpec, agent: Agent) -> None:
     """Raises UsageError if the agent's networks, policies or core don't do what their interfaces require.
 
-    The package's own parts are known to do so: with them, only what depends on the environment and on settings is
-    checked, because checking the others takes up to a few seconds.
+    Parts from this package are tested, and a check takes up to a few seconds. So without a part of the user's own, it
+    only checks that the core fits the environment, and that it gives errors if the replay is prioritized.
     """
     name, own = type(builder).__name__, _has_own_parts(builder)
     if own:
@@ -44,8 +45,9 @@ def check(builder: Builder, spec: EnvironmentSpec, agent: Agent) -> None:
     else:
         agent.core.abstract_state()
     if own:
+        params = _params(agent)
         for policy in (agent.policy, agent.evaluation_policy):
-            _check_policy(name, policy, agent.core, spec)
+            _check_policy(name, policy, params, spec)
 
 
 def _has_own_parts(builder: Builder) -> bool:
@@ -94,12 +96,16 @@ def act_alike(agent: Agent, other: Agent, spec: EnvironmentSpec) -> bool:
         def act(params: Params, observation: Tree) -> tuple[Any, ...]:
             return policy.apply(params, *_inputs(policy, observation))
 
-        params = jax.eval_shape(lambda: agent.core.variables(agent.core.init(jax.random.key(0)))["policy"])
-        traced = jax.make_jaxpr(act)(params, _observations(spec))
+        traced = jax.make_jaxpr(act)(_params(agent), _observations(spec))
         return re.sub("0x[0-9a-f]+", "", str(traced)), [np.asarray(each).tobytes() for each in traced.consts]
 
     pairs = ((agent.policy, other.policy), (agent.evaluation_policy, other.evaluation_policy))
     return all(computed(agent, one) == computed(other, another) for one, another in pairs)
+
+
+def _params(agent: Agent) -> Params:
+    """Returns the shapes and dtypes of the policy's parameters."""
+    return jax.eval_shape(lambda: agent.core.variables(agent.core.init(jax.random.key(0)))[POLICY])
 
 
 def _observations(spec: EnvironmentSpec) -> Tree:
@@ -114,9 +120,8 @@ def _inputs(policy: Policy, observation: Tree) -> tuple[Context, Tree, Tree]:
     return Context(jax.random.split(key, _ROWS), jnp.int32(0), zeros, zeros, zeros > 0, carry), observation, state
 
 
-def _check_policy(name: str, policy: Policy, core: LearnerCore, spec: EnvironmentSpec) -> None:
-    def act(observation: Tree) -> tuple[Tree, Tree, Tree, Tree, Array]:
-        params = core.variables(core.init(jax.random.key(0)))["policy"]
+def _check_policy(name: str, policy: Policy, params: Params, spec: EnvironmentSpec) -> None:
+    def act(params: Params, observation: Tree) -> tuple[Tree, Tree, Tree, Tree, Array]:
         context, observation, state = _inputs(policy, observation)
         carry, made = context.carry, policy.apply(params, context, observation, state)
         if not isinstance(made, tuple) or len(made) != 3:
@@ -125,7 +130,7 @@ def _check_policy(name: str, policy: Policy, core: LearnerCore, spec: Environmen
         new_state, new_carry = new_state if isinstance(new_state, Kept) else (new_state, carry)
         return state, new_state, carry, new_carry, action
 
-    state, new_state, carry, new_carry, action = jax.eval_shape(act, _observations(spec))
+    state, new_state, carry, new_carry, action = jax.eval_shape(act, params, _observations(spec))
     for leaf in jax.tree.leaves(state):
         if leaf.shape[:1] != (_ROWS,):
             raise UsageError(f"init_state of {name}'s policy makes {_say(leaf)} for {_ROWS} environments: [B, ...].")

@@ -221,15 +221,14 @@ def load_run(
     spec = envs.make_spec(instance)
     actions = own_actions(instance)
     instance.close()
-    core = builder.make_agent(spec).core
-    if config and _shapes(acting.make_agent(spec).core) != _shapes(core):
+    core, agent = builder.make_agent(spec).core, acting.make_agent(spec)
+    if config and _shapes(agent.core) != _shapes(core):
         changed = ", ".join(f"{name}={value}" for name, value in config.items())
         raise UsageError(f"the run's parameters don't fit {changed}: only how the agent acts can be changed here.")
     for name in config or {}:
         others = {other: value for other, value in (config or {}).items() if other != name}
         without = settings.configure(builder, others)
-        alike = without != acting and contracts.act_alike(without.make_agent(spec), acting.make_agent(spec), spec)
-        if alike:
+        if without != acting and contracts.act_alike(without.make_agent(spec), agent, spec):
             raise UsageError(f"{name} changes nothing in how the agent acts, and only that can be changed here.")
     if best:
         template = jax.eval_shape(lambda: core.variables(core.abstract_state())[POLICY])
