@@ -22,6 +22,11 @@ class NotFiniteError(RunError):
     """A loss, its gradient or a TD error was not finite, so the parameters must not be saved."""
 
 
+def exited(error: SystemExit) -> RunError:
+    """Returns the error for code that called `sys.exit`, which would end the process as if all had succeeded."""
+    return RunError(f"the environment, or another part of the run, called sys.exit({error.code}).")
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Returns a hint with the valid names nearest to a wrong one, such as `did you mean 'dqn'?`."""
     valid = sorted(valid)

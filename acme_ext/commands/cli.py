@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import acme_ext
 from acme_ext.commands import board_games, data, doctor, evaluate, export, listing, runs, train, tune
-from acme_ext.errors import RunError, UsageError, nearest
+from acme_ext.errors import RunError, UsageError, exited, nearest
 from acme_ext.launch.processes import interrupt
 
 _COMMANDS = (train, evaluate, export, board_games, data, runs, tune, listing, doctor)
@@ -28,7 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.path.insert(0, here)  # as `python -m` does, so that the user's modules can be imported
     try:
         with interrupt.at_once(f"acme-ext: stopped{options.if_stopped}."):
-            code = options.command(options)
+            try:
+                code = options.command(options)
+            except SystemExit as error:
+                raise exited(error) from error
             sys.stdout.flush()
             return code
     except (UsageError, RunError) as error:

@@ -479,6 +479,8 @@ def test_an_environment_that_ends_the_process_is_an_error_and_the_run_is_saved(t
     assert cli.main(["train", "dqn", "py:leaving:make", "--steps", "300", "--run-dir", str(run), "--quiet"]) == 1
     assert "the environment, or another part of the run, called sys.exit(0)." in capfd.readouterr().err
     assert list((run / "checkpoints").iterdir())
+    assert cli.main(["evaluate", str(run), "--episodes", "900"]) == 1
+    assert "the environment, or another part of the run, called sys.exit(0)." in capfd.readouterr().err
 
 
 def test_a_sweep_has_a_directory_for_each_setting_and_is_plotted_by_its_folder(tmp_path, monkeypatch, capsys):

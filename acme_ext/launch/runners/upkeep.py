@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from acme_ext.builders.base import Agent
-from acme_ext.errors import RunError
+from acme_ext.errors import exited
 from acme_ext.launch.processes.interrupt import Interrupt, graceful
 from acme_ext.launch.runs.evaluation import Evaluator, Result, Score
 from acme_ext.launch.runs.experiment import Experiment
@@ -26,7 +26,7 @@ def console(
 ) -> Iterator[tuple[ProgressLine | None, Callable[[str], None], Interrupt]]:
     """Yields the progress line (None if quiet), a function that prints a line, and an `Interrupt` that sees signals.
 
-    Raises RunError if the body raises SystemExit, which would end the process as if the run were complete.
+    Raises RunError if the body raises SystemExit.
     """
     with contextlib.ExitStack() as stack:
         progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps, budget=experiment.step_key))
@@ -35,7 +35,7 @@ def console(
         try:
             yield progress, report, interrupt
         except SystemExit as error:
-            raise RunError(f"the environment, or another part of the run, called sys.exit({error.code}).") from error
+            raise exited(error) from error
 
 
 def check_learner(experiment: Experiment, agent: Agent, spec: EnvironmentSpec, snapshot_every: int | None) -> None:
