@@ -123,7 +123,6 @@ def single_loss_core(
     optimizer: optax.GradientTransformation,
     *,
     target_update: TargetUpdate | None = None,
-    variables: Callable[[State], dict[str, Params]] = lambda state: {"policy": state.params},
 ) -> LearnerCore[State]:
     """Returns the core of an agent with one loss, one optimizer and one target network.
 
@@ -133,7 +132,6 @@ def single_loss_core(
         optimizer: an Optax optimizer.
         target_update: when to update the target network. None for no target network: the loss then receives the online
             parameters twice.
-        variables: see `LearnerCore.variables`.
     """
 
     def init(key: Array) -> State:
@@ -150,10 +148,8 @@ def single_loss_core(
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
         key, loss_key = jax.random.split(state.key)
         target = state.target_params if target_update else state.params
-        gradient_of = jax.value_and_grad(loss, has_aux=True)
-        (value, output), gradient = gradient_of(state.params, target, sample.data, sample.weight, loss_key)
-        updates, opt_state = optimizer.update(gradient, state.optimizer, state.params)
-        params: Params = optax.apply_updates(state.params, updates)
+        before = TrainState(state.params, state.optimizer)
+        (params, opt_state), info = sgd_step(loss, optimizer, before, target, sample.data, sample.weight, loss_key)
         steps = state.steps + 1
         new_state = State(
             params=params,
@@ -162,7 +158,7 @@ def single_loss_core(
             key=key,
             steps=steps,
         )
-        metrics = {**output.metrics, "loss": value, "gradient_norm": _norm(gradient)}
-        return new_state, metrics, output.error
+        metrics = {**info.aux.metrics, "loss": info.loss, "gradient_norm": info.gradient_norm}
+        return new_state, metrics, info.aux.error
 
-    return LearnerCore(init, step, variables)
+    return LearnerCore(init, step, lambda state: {"policy": state.params})

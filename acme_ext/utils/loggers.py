@@ -8,7 +8,7 @@ import csv
 import importlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -24,17 +24,13 @@ COUNTERS = ("environment_steps", "learner_steps", "wall_time_s")
 
 _TENSORBOARD_INTERVAL_S = 0.1
 
-Row = Mapping[str, int | float]
-
 
 def csv_path(rundir: RunDirectory, label: str) -> Path:
     """Returns the path of a label's CSV file."""
     return rundir.logs / f"{label}.csv"
 
 
-def make_logger(
-    rundir: RunDirectory, label: str, *, step_key: str, on_row: Callable[[Row], None] | None = None
-) -> Logger:
+def make_logger(rundir: RunDirectory, label: str, *, step_key: str) -> Logger:
     """Returns a logger that appends rows of scalars to the label's files, after any existing rows.
 
     NumPy and JAX scalars become Python numbers. The first row determines the columns; if the file has rows already,
@@ -45,7 +41,6 @@ def make_logger(
       rundir: the run directory.
       label: the name of the files and of the curves, which TensorBoard shows as `label/key`.
       step_key: the key that counts steps; the x axis of the curves.
-      on_row: called with each row as Python numbers, after it is written.
     """
     path = csv_path(rundir, label)
     with files.disk_errors(path):
@@ -53,7 +48,7 @@ def make_logger(
         columns, last_step = _mend(path, step_key)
         file = path.open("a", newline="", encoding="utf-8")
         tensorboard = _TensorBoard(rundir.tensorboard / label, label, step_key, last_step)
-    return _Rows(file, _Thinned(tensorboard, _TENSORBOARD_INTERVAL_S), step_key, columns, on_row)
+    return _Rows(file, _Thinned(tensorboard, _TENSORBOARD_INTERVAL_S), step_key, columns)
 
 
 def describe(rundir: RunDirectory, config: Mapping[str, Any]) -> None:
@@ -164,13 +159,11 @@ class _Rows(Logger):
         to: Logger,
         step_key: str,
         columns: Sequence[str] | None,
-        on_row: Callable[[Row], None] | None,
     ):
         self._file, self._to = file, to
         self._csv = csv.writer(file)
         self._step_key = step_key
         self._columns = columns
-        self._on_row = on_row
         self._written = False
 
     def write(self, data: Mapping[str, Any]) -> None:
@@ -195,8 +188,6 @@ class _Rows(Logger):
             self._file.flush()
             self._written = True
             self._to.write(whole)
-        if self._on_row is not None:
-            self._on_row(row)
 
     def _widen(self, names: Iterable[str]) -> None:
         """Adds columns to the file; its rows so far have NaN there."""

@@ -19,6 +19,7 @@ from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment, Result
 from acme_ext.launch.runners import keeping, local, patience, upkeep
+from acme_ext.launch.runs import console
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.utils import loggers
@@ -190,7 +191,7 @@ def test_a_stalled_run_says_what_the_limiter_waits_for(tmp_path, monkeypatch):
             return 0.0
 
     monkeypatch.setattr(keeping, "Watchdog", lambda *args: Watchdog(*args, patience_s=0.2))
-    monkeypatch.setattr(upkeep, "print", report, raising=False)
+    monkeypatch.setattr(console, "print", report, raising=False)
     result = run(
         tmp_path, toy(min_size=10), steps=20, environment=named("stalls", lambda seed, evaluation: Stalls(seed))
     )

@@ -171,11 +171,9 @@ def test_the_abstract_state_is_the_states():
     assert shape == jax.tree.map(lambda x: (x.shape, x.dtype), state)
 
 
-def test_variables_are_the_parameters_unless_told():
+def test_variables_are_the_parameters():
     state = core_of().init(KEY)
     assert core_of().variables(state) == {"policy": state.params}
-    told = core_of(variables=lambda state: {"policy": state.steps, "target": state.target_params})
-    assert told.variables(state) == {"policy": 0, "target": ()}
 
 
 def test_a_step_down_a_gradient():

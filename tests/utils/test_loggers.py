@@ -38,14 +38,11 @@ def _scalars(run: RunDirectory, tag: str) -> list[tuple[int, float]]:
 
 
 def test_rows_come_back_as_numbers_from_csv_and_tensorboard(run):
-    seen = []
-    logger = _logger(run, on_row=seen.append)
+    logger = _logger(run)
     logger.write({"steps": jnp.int32(1), "loss": jnp.float32(0.5), "done": np.bool_(True), "norm": np.ones((1, 1))})
     logger.write({"steps": np.int64(2**53 + 1), "loss": jnp.bfloat16(1.5), "done": False, "norm": 0.1})
     logger.close()
     logger.close()
-    assert seen[0] == {"steps": 1, "loss": 0.5, "done": 1, "norm": 1.0}
-    assert [type(value) for value in seen[0].values()] == [int, float, int, float]
     columns = loggers.read_csv(loggers.csv_path(run, "actor"))
     assert {name: values.tolist() for name, values in columns.items()} == {
         "steps": [1, 2**53 + 1],

@@ -21,8 +21,9 @@ from acme_ext.envs.jax_games import Jax
 from acme_ext.errors import NotFiniteError, UsageError, nearest
 from acme_ext.launch.compiled.loops import NONE_ENDED, EvaluationLoop, Loop, Scores, World
 from acme_ext.launch.compiled.spread import Spread
-from acme_ext.launch.processes.interrupt import Interrupt, graceful
+from acme_ext.launch.processes.interrupt import Interrupt
 from acme_ext.launch.runs import demonstrations
+from acme_ext.launch.runs.console import console
 from acme_ext.launch.runs.evaluation import LONG, Result, Score, endless
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import NOTHING_LEARNED, check, foresee
@@ -79,9 +80,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
     _check_memory(jax.eval_shape(loop.init, *keys_of(experiment)), loop, seeds)
     several = of_seeds(experiment, seeds)
     with contextlib.ExitStack() as stack:
-        progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps))
-        report = progress.print if progress else print
-        interrupt = stack.enter_context(graceful(report))
+        progress, report, interrupt = stack.enter_context(console(experiment, quiet=quiet))
         for warning in foresee(experiment, dataclasses.replace(agent, replay=blocks.singly(agent.replay))):
             report(warning)
         world = {"world": "compiled"}

@@ -30,7 +30,7 @@ class Interrupt:
 
     def __init__(self):
         self.signal: int | None = None
-        """The signal that requested it, or 0."""
+        """The signal that requested it; None before."""
 
     @property
     def requested(self) -> bool:

@@ -20,8 +20,9 @@ from acme_ext.launch.runners import offline
 from acme_ext.launch.runners.keeping import EPISODES, STEPS, ActingUpkeep
 from acme_ext.launch.runners.patience import LostBatchError, Patience
 from acme_ext.launch.runners.profile import RunProfile
-from acme_ext.launch.runners.upkeep import check_learner, conclude, console
+from acme_ext.launch.runners.upkeep import check_learner, conclude
 from acme_ext.launch.runs import demonstrations
+from acme_ext.launch.runs.console import console
 from acme_ext.launch.runs.evaluation import Evaluator, Result
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import check, foresee

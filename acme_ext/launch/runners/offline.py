@@ -13,8 +13,9 @@ from acme_ext.data.format import Folder
 from acme_ext.envs.canonical import own_actions
 from acme_ext.errors import UsageError
 from acme_ext.launch.processes.interrupt import Interrupt
-from acme_ext.launch.runners.upkeep import Upkeep, check_learner, conclude, console
+from acme_ext.launch.runners.upkeep import Upkeep, check_learner, conclude
 from acme_ext.launch.runs import demonstrations
+from acme_ext.launch.runs.console import console
 from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Result
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import check

@@ -4,11 +4,10 @@ import abc
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 
 from acme_ext.builders.base import Agent
-from acme_ext.errors import exited
-from acme_ext.launch.processes.interrupt import Interrupt, graceful
+from acme_ext.launch.processes.interrupt import Interrupt
 from acme_ext.launch.runs.evaluation import Evaluator, Result, Score
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.store import RunStore, draw_curve
@@ -18,24 +17,6 @@ from acme_ext.types import EnvironmentSpec
 from acme_ext.utils.progress import ProgressLine
 
 _LOG_EVERY_S = 1.0  # between rows of learner metrics; each must wait for the device
-
-
-@contextlib.contextmanager
-def console(
-    experiment: Experiment, *, quiet: bool
-) -> Iterator[tuple[ProgressLine | None, Callable[[str], None], Interrupt]]:
-    """Yields the progress line (None if quiet), a function that prints a line, and an `Interrupt` that sees signals.
-
-    Raises RunError if the body raises SystemExit.
-    """
-    with contextlib.ExitStack() as stack:
-        progress = None if quiet else stack.enter_context(ProgressLine(experiment.steps, budget=experiment.step_key))
-        report = progress.print if progress else print
-        interrupt = stack.enter_context(graceful(report))
-        try:
-            yield progress, report, interrupt
-        except SystemExit as error:
-            raise exited(error) from error
 
 
 def check_learner(experiment: Experiment, agent: Agent, spec: EnvironmentSpec, snapshot_every: int | None) -> None:
