@@ -71,6 +71,7 @@ class Data:
     parts: tuple[Part, ...]
     learners: str  # a name in `LEARNERS`
     steps: int = 6_000  # learner steps of each learner
+    changed: bool = False  # whether the recording or the number of steps was chosen anew after a bar had been missed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +127,7 @@ DATA: dict[str, Data] = {
         (Part("pendulum-medium", "training", 20_000),),
         "continuous",
         steps=15_000,
+        changed=True,
     ),
     "pendulum-mixed": Data(
         "random actions and the expert, half each",
@@ -149,6 +151,7 @@ DATA: dict[str, Data] = {
         (Part("cartpole-replay", "replay", 8_000),),
         "discrete",
         steps=6_400,
+        changed=True,
     ),
     "breakout-replay": Data(
         "all that DQN does while it learns",
@@ -209,7 +212,7 @@ BARS = (
     Bar("breakout-replay", ("discrete_cql", "bcq"), "behaviour", kind="above"),
     Bar("breakout-replay", ("discrete_cql", "bcq"), "bc", kind="above"),
 )
-"""The bars, which were chosen after a pilot study with seeds from 100 on."""
+"""The bars, which were chosen after a pilot study with seeds from 100 on. See also `Data.changed`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -392,6 +395,9 @@ def _score(value: float, known: Mapping[str, float]) -> float:
     return 100 * (value - known["random"]) / (known["expert"] - known["random"])
 
 
+_CHANGED = " after a change"  # see `Data.changed`
+
+
 def verdicts(written: Mapping[str, Any]) -> list[tuple[Bar, str, float, float, bool]]:
     """Returns, for each bar and each of its learners that were run: the bar, the learner, the mean score, the score for
     comparison, and whether the bar is reached.
@@ -437,7 +443,7 @@ def table(path: pathlib.Path) -> list[str]:
     lines += ["", "| data | agent | bar | score | of what it is compared with | |", "|---|---|---|--:|--:|---|"]
     for bar, label, score, other, reached in verdicts(written):
         compared = f"{other:.1f}" if bar.than else ""
-        verdict = "reached" if reached else "**MISSED**"
+        verdict = ("reached" if reached else "**MISSED**") + _CHANGED * DATA[bar.data].changed
         lines.append(f"| `{bar.data}` | {label} | {bar} | {score:.1f} | {compared} | {verdict} |")
     return lines
 
@@ -458,7 +464,7 @@ def agent_table(agent: str, path: pathlib.Path) -> list[str]:
         for label, learner in LEARNERS[DATA[name].learners].items():
             if learner.agent == agent and label in found:
                 bars = [
-                    f"{b}: {'reached' if ok else 'MISSED'}"
+                    f"{b}: {'reached' if ok else 'MISSED'}{_CHANGED * DATA[name].changed}"
                     for b, who, *_, ok in verdicts({name: entry})
                     if who == label
                 ]
@@ -475,7 +481,7 @@ def agent_table(agent: str, path: pathlib.Path) -> list[str]:
         *rows,
         "",
         "Scores after learning from recorded data alone: 0 is random actions', 100 the expert's. [The table of all "
-        "agents](../../benchmarks/results/offline.md) says how the data is made, and has the settings.",
+        "agents](../../benchmarks/results/offline.md) says how the data is made, and has the changes and settings.",
     ]
 
 

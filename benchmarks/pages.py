@@ -61,6 +61,12 @@ class Result:
         return "".join(f", `{name}={value}`" for name, value in fields.items())
 
     @property
+    def which(self) -> str:
+        """The first and the last seed in words, unless the first is 0."""
+        numbers = [o.seed for o in self.seeds]
+        return f" ({min(numbers)} to {max(numbers)})" if min(numbers) else ""
+
+    @property
     def bar(self) -> str:
         return outcomes.bar(self.setting, self.seeds)
 
@@ -74,7 +80,7 @@ class Result:
         seconds = statistics.median(o.wall_time_s for o in self.seeds)
         return [
             f"{self.setting.steps:,}",
-            f"{len(self.seeds)}",
+            f"{len(self.seeds)}{self.which}",
             f"{found.mean:.4g}",
             f"{found.iqm:.4g}{interval}",
             f"{found.least:.4g}",
@@ -166,6 +172,9 @@ def whole_table(found: Sequence[Result]) -> list[str]:
     for r in found:
         world = f"`{r.setting.environment}`{r.changed}" + (f", {r.world}" if r.world else "")
         lines.append(f"| `{r.setting.agent}` | {world} | {' | '.join(r.cells)} | `{r.name}` |")
+    names = {r.name for r in found}
+    if lacking := [f"`{name}`" for name in SETTINGS if name not in names]:
+        lines += ["", f"Not measured: {', '.join(lacking)}."]
     return lines
 
 

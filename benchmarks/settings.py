@@ -206,6 +206,7 @@ _MODEL_OF_BOARD = {"replay.length": "9", "learning_rate_decay_steps": "21000", "
 
 SETTINGS: dict[str, Setting] = {
     "dqn-cartpole": Setting("dqn", "gym:CartPole-v1", 100_000, 8, 475.0, 400.0),
+    "dqn-cartpole-short": Setting("dqn", "gym:CartPole-v1", 50_000, 8),
     "dqn-cartpole-demo": Setting(  # the same as `make demo`
         "dqn",
         "gym:CartPole-v1",

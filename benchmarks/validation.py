@@ -1,4 +1,4 @@
-"""Tests the agents' defaults on environments on which no default was chosen: `python -m benchmarks.validation`."""
+"""Tests the agents' defaults on environments other than those of their choice: `python -m benchmarks.validation`."""
 
 import argparse
 import dataclasses
@@ -61,6 +61,16 @@ SUITES = {
 }
 """The suites, by name."""
 
+TRIED = {
+    "envpool:LunarLander-v2": ("dqn", "impala", "a2c"),
+    "gym:Acrobot-v1": ("impala", "a2c", "r2d2"),
+    "bsuite:catch_scale/0": ("impala",),
+    "minatar:freeway": ("ppo",),
+    "dmc:ball_in_cup/catch": ("td3",),
+    "dmc:reacher/easy": ("td3",),
+    "dmc:finger/spin": ("td3",),
+}
+"""The agents, by environment, of which a default or a preset was tried there too."""
 BAR = 0.5
 """The bar for every agent, as a fraction of the way from the random policy's return to the best agent's."""
 
@@ -201,7 +211,8 @@ def write(
 def table(path: pathlib.Path) -> list[str]:
     """Returns the lines of the results table, with a row for each environment.
 
-    It has the mean and the minimum over seeds, or the return of a single seed. Results below the bar are in bold.
+    It has the mean and the minimum over seeds, or the return of a single seed. Results below the bar are in bold, and
+    those of agents in `TRIED` have an asterisk.
     """
     written = files.read_json(path)
     agents = list(dict.fromkeys(agent for entry in written.values() for agent in entry["agents"]))
@@ -210,7 +221,8 @@ def table(path: pathlib.Path) -> list[str]:
         scores = {agent: list(each["seeds"].values()) for agent, each in entry["agents"].items()}
         best = max(float(np.mean(of_seeds)) for of_seeds in scores.values())
         bar = entry["random"] + BAR * (best - entry["random"])
-        cells = [_cell(scores.get(agent), bar) for agent in agents]
+        tried = TRIED.get(environment, ())
+        cells = [_cell(scores.get(agent), bar) + r"\*" * (agent in tried and agent in scores) for agent in agents]
         lines.append(f"| `{environment}` | {entry['steps']:,} | {entry['random']:.3g} | {' | '.join(cells)} |")
     return lines
 

@@ -24,6 +24,9 @@ def add(commands: Any) -> None:
         help="replace an option of the run's environment, such as opponent=mcts:100 or opponent=RUN",
     )
     evaluate.add_argument(
+        "--explore", action="store_true", help="act as in training: sample the actions, or add the exploration's noise"
+    )
+    evaluate.add_argument(
         "--every-reply",
         action="store_true",
         help="for board games: play against all possible moves of the opponent, on both sides, and count the outcomes",
@@ -47,6 +50,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     if options.every_reply:
         others = {"--video": options.video, "--episodes": options.episodes, "--env-set": options.env_set}
         others |= {"--video-episodes": options.video_episodes, "--set": options.set, "--best": options.best}
+        others |= {"--explore": options.explore}
         if given := [name for name, value in others.items() if value]:
             raise UsageError(f"--every-reply plays all possible games: it can't be used with {given[0]}.")
         from acme_ext.commands import players
@@ -68,5 +72,5 @@ def _evaluate(options: argparse.Namespace) -> int:
     )
     if options.video:
         print(f"film        {run.film(options.video, options.video_episodes or 3)}", flush=True)
-    print(f"evaluation  {common.say_score(run.evaluate(options.episodes))}")
+    print(f"evaluation  {common.say_score(run.evaluate(options.episodes, explore=options.explore))}")
     return 0

@@ -65,10 +65,13 @@ def test_the_table_has_each_score_and_each_bar(tmp_path):
     lines = offline.table(path)
     assert "| behaviour | 50 |  |" in lines
     assert "| bc | 58 (50) | `hidden_sizes=64,64` |" in lines
-    assert "| `pendulum-medium` | bc | within 10 of behaviour | 57.5 | 50.0 | reached |" in lines
-    assert "| `pendulum-medium` | iql | at least behaviour + 20 | 57.5 | 50.0 | **MISSED** |" in lines
+    assert "| `pendulum-medium` | bc | within 10 of behaviour | 57.5 | 50.0 | reached after a change |" in lines
+    assert "| `pendulum-medium` | iql | at least behaviour + 20 | 57.5 | 50.0 | **MISSED** after a change |" in lines
     of_agent = offline.agent_table("iql", path)
-    assert of_agent[2] == "| `pendulum-medium` | 20,000 | 2 | 50 | 58 | 55 | at least behaviour + 20: MISSED |"
+    assert (
+        of_agent[2]
+        == "| `pendulum-medium` | 20,000 | 2 | 50 | 58 | 55 | at least behaviour + 20: MISSED after a change |"
+    )
     assert offline.agent_table("cql", path) == []
 
 

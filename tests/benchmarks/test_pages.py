@@ -24,6 +24,15 @@ def test_results_are_read_and_judged(found):
     assert iqm == "389.8"  # an interval takes five seeds
     more = dataclasses.replace(cartpole, seeds=[*cartpole.seeds, *cartpole.seeds])
     assert more.cells[3].startswith(f"{outcomes.summarise(more.setting, more.seeds).iqm:.4g} (")
+    later = dataclasses.replace(catch, seeds=[dataclasses.replace(o, seed=o.seed + 3) for o in catch.seeds])
+    assert later.cells[1] == "2 (3 to 4)"
+
+
+def test_the_page_of_all_agents_names_what_was_not_measured(found):
+    *rows, empty, lacking = pages.whole_table(found)
+    assert (len(rows), empty) == (4, "")
+    assert lacking.startswith("Not measured: `dqn-cartpole-short`, `dqn-cartpole-demo`, ")
+    assert "`dqn-catch`" not in lacking
 
 
 def test_tables_go_between_the_marks_and_nowhere_else(found):

@@ -42,8 +42,11 @@ def test_the_table_marks_what_stays_below_half_of_the_way(tmp_path):
 
     path = tmp_path / "validation.json"
     agents = {"dqn": agent(9.0, 11.0), "ppo": agent(4.0, 6.0), "a2c": agent(4.0, 5.0), "r2d2": agent(7.0)}
-    path.write_text(json.dumps({"gym:X": {"steps": 20_000, "random": 0.0, "agents": agents}}))
-    assert validation.table(path)[-1] == "| `gym:X` | 20,000 | 0 | 10 (9) | 5 (4) | **4.5 (4)** | 7 |"
+    entry = {"steps": 20_000, "random": 0.0, "agents": agents}
+    path.write_text(json.dumps({"gym:X": entry, "gym:Acrobot-v1": entry}))
+    elsewhere, acrobot = validation.table(path)[-2:]
+    assert elsewhere == "| `gym:X` | 20,000 | 0 | 10 (9) | 5 (4) | **4.5 (4)** | 7 |"
+    assert acrobot == r"| `gym:Acrobot-v1` | 20,000 | 0 | 10 (9) | 5 (4) | **4.5 (4)**\* | 7\* |"
 
 
 def test_results_of_another_budget_are_removed(tmp_path, monkeypatch):

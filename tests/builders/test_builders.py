@@ -82,6 +82,18 @@ def test_presets_are_configs_of_families(name):
         assert type(preset.fields["config"]) is type(cls().config)
 
 
+@pytest.mark.parametrize(("family", "game"), [("atari", "MontezumaRevenge"), ("envpool", "MontezumaRevenge-v5")])
+@pytest.mark.parametrize("name", ["apex", "r2d2", "ngu", "agent57", "rnd"])
+def test_the_options_of_atari_presets_are_the_familys(name, family, game):
+    from acme_ext import envs
+
+    options = builders.load(name).presets["atari"].environment[family]
+    environment = envs.make(f"{family}:{game}", **options)
+    environment.reset()
+    assert environment.step(np.zeros(1, np.int32)).discount == [1.0]
+    environment.close()
+
+
 @pytest.mark.parametrize("name", ["bc", "bcq", "discrete_cql"])
 def test_agents_of_recorded_data_have_dqns_size_on_minatar(name):
     theirs, dqn = (builders.load(each)().for_environment("minatar:breakout").config for each in (name, "dqn"))

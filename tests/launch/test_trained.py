@@ -52,6 +52,9 @@ def test_the_plain_loop_plays_as_the_run_evaluates(cartpole):
     np.testing.assert_array_equal(score.returns, launch.load(cartpole).evaluate(3).returns)
     with pytest.raises(UsageError, match="episodes is 0: it must be at least 1"):
         run.evaluate(0)
+    explored = run.evaluate(3, explore=True)
+    np.testing.assert_array_equal(explored.returns, launch.load(cartpole).evaluate(3, explore=True).returns)
+    assert explored.returns.tolist() != score.returns.tolist()
     returns = gymnasium_loop.play(cartpole, "CartPole-v1", episodes=2)
     assert all(5 <= total <= 500 for total in returns)
 

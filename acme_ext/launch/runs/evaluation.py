@@ -71,10 +71,24 @@ class Evaluator:
 
     Every evaluation fetches the newest parameters and uses the same seeds, which differ from training's. Its result
     depends only on the parameters and the experiment's seed, and can be reproduced exactly.
+
+    Args:
+        experiment: the experiment.
+        spec: its environment's spec.
+        source: where the parameters come from.
+        explore_at: steps of the run, for schedules of exploration, if the agent acts as in training; None: it acts as
+            in evaluation.
     """
 
-    def __init__(self, experiment: Experiment, spec: EnvironmentSpec, source: interfaces.VariableSource):
-        self._experiment = experiment
+    def __init__(
+        self,
+        experiment: Experiment,
+        spec: EnvironmentSpec,
+        source: interfaces.VariableSource,
+        *,
+        explore_at: int | None = None,
+    ):
+        self._experiment, self._explore_at = experiment, explore_at
         self._variables = VariableClient(source)
         self._agent = experiment.make_agent(spec)
         self.steps = 0
@@ -101,10 +115,11 @@ class Evaluator:
         actor = self._actors.get(num_envs)
         if actor is None:
             key = self._experiment.key("evaluator")
-            actor = self._agent.make_actor(self._variables, key, evaluation=True, num_envs=num_envs)
+            evaluation = self._explore_at is None
+            actor = self._agent.make_actor(self._variables, key, evaluation=evaluation, num_envs=num_envs)
             self._actors[num_envs] = actor
-        actor.restore({"ticks": 0, "steps": 0})
-        if actor.core:
+        actor.restore({"ticks": 0, "steps": self._explore_at or 0})
+        if actor.core and self._explore_at is None:
             actor.core.brief(standing)
         actor.update(wait=True)
         quota = [len(part) for part in np.array_split(np.arange(episodes), num_envs)]

@@ -201,28 +201,31 @@ class Run:
     def __init__(self, path: str | os.PathLike[str], loaded: Loaded):
         self.path = Path(path)
         self.loaded = loaded
-        self._evaluator: Evaluator | None = None
+        self._evaluators: dict[bool, Evaluator] = {}
 
     @functools.cached_property
     def policy(self) -> TrainedPolicy:
         """The policy of the run's agent."""
         return TrainedPolicy(self.loaded)
 
-    def evaluate(self, episodes: int | None = None) -> Score:
+    def evaluate(self, episodes: int | None = None, *, explore: bool = False) -> Score:
         """Evaluates the agent, with the same seeds as the run's own evaluations; after `best=True`, with other seeds.
 
         Args:
             episodes: the number of episodes; None for as many as in the run's final evaluation.
+            explore: act as in training, with exploration: PPO and IMPALA then sample their actions, for example.
 
         Raises:
             UsageError: `episodes` is less than 1.
         """
         if episodes is not None and episodes < 1:
             raise UsageError(f"episodes is {episodes}: it must be at least 1.")
-        if self._evaluator is None:
-            self._evaluator = Evaluator(self.loaded.experiment, self.loaded.spec, self.loaded.source)
-        usual = self.loaded.experiment.evaluation.final_episodes
-        return self._evaluator.evaluate(episodes or usual, standing=self.loaded.standing)
+        run = self.loaded
+        if explore not in self._evaluators:
+            explore_at = run.steps if explore else None
+            self._evaluators[explore] = Evaluator(run.experiment, run.spec, run.source, explore_at=explore_at)
+        usual = run.experiment.evaluation.final_episodes
+        return self._evaluators[explore].evaluate(episodes or usual, standing=run.standing)
 
     def film(self, path: str | os.PathLike[str], episodes: int = 3) -> Path:
         """Records a video of evaluation episodes, and returns its path.
