@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         default="nature",
         help="nature: no-ops; machado: sticky actions and all 18 actions (%(default)s)",
     )
-    add("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the environment")
+    common.add_env_set(parser)
     add(
         "--max-frames",
         type=int,
@@ -82,8 +82,8 @@ def _main(options: argparse.Namespace) -> int:
             raise UsageError(f"--{name.replace('_', '-')} is {getattr(options, name)}: it must be at least 1.")
     if options.actors < 0:
         raise UsageError(f"--actors is {options.actors}: it must not be negative.")
-    given = {name: config_settings.literal(value) for name, value in config_settings.split(options.env_set).items()}
-    environment_options = {**PROTOCOLS[options.protocol], **given, "max_frames": options.max_frames}
+    given = {**common.environment_options(options), "max_frames": options.max_frames}
+    environment_options = {**PROTOCOLS[options.protocol], **given}
     envs.check(f"atari:{options.games[0]}", **environment_options)
     if options.max_frames <= environment_options["noop_max"]:
         noops = environment_options["noop_max"]

@@ -237,9 +237,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--agent", default=_DEFAULT[0], help="name of the agent (%(default)s)")
     parser.add_argument("--environment", default=_DEFAULT[1], metavar="NAME", help="environment (%(default)s)")
     common.add_set(parser, "a field of the agent's config")
-    parser.add_argument(
-        "--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the environment"
-    )
+    common.add_env_set(parser)
     parser.add_argument(
         "--actors", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="numbers of actors (1 2 4)"
     )
@@ -315,7 +313,7 @@ def _main(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
 def _experiment(options: argparse.Namespace, seed: int, run_dir: pathlib.Path) -> launch.Experiment:
     builders.check(options.agent)
-    environment_options = {name: settings.literal(value) for name, value in settings.split(options.env_set).items()}
+    environment_options = common.environment_options(options)
     envs.check(options.environment, **environment_options)
     builder = builders.load(options.agent)().for_environment(options.environment)
     builder = settings.configure(builder, settings.split(options.set))

@@ -12,7 +12,7 @@ from acme_ext.acting import carries
 from acme_ext.acting.policy import Context, Kept, Policy
 from acme_ext.acting.variables import VariableClient
 from acme_ext.types import Array, Params, Tree
-from acme_ext.utils import compiling
+from acme_ext.utils import compiling, trees
 from acme_ext.utils.packing import Packing
 
 FIRST = int(dm_env.StepType.FIRST)
@@ -53,13 +53,12 @@ class Inference(Protocol):
 
 
 def reset_and_apply(
-    policy: Policy, initial: Tree, params: Params, context: Context, observation: Tree, state: Tree
+    policy: Policy, params: Params, context: Context, observation: Tree, state: Tree
 ) -> tuple[Array, Tree, Tree, Tree, Tree]:
     """Applies a policy, after resetting its recurrent state where `context.first` is true.
 
     Args:
         policy: the policy.
-        initial: its recurrent state at an episode's start, `[1, ...]`.
         params: the policy's parameters.
         context: the context, with the policy's carry.
         observation: `[B, ...]`.
@@ -68,7 +67,7 @@ def reset_and_apply(
     Returns:
         The actions `[B, ...]`, the extras, the recurrent states before and after the step, and the carry.
     """
-    before = jax.tree.map(lambda new, old: jnp.where(_columns(context.first, old), new, old), initial, state)
+    before = trees.select(context.first, policy.init_state(1), state)
     action, after, extras = policy.apply(params, context, observation, before)
     after, carry = after if isinstance(after, Kept) else (after, context.carry)
     return action, extras, before, after, carry
@@ -90,10 +89,9 @@ class InferenceCore(carries.CarryHolder):
         rows = slots + spare
         super().__init__(policy, slots, rows)
         self._policy = policy
-        self._initial = jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
-        self.needs_first = bool(jax.tree.leaves(self._initial)) or self.has_carry
-        """Whether the policy needs to know where episodes begin."""
         self._table = jax.tree.map(jnp.array, policy.init_state(rows))  # copies: SlotCore donates them
+        self.needs_first = bool(jax.tree.leaves(self._table)) or self.has_carry
+        """Whether the policy needs to know where episodes begin."""
         # Raw key data, because typed keys make each call slower.
         key = jax.random.key(0)
         self._keys, self._key_type = jax.random.key_data(jax.random.split(key, rows)), jax.random.key_impl(key)
@@ -139,7 +137,7 @@ class InferenceCore(carries.CarryHolder):
         keys = jax.random.wrap_key_data(keys, impl=self._key_type)
         keys = jax.vmap(jax.random.fold_in)(keys, jnp.broadcast_to(ticks, ranks.shape))
         context = Context(keys, steps, ranks, reward, first, carry)
-        action, extras, *states = reset_and_apply(self._policy, self._initial, params, context, observation, state)
+        action, extras, *states = reset_and_apply(self._policy, params, context, observation, state)
         return self._packing.pack((action, extras)), *states
 
     def compilations(self) -> int:
@@ -200,8 +198,3 @@ class LocalInference:
 def slot_keys(key: Array, num_envs: int) -> Array:
     """Returns the random keys `[B]` of an actor's environments."""
     return jax.vmap(lambda slot: jax.random.fold_in(key, slot))(jnp.arange(num_envs))
-
-
-def _columns(rows: Array, like: Array) -> Array:
-    """Reshapes `[B]` to broadcast against `[B, ...]`."""
-    return rows.reshape(rows.shape + (1,) * (like.ndim - 1))

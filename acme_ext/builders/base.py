@@ -193,37 +193,31 @@ class Builder(HasPresets, abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class FunctionalBuilder(Builder):
-    """A builder that makes the policy and the core with two functions of the networks and the config.
+class NetworkBuilder(Builder):
+    """A builder that makes its parts with functions: the network or networks, the policy and the core.
 
-    A subclass sets both functions as static methods, and implements `make_networks`.
-    """
-
-    policy_of: ClassVar[Callable[..., Policy]]
-    """`(networks, config, *, evaluation) -> Policy`."""
-    core_of: ClassVar[Callable[..., LearnerCore]]
-    """`(networks, config, observation [1, ...]) -> LearnerCore`."""
-
-    def make_policy(self, spec: EnvironmentSpec, networks: Any, *, evaluation: bool = False) -> Policy:
-        return type(self).policy_of(networks, self.config, evaluation=evaluation)
-
-    def make_core(self, spec: EnvironmentSpec, networks: Any) -> LearnerCore:
-        return type(self).core_of(networks, self.config, specs.zeros(spec.observations, 1))
-
-
-@dataclasses.dataclass(frozen=True)
-class NetworkBuilder(FunctionalBuilder):
-    """A functional builder with one network, which has a torso.
+    A subclass sets `policy_of` and `core_of` as static methods, and a default for `network`.
 
     Attributes:
         config: hyperparameters.
         torso: computes features from observations; see `networks.torsos.features`.
         network: a function `(spec, config, torso) -> network`. It receives the environment's spec and the two other
-            fields, and returns the network that the agent's policy and core use.
+            fields, and returns the network or the networks that the agent's policy and core use.
     """
+
+    policy_of: ClassVar[Callable[..., Policy]]
+    """`(network, config, *, evaluation) -> Policy`."""
+    core_of: ClassVar[Callable[..., LearnerCore]]
+    """`(network, config, observation [1, ...]) -> LearnerCore`."""
 
     torso: str | Torso | None = None
     network: Callable[..., Any] = dataclasses.field(kw_only=True)
 
     def make_networks(self, spec: EnvironmentSpec) -> Any:
         return options.make_networks(self, spec)
+
+    def make_policy(self, spec: EnvironmentSpec, networks: Any, *, evaluation: bool = False) -> Policy:
+        return type(self).policy_of(networks, self.config, evaluation=evaluation)
+
+    def make_core(self, spec: EnvironmentSpec, networks: Any) -> LearnerCore:
+        return type(self).core_of(networks, self.config, specs.zeros(spec.observations, 1))

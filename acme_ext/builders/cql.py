@@ -9,7 +9,7 @@ from acme_ext.builders.sac import SAC
 
 @dataclasses.dataclass(frozen=True)
 class CQL(SAC):
-    """Conservative Q-learning for a continuous, bounded action, from recorded data. The fields are `ActorCritic`'s."""
+    """Conservative Q-learning for a continuous, bounded action, from recorded data. The fields are SAC's."""
 
     name = "cql"
     wants_data = True

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from acme_ext.agents.discrete_sac import acting, learning
 from acme_ext.agents.discrete_sac.config import DiscreteSACConfig
 from acme_ext.agents.discrete_sac.networks import Networks, make_networks
-from acme_ext.builders.actor_critic import ActorCritic
+from acme_ext.builders.base import NetworkBuilder
 
 
 @dataclasses.dataclass(frozen=True)
-class DiscreteSAC(ActorCritic):
-    """Soft actor-critic for one discrete action. The fields are `ActorCritic`'s."""
+class DiscreteSAC(NetworkBuilder):
+    """Soft actor-critic for one discrete action. The fields are `NetworkBuilder`'s."""
 
     name = "discrete_sac"
     actions = "discrete"
@@ -19,4 +19,4 @@ class DiscreteSAC(ActorCritic):
     core_of = staticmethod(learning.make_core)
 
     config: DiscreteSACConfig = DiscreteSACConfig()
-    networks: Callable[..., Networks] = make_networks
+    network: Callable[..., Networks] = make_networks

@@ -27,7 +27,7 @@ from acme_ext.types import EnvironmentSpec, Tree
 from acme_ext.utils import checks
 
 if TYPE_CHECKING:
-    from acme_ext.builders.base import Builder
+    from acme_ext.builders.base import Builder, NetworkBuilder
 
 
 def check_fields(builder: "Builder") -> None:
@@ -65,11 +65,11 @@ def check_fields(builder: "Builder") -> None:
             raise UsageError(f"there is no {field} {given!r}: {nearest(given, known)}")
 
 
-def make_networks(builder: "Builder", spec: EnvironmentSpec, field: str = "network") -> Any:
-    """Calls the function in a builder's field with the spec, config, torso and, if the builder has one, core."""
+def make_networks(builder: "NetworkBuilder", spec: EnvironmentSpec) -> Any:
+    """Calls the function in a builder's field `network` with the spec, config, torso and, if it has one, core."""
     parts = {name: getattr(builder, name) for name in ("torso", "core") if hasattr(builder, name)}
-    *_, kind = typing.get_args(checks.hints_of(type(builder)).get(field)) or (Any,)
-    return checks.make(field, getattr(builder, field), kind, spec=spec, config=builder.config, **parts)
+    *_, kind = typing.get_args(checks.hints_of(type(builder)).get("network")) or (Any,)
+    return checks.make("network", builder.network, kind, spec=spec, config=builder.config, **parts)
 
 
 def check_actions(builder: "Builder", spec: EnvironmentSpec) -> None:

@@ -12,7 +12,7 @@ from acme_ext.types import EnvironmentSpec
 
 @dataclasses.dataclass(frozen=True)
 class SQIL(SAC):
-    """Soft Q imitation learning for a continuous, bounded action. The fields are `ActorCritic`'s."""
+    """Soft Q imitation learning for a continuous, bounded action. The fields are SAC's."""
 
     name = "sqil"
     wants_demos = True

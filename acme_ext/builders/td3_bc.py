@@ -9,7 +9,7 @@ from acme_ext.builders.td3 import TD3
 
 @dataclasses.dataclass(frozen=True)
 class TD3BC(TD3):
-    """TD3+BC for a continuous, bounded action, from recorded data. The fields are `ActorCritic`'s."""
+    """TD3+BC for a continuous, bounded action, from recorded data. The fields are TD3's."""
 
     name = "td3_bc"
     wants_data = True

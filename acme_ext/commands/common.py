@@ -32,6 +32,11 @@ def add_set(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help=text)
 
 
+def add_env_set(parser: argparse.ArgumentParser, text: str = "an option of the environment") -> None:
+    """Adds the option `--env-set OPTION=VALUE`, which can be repeated, with a help text."""
+    parser.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help=text)
+
+
 def environment_options(options: argparse.Namespace) -> dict[str, Any]:
     """Returns the options from --env-set by name; raises UsageError for a text that is not OPTION=VALUE."""
     from acme_ext import envs

@@ -51,7 +51,7 @@ def add(commands: Any) -> None:
     data.add_argument(
         "--environment", metavar="ENVIRONMENT", help="the environment of minari: or d4rl: data that doesn't name it"
     )
-    data.add_argument("--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an environment's option")
+    common.add_env_set(data)
     data.add_argument("--skip-damaged", action="store_true", help="skip damaged parts of a folder")
     data.set_defaults(command=_data)
 

@@ -16,12 +16,8 @@ def add(commands: Any) -> None:
     evaluate.add_argument("run", metavar="RUN", help="a run directory, or one of its checkpoints")
     evaluate.add_argument("--episodes", type=common.count, metavar="N", help="(as in the run's final evaluation)")
     common.add_set(evaluate, common.ACTING)
-    evaluate.add_argument(
-        "--env-set",
-        action="append",
-        default=[],
-        metavar="OPTION=VALUE",
-        help="replace an option of the run's environment, such as opponent=mcts:100 or opponent=RUN",
+    common.add_env_set(
+        evaluate, "replace an option of the run's environment, such as opponent=mcts:100 or opponent=RUN"
     )
     evaluate.add_argument(
         "--explore", action="store_true", help="act as in training: sample the actions, or add the exploration's noise"

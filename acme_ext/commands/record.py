@@ -48,7 +48,7 @@ def record_run(
         out: the folder of the data.
         steps: minimum number of environment steps; recording stops after the episode that reaches it.
         policy: act as in evaluation, as in training with exploration, or uniformly at random.
-        config: as in `load_run`.
+        config: as in `launch.load`.
         num_envs: environments stepped in parallel.
         seed: seed of environments and policy. It is combined with the run's seed; other values give other data.
         best: use the parameters of the run's best evaluation instead of the newest ones.

@@ -47,9 +47,7 @@ def add(commands: Any) -> None:
         metavar="BONUS",
         help="an exploration bonus, such as rnd, for agents without memory; short for --set intrinsic=BONUS",
     )
-    train.add_argument(
-        "--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the environment"
-    )
+    common.add_env_set(train)
     train.add_argument(
         "--eval-every",
         type=int,

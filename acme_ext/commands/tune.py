@@ -32,9 +32,7 @@ def add(commands: Any) -> None:
         "choice:A:B:..., or fixed to exclude it from the search",
     )
     common.add_set(tune, "a setting of all trials")
-    tune.add_argument(
-        "--env-set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the environment"
-    )
+    common.add_env_set(tune)
     tune.add_argument(
         "--num-envs", type=common.count, default=1, metavar="N", help="environments of each run (%(default)s)"
     )

@@ -22,6 +22,19 @@ class ActionScale:
         self.middle = minimum / 2 + maximum / 2
         self.half = maximum / 2 - minimum / 2
 
+    @classmethod
+    def of(cls, spec: specs.Array) -> "ActionScale":
+        """Returns the scale of an action spec's bounds; raises ValueError if `bounds_of` finds none."""
+        bounds = bounds_of(spec)
+        if bounds is None:
+            raise ValueError(f"only bounded continuous actions can be scaled, not {spec!r}.")
+        return cls(*bounds)
+
+    @property
+    def spec(self) -> specs.BoundedArray:
+        """The spec of the agent's actions, `[A]` in [-1, 1]."""
+        return specs.BoundedArray((self.middle.size,), np.float32, -1.0, 1.0, "action")
+
     def __call__(self, actions: Any) -> np.ndarray:
         # Clip the result and not the input, because rounding could exceed a bound.
         scaled = self.middle + self.half * np.reshape(actions, (-1, *self.middle.shape))
@@ -35,13 +48,9 @@ class CanonicalActions(BatchedEnvironment):
     """
 
     def __init__(self, environment: BatchedEnvironment):
-        bounds = bounds_of(environment.action_spec())
-        if bounds is None:
-            raise ValueError(f"only bounded continuous actions can be scaled, not {environment.action_spec()!r}.")
         self.environment, self.num_envs = environment, environment.num_envs
         self.environments = getattr(environment, "environments", (environment,) * self.num_envs)
-        self._scale = ActionScale(*bounds)
-        self._spec = specs.BoundedArray((self._scale.middle.size,), np.float32, -1.0, 1.0, "action")
+        self._scale = ActionScale.of(environment.action_spec())
 
     def reset(self) -> dm_env.TimeStep:
         return self.environment.reset()
@@ -53,7 +62,7 @@ class CanonicalActions(BatchedEnvironment):
         return self.environment.observation_spec()
 
     def action_spec(self) -> specs.Array:
-        return self._spec
+        return self._scale.spec
 
     def reward_spec(self) -> specs.Array:
         return self.environment.reward_spec()

@@ -10,7 +10,7 @@ import numpy as np
 from dm_env import specs
 
 from acme_ext.envs.base import FIRST, LAST, MID, BatchedEnvironment
-from acme_ext.envs.canonical import bounds_of
+from acme_ext.envs.canonical import ActionScale, bounds_of
 from acme_ext.envs.specs import check_observation, single_spec, single_specs
 from acme_ext.errors import RunError
 from acme_ext.types import Array, Tree
@@ -130,25 +130,21 @@ class CanonicalFunctional(FunctionalEnvironment):
     """Wraps an environment to take actions `[A]` in [-1, 1], as `envs.canonical.CanonicalActions` does for batches."""
 
     def __init__(self, environment: FunctionalEnvironment):
-        bounds = bounds_of(environment.action_spec())
-        if bounds is None:
-            raise ValueError(f"only bounded continuous actions can be scaled, not {environment.action_spec()!r}.")
-        self._environment, (self._minimum, self._maximum) = environment, bounds
-        self._middle = self._minimum / 2 + self._maximum / 2
-        self._half = self._maximum / 2 - self._minimum / 2
+        self._environment, self._scale = environment, ActionScale.of(environment.action_spec())
 
     def begin(self, key: Array) -> tuple[Tree, Tree]:
         return self._environment.begin(key)
 
     def move(self, key: Array, state: Tree, action: Array) -> Moved:
-        scaled = self._middle + self._half * action.reshape(self._middle.shape)
-        return self._environment.move(key, state, scaled.clip(self._minimum, self._maximum))
+        scale = self._scale
+        scaled = scale.middle + scale.half * action.reshape(scale.middle.shape)
+        return self._environment.move(key, state, scaled.clip(scale.minimum, scale.maximum))
 
     def observation_spec(self) -> Tree:
         return self._environment.observation_spec()
 
     def action_spec(self) -> specs.Array:
-        return specs.BoundedArray((self._middle.size,), np.float32, -1.0, 1.0, "action")
+        return self._scale.spec
 
 
 def _name_of(environment: FunctionalEnvironment) -> str:

@@ -148,8 +148,10 @@ def single_loss_core(
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
         key, loss_key = jax.random.split(state.key)
         target = state.target_params if target_update else state.params
-        before = TrainState(state.params, state.optimizer)
-        (params, opt_state), info = sgd_step(loss, optimizer, before, target, sample.data, sample.weight, loss_key)
+        gradient_of = jax.value_and_grad(loss, has_aux=True)
+        (value, output), gradient = gradient_of(state.params, target, sample.data, sample.weight, loss_key)
+        updates, opt_state = optimizer.update(gradient, state.optimizer, state.params)
+        params: Params = optax.apply_updates(state.params, updates)
         steps = state.steps + 1
         new_state = State(
             params=params,
@@ -158,7 +160,7 @@ def single_loss_core(
             key=key,
             steps=steps,
         )
-        metrics = {**info.aux.metrics, "loss": info.loss, "gradient_norm": info.gradient_norm}
-        return new_state, metrics, info.aux.error
+        metrics = {**output.metrics, "loss": value, "gradient_norm": _norm(gradient)}
+        return new_state, metrics, output.error
 
     return LearnerCore(init, step, lambda state: {"policy": state.params})

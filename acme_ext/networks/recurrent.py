@@ -18,7 +18,7 @@ from jax import lax
 
 from acme_ext.networks import layers
 from acme_ext.types import Array, EnvironmentSpec, Params, Sequence, Tree
-from acme_ext.utils import checks
+from acme_ext.utils import checks, trees
 
 NO_ACTION = -1  # the previous action at an episode's first timestep, for discrete actions
 
@@ -108,10 +108,7 @@ def haiku_core(make_cell: Callable[[], hk.RNNCore], init_state: Callable[[int], 
         def step(state: Tree, now: tuple[Array, Array]) -> tuple[Tree, Array]:
             x, first = now
 
-            def reset(initial: Array, leaf: Array) -> Array:
-                return jnp.where(first.reshape(first.shape + (1,) * (leaf.ndim - 1)), initial, leaf)
-
-            outputs, state = cell(x, jax.tree.map(reset, init_state(first.shape[0]), state))
+            outputs, state = cell(x, trees.select(first, init_state(first.shape[0]), state))
             return state, outputs
 
         def unroll(inputs: Array, first: Array, state: Tree) -> tuple[Array, Tree]:

@@ -24,8 +24,8 @@ def double_q_target(r_t: Array, discount_t: Array, q_t_value: Array, q_t_selecto
 
 
 def take_action(q: Array, a: Array) -> Array:
-    """Returns q[b, a[b]], `[B]`, for action values `[B, A]` and actions `[B]`."""
-    return jnp.take_along_axis(q, a[:, None].astype(jnp.int32), axis=-1)[:, 0]
+    """Returns q[..., a[...]], `[...]`, for action values `[..., A]` and actions `[...]`."""
+    return jnp.take_along_axis(q, a[..., None].astype(jnp.int32), axis=-1)[..., 0]
 
 
 def huber(error: Array, delta: float) -> Array:

@@ -159,7 +159,7 @@ def test_networks_of_ones_own_serve_acting_and_learning(cls):
         return make(spec, config, torso)
 
     builder = small(cls)
-    builder = dataclasses.replace(builder, networks=functools.partial(recorded, builder.networks))
+    builder = dataclasses.replace(builder, network=functools.partial(recorded, builder.network))
     builder.make_agent(SPEC)
     assert asked == [(SPEC, builder.config, None)]
 

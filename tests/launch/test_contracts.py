@@ -188,16 +188,16 @@ def _pair(policy, critic):
         (R2D2(network=_recurrent(4)), CATCH, r"output is float32\[7, 4\] .*R2D2 needs float32\[7, 3\]"),
         (PPO(network=_recurrent(3)), CATCH, r"PPO needs Output"),
         (
-            SAC(networks=_pair(_gaussian, lambda o, a: _q_of(o, a)[:, None])),
+            SAC(network=_pair(_gaussian, lambda o, a: _q_of(o, a)[:, None])),
             PENDULUM,
             r"networks is mine, whose critic is float32\[7, 1\] for 7 observations: SAC needs float32\[7\]",
         ),
         (
-            SAC(networks=_pair(lambda o: hk.Linear(1)(o), _q_of)),
+            SAC(network=_pair(lambda o: hk.Linear(1)(o), _q_of)),
             PENDULUM,
             r"policy is float32\[7, 1\] .*SAC needs SquashedGaussian",
         ),
-        (TD3(networks=_pair(_gaussian, _q_of)), PENDULUM, r"policy is SquashedGaussian .*TD3 needs float32\[7, 1\]"),
+        (TD3(network=_pair(_gaussian, _q_of)), PENDULUM, r"policy is SquashedGaussian .*TD3 needs float32\[7, 1\]"),
     ],
 )
 def test_a_network_with_another_output(builder, environment, message):
@@ -210,7 +210,7 @@ def test_a_network_with_another_output(builder, environment, message):
     [
         (DQN(network=_q_network(3)), CATCH),
         (R2D2(network=_recurrent(3)), CATCH),
-        (SAC(networks=_pair(_gaussian, _q_of)), PENDULUM),
+        (SAC(network=_pair(_gaussian, _q_of)), PENDULUM),
     ],
 )
 def test_a_network_with_the_right_output(builder, environment):

@@ -216,7 +216,7 @@ def test_a_preset_leaves_what_the_user_set():
         (["dqn", CATCH, "--set", f"network={GIVES}:text_of"], "can't be called with (spec, config, torso)"),
         (["ppo", CATCH, "--set", f"network={GIVES}:text_of_any"], "it must make a RecurrentNetwork"),
         (["dqn", CATCH, "--set", f"network={GIVES}:text_of_any"], "it must make a Transformed"),
-        (["sac", "gym:Pendulum-v1", "--set", f"networks={GIVES}:text_of_any"], "it must make a Networks"),
+        (["sac", "gym:Pendulum-v1", "--set", f"network={GIVES}:text_of_any"], "it must make a Networks"),
         (["dqn", CATCH, "--set", f"intrinsic={GIVES}:text_of_any"], "it must make a LearnerCore"),
         (["my_agents:ExpectedSarsa", "dmc:cartpole/swingup"], "needs an environment with one discrete action"),
     ],

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from acme_ext.acting.exploration import epsilon_greedy_probabilities
-from acme_ext.ops import masking, multistep
+from acme_ext.ops import masking, multistep, value
 from acme_ext.types import Array
 
 
@@ -62,9 +62,9 @@ def td_error(
         legal: `[T + 1, B, A]` the legal actions; None if all are legal.
     """
     best = jnp.argmax(masking.masked(q, legal)[1:], axis=-1)
-    v_t = jnp.take_along_axis(q_target[1:], best[..., None], axis=-1)[..., 0]
+    v_t = value.take_action(q_target[1:], best)
     target = n_step_target(r_t, discount_t, v_t, mask, n, rescaling_epsilon)
-    q_a = jnp.take_along_axis(q[:-1], a_tm1[..., None].astype(jnp.int32), axis=-1)[..., 0]
+    q_a = value.take_action(q[:-1], a_tm1)
     return mask * (lax.stop_gradient(target) - q_a)
 
 
@@ -102,9 +102,6 @@ def retrace_error(
         legal: `[T + 1, B, A]` the legal actions; None if all are legal.
     """
 
-    def taken(x: Array, action: Array) -> Array:
-        return jnp.take_along_axis(x, action[..., None].astype(jnp.int32), axis=-1)[..., 0]
-
     def following(x: Array) -> Array:
         return jnp.concatenate([x[1:], x[-1:]])
 
@@ -112,15 +109,15 @@ def retrace_error(
     a_t, mu_t = following(a_tm1), following(mu_tm1)
     target = multistep.retrace_targets(
         q_target[1:],
-        taken(q_target[1:], a_t),
-        multistep.retrace_factors(taken(pi_t, a_t), mu_t, lambda_),
+        value.take_action(q_target[1:], a_t),
+        multistep.retrace_factors(value.take_action(pi_t, a_t), mu_t, lambda_),
         pi_t,
         r_t,
         discount_t,
         jnp.concatenate([mask[1:] > 0, jnp.zeros_like(mask[:1], bool)]),
         rescaling_epsilon,
     )
-    return mask * (lax.stop_gradient(target) - taken(q[:-1], a_tm1))
+    return mask * (lax.stop_gradient(target) - value.take_action(q[:-1], a_tm1))
 
 
 def sequence_loss(error: Array, weight: Array) -> Array:

@@ -108,9 +108,7 @@ def _step(
     ranks = jnp.linspace(0, 1, count, dtype=jnp.float32)
     keys = jax.vmap(jax.random.fold_in)(place.keys, jnp.broadcast_to(place.ticks, ranks.shape))
     context = Context(keys, place.steps, ranks, before.reward, first, place.carry)
-    action, extras, used, after, carry = reset_and_apply(
-        policy, _initial(policy), params, context, before.observation, place.policy
-    )
+    action, extras, used, after, carry = reset_and_apply(policy, params, context, before.observation, place.policy)
     state, timestep = jax.vmap(environment.step)(place.environment, action)
     moved = timestep.step_type != _FIRST
     place = place._replace(
@@ -124,10 +122,6 @@ def _step(
         lengths=select(moved, place.lengths + 1, 0),
     )
     return place, Happened(before, action, extras, used), timestep.step_type == _LAST
-
-
-def _initial(policy: Policy) -> Tree:
-    return jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
 
 
 class Loop:
@@ -341,7 +335,7 @@ class Loop:
             contents as those of `SequenceReplay`.
         """
         replay: Any = self.agent.replay
-        before = select(place.timestep.step_type == _FIRST, _initial(self.agent.policy), place.policy)
+        before = select(place.timestep.step_type == _FIRST, self.agent.policy.init_state(1), place.policy)
 
         def tick(carry: tuple[Place, Ended], _: None) -> tuple[tuple[Place, Ended], Happened]:
             place, happened, last = self._act(params, carry[0])

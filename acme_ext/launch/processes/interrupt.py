@@ -86,8 +86,19 @@ def _nothing(number: int, frame: object) -> None:
 
 
 @contextlib.contextmanager
-def graceful(report: Callable[[str], None]) -> Iterator[Interrupt]:
-    """Turns the first SIGINT or SIGTERM into a stop request; a later SIGINT ends the process at once, see `end`."""
+def graceful(
+    report: Callable[[str], None],
+    *,
+    on_request: Callable[[], None] = lambda: None,
+    on_end: Callable[[], None] = lambda: None,
+) -> Iterator[Interrupt]:
+    """Turns the first SIGINT or SIGTERM into a stop request; a later SIGINT ends the process at once, see `end`.
+
+    Args:
+        report: called with a message for each.
+        on_request: called after the message of a stop request.
+        on_end: called before the process ends at once.
+    """
     interrupt = Interrupt()
     asked_at = math.inf
 
@@ -97,7 +108,9 @@ def graceful(report: Callable[[str], None]) -> Iterator[Interrupt]:
             asked_at = time.monotonic()
             interrupt.signal = number
             report("stopping after a last save; Ctrl-C again stops at once.")
+            on_request()
         elif number == signal.SIGINT and time.monotonic() - asked_at > SAME_REQUEST_S:
+            on_end()
             end(number, lambda: report("stopped at once; the same command resumes from the last checkpoint."))
 
     with heard_by(hear):

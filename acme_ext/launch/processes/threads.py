@@ -5,14 +5,13 @@ not stop in time. This one restores the handlers, and returns when the program h
 """
 
 import contextlib
-import math
 import os
 import queue
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from acme_ext.errors import UsageError
@@ -59,7 +58,11 @@ def run(program: Any, needed: Sequence[str], grace_s: float = GRACE_S) -> int:
     )
     ended: queue.Queue[tuple[str, BaseException | None]] = queue.Queue()
     nodes = [(group, node) for group, nodes in program.groups.items() for node in nodes]
-    with _graceful(program, manager.stop_event()) as stopped_by:
+    with interrupt.graceful(
+        lambda text: print(f"acme-ext: {text}", file=sys.stderr),
+        on_request=lambda: _ask_coordinator(program),
+        on_end=manager.stop_event().set,
+    ) as request:
         for group, node in nodes:
             manager.thread_worker(group, _reporting(group, node.function, ended))
         failure, left, end = None, len(nodes), float("inf")
@@ -71,14 +74,14 @@ def run(program: Any, needed: Sequence[str], grace_s: float = GRACE_S) -> int:
                     if group in needed:
                         failure = failure or error
                         manager.stop_event().set()
-                    elif failure is None and not stopped_by:
+                    elif failure is None and not request.requested:
                         failure = error
                         _ask_coordinator(program)
             if manager.stop_event().is_set():
                 end = min(end, time.monotonic() + grace_s)
     if failure is not None:
         raise failure
-    return 128 + stopped_by[0] if stopped_by else 0
+    return 0 if request.signal is None else 128 + request.signal
 
 
 def _make_manager() -> Any:
@@ -123,24 +126,3 @@ def _ask_coordinator(program: Any) -> None:
         courier.Client(coordinator.courier_address.resolve()).request_stop()
 
     threading.Thread(target=ask, name="stop", daemon=True).start()
-
-
-@contextlib.contextmanager
-def _graceful(program: Any, stopping: threading.Event) -> Iterator[list[int]]:
-    """Asks the program's coordinator to stop it when a signal arrives; yields a list that then holds the signal."""
-    stopped_by: list[int] = []
-    asked_at = math.inf
-
-    def hear(number: int) -> None:
-        nonlocal asked_at
-        if not stopped_by:
-            asked_at = time.monotonic()
-            stopped_by.append(number)
-            print("acme-ext: stopping after a last save; Ctrl-C again stops at once.", file=sys.stderr)
-            _ask_coordinator(program)
-        elif number == signal.SIGINT and time.monotonic() - asked_at > interrupt.SAME_REQUEST_S:
-            stopping.set()
-            interrupt.end(number, lambda: print("acme-ext: stopped at once.", file=sys.stderr))
-
-    with interrupt.heard_by(hear):
-        yield stopped_by

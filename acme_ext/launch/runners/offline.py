@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,7 @@ def run(
         spec, actions = envs.make_spec(environment), own_actions(environment)
         environment.close()
         agent, folder = check_data(experiment, spec, skip_damaged=skip_damaged)
-        rows = read(experiment, agent, folder, report)
+        rows = demonstrations.read(agent, folder, experiment.data or "", report)
         check_learner(experiment, agent, spec, snapshot_every)
         store = stack.enter_context(hold(prepare(experiment, fresh=fresh), experiment, report))
         if progress:
@@ -89,19 +88,6 @@ def check_data(experiment: Experiment, spec: EnvironmentSpec, *, skip_damaged: b
             "this agent has a prioritized replay, which can't hold recorded data: set replay.prioritized to false."
         )
     return agent, folder
-
-
-def read(experiment: Experiment, agent: Agent, folder: Folder, report: Callable[[str], None]) -> np.ndarray:
-    """Returns the rows that an agent learns from, uint8 `[N, nbytes]`; calls `report` with each skipped part.
-
-    Raises:
-        UsageError: a shard is damaged, or the data doesn't suit the agent.
-    """
-    _, best = split_data(experiment.data or "")
-    rows = fixed.rows_of(agent.replay, folder.episodes(best), agent.policy.init_state(1))
-    for said in folder.damaged:
-        report(f"left out: {said}")
-    return rows
 
 
 def batches_of(experiment: Experiment, agent: Agent, rows: np.ndarray) -> FixedBatches:

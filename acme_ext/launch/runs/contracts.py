@@ -157,7 +157,7 @@ def _check_networks(builder: Builder, spec: EnvironmentSpec) -> None:
     """Raises UsageError if a network of the user's own returns other shapes than the agent's default network."""
     for field in dataclasses.fields(builder):
         given, usual = getattr(builder, field.name), field.default
-        if field.name not in ("network", "networks") or given is usual or usual is dataclasses.MISSING:
+        if field.name != "network" or given is usual or usual is dataclasses.MISSING:
             continue
         options = {each.name: None for each in dataclasses.fields(builder) if each.name in ("torso", "core")}
         try:

@@ -52,7 +52,22 @@ def rows_of(
     folder = check(experiment, agent, spec, skip_damaged=skip_damaged)
     if folder is None:
         return None
-    _, best = split_data(experiment.demos or "")
+    return read(agent, folder, experiment.demos or "", report)
+
+
+def read(agent: Agent, folder: Folder, given: str, report: Callable[[str], None]) -> np.ndarray:
+    """Returns the rows that an agent learns from, uint8 `[N, nbytes]`; calls `report` with each damaged part left out.
+
+    Args:
+        agent: the agent.
+        folder: the recorded data.
+        given: the folder as the user names it, `DIR` or `DIR?best=SHARE`.
+        report: see above.
+
+    Raises:
+        UsageError: a part is damaged and the folder doesn't skip damaged ones, or the data doesn't suit the agent.
+    """
+    _, best = split_data(given)
     rows = fixed.rows_of(agent.replay, folder.episodes(best), agent.policy.init_state(1))
     for said in folder.damaged:
         report(f"left out: {said}")

@@ -17,7 +17,7 @@ from acme_ext.builders.base import Builder
 from acme_ext.envs.canonical import own_actions
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import contracts, settings
-from acme_ext.launch.runs.experiment import EnvironmentFactory, Experiment
+from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.identity import restore_environment
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.launch.runs.store import BestParams, by_another_version
@@ -183,27 +183,12 @@ def load_run(
     path: str | os.PathLike[str],
     *,
     builder: Builder | None = None,
-    environment: str | EnvironmentFactory | None = None,
+    environment: str | envs.Factory | None = None,
     environment_options: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
     best: bool = False,
 ) -> Loaded:
-    """Loads a run's agent from its latest undamaged checkpoint, or from a given one; writes nothing.
-
-    Args:
-        path: the run directory, or one of its checkpoints, `RUN/checkpoints/STEPS`.
-        builder: the run's agent. Needed if the run's config can't name it, because it was defined in a script.
-        environment: the run's environment. Needed if the run's config can't name it.
-        environment_options: options that replace the run's own, by name.
-        config: settings that replace the run's, as values or as text, such as another `noise_stddev`. Only settings
-            that change how the agent acts are allowed.
-        best: load the parameters of the run's best evaluation, not the newest ones. Evaluations of the result then use
-            other seeds than the evaluations that selected these parameters.
-
-    Raises:
-        UsageError: the path is no run directory, or has no such checkpoint; only the run's own script can make its
-            agent or environment; or a setting doesn't fit the learned parameters, or has no effect on acting.
-    """
+    """Returns a run's agent; arguments and errors are those of `launch.load`."""
     rundir, wanted = place_of(path)
     if best and wanted is not None:
         raise UsageError(f"{path} is a single checkpoint; the best parameters belong to the run, {rundir.path}.")

@@ -4,10 +4,9 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import dm_env
 import jax
 import numpy as np
 
@@ -20,9 +19,6 @@ from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 from acme_ext.types import Array, EnvironmentSpec
 from acme_ext.utils import files
 from acme_ext.utils.checks import PositiveInt
-
-EnvironmentFactory = Callable[[int, bool], dm_env.Environment]
-"""`factory(seed, evaluation) -> dm_env.Environment`, called with positional arguments."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +49,7 @@ class Experiment:
     """
 
     builder: Builder
-    environment: str | EnvironmentFactory
+    environment: str | envs.Factory
     steps: PositiveInt = 50_000
     seed: int = 0
     num_envs: PositiveInt = 1

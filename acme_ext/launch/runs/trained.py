@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from acme_ext import envs
 from acme_ext.acting import carries
 from acme_ext.acting.inference import reset_and_apply
 from acme_ext.acting.policy import Carry, Context, Policy
+from acme_ext.builders.base import Builder
 from acme_ext.envs import pictures
 from acme_ext.envs.canonical import ActionScale, bounds_of
 from acme_ext.errors import UsageError
@@ -39,7 +40,6 @@ class PolicyFunction:
     def __init__(self, policy: Policy, standing: list[list] | None, steps: int):
         self._policy, self._standing = policy, standing
         self._steps: Any = np.int32(steps)
-        self._initial = jax.tree.map(lambda leaf: leaf[:1], policy.init_state(1))
 
     def init(self, batch: int) -> Tree:
         """Returns the state `[B, ...]` at the start of an episode."""
@@ -64,7 +64,7 @@ class PolicyFunction:
         recurrent, carry = state
         reward = jnp.where(first, 0.0, reward)
         context = Context(keys, self._steps, jnp.zeros_like(reward), reward, first, carry)
-        action, _, _, *state = reset_and_apply(self._policy, self._initial, params, context, observation, recurrent)
+        action, _, _, *state = reset_and_apply(self._policy, params, context, observation, recurrent)
         return action, tuple(state)
 
 
@@ -262,8 +262,16 @@ class Run:
                 yield pictures.picture(environment, timestep.observation)
 
 
-def load(path: str | os.PathLike[str], **arguments: Any) -> Run:
-    """Loads a run's agent from its latest undamaged checkpoint, for acting and evaluation; writes nothing.
+def load(
+    path: str | os.PathLike[str],
+    *,
+    builder: Builder | None = None,
+    environment: str | envs.Factory | None = None,
+    environment_options: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    best: bool = False,
+) -> Run:
+    """Loads a run's agent from its latest undamaged checkpoint, or from a given one; writes nothing.
 
     ```
     run = launch.load("runs/x")
@@ -271,10 +279,25 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Run:
     ```
 
     Args:
-        path: the run directory, or one of its checkpoints.
-        **arguments: `builder`, `environment`, `environment_options`, `config` and `best` of `evaluation.load_run`.
+        path: the run directory, or one of its checkpoints, `RUN/checkpoints/STEPS`.
+        builder: the run's agent. Needed if the run's config can't name it, because it was defined in a script.
+        environment: the run's environment. Needed if the run's config can't name it.
+        environment_options: options that replace the run's own, by name.
+        config: settings that replace the run's, as values or as text, such as another `noise_stddev`. Only settings
+            that change how the agent acts are allowed.
+        best: load the parameters of the run's best evaluation, not the newest ones. Evaluations of the result then use
+            other seeds than the evaluations that selected these parameters.
 
     Raises:
-        UsageError: see `evaluation.load_run`.
+        UsageError: the path is no run directory, or has no such checkpoint; only the run's own script can make its
+            agent or environment; or a setting doesn't fit the learned parameters, or has no effect on acting.
     """
-    return Run(path, load_run(path, **arguments))
+    loaded = load_run(
+        path,
+        builder=builder,
+        environment=environment,
+        environment_options=environment_options,
+        config=config,
+        best=best,
+    )
+    return Run(path, loaded)

@@ -138,7 +138,7 @@ class LearnerNode:
             batches = self._of_replay(agent, spec, skip_damaged)
         else:
             agent, folder = offline.check_data(experiment, spec, skip_damaged=skip_damaged)
-            batches = offline.batches_of(experiment, agent, offline.read(experiment, agent, folder, print))
+            batches = offline.batches_of(experiment, agent, demonstrations.read(agent, folder, experiment.data, print))
             self._drawn = {"batches": batches}
         self._learner = agent.make_learner(
             batches, self._clients, experiment.key("learner"), devices=experiment.devices()
