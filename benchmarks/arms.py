@@ -141,9 +141,7 @@ def delay(right: np.ndarray, row: int = 20) -> int:
 
 
 def _draw(found: Sequence[Played], best: np.ndarray, config: Agent57Config, path: pathlib.Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4.4), dpi=120, layout="constrained")
+    figure = plots.new_figure(8, 4.4, dpi=120)
     above, below = figure.subplots(2, 1, sharex=True)
     arms = np.stack([p.arm for p in found])  # [seeds, episodes, B]
     kernel = np.ones(15) / 15

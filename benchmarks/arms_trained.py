@@ -224,9 +224,7 @@ def page(found: dict[int, Played], options: argparse.Namespace) -> str:
 
 
 def _draw(found: Sequence[Played], path: pathlib.Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4.4), dpi=120, layout="constrained")
+    figure = plots.new_figure(8, 4.4, dpi=120)
     above, below = figure.subplots(2, 1, sharex=True)
     arms, returned = (np.concatenate([getattr(p, name) for p in found], axis=1) for name in ("arm", "returned"))
     episodes = len(arms)

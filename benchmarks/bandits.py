@@ -119,9 +119,7 @@ def page(found: Mapping[str, Mapping[str, np.ndarray]], steps: int, seeds: int) 
 
 
 def _draw(found: Mapping[str, Mapping[str, np.ndarray]], limits: Mapping[str, float], path: pathlib.Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), dpi=100, layout="constrained")
+    figure = plots.new_figure(10, 4, dpi=100)
     both = figure.subplots(1, 2)
     for axes, (problem, curves) in zip(both, found.items(), strict=True):
         for name, regrets in curves.items():

@@ -152,9 +152,7 @@ def demo_table(found: Sequence[Result]) -> list[str]:
 
 def draw_demo_ratios(found: Sequence[Result], out: pathlib.Path) -> None:
     """Plots the final returns by the share of demonstrations: the mean and the range over seeds."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5, 3), dpi=150, layout="constrained")
+    figure = plots.new_figure(5, 3)
     axes = figure.subplots()
     for agent, of_ratio in demo_ratios(found).items():
         ratios, scores = list(of_ratio), of_ratio.values()  # numbers of seeds may differ
@@ -208,12 +206,10 @@ def draw(environment: str, found: Sequence[Result], out: pathlib.Path) -> None:
     """Plots the learning curves on an environment, from evaluations during training: the mean and the range over seeds,
     against environment steps.
     """
-    from matplotlib.figure import Figure
-
     mine = [r for r in found if r.setting.environment == environment and r.setting.eval_every]
     columns = min(4, len(mine))
     rows = -(-len(mine) // columns)
-    figure = Figure(figsize=(max(2.6 * columns, 4.5), 2.1 * rows + 0.3), dpi=150, layout="constrained")
+    figure = plots.new_figure(max(2.6 * columns, 4.5), 2.1 * rows + 0.3)
     grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
     for axes in grid.ravel()[len(mine) :]:
         axes.set_visible(False)

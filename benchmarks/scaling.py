@@ -109,11 +109,7 @@ def read(actors: int, seed: int, rundir: RunDirectory) -> Outcome:
 
 def draw(outcomes: Sequence[Outcome], title: str, path: pathlib.Path) -> None:
     """Plots two panels, with a line for each number of actors: the mean over seeds, and a band for the range."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.8), dpi=200, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = plots.new_figure(9, 3.8, dpi=200)
     panels = dict(zip(("steps", "seconds"), figure.subplots(1, 2, sharey=True), strict=True))
     for i, (actors, members) in enumerate(_by_actors(outcomes).items()):
         label, colour = f"{actors} actor{'s' if actors > 1 else ''}", _COLOURS[i % len(_COLOURS)]

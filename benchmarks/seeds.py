@@ -106,9 +106,7 @@ def page(found: Found, name: str, head: Sequence[str]) -> str:
 
 
 def _save(found: Found, draw: Callable[[Found, Any], None], out: pathlib.Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5, 3.2), dpi=150, layout="constrained")
+    figure = plots.new_figure(5, 3.2)
     axes = figure.subplots()
     draw(found, axes)
     axes.grid(alpha=0.3)

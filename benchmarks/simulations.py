@@ -211,9 +211,7 @@ def page(found: Mapping[Arm, Found], options: argparse.Namespace, figure: str, f
 
 def draw(found: Mapping[Arm, Found], path: pathlib.Path) -> None:
     """Plots the returns, final and during training, by the number of simulations: means over seeds, and each seed."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.6), dpi=120, layout="constrained")
+    figure = plots.new_figure(9, 3.6, dpi=120)
     for axes, name, title in zip(
         figure.subplots(1, 2), ("final", "on_the_way"), ("final return", "mean of all evaluations"), strict=True
     ):

@@ -135,9 +135,7 @@ def page(held: tournament.Held, seconds: Sequence[float], options: argparse.Name
 
 
 def _draw(held: tournament.Held, seconds: Sequence[float], path: pathlib.Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 3.6), dpi=120, layout="constrained")
+    figure = plots.new_figure(6, 3.6, dpi=120)
     axes, count = figure.subplots(), len(seconds)
     minutes, ratings = np.divide(seconds, 60), held.ratings[:count]
     low, high = held.intervals[:count].T

@@ -41,7 +41,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     from acme_ext.envs import pictures
     from acme_ext.launch.runs import settings
     from acme_ext.launch.runs.trained import load
-    from acme_ext.utils import films
+    from acme_ext.utils import videos
 
     if options.every_reply:
         others = {"--video": options.video, "--episodes": options.episodes, "--env-set": options.env_set}
@@ -58,7 +58,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     if options.video_episodes and not options.video:
         raise UsageError("--video-episodes requires --video FILE.")
     if options.video:
-        films.check(pathlib.Path(options.video))
+        videos.check(pathlib.Path(options.video))
         pictures.prepare()
     run = load(
         options.run,
@@ -67,6 +67,6 @@ def _evaluate(options: argparse.Namespace) -> int:
         best=options.best,
     )
     if options.video:
-        print(f"film        {run.film(options.video, options.video_episodes or 3)}", flush=True)
+        print(f"video       {run.video(options.video, options.video_episodes or 3)}", flush=True)
     print(f"evaluation  {common.say_score(run.evaluate(options.episodes, explore=options.explore))}")
     return 0

@@ -18,8 +18,8 @@ from acme_ext.utils import files, loggers, naming, plots, progress
 from acme_ext.utils.rundir import ABSENT, RunDirectory, flatten
 
 _PACKAGES = ("jax", "dm-acme", "dm-reverb", "dm-launchpad", "dm-haiku", "optax", "numpy", "gymnasium")
-_FILMS = {".mp4": "video/mp4", ".gif": "image/gif"}
-_FILM_BYTES = 32 * 2**20  # larger ones are only named
+_VIDEOS = {".mp4": "video/mp4", ".gif": "image/gif"}
+_VIDEO_BYTES = 32 * 2**20  # larger ones are only named
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 720, 300, 64, 34  # of a chart, in its own units
 _BARS = 20
 
@@ -50,7 +50,7 @@ video, img { max-width: 100%; height: auto; }
 .key { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; color: var(--ink); }
 .key i { display: inline-block; width: 1.6em; height: 0; border-top: 3px solid; vertical-align: middle;
   margin-right: .4em; }
-.films { display: flex; flex-wrap: wrap; gap: 1rem; }
+.videos { display: flex; flex-wrap: wrap; gap: 1rem; }
 """
 
 
@@ -87,7 +87,7 @@ def write_report(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike
         _table(("", "ended", "mean", "std", "least", "greatest", "steps", "time"), _scores(groups, x)),
         *_charts(groups, x),
         *_differences(groups),
-        *_films(everything),
+        *_videos(everything),
         "<h2>Configs</h2>",
         *(_config(label, run) for label, members in groups.items() for run in members),
         "<h2>Versions</h2>",
@@ -290,17 +290,17 @@ def _described(run: RunDirectory) -> dict[str, Any]:
     return {name: value for name, value in run.read_config().items() if name not in ("seed", "run")}
 
 
-def _films(runs: Sequence[RunDirectory]) -> list[str]:
+def _videos(runs: Sequence[RunDirectory]) -> list[str]:
     parts = []
-    for path in [path for run in runs for path in sorted(run.path.iterdir()) if path.suffix.lower() in _FILMS]:
-        if path.stat().st_size > _FILM_BYTES:
+    for path in [path for run in runs for path in sorted(run.path.iterdir()) if path.suffix.lower() in _VIDEOS]:
+        if path.stat().st_size > _VIDEO_BYTES:
             parts.append(f"<p>{html.escape(str(path))} is too large for this page.</p>")
             continue
-        kind = _FILMS[path.suffix.lower()]
+        kind = _VIDEOS[path.suffix.lower()]
         data = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
         shown = f'<video controls src="{data}"></video>' if kind.startswith("video") else f'<img alt="" src="{data}">'
         parts.append(f"<figure>{shown}<figcaption>{html.escape(str(path))}</figcaption></figure>")
-    return ["<h2>Films</h2>", '<div class="films">', *parts, "</div>"] if parts else []
+    return ["<h2>Videos</h2>", '<div class="videos">', *parts, "</div>"] if parts else []
 
 
 def _config(label: str, run: RunDirectory) -> str:

@@ -185,12 +185,8 @@ def elo(outcomes: dict[tuple[int, int], np.ndarray], count: int, anchor: int) ->
 
 def draw(held: Held, path: str | pathlib.Path) -> pathlib.Path:
     """Draws the ratings with their intervals; returns the figure's path."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     path, order = pathlib.Path(path), np.argsort(held.ratings)
-    figure = Figure(figsize=(7, 1 + 0.5 * len(order)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = plots.new_figure(7, 1 + 0.5 * len(order))
     axes = figure.add_subplot()
     ratings, bounds = held.ratings[order], held.intervals[order]
     apart = np.abs(np.stack([ratings - bounds[:, 0], bounds[:, 1] - ratings]))

@@ -115,7 +115,7 @@ def _state(rundir: RunDirectory, status: Mapping[str, Any] | None) -> str:
         return f"running, by {holder}"
     if status is not None:
         age = time.time() - status["time"]
-        return f"running, heard of {age:.0f} s ago" if age < _FRESH_S else "killed: it can be resumed"
+        return f"running, last report {age:.0f} s ago" if age < _FRESH_S else "killed: it can be resumed"
     return "finished" if rundir.evaluation.is_file() else "stopped: it can be resumed"
 
 

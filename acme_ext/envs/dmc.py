@@ -12,8 +12,7 @@ import numpy as np
 from dm_env import specs
 
 from acme_ext.envs.backend import Backend
-from acme_ext.envs.base import SingleEnvironment
-from acme_ext.envs.specs import action_spec
+from acme_ext.envs.single import SinglePrecision
 
 with warnings.catch_warnings():
     # It looks for a way to render, and warns if there is no display; nothing is rendered here.
@@ -36,12 +35,11 @@ class Dmc(Backend):
         return FlatObservation(environment) if options.get("flatten", True) else environment
 
 
-class FlatObservation(SingleEnvironment):
+class FlatObservation(SinglePrecision):
     """Wraps an environment to concatenate its dictionary of observations to one float32 vector, in the spec's order."""
 
     def __init__(self, environment: dm_env.Environment):
-        self.environment = environment
-        self._action_spec, _ = action_spec(environment)
+        super().__init__(environment)
         self._slices = []
         start = 0
         stated: Any = environment.observation_spec()  # An OrderedDict.
@@ -51,27 +49,8 @@ class FlatObservation(SingleEnvironment):
             start = stop
         self._observation_spec = specs.Array((start,), np.float32, "observation")
 
-    def _convert(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
-        observation = np.empty(self._observation_spec.shape, np.float32)
+    def _observe(self, observation: Any) -> np.ndarray:
+        flat = np.empty(self._observation_spec.shape, np.float32)
         for key, where in self._slices:
-            observation[where] = np.ravel(timestep.observation[key])
-        if timestep.first():
-            return dm_env.restart(observation)
-        return dm_env.TimeStep(
-            timestep.step_type, np.float32(timestep.reward), np.float32(timestep.discount), observation
-        )
-
-    def reset(self) -> dm_env.TimeStep:
-        return self._convert(self.environment.reset())
-
-    def step(self, action: Any) -> dm_env.TimeStep:
-        return self._convert(self.environment.step(action))
-
-    def observation_spec(self) -> specs.Array:
-        return self._observation_spec
-
-    def action_spec(self) -> specs.Array:
-        return self._action_spec
-
-    def close(self) -> None:
-        self.environment.close()
+            flat[where] = np.ravel(observation[key])
+        return flat

@@ -29,13 +29,13 @@ class SinglePrecision(SingleEnvironment):
         self._action_spec, self._action_dtype = action_spec(environment)
         scalar_reward(environment)
 
+    def _observe(self, observation: Any) -> Tree:
+        """Returns an observation of the environment in single precision."""
+        stated = self._observation_spec
+        return tree.map_structure_up_to(stated, lambda spec, x: np.asarray(x, spec.dtype), stated, observation)
+
     def _convert(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
-        observation = tree.map_structure_up_to(
-            self._observation_spec,
-            lambda spec, value: np.asarray(value, spec.dtype),
-            self._observation_spec,
-            timestep.observation,
-        )
+        observation = self._observe(timestep.observation)
         if timestep.first():
             return dm_env.restart(observation)
         return dm_env.TimeStep(

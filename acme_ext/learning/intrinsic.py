@@ -75,10 +75,9 @@ class Distillation:
     Args:
         config: see `DistillationConfig`.
         observation: an example `[1, ...]`.
-        torso: computes features from normalised observations, see `torsos.features`; None for the default.
     """
 
-    def __init__(self, config: DistillationConfig, observation: Tree, torso: str | torsos.Torso | None = None):
+    def __init__(self, config: DistillationConfig, observation: Tree):
         self.config = config
         self._example = masking.visible(observation)
         if config.newest_frame and not any(map(is_picture, jax.tree.leaves(self._example))):
@@ -86,10 +85,10 @@ class Distillation:
         self._optimizer = optax.adam(config.learning_rate)
 
         def features(observation: Tree, sizes: tuple[int, ...]) -> Array:
-            if torso is None and torsos.is_image(self._example):
+            if torsos.is_image(self._example):
                 x = _convolutions(observation)
             else:
-                x = torsos.features(torso, observation, config.hidden_sizes)
+                x = torsos.features(None, observation, config.hidden_sizes)
             for size in sizes:
                 x = jax.nn.relu(_linear(size)(x))
             return _linear(config.features)(x)

@@ -301,7 +301,7 @@ def _variables(python: pathlib.Path) -> dict[str, str]:
     """Returns the kernel's environment variables: the host's, except those for its Python, plots and IPython."""
     own = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "MPLBACKEND", "IPYTHONDIR")
     variables = {name: value for name, value in os.environ.items() if name not in own}
-    # The kernel ends by itself when this process is no longer its parent.
+    # The kernel ends when its parent is another process than this one.
     return {
         **variables,
         "JPY_PARENT_PID": str(os.getpid()),

@@ -14,6 +14,7 @@ from acme_ext.utils.rundir import ABSENT, RunDirectory, flatten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Run = RunDirectory | str | os.PathLike[str]
 Curve = tuple[np.ndarray, np.ndarray]  # x and y, [points]
@@ -59,17 +60,12 @@ def learning_curves(
     Raises:
         UsageError: a run has no logs, `x` or the format is unknown, or `out` can't be written.
     """
-    # Use the object interface: pyplot would keep the figure, and select a backend for the whole process.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     opened = {label: [_opened(run) for run in members] for label, members in runs.items()}
     if not opened or not all(opened.values()):
         raise UsageError("a plot needs at least one run for each line.")
     out = Path(out)
     crowded = len(opened) > _CROWDED
-    figure = Figure(figsize=(9.6 if crowded else 6.8, 4.2), dpi=200, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.6 if crowded else 6.8, 4.2, dpi=200)
     check_format(out)
 
     if x is None:
@@ -104,7 +100,14 @@ def check_format(out: Path) -> None:
         raise UsageError(f"{out} is not a name for a figure: it must end in one of {', '.join(sorted(known))}.")
 
 
-def save(figure: Any, out: Path) -> Path:
+def new_figure(width: float, height: float, *, dpi: int = 150) -> "Figure":
+    """Returns an empty figure of a size in inches; without pyplot, which would keep it and select a backend."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=dpi, layout="constrained")
+
+
+def save(figure: "Figure", out: Path) -> Path:
     """Writes a figure in the format of the path's ending, and returns the path; raises UsageError if it can't."""
     files.make_writable_folder(out.parent)
     with files.replacing(out) as temporary:

@@ -89,7 +89,7 @@ def test_the_screen_of_a_run_that_goes_on(tmp_path):
     assert " ".join(line[12:] for line in said) == waits
 
     rundir.write_status({"time": time.time() - 5, "nodes": {}, "replay": ""})
-    heard = re.match(r"running, heard of (\d+) s ago", watch.screen(rundir)[1])  # it may be on another host
+    heard = re.match(r"running, last report (\d+) s ago", watch.screen(rundir)[1])  # it may be on another host
     assert heard
     assert int(heard[1]) >= 5
     rundir.write_status({"time": time.time() - 500, "nodes": {"actor 0": "acting"}, "replay": ""})

@@ -156,41 +156,41 @@ def test_of_a_stack_of_pictures_the_newest_is_shown():
 
 
 @pytest.mark.release
-def test_films_are_written_whole_or_not_at_all(cartpole, tmp_path, capsys):
-    films = [tmp_path / "film.mp4", tmp_path / "film.gif"]
-    for film in films:
-        assert cli.main(["evaluate", str(cartpole), "--episodes", "1", "--video", str(film)]) == 0
-        assert f"film        {film}" in capsys.readouterr().out
-    with importlib.import_module("PIL.Image").open(films[1]) as film:
-        assert film.size == (600, 400)
-        assert film.n_frames > 20
-    frames = importlib.import_module("imageio_ffmpeg").read_frames(str(films[0]))
+def test_videos_are_written_whole_or_not_at_all(cartpole, tmp_path, capsys):
+    videos = [tmp_path / "video.mp4", tmp_path / "video.gif"]
+    for video in videos:
+        assert cli.main(["evaluate", str(cartpole), "--episodes", "1", "--video", str(video)]) == 0
+        assert f"video       {video}" in capsys.readouterr().out
+    with importlib.import_module("PIL.Image").open(videos[1]) as video:
+        assert video.size == (600, 400)
+        assert video.n_frames > 20
+    frames = importlib.import_module("imageio_ffmpeg").read_frames(str(videos[0]))
     about = next(frames)
     assert (about["size"], about["codec"], about["fps"]) == ((600, 400), "h264", 50.0)
     assert sum(1 for _ in frames) > 20
-    assert sorted(tmp_path.iterdir()) == sorted(films)
+    assert sorted(tmp_path.iterdir()) == sorted(videos)
 
 
-def test_a_film_that_ffmpeg_could_not_end_keeps_the_one_before(tmp_path, monkeypatch):
-    from acme_ext.utils import films
+def test_a_video_that_ffmpeg_could_not_end_keeps_the_one_before(tmp_path, monkeypatch):
+    from acme_ext.utils import videos
 
     pictures = [np.full((16, 16, 3), i, np.uint8) for i in range(5)]
-    films.write(tmp_path / "film.mp4", iter(pictures), 25)
-    before = (tmp_path / "film.mp4").read_bytes()
+    videos.write(tmp_path / "video.mp4", iter(pictures), 25)
+    before = (tmp_path / "video.mp4").read_bytes()
     monkeypatch.setattr(importlib.import_module("imageio_ffmpeg"), "count_frames_and_secs", lambda path: (3, 0.12))
-    with pytest.raises(RunError, match=r"film\.mp4 can't be written: ffmpeg ended early; the disk may be full"):
-        films.write(tmp_path / "film.mp4", iter(pictures), 25)
-    assert (tmp_path / "film.mp4").read_bytes() == before
-    assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
+    with pytest.raises(RunError, match=r"video\.mp4 can't be written: ffmpeg ended early; the disk may be full"):
+        videos.write(tmp_path / "video.mp4", iter(pictures), 25)
+    assert (tmp_path / "video.mp4").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["video.mp4"]
 
 
-def test_films_that_cant_be_are_refused(cartpole, tmp_path, capsys):
-    assert cli.main(["evaluate", str(cartpole), "--video", str(tmp_path / "film.avi")]) == 2
+def test_videos_that_cant_be_are_refused(cartpole, tmp_path, capsys):
+    assert cli.main(["evaluate", str(cartpole), "--video", str(tmp_path / "video.avi")]) == 2
     assert "it must end in .mp4 or .gif" in capsys.readouterr().err
     blind = saved_runs.save(tmp_path / "run", DQN(), "bsuite:cartpole/0")
-    assert cli.main(["evaluate", str(blind), "--video", str(tmp_path / "film.gif")]) == 2
+    assert cli.main(["evaluate", str(blind), "--video", str(tmp_path / "video.gif")]) == 2
     assert "bsuite:cartpole/0: the environment can't be drawn" in capsys.readouterr().err
-    assert not (tmp_path / "film.gif").exists()
+    assert not (tmp_path / "video.gif").exists()
 
 
 def test_an_environment_of_ones_own_draws_itself():

@@ -174,7 +174,7 @@ def test_a_program_that_stands_still_says_what_each_node_waits_for(tmp_path, mon
     assert re.search(
         r"learner, start 0: waiting for a batch: table 'transitions' holds \d+ of \d+ items, .*waits for 100 ", said
     )
-    assert re.search(r"actor 0, start 0: acting \(last heard of \d+ s ago\)", said)
+    assert re.search(r"actor 0, start 0: acting \(last report \d+ s ago\)", said)
     assert "evaluator 0, start 0: has nothing to evaluate" in said
     assert _MADE.count(False) == 2  # the actor's, and one whose specs all nodes are given
 

@@ -105,16 +105,6 @@ def _retrained(each: Retrained) -> dict[str, Any]:
     }
 
 
-def _figure(width: float, height: float) -> Any:
-    # Use the object interface: pyplot would keep the figure, and select a backend for the whole process.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=160, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def _dressed(figure: Any) -> Any:
     axes = figure.add_subplot()
     axes.grid(color="#dddddd", linewidth=0.6)
@@ -134,7 +124,7 @@ def _draw_history(study: Study) -> Any:
             points.setdefault(trial.state.name, []).append((trial.number, value))
     if not points:
         return None
-    figure = _figure(6.8, 4.0)
+    figure = plots.new_figure(6.8, 4.0)
     axes = _dressed(figure)
     words = {"COMPLETE": "to its end", "PRUNED": "ended early: its last evaluation", "FAIL": "failed: likewise"}
     for name in [name for name in words if name in points]:
@@ -154,7 +144,7 @@ def _draw_history(study: Study) -> Any:
 def _draw_shares(shares: dict[str, float]) -> Any:
     if not shares:
         return None
-    figure = _figure(6.8, 1.2 + 0.3 * len(shares))
+    figure = plots.new_figure(6.8, 1.2 + 0.3 * len(shares))
     axes = _dressed(figure)
     names = list(shares)[::-1]
     axes.barh(names, [shares[name] for name in names], color=_COLOURS["COMPLETE"])

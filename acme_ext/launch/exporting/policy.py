@@ -35,7 +35,7 @@ class Policy:
             raise ValueError(f"{folder} has format {described['format']}, and this file reads format 1")
         self.about = described["about"]
         self.reads_reward = described["reads_reward"]
-        self._spec, self._action = described["observations"], described["actions"]
+        self._spec = described["observations"]
         self._inputs, self._outputs = described["inputs"], described["outputs"]
         with open(os.path.join(folder, "policy.npz"), "rb") as file:
             content = file.read()

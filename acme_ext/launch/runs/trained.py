@@ -23,7 +23,7 @@ from acme_ext.envs.canonical import ActionScale, bounds_of
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Score, load_run
 from acme_ext.types import Array, Params, Tree
-from acme_ext.utils import compiling, films
+from acme_ext.utils import compiling, videos
 
 _NOT_GIVEN: Any = object()
 
@@ -227,7 +227,7 @@ class Run:
         usual = run.experiment.evaluation.final_episodes
         return self._evaluators[explore].evaluate(episodes or usual, standing=run.standing)
 
-    def film(self, path: str | os.PathLike[str], episodes: int = 3) -> Path:
+    def video(self, path: str | os.PathLike[str], episodes: int = 3) -> Path:
         """Records a video of evaluation episodes, and returns its path.
 
         Args:
@@ -239,13 +239,13 @@ class Run:
                 is missing.
         """
         path = Path(path)
-        films.check(path)
+        videos.check(path)
         experiment = self.loaded.experiment
         environment = envs.make_single(
             experiment.environment, seed=experiment.seed, evaluation=True, **experiment.options
         )
         try:
-            films.write(path, self._pictures(environment, episodes), pictures.frames_per_second(environment))
+            videos.write(path, self._pictures(environment, episodes), pictures.frames_per_second(environment))
         except UsageError as error:
             raise UsageError(f"{experiment.environment_name}: {error}") from error
         finally:

@@ -264,7 +264,7 @@ class Coordinator:
         """Returns what each node is doing or waiting for; called with the lock held."""
         now = time.monotonic()
         return {
-            name: f"{report.state} (last heard of {now - report.time:.0f} s ago)"
+            name: f"{report.state} (last report {now - report.time:.0f} s ago)"
             for name, report in sorted(self._reports.items())
             if name not in self._done and self._is_latest(name)
         }

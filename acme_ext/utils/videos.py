@@ -21,9 +21,9 @@ def check(path: Path) -> None:
     """Raises UsageError if a video can't be written to this path: its ending is unknown, or a package is missing."""
     needs = {".mp4": "imageio_ffmpeg", ".gif": "PIL"}
     if path.suffix.lower() not in needs:
-        raise UsageError(f"{path} is not a name for a film: it must end in .mp4 or .gif.")
+        raise UsageError(f"{path} is not a name for a video: it must end in .mp4 or .gif.")
     if importlib.util.find_spec(needs[path.suffix.lower()]) is None:
-        raise UsageError(f"a film needs {needs[path.suffix.lower()]}, not installed here: {install.command('video')}")
+        raise UsageError(f"a video needs {needs[path.suffix.lower()]}, not installed here: {install.command('video')}")
 
 
 def write(path: Path, pictures: Iterator[np.ndarray], fps: float) -> None:
@@ -45,22 +45,22 @@ def _mp4(path: Path, first: np.ndarray, rest: Iterator[np.ndarray], fps: float) 
     ffmpeg = importlib.import_module("imageio_ffmpeg")
     height, width = first.shape[:2]
     options: dict[str, Any] = {"fps": fps, "macro_block_size": 2, "output_params": ["-f", "mp4"]}
-    film, sent = ffmpeg.write_frames(str(path), (width, height), **options), 1
+    video, sent = ffmpeg.write_frames(str(path), (width, height), **options), 1
     with warnings.catch_warnings():
         # JAX warns about every fork, but this one executes another program at once.
         warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
-        film.send(None)
-        film.send(np.ascontiguousarray(first))  # the first frame
+        video.send(None)
+        video.send(np.ascontiguousarray(first))  # the first frame
     early = OSError(errno.EIO, "ffmpeg ended early; the disk may be full")
     try:
         for picture in rest:
             try:
-                film.send(np.ascontiguousarray(picture))
+                video.send(np.ascontiguousarray(picture))
             except OSError:  # with all of ffmpeg's output
                 raise early from None
             sent += 1
     finally:
-        film.close()
+        video.close()
     # Closing doesn't say whether ffmpeg could write everything.
     with contextlib.suppress(RuntimeError):
         if ffmpeg.count_frames_and_secs(str(path))[0] == sent:
