@@ -190,7 +190,7 @@ def _pair(policy, critic):
         (
             SAC(network=_pair(_gaussian, lambda o, a: _q_of(o, a)[:, None])),
             PENDULUM,
-            r"networks is mine, whose critic is float32\[7, 1\] for 7 observations: SAC needs float32\[7\]",
+            r"network is mine, whose critic is float32\[7, 1\] for 7 observations: SAC needs float32\[7\]",
         ),
         (
             SAC(network=_pair(lambda o: hk.Linear(1)(o), _q_of)),
