@@ -70,17 +70,16 @@ def _parser() -> argparse.ArgumentParser:
         "Finished runs are not run again; stopped runs are resumed.",
     )
     parser.add_argument("--game", default="breakout", metavar="NAME", help="a MinAtar game, or catch (%(default)s)")
-    parser.add_argument(
-        "--steps", type=int, metavar="N", help="another budget of environment steps; results are written to --runs"
+    command.add(
+        parser,
+        "jobs",
+        "fresh",
+        seeds=[0, 1, 2],
+        steps="environment steps",
+        runs=learning.RUNS,
+        out="benchmarks/results",
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="random seeds (0 1 2)")
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), metavar="NAME", help=", ".join(VARIANTS))
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at the same time (%(default)s)")
-    parser.add_argument("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
-    parser.add_argument(
-        "--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
-    )
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for the results (benchmarks/results)")
     return parser
 
 

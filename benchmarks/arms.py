@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--episodes", type=int, default=900, help="episodes in each environment (%(default)s)")
     parser.add_argument("--envs", type=int, default=8, help="environments, each with its own bandit (%(default)s)")
     parser.add_argument("--seeds", type=int, default=100, help="number of seeds (%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="folder for the page")
+    command.add(parser, out=RESULTS)
     options = parser.parse_args(arguments)
     return command.run("benchmarks.arms", lambda: _main(options))
 

@@ -144,8 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.arms_trained", description=__doc__)
     parser.add_argument("--episodes", type=int, default=450, help="episodes in each environment (%(default)s)")
     parser.add_argument("--envs", type=int, default=8, help="environments, each with its own bandit (%(default)s)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="random seeds (0 1 2)")
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="folder for the page")
+    command.add(parser, seeds=[0, 1, 2], out=RESULTS)
     options = parser.parse_args(arguments)
     return command.run("benchmarks.arms_trained", lambda: _main(options))
 

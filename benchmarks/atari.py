@@ -48,7 +48,6 @@ def _parser() -> argparse.ArgumentParser:
     add("agent", metavar="AGENT", help=", ".join(builders.AGENTS))
     add("--games", nargs="+", default=list(atari57.SCORES), metavar="GAME", help="games, such as Pong (all 57)")
     add("--steps", type=int, default=50_000_000, metavar="N", help="environment steps, of 4 frames each (%(default)s)")
-    add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="random seeds for every game (0)")
     add("--num-envs", type=int, default=8, metavar="B", help="environments per actor (%(default)s)")
     add("--actors", type=int, default=0, metavar="N", help="actors of a program; 0: run in one process (%(default)s)")
     add("--eval-episodes", type=int, default=30, metavar="N", help="episodes of the final evaluation (%(default)s)")
@@ -67,10 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         help="maximum number of frames in an episode (%(default)s)",
     )
     common.add_set(parser, "a field of the agent's config")
-    add("--jobs", type=int, default=1, metavar="N", help="runs at the same time (%(default)s)")
-    add("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
-    add("--runs", type=pathlib.Path, metavar="DIR", help="folder for the runs (runs/benchmarks/atari-AGENT)")
-    add("--out", type=pathlib.Path, metavar="DIR", help="folder for the results (benchmarks/results)")
+    command.add(parser, "jobs", "fresh", seeds=[0], runs="runs/benchmarks/atari-AGENT")
     return parser
 
 

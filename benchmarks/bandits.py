@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bandits", description=__doc__)
     parser.add_argument("--steps", type=int, default=5_000, help="number of plays (%(default)s)")
     parser.add_argument("--seeds", type=int, default=100, help="number of seeds (%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="folder for the page")
+    command.add(parser, out=RESULTS)
     options = parser.parse_args(arguments)
     return command.run("benchmarks.bandits", lambda: _main(options))
 

@@ -2,10 +2,12 @@
 
 import argparse
 import os
+import pathlib
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import process_tree
@@ -26,6 +28,43 @@ def run(name: str, command: Callable[[], int]) -> int:
     except (UsageError, RunError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def add(
+    parser: argparse.ArgumentParser,
+    *flags: Literal["jobs", "fresh"],
+    seeds: Sequence[int] | None = None,
+    steps: str | None = None,
+    runs: pathlib.Path | str | None = None,
+    out: pathlib.Path | str | None = "benchmarks/results",
+) -> None:
+    """Adds options that several commands have.
+
+    Args:
+        parser: the command's parser.
+        *flags: `jobs`, `fresh` or both.
+        seeds: the default of `--seeds`; None for no such option.
+        steps: the unit of `--steps`, another budget than the settings'; None for no such option.
+        runs: the default of `--runs`, or a description of it as text; None for no such option.
+        out: the default of `--out`, or a description of it as text; None for no such option.
+    """
+    if seeds is not None:
+        usual = " ".join(map(str, seeds))
+        parser.add_argument("--seeds", type=int, nargs="+", default=seeds, metavar="N", help=f"random seeds ({usual})")
+    if steps is not None:
+        parser.add_argument(
+            "--steps", type=int, metavar="N", help=f"another budget of {steps}; results are written to --runs"
+        )
+    if "jobs" in flags:
+        parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at the same time (%(default)s)")
+    if "fresh" in flags:
+        parser.add_argument("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
+    for name, usual, what in (("--runs", runs, "the runs"), ("--out", out, "the results")):
+        if usual is not None:
+            default = None if isinstance(usual, str) else usual
+            parser.add_argument(
+                name, type=pathlib.Path, default=default, metavar="DIR", help=f"folder for {what} ({usual})"
+            )
 
 
 _PLACES = ("runs", "out", "run_dir", "fresh", "jobs")  # options that don't change what is measured

@@ -43,8 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "setting", metavar="SETTING", nargs="?", help="a name, or a pattern such as 'dqn-*'; if missing, all are listed"
     )
-    parser.add_argument(
-        "--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], metavar="N", help="random seeds (0 1 2 3 4)"
+    command.add(
+        parser, "jobs", "fresh", seeds=[0, 1, 2, 3, 4], runs="runs/benchmarks/SETTING", out="benchmarks/results"
     )
     parser.add_argument(
         "--steps",
@@ -55,15 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     common.add_set(
         parser, "another value for a field of the agent's config; requires --runs, to which results are written"
     )
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="seeds at the same time (%(default)s)")
     parser.add_argument(
         "--together", action="store_true", help="consecutive seeds of a compiled setting in one program, as for a GPU"
     )
-    parser.add_argument("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
-    parser.add_argument(
-        "--runs", type=pathlib.Path, metavar="DIR", help="folder for the runs (runs/benchmarks/SETTING)"
-    )
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for the results (benchmarks/results)")
     return parser
 
 

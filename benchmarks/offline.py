@@ -233,15 +233,9 @@ def _parser() -> argparse.ArgumentParser:
         "--data", nargs="+", default=list(DATA), metavar="NAME", help=f"data sets: {', '.join(DATA)} (all)"
     )
     made.add_argument("--agents", nargs="+", metavar="NAME", help='agents, such as iql or "10%% bc" (all)')
-    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="random seeds (0 1 2)")
-    made.add_argument(
-        "--steps", type=int, metavar="N", help="another budget of learner steps; results are written to --runs"
-    )
+    command.add(made, seeds=[0, 1, 2], steps="learner steps", runs=RUNS, out=None)
     common.add_set(
         made, "another value for a field of the agents' configs; requires --runs, to which results are written"
-    )
-    made.add_argument(
-        "--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
     )
     made.add_argument(
         "--recorded", type=pathlib.Path, metavar="DIR", help="folder for the data (data in the folder of runs)"

@@ -237,7 +237,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--actors", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="numbers of actors (1 2 4)"
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="random seeds (0 1 2)")
+    command.add(parser, "fresh", seeds=[0, 1, 2], runs=RUNS)
     parser.add_argument("--steps", type=int, default=60_000, metavar="N", help="environment steps (%(default)s)")
     parser.add_argument("--num-envs", type=int, default=1, metavar="N", help="environments per actor (%(default)s)")
     parser.add_argument(
@@ -252,11 +252,6 @@ def _parser() -> argparse.ArgumentParser:
         "--eval-episodes", type=int, default=10, metavar="N", help="episodes of an evaluation (%(default)s)"
     )
     parser.add_argument("--bar", type=float, metavar="R", help="return to reach; the table shows the time until then")
-    parser.add_argument("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
-    parser.add_argument(
-        "--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
-    )
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for the results (benchmarks/results)")
     return parser
 
 

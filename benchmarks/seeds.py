@@ -10,7 +10,7 @@ import numpy as np
 
 from acme_ext.errors import UsageError
 from acme_ext.utils import files, plots
-from benchmarks import learning, outcomes
+from benchmarks import command, learning, outcomes
 from benchmarks.outcomes import Outcome
 from benchmarks.settings import Setting
 
@@ -33,15 +33,7 @@ def parser(name: str, doc: str | None, steps: int) -> argparse.ArgumentParser:
     made.add_argument("--steps", type=int, default=steps, metavar="N", help="environment steps (%(default)s)")
     made.add_argument("--seeds", type=int, default=3, metavar="N", help="number of seeds, from --seed on (%(default)s)")
     made.add_argument("--seed", type=int, default=0, metavar="N", help="first seed (%(default)s)")
-    made.add_argument("--fresh", action="store_true", help="start from the beginning: delete earlier runs")
-    made.add_argument(
-        "--runs",
-        type=pathlib.Path,
-        default=learning.RUNS / name,
-        metavar="DIR",
-        help="folder for the runs (%(default)s)",
-    )
-    made.add_argument("--out", type=pathlib.Path, default=learning.RESULTS, metavar="DIR", help="folder for the page")
+    command.add(made, "fresh", runs=learning.RUNS / name, out=learning.RESULTS)
     return made
 
 

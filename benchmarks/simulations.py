@@ -93,10 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"shares of reanalysis, with Gumbel and {USUAL} simulations (0.5)",
     )
     common.add_set(parser, "another value for a field of MuZero's config")
-    parser.add_argument(
-        "--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
-    )
-    parser.add_argument("--out", type=pathlib.Path, default=learning.RESULTS, metavar="DIR", help="folder for the page")
+    command.add(parser, runs=learning.RUNS, out=learning.RESULTS)
     return parser
 
 

@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.standstill", description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=1_000_000, metavar="N", help="rows in the replay (%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="folder for the page")
+    command.add(parser, out=RESULTS)
     return parser
 
 

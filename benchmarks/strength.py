@@ -52,10 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--opening-moves", type=int, default=2, metavar="N", help="random moves at the start of a game (%(default)s)"
     )
-    parser.add_argument(
-        "--runs", type=pathlib.Path, default=RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
-    )
-    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, metavar="DIR", help="folder for the page")
+    command.add(parser, runs=RUNS, out=RESULTS)
     return parser
 
 

@@ -137,15 +137,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("suite", choices=list(SUITES), help="a set of agents and environments")
     parser.add_argument("--agents", nargs="+", metavar="NAME", help="only these agents")
     parser.add_argument("--environments", nargs="+", metavar="NAME", help="only these environments")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="random seeds (0 1 2)")
-    parser.add_argument(
-        "--steps", type=int, metavar="N", help="another budget of environment steps; results are written to --runs"
+    command.add(
+        parser, "jobs", seeds=[0, 1, 2], steps="environment steps", runs=learning.RUNS, out="benchmarks/results"
     )
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at the same time (%(default)s)")
-    parser.add_argument(
-        "--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
-    )
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for the results (benchmarks/results)")
     return parser
 
 

@@ -42,13 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seeds", type=int, default=10, metavar="N", help="number of seeds from 0 on, in one program (%(default)s)"
     )
-    parser.add_argument(
-        "--steps", type=int, metavar="N", help="another budget of environment steps; results are written to --runs"
-    )
-    parser.add_argument(
-        "--runs", type=pathlib.Path, default=learning.RUNS, metavar="DIR", help="folder for the runs (%(default)s)"
-    )
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for the results (benchmarks/results)")
+    command.add(parser, steps="environment steps", runs=learning.RUNS)
     return parser
 
 
