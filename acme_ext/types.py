@@ -2,11 +2,15 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+import dm_env
 import dm_env.specs
 
 if TYPE_CHECKING:
     import jax
     import numpy as np
+
+FIRST, MID, LAST = map(int, dm_env.StepType)
+"""The kinds of time steps, as they are in batches."""
 
 Tree = Any
 """A nest (dict, tuple, list, NamedTuple) of arrays, or of other leaves where a comment says so."""

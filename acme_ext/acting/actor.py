@@ -7,8 +7,8 @@ import numpy as np
 import tree
 
 from acme_ext import interfaces
-from acme_ext.acting.inference import FIRST, Inference, InferenceCore
-from acme_ext.types import Tree
+from acme_ext.acting.inference import Inference, InferenceCore
+from acme_ext.types import FIRST, Tree
 
 
 class Writer(Protocol):

@@ -11,11 +11,10 @@ import numpy as np
 from acme_ext.acting import carries
 from acme_ext.acting.policy import Context, Kept, Policy
 from acme_ext.acting.variables import VariableClient
-from acme_ext.types import Array, Params, Tree
+from acme_ext.types import FIRST, Array, Params, Tree
 from acme_ext.utils import compiling, trees
 from acme_ext.utils.packing import Packing
 
-FIRST = int(dm_env.StepType.FIRST)
 MAX_STEPS = 2**31 - 1
 """The largest number of environment steps that a policy is given; longer runs stay at it."""
 

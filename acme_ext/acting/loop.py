@@ -9,12 +9,11 @@ import numpy as np
 from acme_ext import interfaces
 from acme_ext.acting.unbatched import Observers
 from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.types import FIRST, LAST
 
 if TYPE_CHECKING:
     from acme.utils.counting import Counter
     from acme.utils.observers import EnvLoopObserver
-
-_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
 
 class Episode(NamedTuple):
@@ -72,11 +71,11 @@ class EnvironmentLoop:
             self._actor.update()
         if self._observers:
             self._observers.observe(action, timestep)
-        moved = timestep.step_type != _FIRST
+        moved = timestep.step_type != FIRST
         self._returns += timestep.reward  # zero in a row that was reset
         self._lengths += moved
         taken = int(np.count_nonzero(moved))
-        ended = np.nonzero(timestep.step_type == _LAST)[0]
+        ended = np.nonzero(timestep.step_type == LAST)[0]
         self.steps += taken
         self.episodes += len(ended)
         if self._counter is not None:

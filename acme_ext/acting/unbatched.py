@@ -10,13 +10,11 @@ import tree
 from acme_ext import interfaces
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.errors import UsageError
-from acme_ext.types import Tree
+from acme_ext.types import FIRST, Tree
 from acme_ext.utils import loggers
 
 if TYPE_CHECKING:
     from acme.utils.observers import EnvLoopObserver
-
-_FIRST = int(dm_env.StepType.FIRST)
 
 
 class SingleActor(interfaces.Actor):
@@ -84,7 +82,7 @@ def _row(timestep: dm_env.TimeStep, env: int) -> dm_env.TimeStep:
 
     As usual in dm_env, a FIRST timestep has no reward and no discount.
     """
-    first = timestep.step_type[env] == _FIRST
+    first = timestep.step_type[env] == FIRST
     return dm_env.TimeStep(
         step_type=dm_env.StepType(int(timestep.step_type[env])),
         reward=None if first else timestep.reward[env],

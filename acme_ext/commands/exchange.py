@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import dm_env
 import numpy as np
 import tree
 from dm_env import specs
@@ -25,7 +24,7 @@ from acme_ext.data.format import MANIFEST, Episode, Folder, FolderWriter
 from acme_ext.envs.canonical import ActionScale, bounds_of, canonical_actions, own_actions
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.identity import restore_environment
-from acme_ext.types import Tree
+from acme_ext.types import FIRST, LAST, MID, Tree
 from acme_ext.utils import files, install
 
 _MINARI, _D4RL = "minari:", "d4rl:"
@@ -308,8 +307,8 @@ def _episode(
             raise ValueError(f"rewards of the shape {list(np.shape(rewards))} for {steps} steps")
     except (TypeError, ValueError) as error:
         raise UsageError(f"the data of {source} doesn't match the environment's specs: {error}.") from error
-    step_type = np.full(steps + 1, int(dm_env.StepType.MID), np.uint8)
-    step_type[0], step_type[-1] = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
+    step_type = np.full(steps + 1, MID, np.uint8)
+    step_type[0], step_type[-1] = FIRST, LAST
     discount = np.ones(steps + 1, np.float32)
     discount[-1] = last_discount
     reward = np.concatenate([[0.0], np.asarray(rewards, np.float32)]).astype(np.float32)

@@ -29,7 +29,6 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import dm_env
 import numpy as np
 import tree
 from dm_env import specs as dm_specs
@@ -38,7 +37,7 @@ from acme_ext import interfaces
 from acme_ext.envs.canonical import bounds_of
 from acme_ext.envs.specs import DISCOUNT, REWARD
 from acme_ext.errors import UsageError
-from acme_ext.types import EnvironmentSpec, Tree
+from acme_ext.types import LAST, EnvironmentSpec, Tree
 from acme_ext.utils import files
 
 FORMAT = 1
@@ -199,7 +198,7 @@ class Folder:
         except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise UsageError(f"the shard {self.path / shard['file']} can't be read: {error}.") from error
         leaves = [columns[name] for name in field_names(self.spec.observations)]
-        ends = np.flatnonzero(columns["step_type"] == int(dm_env.StepType.LAST)) + 1
+        ends = np.flatnonzero(columns["step_type"] == LAST) + 1
         for begin, end in zip([0, *ends[:-1]], ends, strict=True):
             part = slice(begin, end)
             observation = tree.unflatten_as(self.spec.observations, [leaf[part] for leaf in leaves])

@@ -7,9 +7,8 @@ import numpy as np
 import tree
 
 from acme_ext.data.format import SHARD_BYTES, SHARD_STEPS, Episode, FolderWriter
-from acme_ext.types import EnvironmentSpec, Tree
+from acme_ext.types import FIRST, LAST, EnvironmentSpec, Tree
 
-_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 _LEAST_STEPS, _LEAST_BYTES = 2_000, 2**22  # of a shard, if several processes write
 
 
@@ -48,16 +47,16 @@ class Recorder:
         before, actions = self._timestep, np.array(action)
         self._timestep = _copied(next_timestep)
         leaves = [*tree.flatten(before.observation), actions, before.reward, before.discount, before.step_type]
-        ended, going = before.step_type == _LAST, []
+        ended, going = before.step_type == LAST, []
         for env, rows in enumerate(self._rows):
-            begun = rows or before.step_type[env] == _FIRST
+            begun = rows or before.step_type[env] == FIRST
             if begun and not ended[env]:  # the last row of an episode was already written
                 # A view would hold the whole batch in memory; an element of a vector is a number, and no view.
                 rows.append([leaf[env] if leaf.ndim == 1 else leaf[env].copy() for leaf in leaves])
                 going.append(env)
         after = self._timestep
         for env in going:
-            if after.step_type[env] == _LAST:
+            if after.step_type[env] == LAST:
                 self._finish(env, after, np.zeros_like(actions[env]))
         if self._inner is not None:
             self._inner.add(action, next_timestep, extras, **kept)

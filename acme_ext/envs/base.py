@@ -10,9 +10,10 @@ import tree
 from dm_env import specs
 
 from acme_ext.envs.specs import DISCOUNT, REWARD, check_values
+from acme_ext.types import FIRST as FIRST
+from acme_ext.types import LAST as LAST
+from acme_ext.types import MID as MID
 from acme_ext.types import Tree
-
-FIRST, MID, LAST = (int(kind) for kind in (dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST))
 
 
 class SingleEnvironment(dm_env.Environment):

@@ -19,10 +19,9 @@ from acme_ext.replay import nstep, unrolls
 from acme_ext.replay.base import Replay
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
-from acme_ext.types import Array, Sequence, Transition, Tree, stored_extras
+from acme_ext.types import FIRST, LAST, Array, Sequence, Transition, Tree, stored_extras
 from acme_ext.utils.trees import select
 
-_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 _GROUP = 256  # priorities per group; sampling chooses a group first
 _AT_ONCE = 2**20  # maximum bytes of batches that are sampled at once
 
@@ -263,7 +262,7 @@ class DeviceTransitions(DeviceReplay):
         rewards = pending.reward
         if replay.max_abs_reward is not None:
             rewards = jnp.clip(rewards, -replay.max_abs_reward, replay.max_abs_reward)
-        started = running = pending.step_type[start] != _LAST
+        started = running = pending.step_type[start] != LAST
         returns = jnp.zeros(self._num_envs, jnp.float32)
         discounts, length = jnp.ones_like(returns), jnp.zeros(self._num_envs, jnp.int32)
         for k in range(1, replay.n_step + 1):
@@ -271,7 +270,7 @@ class DeviceTransitions(DeviceReplay):
             returns += select(running, discounts * rewards[at], 0.0)
             discounts = select(running, discounts * (replay.discount * pending.discount[at]), discounts)
             length += running
-            running &= pending.step_type[at] != _LAST
+            running &= pending.step_type[at] != LAST
         env, end = jnp.arange(self._num_envs), (start + length) % span
 
         def at_end(ring: Array) -> Array:
@@ -315,7 +314,7 @@ class DeviceSequences(DeviceReplay):
         replay = self._replay
         held = pending._replace(pending=_recorded(pending.pending, now, happened, active))
         full = now - held.start == replay.length
-        ended = (happened.timestep.step_type == _LAST) & (not replay.cross_episodes)
+        ended = (happened.timestep.step_type == LAST) & (not replay.cross_episodes)
         sequence, kept = self._sequences(held, now)
         started = select(full, held.start + replay.period, held.start)
         fresh = held._replace(
@@ -353,8 +352,8 @@ class DeviceSequences(DeviceReplay):
         tick = held.start[:, None] + time  # [N, T + 1]
         at = tick % len(time), jnp.arange(self._num_envs)[:, None]
         there = (tick >= held.origin[:, None]) & (tick <= now)
-        kinds = select(there, rings.step_type[at], _LAST)
-        mask = there[:, 1:] & (kinds[:, :-1] != _LAST)
+        kinds = select(there, rings.step_type[at], LAST)
+        mask = there[:, 1:] & (kinds[:, :-1] != LAST)
         known = select(number > 0, replay.length - replay.period, 0)
         kept = jnp.any(mask & (time[:-1] >= known[:, None]), axis=1)
         taken = there[:, :-1] & there[:, 1:]
@@ -367,7 +366,7 @@ class DeviceSequences(DeviceReplay):
         return Sequence(
             observation=of(rings.observation, there),
             reward=of(rings.reward, there),
-            first=kinds == _FIRST,
+            first=kinds == FIRST,
             action=of(rings.action, taken),
             discount=select(mask, jnp.float32(replay.discount) * rings.discount[at][:, 1:], 0.0),
             mask=mask.astype(jnp.float32),

@@ -8,13 +8,11 @@ import numpy as np
 import tree
 
 from acme_ext.replay.rows import Layout, OnWait, RowWriter, Sink
-from acme_ext.types import Array, OneStep, Transition, Tree, stored_extras
+from acme_ext.types import LAST, Array, OneStep, Transition, Tree, stored_extras
 
 PriorityFn = Callable[..., Any]
 """`(reward [M], discount [M], extras_tm1 [M, ...], extras_t [M, ...]) -> |TD error| [M]`: computes the errors for the
 initial priorities of new transitions, from the policy's extras at both ends."""
-
-_LAST = int(dm_env.StepType.LAST)
 
 
 class NStepWriter(RowWriter):
@@ -133,14 +131,14 @@ class NStepWriter(RowWriter):
         returns = np.zeros((starts, reward.shape[1]), np.float32)
         discounts = np.ones_like(returns)
         end = np.repeat(begin[:, None], reward.shape[1], axis=1)
-        running = started = step_type[:starts] != _LAST
+        running = started = step_type[:starts] != LAST
         for k in range(1, self._n + 1):
             tick = np.minimum(begin + k, limit)
             running = running & (begin + k <= limit)[:, None]
             returns += np.where(running, discounts * reward[tick], 0)
             discounts = np.where(running, discounts * (self._gamma * self._discount[tick]), discounts)
             end += running
-            running = running & (step_type[tick] != _LAST)
+            running = running & (step_type[tick] != LAST)
         time, env = np.nonzero(started & (end > begin[:, None]))
         if not len(time):
             return

@@ -8,13 +8,11 @@ import numpy as np
 import tree
 
 from acme_ext.replay.rows import Layout, OnWait, RowWriter, Sink
-from acme_ext.types import Array, Sequence, Tree, stored_extras
+from acme_ext.types import FIRST, LAST, Array, Sequence, Tree, stored_extras
 
 SequencePriorityFn = Callable[[Sequence], Any]
 """`Sequence [T, M, ...] with extras -> |TD error| [M]`: computes the errors for the initial priorities of new
 sequences. The arrays are NumPy's for a writer, and JAX's for a replay on the device."""
-
-_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
 
 class UnrollStore:
@@ -116,7 +114,7 @@ class UnrollStore:
         """Returns the sequences of slots `[K]` that end at the newest timesteps, or None; see `_finish`."""
         now = self._now[slots]
         full = now - self._start[slots] == self._length
-        ended = self._step_type[slots, now % self._ring] == _LAST
+        ended = self._step_type[slots, now % self._ring] == LAST
         due = full if self._cross else full | ended
         if not due.any():
             return None
@@ -176,8 +174,8 @@ class UnrollStore:
         tick = start[:, None] + time  # [M, T + 1]
         place = tick % self._ring
         there = (tick >= origin[:, None]) & (tick <= self._now[slots, None])
-        kinds = np.where(there, self._step_type[slots[:, None], place], _LAST)
-        mask = there[:, 1:] & (kinds[:, :-1] != _LAST)
+        kinds = np.where(there, self._step_type[slots[:, None], place], LAST)
+        mask = there[:, 1:] & (kinds[:, :-1] != LAST)
         known = np.where(sequence > 0, self._length - self._period, 0)  # steps that the previous sequence has
         kept = (mask & (time[:-1] >= known[:, None])).any(axis=1)
         if not kept.any():
@@ -199,7 +197,7 @@ class UnrollStore:
         return Sequence(
             observation=of("observation", self._observation, there),
             reward=np.where(there, self._reward[rows, place], np.float32(0)),
-            first=kinds == _FIRST,
+            first=kinds == FIRST,
             action=of("action", self._taken["action"], taken),
             discount=np.where(mask, np.float32(self._gamma) * self._discount[rows, place[:, 1:]], np.float32(0)),
             mask=mask.astype(np.float32),

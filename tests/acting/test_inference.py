@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from worlds import Source
 
-from acme_ext.acting.inference import FIRST, InferenceCore, LocalInference, slot_keys
+from acme_ext.acting.inference import InferenceCore, LocalInference, slot_keys
 from acme_ext.acting.policy import Policy
 from acme_ext.acting.slots import SlotCore, bucket_sizes
 from acme_ext.acting.variables import VariableClient
+from acme_ext.types import FIRST, MID
 
 SLOTS, TIME, FEATURES, UNITS = 6, 12, 3, 4
 KEY = jax.random.key(5)
-MID = int(dm_env.StepType.MID)
 
 
 def recurrent_policy() -> Policy:

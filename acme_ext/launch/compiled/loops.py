@@ -19,10 +19,8 @@ from acme_ext.learning.prioritized import importance_weights
 from acme_ext.replay.device import DeviceReplay, Happened, device_replay
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
-from acme_ext.types import Array, Params, Sample, Sequence, Tree
+from acme_ext.types import FIRST, LAST, Array, Params, Sample, Sequence, Tree
 from acme_ext.utils.trees import select
-
-_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
 
 class Place(NamedTuple):
@@ -104,13 +102,13 @@ def _step(
         still has the returns and lengths of ended episodes; the next step sets them to 0.
     """
     before = place.timestep
-    first, count = before.step_type == _FIRST, len(place.lengths)
+    first, count = before.step_type == FIRST, len(place.lengths)
     ranks = jnp.linspace(0, 1, count, dtype=jnp.float32)
     keys = jax.vmap(jax.random.fold_in)(place.keys, jnp.broadcast_to(place.ticks, ranks.shape))
     context = Context(keys, place.steps, ranks, before.reward, first, place.carry)
     action, extras, used, after, carry = reset_and_apply(policy, params, context, before.observation, place.policy)
     state, timestep = jax.vmap(environment.step)(place.environment, action)
-    moved = timestep.step_type != _FIRST
+    moved = timestep.step_type != FIRST
     place = place._replace(
         environment=state,
         timestep=timestep,
@@ -121,7 +119,7 @@ def _step(
         returns=select(moved, place.returns + timestep.reward, 0.0),
         lengths=select(moved, place.lengths + 1, 0),
     )
-    return place, Happened(before, action, extras, used), timestep.step_type == _LAST
+    return place, Happened(before, action, extras, used), timestep.step_type == LAST
 
 
 class Loop:
@@ -335,7 +333,7 @@ class Loop:
             contents as those of `SequenceReplay`.
         """
         replay: Any = self.agent.replay
-        before = select(place.timestep.step_type == _FIRST, self.agent.policy.init_state(1), place.policy)
+        before = select(place.timestep.step_type == FIRST, self.agent.policy.init_state(1), place.policy)
 
         def tick(carry: tuple[Place, Ended], _: None) -> tuple[tuple[Place, Ended], Happened]:
             place, happened, last = self._act(params, carry[0])
@@ -343,14 +341,14 @@ class Loop:
 
         (place, ended), happened = jax.lax.scan(tick, (place, ended), length=replay.length)
         steps = jax.tree.map(lambda xs, x: jnp.concatenate([xs, x[None]]), happened.timestep, place.timestep)
-        mask = steps.step_type[:-1] != _LAST
+        mask = steps.step_type[:-1] != LAST
         return (
             place,
             ended,
             Sequence(
                 observation=steps.observation,
                 reward=steps.reward,
-                first=steps.step_type == _FIRST,
+                first=steps.step_type == FIRST,
                 action=happened.action,
                 discount=select(mask, replay.discount * steps.discount[1:], 0.0),
                 mask=mask.astype(jnp.float32),

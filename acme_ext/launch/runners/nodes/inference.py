@@ -17,7 +17,7 @@ import tree
 
 from acme_ext import specs
 from acme_ext.acting.batching import Batcher
-from acme_ext.acting.inference import FIRST, Acted, slot_keys
+from acme_ext.acting.inference import Acted, slot_keys
 from acme_ext.acting.remote import RemoteVariables, Reply, renewal_s
 from acme_ext.acting.slots import SlotCore, bucket_sizes
 from acme_ext.data.format import FolderWriter
@@ -25,7 +25,7 @@ from acme_ext.data.recorder import Recorder
 from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, node_name, waiting
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.replay.server import describe_tables
-from acme_ext.types import Array, EnvironmentSpec, Tree
+from acme_ext.types import FIRST, Array, EnvironmentSpec, Tree
 from acme_ext.utils.calls import Call, CallServer
 
 _HELD_S = 0.01  # between checks of whether the replay has taken rows
