@@ -49,7 +49,7 @@ def setting(arm: str, steps: int) -> Setting:
         eval_every=max(1, steps // 10),
         eval_episodes=100,
         config=config,
-        environment_options={"size": SIZE, "time_limit": LIMIT},
+        environment_options={"size": SIZE, "max_steps": LIMIT},
     )
 
 

@@ -43,7 +43,7 @@ class Apart(Agent57):
 
 def setting(agent: str, beta: float, steps: int) -> Setting:
     """Returns the setting of an agent of `AGENTS`, with the fields in `CONFIG`."""
-    options: dict[str, Any] = {"size": SIZE, "time_limit": LIMIT}
+    options: dict[str, Any] = {"size": SIZE, "max_steps": LIMIT}
     config = {**CONFIG, "beta": f"{beta:g}"}
     if agent == "two networks":  # it also has a middle discount
         config["middle_discount"] = config["discount"]

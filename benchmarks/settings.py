@@ -37,7 +37,7 @@ class Recorded:
 
 RECORDED: dict[str, Recorded] = {
     # With such long episodes, random actions find the goal.
-    "key_door": Recorded("dqn", "explore:key_door", 100_000, 8, 200, environment_options={"time_limit": 5_000}),
+    "key_door": Recorded("dqn", "explore:key_door", 100_000, 8, 200, environment_options={"max_steps": 5_000}),
     "catch": Recorded("dqn", "bsuite:catch/0", 40_000, 8, 450),
     "pendulum": Recorded("td3", "gym:Pendulum-v1", 20_000, 1, 2_000),
 }

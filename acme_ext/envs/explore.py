@@ -20,7 +20,7 @@ _MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left
 
 
 class Explore(Backend):
-    """`explore:NAME`; all tasks have the options `size` and `time_limit`, in steps."""
+    """`explore:NAME`; all tasks have the options `size` and `max_steps`, in steps."""
 
     def names(self) -> Collection[str]:
         return list(_TASKS)
@@ -51,7 +51,7 @@ def _checked(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     options = {**_TASKS[name][1], **options}
     if options["size"] < 5:
         raise UsageError(f"size is {options['size']}: it must be at least 5.")
-    check_limit("time_limit", options["time_limit"])
+    check_limit("max_steps", options["max_steps"])
     return options
 
 
@@ -61,13 +61,13 @@ class _Task(SingleEnvironment):
     Args:
         rng: random generator.
         size: size of the task in cells.
-        time_limit: steps after which an episode is truncated.
+        max_steps: steps after which an episode is truncated.
     """
 
     num_actions = len(_MOVES)
 
-    def __init__(self, rng: np.random.Generator, *, size: int, time_limit: int):
-        self._rng, self._size, self._limit = rng, size, time_limit
+    def __init__(self, rng: np.random.Generator, *, size: int, max_steps: int):
+        self._rng, self._size, self._limit = rng, size, max_steps
         self._length, self._ended = 0, True
         self._begin()
         self._shape = self._observe().shape
@@ -171,11 +171,11 @@ class RandomCoin(FunctionalEnvironment):
 
     Args:
         size: cells per side.
-        time_limit: steps after which an episode is truncated.
+        max_steps: steps after which an episode is truncated.
     """
 
     size: int
-    time_limit: int
+    max_steps: int
 
     def begin(self, key: Array) -> tuple[Tree, Tree]:
         import jax
@@ -194,7 +194,7 @@ class RandomCoin(FunctionalEnvironment):
         place = jnp.clip(state.place + jnp.array(_MOVES, jnp.int32)[action], 0, self.size - 1)
         done = jnp.all(place == state.coin)
         state = _Room(place, state.coin, state.time + 1)
-        return Moved(state, self._observe(state), done.astype(jnp.float32), done, state.time >= self.time_limit)
+        return Moved(state, self._observe(state), done.astype(jnp.float32), done, state.time >= self.max_steps)
 
     def _observe(self, state: _Room) -> Array:
         import jax.numpy as jnp
@@ -233,12 +233,12 @@ class DiscoMaze(FunctionalEnvironment):
 
     Args:
         size: cells per side, including the outer walls.
-        time_limit: steps after which an episode is truncated.
+        max_steps: steps after which an episode is truncated.
         evaluation: whether the environment is for evaluation.
     """
 
     size: int
-    time_limit: int
+    max_steps: int
     evaluation: bool
 
     _COLOURS = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (255, 0, 255))
@@ -260,7 +260,7 @@ class DiscoMaze(FunctionalEnvironment):
         hit = ~state.free[tuple(ahead)]
         place = jnp.where(hit, state.place, ahead)
         state = _Maze(state.free, state.visited.at[tuple(place)].set(True), place, state.time + 1)
-        late = state.time >= self.time_limit
+        late = state.time >= self.max_steps
         share = state.visited.sum() / state.free.sum() if self.evaluation else 0.0
         return Moved(state, self._observe(key, state), jnp.where(hit | late, share, 0.0), hit, late)
 
@@ -308,8 +308,8 @@ def _maze(key: Array, size: int) -> Array:
 
 
 _TASKS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "chain": (Chain, {"size": 30, "time_limit": 120}),
-    "key_door": (KeyDoor, {"size": 11, "time_limit": 100}),
-    "random_coin": (RandomCoin, {"size": 15, "time_limit": 200}),
-    "disco_maze": (DiscoMaze, {"size": 21, "time_limit": 1_000}),
+    "chain": (Chain, {"size": 30, "max_steps": 120}),
+    "key_door": (KeyDoor, {"size": 11, "max_steps": 100}),
+    "random_coin": (RandomCoin, {"size": 15, "max_steps": 200}),
+    "disco_maze": (DiscoMaze, {"size": 21, "max_steps": 1_000}),
 }

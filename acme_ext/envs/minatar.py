@@ -42,7 +42,7 @@ class MinAtar(Backend):
             "sticky_action_prob": 0.1,
             "difficulty_ramping": True,
             "minimal_action_set": False,
-            "time_limit": 10_000,
+            "max_steps": 10_000,
         }
 
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
@@ -75,7 +75,7 @@ class MinAtarEnvironment(SingleEnvironment):
         sticky_action_prob: float = 0.1,
         difficulty_ramping: bool = True,
         minimal_action_set: bool = False,
-        time_limit: int = 10_000,
+        max_steps: int = 10_000,
     ):
         """Makes a game.
 
@@ -85,17 +85,17 @@ class MinAtarEnvironment(SingleEnvironment):
           sticky_action_prob: probability of repeating the previous action.
           difficulty_ramping: whether the game gets harder over time, for games that support this.
           minimal_action_set: use only the actions that have an effect in this game, and not all 6.
-          time_limit: steps after which an episode is truncated. MinAtar's games have no limit of their own, except
+          max_steps: steps after which an episode is truncated. MinAtar's games have no limit of their own, except
             Freeway, which terminates after 2,500 steps.
         """
         if not 0.0 <= sticky_action_prob <= 1.0:
             raise UsageError(f"sticky_action_prob is a probability, so {sticky_action_prob} must be in [0, 1].")
-        check_limit("time_limit", time_limit)
+        check_limit("max_steps", max_steps)
         self._game = _game(game).Env(ramping=difficulty_ramping)
         self._rng = self._game.random = np.random.RandomState(seed)
         self._actions = self._game.minimal_action_set() if minimal_action_set else list(range(6))
         self._sticky = sticky_action_prob
-        self._limit = time_limit
+        self._limit = max_steps
         self._last_action = 0
         self._length = 0
         self._ended = True

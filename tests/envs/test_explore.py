@@ -15,7 +15,7 @@ UP, RIGHT, DOWN, LEFT = range(4)
 
 @pytest.mark.parametrize("task", TASKS)
 def test_tasks_hold_the_contract(task, rollout):
-    with envs.make(f"explore:{task}", num_envs=2, time_limit=7) as environment:
+    with envs.make(f"explore:{task}", num_envs=2, max_steps=7) as environment:
         timesteps = rollout(environment, 40)
     assert any((t.step_type == LAST).any() for t in timesteps)
 
@@ -26,7 +26,7 @@ def steps(environment, actions):
 
 
 def test_key_door_by_its_shortest_way():
-    environment = envs.make_single("explore:key_door", size=5, time_limit=30)
+    environment = envs.make_single("explore:key_door", size=5, max_steps=30)
     # Up to the key, down and through the door, up to the goal; without the key the door is a wall.
     way = steps(environment, [UP] * 4 + [DOWN] * 4 + [RIGHT] * 4 + [UP] * 4)
     assert [t.reward for t in way] == [0.0] * 15 + [1.0]
@@ -39,7 +39,7 @@ def test_key_door_by_its_shortest_way():
 
 
 def test_the_chain_goes_back_at_one_wrong_action():
-    environment = envs.make_single("explore:chain", size=6, time_limit=50)
+    environment = envs.make_single("explore:chain", size=6, max_steps=50)
     code = []
     for _ in range(6):  # finds the way place by place
         for action in (0, 1):
@@ -55,7 +55,7 @@ def test_the_chain_goes_back_at_one_wrong_action():
 
 
 def test_a_coin_is_worth_1_and_ends_the_episode():
-    environment = envs.make_single("explore:random_coin", size=5, time_limit=20, seed=3)
+    environment = envs.make_single("explore:random_coin", size=5, max_steps=20, seed=3)
     starts, timestep = set(), environment.reset()
     for _ in range(20):
         assert timestep.first()
@@ -71,8 +71,8 @@ def test_a_coin_is_worth_1_and_ends_the_episode():
 
 
 def test_the_coin_is_the_same_in_a_compiled_run():
-    room = envs.make_functional("explore:random_coin", size=5, time_limit=3)
-    assert room == envs.make_functional("explore:random_coin", size=5, time_limit=3)
+    room = envs.make_functional("explore:random_coin", size=5, max_steps=3)
+    assert room == envs.make_functional("explore:random_coin", size=5, max_steps=3)
     assert envs.make_functional("explore:key_door") is None
     rows = functional.row_keys(4, 2)
     batch = functional.FunctionalBatch(room, 2, 4)
@@ -138,7 +138,7 @@ def test_the_disco_maze_has_no_reward_in_training_and_ends_in_time():
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [({"size": 4}, "size is 4: it must be at least 5"), ({"time_limit": 0}, "must be a whole number of at least 1")],
+    [({"size": 4}, "size is 4: it must be at least 5"), ({"max_steps": 0}, "must be a whole number of at least 1")],
 )
 def test_what_is_no_task_is_refused(options, says):
     with pytest.raises(UsageError, match=says):

@@ -32,7 +32,7 @@ def test_the_drawing_libraries_are_not_imported():
 
 
 def test_the_time_limit_truncates_and_the_game_terminates(rollout):
-    with envs.make("minatar:breakout", time_limit=3) as environment:
+    with envs.make("minatar:breakout", max_steps=3) as environment:
         timesteps = rollout(environment, 4)
     assert [t.step_type[0] for t in timesteps] == [FIRST, MID, MID, LAST, FIRST]
     assert timesteps[3].discount[0] == 1.0

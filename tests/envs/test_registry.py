@@ -270,7 +270,7 @@ def test_bad_names_and_options_are_one_sentence(name, options, sentence):
         ({"environment": "gym:CartPole-v1", "max_episode_steps": -1, "num_envs": 2}, "max_episode_steps counts steps"),
         ({"environment": "atari:Pong", "sticky_actions": 1.5}, "sticky_actions is a probability"),
         ({"environment": "atari:Pong", "max_frames": 10}, "max_frames > noop_max"),
-        ({"environment": "minatar:breakout", "time_limit": 0}, "time_limit counts steps"),
+        ({"environment": "minatar:breakout", "max_steps": 0}, "max_steps counts steps"),
         ({"environment": "minatar:breakout", "sticky_action_prob": -1}, "sticky_action_prob is a probability"),
     ],
 )
