@@ -103,7 +103,7 @@ _FAMILIES = (
         "explore",
         "explore:NAME",
         "explore:key_door",
-        "Small tasks whose reward has to be looked for: chain, key_door, random_coin, disco_maze",
+        "Small tasks with sparse rewards: chain, key_door, random_coin, disco_maze",
         "Explore",
         (),
         None,
