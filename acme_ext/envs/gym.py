@@ -164,7 +164,7 @@ class GymEnvironment(base.SingleEnvironment):
         """Renders an image, uint8 `[H, W, 3]`; raises UsageError if the environment can't be rendered."""
         drawn: Any = self.environment.unwrapped
         if "rgb_array" not in drawn.metadata.get("render_modes", ()):
-            raise UsageError(f"{type(drawn).__name__} of gymnasium draws no pictures (render mode 'rgb_array').")
+            raise UsageError(f"{type(drawn).__name__} of gymnasium draws no images (render mode 'rgb_array').")
         if drawn.render_mode is None:  # environments are made without a render mode, because training doesn't render
             drawn.render_mode = "rgb_array"
         with _user_errors(type(drawn).__name__):

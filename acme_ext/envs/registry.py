@@ -93,7 +93,7 @@ _FAMILIES = (
         "minigrid",
         "minigrid:NAME",
         "minigrid:DoorKey-8x8",
-        "MiniGrid's grid worlds, as one-hot grids or pictures, without the mission's text; "
+        "MiniGrid's grid worlds, as one-hot grids or images, without the mission's text; "
         "gym:MiniGrid-NAME-v0 is the same environment, and minigrid:NAME-v1 is version 1",
         "MiniGrid",
         ("minigrid",),
@@ -157,7 +157,7 @@ _FAMILIES = (
         "jax:navix",
         "jax:navix/NAME",
         "jax:navix/DoorKey-8x8",
-        "Navix's grid worlds, MiniGrid's in JAX, as one-hot grids or pictures",
+        "Navix's grid worlds, MiniGrid's in JAX, as one-hot grids or images",
         "acme_ext.envs.jax_navix:Navix",
         ("navix",),
         "navix",

@@ -36,11 +36,11 @@ def shifted_core(core: LearnerCore, observation: Tree, most: int) -> LearnerCore
     if not sides:
         shapes = [list(leaf.shape[1:]) for leaf in jax.tree.leaves(observation)]
         raise UsageError(
-            f"random_shift is {most}: it is for observations with pictures, of height, width and channels, and these "
+            f"random_shift is {most}: it is for observations with images, of height, width and channels, and these "
             f"have shapes {', '.join(map(str, shapes))}; leave it at none."
         )
     if most >= min(sides):
-        raise UsageError(f"random_shift is {most}: the pictures have sides of {min(sides)}, so that less is needed.")
+        raise UsageError(f"random_shift is {most}: the images have sides of {min(sides)}, so that less is needed.")
 
     def shifted(key: Array, seen: Tree) -> Tree:
         leaves, structure = jax.tree.flatten(seen)

@@ -77,7 +77,7 @@ def test_actors_are_given_what_the_core_gives():
     [
         (np.zeros((1, 4), np.float32), 4, r"random_shift is 4: .* these have shapes \[4\]; leave it at none"),
         (np.zeros((1, 10, 5), np.float32), 4, r"shapes \[10, 5\]"),
-        (np.zeros((1, *ROW), np.uint8), SIDE, r"random_shift is 10: the pictures have sides of 10"),
+        (np.zeros((1, *ROW), np.uint8), SIDE, r"random_shift is 10: the images have sides of 10"),
     ],
 )
 def test_what_is_no_picture_is_refused(observation, most, said):
