@@ -20,7 +20,7 @@ _MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left
 
 
 class Explore(Backend):
-    """`explore:NAME`; all tasks have the options `size` and `max_steps`, in steps."""
+    """`explore:NAME`; all tasks have the options `size` and `max_steps`."""
 
     def names(self) -> Collection[str]:
         return list(_TASKS)
