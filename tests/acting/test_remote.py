@@ -3,14 +3,16 @@
 import pickle
 import threading
 import time
+import types
 
+import dm_env
 import numpy as np
 import pytest
 import spec_of
 
 from acme_ext import builders
 from acme_ext.acting import remote as acting_remote
-from acme_ext.acting.remote import RemoteVariables, VariableServer, renewal_s
+from acme_ext.acting.remote import RemoteInference, RemoteVariables, Reply, VariableServer, renewal_s
 from acme_ext.acting.variables import POLICY
 from acme_ext.utils.calls import TOKEN_BYTES, RemoteCall
 
@@ -250,3 +252,13 @@ def test_closing_ends_the_questions():
     wait_until(lambda: len(asked) > 2)
     variables.close()
     wait_until(lambda: not thread.is_alive())
+
+
+def test_the_server_is_told_the_runs_steps():
+    sent, fields = [], dict.fromkeys(Reply._fields)
+    call = types.SimpleNamespace(begin=lambda *given: sent.append(given), end=lambda: tuple(fields.values()))
+    remote, timestep = RemoteInference(call, with_state=False), dm_env.restart(np.zeros((1, 2)))
+    remote.step(7, timestep)
+    remote.begin(9, timestep)
+    remote.step(9, timestep)
+    assert [given[:3] for given in sent] == [("act", 0, 7), ("act", 1, 9)]

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from dm_env import specs
-from spec_of import policy_of
+from spec_of import discrete, policy_of
 
 from acme_ext.acting.policy import Context
 from acme_ext.agents.dqn.config import DQNConfig
-from acme_ext.builders import DQN
+from acme_ext.builders import DQN, base
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
@@ -181,3 +181,19 @@ def test_every_field_of_the_config_is_read(recorded):
             variables = jax.eval_shape(core.variables, state)["policy"]
             jax.eval_shape(policy.apply, variables, context, jnp.zeros((1, *observation.shape), observation.dtype), ())
     assert recorded == {field.name for field in dataclasses.fields(DQNConfig)}
+
+
+def test_the_learner_of_a_prioritized_agent_has_the_replays_beta_and_offset(monkeypatch):
+    replay = TransitionConfig(
+        prioritized=True,
+        priority_offset=0.5,
+        importance_exponent=0.4,
+        importance_exponent_end=1.0,
+        importance_anneal_steps=10,
+    )
+    agent, made = DQN(DQNConfig(replay=replay)).make_agent(discrete(2)), {}
+    monkeypatch.setattr(base, "PriorityUpdater", lambda *given: given)
+    monkeypatch.setattr(base, "Learner", lambda *_, **given: made.update(given))
+    agent.make_learner(iter(()), ["client"], jax.random.key(0))
+    assert made["priorities"] == (["client"], agent.replay.table, 0.5, None)
+    assert float(made["importance_exponent"](jnp.int32(5))) == pytest.approx(0.7)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import acme_ext
@@ -15,6 +16,7 @@ from acme_ext.builders import DQN
 from acme_ext.commands import cli, common, train
 from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment
+from acme_ext.launch.runs.evaluation import Score
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils.rundir import RunDirectory
 
@@ -534,3 +536,19 @@ def test_a_profile_is_of_one_process(tmp_path, capfd):
     assert {"environment", "policy", "writer", "waiting for replay", "learner", "housekeeping", "all"} <= names
     events = json.loads((folder / "trace.json").read_text())["traceEvents"]
     assert {event["name"] for event in events} >= {"environment", "policy", "writer", "learner"}
+
+
+def test_the_options_of_evaluate_reach_the_run(monkeypatch):
+    given = {}
+
+    class Run:
+        def evaluate(self, episodes, **fields):
+            given.update(episodes=episodes, **fields)
+            return Score(np.zeros(2), np.zeros(2))
+
+    monkeypatch.setattr("acme_ext.launch.runs.trained.load", lambda path, **fields: given.update(fields) or Run())
+    assert cli.main(["evaluate", "x", "--best", "--explore", "--episodes", "3"]) == 0
+    assert (given["best"], given["explore"], given["episodes"]) == (True, True, 3)
+    options = train.parse("dqn", "gym:CartPole-v1", "--replay-every", "7", "--devices", "2", "--checkpoint-every", "5")
+    made = train.experiment_from(options)
+    assert (made.num_devices, made.checkpoints.every_s, made.checkpoints.replay_every_s) == (2, 5, 7)

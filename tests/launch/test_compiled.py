@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import my_jax_envs
 import numpy as np
 import pytest
@@ -462,3 +463,28 @@ def test_what_cannot_run_compiled_is_refused_and_nothing_is_written(tmp_path, mo
     )
     assert "--seeds is only for compiled runs" in refused(capsys, "ppo", "jax:catch", "--seeds", "2")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_compiled_run_weighs_reprioritizes_and_ranks(tmp_path):
+    each = experiment(tmp_path, dqn(prioritized=True, priority_exponent=1.0), 100)
+    agent = dataclasses.replace(each.make_agent(each.make_spec()), sgd_steps_per_call=1)
+    core, policy, offset = agent.core, agent.policy, agent.replay.priority_offset
+
+    def step(state, sample):
+        state, metrics, errors = core.step(state, sample)
+        # So different that a later batch's weights differ.
+        return state, {**metrics, "weight": jnp.min(sample.weight)}, 7.0 + jnp.arange(len(errors))
+
+    def apply(params, context, observation, state):
+        action, state, extras = policy.apply(params, context, observation, state)
+        return (context.rank > 0.5).astype(action.dtype), state, extras
+
+    agent = dataclasses.replace(agent, core=dataclasses.replace(core, step=step), policy=policy._replace(apply=apply))
+    loop = runner.Loop(agent, runner.environment_of(each), 4, "DQN")
+    world, advance = loop.init(*runner.keys_of(each)), compiling.jit(loop.advance)
+    for _ in range(2):
+        world, _ = advance(world, np.int32(100), np.int32(12))
+    assert world.learning.steps > 1
+    assert np.isclose(np.asarray(world.replay.weight), 7 + offset).any()
+    assert world.learning.metrics["weight"] < 1
+    np.testing.assert_array_equal(world.replay.pending.action, np.tile([0, 0, 1, 1], (3, 1)))

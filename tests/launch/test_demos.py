@@ -25,7 +25,9 @@ from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.learning.learner import Learner
 from acme_ext.replay.config import SequenceConfig, TransitionConfig
+from acme_ext.replay.fixed import FixedRows
 from acme_ext.utils import loggers
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -219,3 +221,30 @@ def test_any_builder_of_ones_own_takes_demonstrations(tmp_path):
     assert result.learner_steps > 0
     assert drawn(tmp_path / "run").min() > 0
     assert launch.Experiment(toy(), make_walk, demos=str(record)).directory.name.endswith("demos-walks-s0")
+
+
+def test_dqfd_learns_from_demonstrations_before_it_acts_and_gives_them_priorities(demos, tmp_path, monkeypatch):
+    done, offsets, init = [], [], FixedRows.__init__
+
+    def noting(cls, name):
+        method = getattr(cls, name)
+
+        def noted(self, *given):
+            done.append(cls)
+            return method(self, *given)
+
+        monkeypatch.setattr(cls, name, noted)
+
+    def made(self, *given, offset=0.0, **fields):
+        offsets.append(offset)
+        init(self, *given, offset=offset, **fields)
+
+    for cls, name in ((EnvironmentLoop, "step"), (Learner, "step"), (FixedRows, "update")):
+        noting(cls, name)
+    monkeypatch.setattr(FixedRows, "__init__", made)
+    builder = small("dqfd")
+    local.run(experiment(tmp_path, builder, DISCRETE, demos=demos[DISCRETE], steps=100, num_envs=2), quiet=True)
+    c = builder.config
+    assert done[: done.index(EnvironmentLoop)].count(Learner) == c.pretrain_steps / c.sgd_steps_per_call
+    assert FixedRows in done
+    assert offsets == [c.demo_priority_offset] != [c.replay.priority_offset]

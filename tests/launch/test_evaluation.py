@@ -25,9 +25,11 @@ from acme_ext.commands.record import random_policy, record_run
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment
+from acme_ext.launch.runners import local
 from acme_ext.launch.runs.evaluation import Evaluator, Score, load_run
 from acme_ext.launch.runs.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 
 _SPEC = envs.make_spec(Walk(0))
@@ -392,3 +394,22 @@ def test_damaged_best_parameters_give_way_to_the_next(saved):
     again.offer(5.0, 300, lambda: variables["policy"], None)
     assert BestParams(rundir).mean == 5
     assert load_run(rundir.path, best=True).steps == 300
+
+
+def test_an_evaluation_is_given_the_standing_and_the_best_is_kept(tmp_path, monkeypatch):
+    asked, evaluate = [], Evaluator.evaluate
+
+    def asking(self, episodes, on_step, *, standing=None):
+        asked.append(standing)
+        return evaluate(self, episodes, on_step)
+
+    monkeypatch.setattr(local._Run, "_standing", lambda self: [[3.0]])
+    monkeypatch.setattr(Evaluator, "evaluate", asking)
+    evaluation = Evaluation(every=20, episodes=1, final_episodes=1, num_envs=1)
+    local.run(
+        Experiment(toy(learning_rate=30.0), make_walk, steps=60, run_dir=tmp_path, evaluation=evaluation), quiet=True
+    )
+    assert asked == [[[3.0]]] * 3
+    means = loggers.read_csv(tmp_path / "logs/evaluator.csv")["episode_return_mean"]
+    assert len(set(means)) > 1
+    assert BestParams(RunDirectory.open(tmp_path)).mean == pytest.approx(max(means))

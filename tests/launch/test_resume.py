@@ -104,6 +104,7 @@ def test_a_finished_run_given_more_steps_goes_on(tmp_path, counts):
     assert learner_steps(90) - 1 <= more.learner_steps <= learner_steps(90)
     assert [inserted for inserted, _ in counts.saved] == [40, 90]
     assert column(tmp_path, "evaluator") == [20, 40, 60, 80, 90]
+    assert latest(tmp_path).info["state"]["actor"]["steps"] == 90  # exploration schedules continue too
     # Four episodes of 10 steps in the first part, and then five.
     assert column(tmp_path, "actor") == [10, 20, 30, 40, 50, 60, 70, 80, 90]
     wall = column(tmp_path, "actor", "wall_time_s")

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 
+import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 from spec_of import continuous, discrete
 
 from acme_ext import builders
-from acme_ext.acting.policy import Policy
+from acme_ext.acting.policy import Context, Policy
+from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
 from acme_ext.learning import optimizers
-from acme_ext.learning.averaged import averaged_core, averaged_policy
+from acme_ext.learning.averaged import AveragedParams, averaged_core, averaged_policy
 from acme_ext.learning.core import LearnerCore
 from acme_ext.types import Sample, Transition
 
@@ -110,3 +113,15 @@ def test_an_agent_whose_rate_has_fallen_to_0_learns_no_more(agent):
     ]
     # TD3's policy is updated in every second step.
     assert differs == ([False, True, False, False] if agent == "TD3" else [True, True, False, False])
+
+
+def test_an_agents_evaluations_act_by_the_average_and_its_training_by_the_newest():
+    def network(spec, config, torso=None):
+        return hk.transform(lambda seen: jnp.tile(hk.get_parameter("q", (2,), init=jnp.zeros), (len(seen), 1)))
+
+    config = DQNConfig(normalize_observations=False, epsilon_start=0.0, epsilon_end=0.0, evaluation_epsilon=0.0)
+    agent = DQN(config, network=network, average_rate=0.1).make_agent(discrete(2))
+    params = AveragedParams(*({"~": {"q": jnp.array(q)}} for q in ([1.0, 0.0], [0.0, 1.0])))
+    context = Context(jax.random.split(jax.random.key(0), 3), jnp.int32(0), jnp.zeros(3), jnp.zeros(3))
+    acted = [p.apply(params, context, jnp.zeros((3, 3)), ())[0] for p in (agent.policy, agent.evaluation_policy)]
+    np.testing.assert_array_equal(acted, [[0] * 3, [1] * 3])

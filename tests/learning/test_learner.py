@@ -17,6 +17,7 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.learning import learner as learner_module
 from acme_ext.learning.core import LearnerCore, LossOutput, single_loss_core
 from acme_ext.learning.learner import Learner
+from acme_ext.replay.dataset import RawBatch
 
 KEY = jax.random.key(0)
 
@@ -316,3 +317,26 @@ def test_four_devices_learn_what_one_does():
         assert result["difference"] < 1e-5
         assert result["priorities"] < 1e-4
         assert result["losses"][0] == pytest.approx(result["losses"][1], rel=1e-4)
+
+
+def test_items_are_weighed_by_the_exponent_of_the_step():
+    core = LearnerCore(
+        lambda key: jnp.zeros(()),
+        lambda state, sample: (state, {"loss": jnp.min(sample.weight)}, None),
+        lambda state: {"policy": state},
+    )
+    raw = RawBatch(np.zeros((4, 1), np.uint8), np.arange(4, dtype=np.uint64), np.float32([0.5, 0.125, 0.5, 0.125]))
+    learner = Learner(
+        core,
+        iter([raw] * 2),
+        lambda rows: rows,
+        jax.random.key(0),
+        batch_size=2,
+        steps_per_call=2,
+        importance_exponent=lambda steps: steps / 4,
+    )
+    means = []
+    for _ in range(2):
+        learner.step()
+        means.append(learner.metrics()["loss"])
+    np.testing.assert_allclose(means, [(1 + 0.25**0.25) / 2, (0.25**0.5 + 0.25**0.75) / 2], rtol=1e-5)

@@ -5,7 +5,7 @@ import numpy as np
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.normalized import normalized_core, normalized_policy
-from acme_ext.types import Sample, Sequence, Transition
+from acme_ext.types import OneStep, Sample, Sequence, Transition
 
 KEY = jax.random.key(0)
 PIXELS = np.full((2, 1), 7, np.uint8)
@@ -26,12 +26,14 @@ def observations(*values):
 
 def test_transitions_are_normalised_by_what_came_before_them():
     core = normalized_core(core_that_shows(), observations(0.0), 1.5)
-    batch = Transition(observations(1.0, 2.0), None, np.zeros(2), np.zeros(2), observations(3.0, -4.0))
+    one_step = OneStep(np.zeros(2), np.zeros(2), observations(1.0, -5.0))
+    batch = Transition(observations(1.0, 2.0), None, np.zeros(2), np.zeros(2), observations(3.0, -4.0), (), one_step)
     sample = Sample(batch, np.ones(2, np.float32))
     state, metrics, _ = core.step(core.init(KEY), sample)
     # Nothing was seen yet: as they are, but clipped. Integers are left alone.
     np.testing.assert_allclose(metrics["data"].observation["a"], [[1.0], [1.5]])
     np.testing.assert_allclose(metrics["data"].next_observation["a"], [[1.5], [-1.5]])
+    np.testing.assert_allclose(metrics["data"].one_step.next_observation["a"], [[1.0], [-1.5]])
     np.testing.assert_array_equal(metrics["data"].observation["pixels"], PIXELS)
     assert state.observations.count == 2
     np.testing.assert_allclose(state.observations.mean, [[1.5]])

@@ -8,10 +8,11 @@ import spec_of
 
 from acme_ext.acting.inference import InferenceCore
 from acme_ext.acting.policy import Context
-from acme_ext.agents.agent57 import acting
+from acme_ext.agents.agent57 import acting, learning
 from acme_ext.agents.agent57.config import ATARI, Agent57Config
 from acme_ext.builders import Agent57
 from acme_ext.errors import UsageError
+from acme_ext.learning.core import LearnerCore
 from acme_ext.ops import multistep
 from acme_ext.replay.config import SequenceConfig
 from acme_ext.types import Sample
@@ -53,6 +54,23 @@ def test_combined_values_by_hand():
     h = [multistep.signed_hyperbolic(jnp.array([[x]]), 1e-3) for x in (10.0, 20.0, 10.0 + 0.3 * 20.0)]
     got = acting.combined_values((h[0], h[1]), jnp.array([0.3]), 1e-3)
     np.testing.assert_allclose(got, h[2], rtol=1e-4)
+
+
+def test_the_target_policy_of_retrace_prefers_the_combined_values(monkeypatch):
+    tasks = []
+
+    def make_core(*_, task_of, **__):
+        tasks.append(task_of)
+        return LearnerCore(None, None, None)
+
+    monkeypatch.setattr(learning.r2d2, "make_core", make_core)
+    config = Agent57Config(num_arms=3, exploiting_share=0.0, **SMALL)
+    data = sample(Agent57(config).make_agent(SPEC), 1)
+    task = tasks[0](data)
+    values = tuple(np.random.default_rng(0).normal(size=(2, 5, 3, 3)).astype(np.float32))
+    expected = acting.combined_values(values, np.full(3, config.betas[1]), config.rescaling_epsilon)
+    np.testing.assert_allclose(task.preferred(values), expected, rtol=1e-5)
+    np.testing.assert_array_equal(task.rewards[0], data.reward[1:])
 
 
 def sample(agent, beta_arm):

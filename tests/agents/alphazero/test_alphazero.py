@@ -5,72 +5,52 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dm_env import specs
 
 from acme_ext import builders, envs
-from acme_ext.acting.policy import Context
+from acme_ext.agents.alphazero import learning
 from acme_ext.agents.alphazero.config import AlphaZeroConfig
-from acme_ext.envs.board import rules_of
-from acme_ext.errors import UsageError
-from acme_ext.interfaces import EnvironmentSpec
+from acme_ext.agents.muzero.config import BOARD, RootsConfig
 from acme_ext.ops.search import SearchConfig
+from acme_ext.types import Sample
 from acme_ext.utils import compiling
 
-OPTIONS = {"self_play": True, "game_state": True}
-SMALL = AlphaZeroConfig(hidden_sizes=(8,), state_size=8, search=SearchConfig(simulations=64, value_scale=1.0))
+CONFIG = AlphaZeroConfig(hidden_sizes=(8,), state_size=8, batch_size=4, roots=200, replay=RootsConfig(length=4))
 
 
-@pytest.fixture(scope="module")
-def spec():
-    with contextlib.closing(envs.make("board:tic_tac_toe", **OPTIONS)) as environment:
-        return envs.make_spec(environment)
+def won_in_three(builder):
+    """Returns an untrained agent's metrics, and those with half the weight, for games in which the third move wins.
+
+    The network's value is 0, and its policy uniform.
+    """
+    options = {"game_state": True} if builder.name == "alphazero" else {}
+    with contextlib.closing(envs.make("board:tic_tac_toe", self_play=True, **options)) as environment:
+        agent = builder.make_agent(envs.make_spec(environment))
+    batch = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), agent.replay.example(4))
+    batch.observation["player"][:] = np.arange(len(batch.reward))[:, None] % 2
+    batch.observation["action_mask"][:] = 1
+    batch.mask[:3], batch.discount[:2], batch.reward[3] = 1, 1, 1
+    batch.extras.policy[..., 0] = 1
+    batch.extras.own[:] = 1
+    step, state = compiling.jit(agent.core.step), agent.core.init(jax.random.key(0))
+    return [step(state, Sample(batch, np.full(4, weight, np.float32)))[1] for weight in (1, 0.5)]
 
 
-@pytest.mark.parametrize("gumbel", [True, pytest.param(False, marks=pytest.mark.release)])
-def test_it_wins_where_it_can_and_blocks_where_it_must(spec, gumbel):
-    """By the rules alone: the network says nothing yet."""
-    search = dataclasses.replace(SMALL.search, gumbel=gumbel)
-    agent = builders.AlphaZero(dataclasses.replace(SMALL, search=search)).make_agent(spec)
-    params = agent.core.variables(agent.core.init(jax.random.key(0)))["policy"]
-    rules, states = rules_of("tic_tac_toe"), []
-    for moves in ((0, 3, 1, 4), (0, 4, 1)):  # wins at 2; must block at 2
-        state = rules.init(jax.random.PRNGKey(0))
-        for move in moves:
-            state = rules.step(state, move)
-        states.append(state)
-    states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
-    observation = {
-        "board": states.observation,
-        "action_mask": states.legal_action_mask,
-        "player": states.current_player,
-        "game_state": jax.vmap(rules.pack)(states),
-    }
-    context = Context(jax.random.split(jax.random.key(0), 2), jnp.int32(0), jnp.zeros(2), jnp.zeros(2))
-    action, _, extras = compiling.jit(agent.evaluation_policy.apply)(params, context, observation, ())
-    assert action.tolist() == [2, 2]
-    assert extras.value[0] > extras.value[1]
-    assert not np.asarray(extras.policy)[~np.asarray(observation["action_mask"])].any()
+@pytest.mark.parametrize("name", ["alphazero", "muzero"])
+def test_a_win_is_a_loss_for_the_player_who_moved_before(name):
+    builder = builders.AlphaZero(CONFIG)
+    if name == "muzero":
+        shared = {f: getattr(CONFIG, f) for f in ("hidden_sizes", "state_size", "batch_size", "roots", "replay")}
+        small = {"unroll_steps": 1, "network_kind": "mlp", "search": SearchConfig(simulations=2)}
+        builder = builders.MuZero(dataclasses.replace(BOARD, **shared, **small))
+    metrics, half = won_in_three(builder)
+    assert float(metrics["target_mean"]) == pytest.approx(1 / 3, abs=0.1)  # of 1, -1 and 1
+    assert float(half["loss"]) == pytest.approx(float(metrics["loss"]) / 2, rel=1e-5)  # sequences are weighed
 
 
-@pytest.mark.parametrize("missing", ["action_mask", "player", "game_state"])
-def test_an_observation_that_lacks_a_field_is_refused(spec, missing):
-    fields = {name: leaf for name, leaf in spec.observations.items() if name != missing}
-    with pytest.raises(UsageError, match=f"has no field '{missing}'"):
-        builders.AlphaZero().make_agent(spec._replace(observations=fields))
-
-
-def test_an_observation_that_is_no_mapping_is_refused():
-    spec = EnvironmentSpec(
-        observations=specs.Array((4,), np.float32),
-        actions=specs.DiscreteArray(2),
-        rewards=specs.Array((), np.float32),
-        discounts=specs.BoundedArray((), np.float32, 0, 1),
-    )
-    with pytest.raises(UsageError, match="give it a board:GAME"):
-        builders.AlphaZero().make_agent(spec)
-
-
-def test_states_of_other_games_are_refused(spec):
-    fields = {**spec.observations, "game_state": specs.Array((5,), np.uint8, "mine:hive")}
-    with pytest.raises(UsageError, match="not of 'mine:hive'"):
-        builders.AlphaZero().make_agent(spec._replace(observations=fields))
+def test_the_policy_that_is_learned_is_turned_with_the_board(monkeypatch):
+    monkeypatch.setattr(learning.symmetries, "drawn", lambda key, game, seen, policy: (seen, jnp.ones_like(policy) / 9))
+    metrics, _ = won_in_three(builders.AlphaZero(CONFIG))
+    assert float(metrics["policy_loss"]) == pytest.approx(0, abs=1e-5)  # the untrained network says 1/9 of each
+    monkeypatch.undo()
+    metrics, _ = won_in_three(builders.AlphaZero(CONFIG))
+    assert float(metrics["policy_loss"]) == pytest.approx(np.log(9), rel=1e-5)

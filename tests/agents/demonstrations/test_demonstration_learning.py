@@ -125,3 +125,13 @@ def test_sqil_rewards_demonstrations_alone():
 def test_what_sqil_cannot_be_given_rewards_for_is_refused(config, fields, said):
     with pytest.raises(UsageError, match=said):
         config(replay=TransitionConfig(**{"demo_ratio": 0.5, **fields}))
+
+
+def test_dqfds_n_step_loss_is_dqns_of_the_n_steps():
+    none = {"n_step_coef": 0.0, "margin_coef": 0.0, "l2_coef": 0.0}
+    one, both = metrics_of(None, **none), metrics_of(None, **{**none, "n_step_coef": 1.0})
+    config = DQNConfig(replay=DQfDConfig.replay, hidden_sizes=(4,), normalize_observations=False, batch_size=4)
+    core = DQN(config, average_rate=None).make_agent(SPEC).core
+    sample = Sample(batch()._replace(one_step=()), np.ones(4, np.float32))
+    _, metrics, _ = core.step(core.init(jax.random.key(0)), sample)
+    np.testing.assert_allclose(both["loss"] - one["loss"], metrics["loss"], rtol=1e-4)

@@ -1,4 +1,5 @@
 import dataclasses
+from types import SimpleNamespace
 
 import haiku as hk
 import jax
@@ -15,7 +16,8 @@ from acme_ext.builders import MuZero
 from acme_ext.errors import UsageError
 from acme_ext.interfaces import EnvironmentSpec
 from acme_ext.networks import models
-from acme_ext.ops.search import SearchConfig
+from acme_ext.ops.search import SearchConfig, Searched
+from acme_ext.specs import zeros
 from acme_ext.types import Sample
 from acme_ext.utils import compiling
 
@@ -275,3 +277,42 @@ def test_a_torso_is_used_for_pictures_too():
     sizes = [{leaf.ndim for leaf in jax.tree.leaves(a.core.abstract_state().params)} for a in agents]
     assert 4 in sizes[0]
     assert 4 not in sizes[1]
+
+
+@pytest.mark.parametrize("players", [1, 2])
+def test_values_change_their_sign_in_the_tree_where_players_alternate(players, monkeypatch):
+    found = []
+
+    def search(config, keys, root, model, *_, **__):
+        found.append(model(jnp.zeros(2, jnp.int32), root.state)[0].discount)
+
+    monkeypatch.setattr(acting.search, "search", search)
+    config = dataclasses.replace(SMALL, discount=0.9)
+    fields = {"x": specs.Array((3,), np.float32), "action_mask": specs.BoundedArray((2,), bool, 0, 1)}
+    fields |= {"player": specs.Array((), np.int32)} if players == 2 else {}
+    network, seen = MuZero(config).make_networks(spec_of(fields)), zeros(fields, 2)
+    params = network.init(jax.random.key(0), seen)
+    acting.planner(network, config)(params, jax.random.split(jax.random.key(0), 2), seen, True)
+    np.testing.assert_allclose(found[0], -0.9 if players == 2 else 0.9, rtol=1e-6)
+
+
+def test_the_search_explores_in_training_only(monkeypatch):
+    asked = []
+
+    def plan(params, keys, observation, explore):
+        asked.append(explore)
+        ones = jnp.ones((len(keys), 2))
+        return Searched(jnp.zeros(len(keys), jnp.int32), ones, ones[:, 0], ones, ones, ones, ())
+
+    monkeypatch.setattr(acting.search, "nodes_of", lambda tree: ())
+    context = Context(jax.random.split(jax.random.key(0), 3), jnp.int32(0), jnp.zeros(3), jnp.zeros(3))
+    for evaluation in (False, True):
+        acting.policy_of(plan, SMALL, evaluation=evaluation).apply({}, context, jnp.zeros((3, 3)), ())
+    assert asked == [True, False]
+
+
+@pytest.mark.parametrize("cut_sampled", [False, True])
+def test_returns_end_at_sampled_moves_only_if_the_config_says_so(cut_sampled):
+    batch = SimpleNamespace(extras=SimpleNamespace(own="own"))
+    found = acting.own_steps(batch, dataclasses.replace(SMALL, cut_sampled=cut_sampled))
+    assert found == ("own" if cut_sampled else None)

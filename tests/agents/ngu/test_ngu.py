@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import spec_of
@@ -11,8 +12,10 @@ from acme_ext.acting.inference import InferenceCore, slot_keys
 from acme_ext.agents.ngu import acting, config, learning
 from acme_ext.agents.ngu.acting import NGUExtras
 from acme_ext.agents.ngu.config import NGUConfig
+from acme_ext.agents.r2d2 import acting as r2d2
 from acme_ext.builders import NGU, R2D2
 from acme_ext.errors import UsageError
+from acme_ext.learning.core import LearnerCore
 from acme_ext.replay.config import SequenceConfig
 from acme_ext.types import Sample, Sequence
 
@@ -242,3 +245,46 @@ def test_what_can_be_no_family_is_refused(fields, says):
 def test_continuous_actions_are_refused():
     with pytest.raises(UsageError, match="discrete"):
         NGU().make_agent(spec_of.continuous(2, (4,)))
+
+
+def test_each_policy_learns_from_the_reward_and_its_share_of_the_bonus(monkeypatch):
+    c, batch, arm, task_of = NGUConfig(num_arms=3, exploiting_share=0.0, **SMALL), sequences(), [1, 0, 2], []
+
+    def make_core(*_, **given):
+        task_of.append(given["task_of"])
+        return LearnerCore(None, None, None)
+
+    monkeypatch.setattr(learning.r2d2, "make_core", make_core)
+    agent = NGU(c).make_agent(SPEC)
+    reward = batch.reward[1:] + c.betas[arm] * batch.extras.bonus[1:] * batch.mask
+    np.testing.assert_allclose(task_of[0](batch).rewards[0], reward, rtol=1e-6)
+    own = batch._replace(
+        reward=np.concatenate([batch.reward[:1], reward]),
+        discount=batch.discount * c.discounts[arm],
+        extras=jax.tree.map(lambda x: x[:-1], batch.extras),
+    )
+    np.testing.assert_allclose(acting.first_error(batch, c), r2d2.first_error(own, c), rtol=1e-5)
+    assert (agent.replay.discount, agent.replay.last_extras) == (1.0, True)  # `asked` applies each policy's own gamma
+
+
+def test_the_lifelong_novelty_multiplies_the_bonus(monkeypatch):
+    found = []
+    new = [np.random.default_rng(t).normal(size=(2, 4)).astype(np.float32) for t in range(6)]
+    for factor in (1.0, 3.0):
+        monkeypatch.setattr(acting.intrinsic, "lifelong_factor", lambda error, *_, f=factor: jnp.full_like(error, f))
+        extras, _ = acted(NGU(NGUConfig(num_arms=2, **SMALL)), new, [[t == 0] * 2 for t in range(6)])
+        found.append(np.stack([e.bonus for e in extras]))
+    assert found[0][-1].all()
+    np.testing.assert_allclose(found[1], 3 * found[0], rtol=1e-5)
+
+
+def test_the_bonus_networks_are_trained():
+    from acme_ext.types import Sample
+
+    agent = NGU(NGUConfig(num_arms=3, **SMALL)).make_agent(SPEC)
+    data = sequences()._replace(state=jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), agent.replay.example(3)).state)
+    before = agent.core.init(jax.random.key(0))
+    after, _, _ = jax.jit(agent.core.step)(before, Sample(data, np.ones(3, np.float32)))
+    for part in (lambda s: s.embedding.params, lambda s: s.distillation.predictor.params, lambda s: s.values.params):
+        moved = jax.tree.map(lambda a, b: bool((a != b).any()), part(before), part(after))
+        assert any(jax.tree.leaves(moved))

@@ -285,3 +285,11 @@ def test_a_batch_is_shuffled_differently_each_time():
     assert np.any(weights[0] != weights[1])
     np.testing.assert_array_equal(weights[0], weights[2])
     assert not np.array_equal(jax.random.key_data(first.key), jax.random.key_data(state.key))
+
+
+def test_a_minibatch_has_the_state_of_each_of_its_unrolls():
+    time = np.arange(6.0).reshape(2, 3)
+    steps = learning.Steps(time, {"hidden": np.arange(3.0)}, *[time] * 6)
+    taken = steps.take(np.array([2, 0]))
+    np.testing.assert_array_equal(taken.state["hidden"], [2, 0])
+    np.testing.assert_array_equal(taken.mask, time[:, [2, 0]])

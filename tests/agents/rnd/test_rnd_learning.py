@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 import spec_of
 
+from acme_ext.agents.rnd import learning
 from acme_ext.agents.rnd.config import RNDConfig
 from acme_ext.builders import PPO, RND
 from acme_ext.errors import UsageError
 from acme_ext.learning import intrinsic, normalize
+from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.intrinsic import Distillation, DistillationConfig
+from acme_ext.ops.intrinsic import continuing_advantages
+from acme_ext.ops.policy import truncated_generalized_advantage_estimation
 from acme_ext.replay.config import UnrollConfig
 from acme_ext.types import Sample
 
@@ -240,3 +244,25 @@ def test_what_can_be_no_config_is_refused(fields):
     with pytest.raises(UsageError):
         DistillationConfig(features=0)
     assert jnp.isfinite(RNDConfig().intrinsic_discount)
+
+
+def test_the_advantage_is_a_weighted_sum_of_the_rewards_and_the_bonuses(monkeypatch):
+    found, rng = [], np.random.default_rng(0)
+
+    def make_core(*_, advantages, **__):
+        found.append(advantages)
+        return LearnerCore(None, None, None)
+
+    monkeypatch.setattr(learning.ppo, "make_core", make_core)
+    config = RNDConfig(extrinsic_coef=2.0, intrinsic_coef=0.5, intrinsic_discount=0.8, gae_lambda=0.7, **SMALL)
+    agent = RND(config, average_rate=None).make_agent(SPEC)
+    data = unrolls(agent, reward=rng.normal(size=(9, 4)).astype(np.float32)).data
+    bonus, values = rng.random((8, 4)).astype(np.float32), rng.normal(size=(9, 4, 2)).astype(np.float32)
+    data = data._replace(extras=learning.RewardedBehaviour(data.extras.log_prob, data.extras.learner_steps, bonus))
+    got, targets = found[0](data, values)
+    of_reward = truncated_generalized_advantage_estimation(
+        data.reward[1:], data.discount, 0.7, values[..., 0], data.mask
+    )
+    of_bonus = continuing_advantages(bonus, 0.8, 0.7, values[..., 1], data.mask, data.first)
+    np.testing.assert_allclose(got, 2 * of_reward + 0.5 * of_bonus, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(targets[..., 1], of_bonus + values[:-1, :, 1], rtol=1e-5, atol=1e-6)

@@ -153,3 +153,10 @@ def test_training_is_random_then_noisy_and_evaluation_is_neither():
 def test_a_value_that_makes_no_sense_is_refused_by_its_name(field, value):
     with pytest.raises(UsageError, match=f"^{field} is .*must"):
         TD3Config(**{field: value})
+
+
+def test_the_critics_are_weighed():
+    core, state = by_hand()
+    _, metrics, _ = core.step(state, SAMPLE._replace(weight=np.float32([0.5, 0.25])))
+    errors = np.array([[2.4 - 2, -1 + 1], [2.4 - 2, -1 - 0.5]])
+    assert metrics["loss"] == pytest.approx(np.sum(np.mean([0.5, 0.25] * errors**2, axis=1)), rel=1e-5)
