@@ -113,7 +113,7 @@ def test_what_was_learned_is_saved_where_an_environment_raises(tmp_path, monkeyp
     assert learned > 0
 
 
-def test_two_evaluators_make_every_evaluation(tmp_path):
+def test_evaluations_of_two_evaluators_are_logged_in_the_order_of_steps(tmp_path):
     described = experiment(tmp_path, 400, every=50)
     result = distributed.run_program(described, Topology(actors=1, evaluators=2), on="threads")
     steps = programs.rows(tmp_path / "run", "evaluator")
