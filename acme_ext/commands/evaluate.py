@@ -67,6 +67,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         best=options.best,
     )
     if options.video:
-        print(f"video       {run.video(options.video, options.video_episodes or 3)}", flush=True)
+        video = run.video(options.video, options.video_episodes or 3, explore=options.explore)
+        print(f"video       {video}", flush=True)
     print(f"evaluation  {common.say_score(run.evaluate(options.episodes, explore=options.explore))}")
     return 0

@@ -19,9 +19,10 @@ from acme_ext.commands.common import counted
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs.evaluation import load_run, place_of
+from acme_ext.launch.runs.evaluation import place_of
 from acme_ext.launch.runs.identity import about
 from acme_ext.launch.runs.store import check_outside
+from acme_ext.launch.runs.trained import load
 from acme_ext.ops import masking
 from acme_ext.types import EnvironmentSpec, Params, Tree
 from acme_ext.utils import checks
@@ -66,7 +67,7 @@ def record_run(
         raise UsageError("random actions have no parameters: leave out --best.")
     rundir, _ = place_of(path)
     check_outside(out, rundir.path)
-    run = load_run(path, config=config, best=best)
+    run = load(path, config=config, best=best).loaded
     experiment = run.experiment
     agent = experiment.builder.make_agent(run.spec)
     own = rundir.read_config()["seed"]  # the experiment's is another one, with `best`

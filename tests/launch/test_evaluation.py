@@ -26,7 +26,7 @@ from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment
 from acme_ext.launch.runners import local
-from acme_ext.launch.runs.evaluation import Evaluator, Score, load_run
+from acme_ext.launch.runs.evaluation import Evaluator, Score
 from acme_ext.launch.runs.store import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils import loggers
@@ -307,7 +307,7 @@ def test_the_best_parameters_are_kept_and_judged_on_other_seeds(saved, tmp_path)
     again = BestParams(rundir)  # of the part of the run that goes on
     assert again.mean == 30
     again.offer(25.0, 400, lambda: worse, None)
-    found = load_run(rundir.path, best=True)
+    found = launch.load(rundir.path, best=True).loaded
     assert found.steps == 200
     jax.tree.map(np.testing.assert_array_equal, found.params, variables["policy"])
     # The last checkpoint has the same parameters: it is the seeds that are others.
@@ -382,7 +382,7 @@ def test_the_config_of_another_program_is_no_run(tmp_path):
     for command in (["evaluate"], ["watch", "--once"]):
         assert cli.main([command[0], str(tmp_path), *command[1:]]) == 2
     with pytest.raises(UsageError, match=r"is not a run directory: its config.json is not that of a run"):
-        load_run(tmp_path)
+        launch.load(tmp_path)
 
 
 def test_damaged_best_parameters_give_way_to_the_next(saved):
@@ -393,7 +393,7 @@ def test_damaged_best_parameters_give_way_to_the_next(saved):
     again = BestParams(rundir, report=lambda _: None)
     again.offer(5.0, 300, lambda: variables["policy"], None)
     assert BestParams(rundir).mean == 5
-    assert load_run(rundir.path, best=True).steps == 300
+    assert launch.load(rundir.path, best=True).loaded.steps == 300
 
 
 def test_an_evaluation_is_given_the_standing_and_the_best_is_kept(tmp_path, monkeypatch):

@@ -171,6 +171,17 @@ def test_videos_are_written_whole_or_not_at_all(cartpole, tmp_path, capsys):
     assert sorted(tmp_path.iterdir()) == sorted(videos)
 
 
+def test_a_video_shows_the_exploration_if_asked(cartpole, tmp_path, monkeypatch):
+    from acme_ext.utils import videos
+
+    lengths = []
+    monkeypatch.setattr(videos, "write", lambda path, frames, fps: lengths.append(len(list(frames))))
+    run = launch.load(cartpole)
+    for explore in (False, True, False):
+        run.video(tmp_path / "video.gif", episodes=1, explore=explore)
+    assert lengths[0] == lengths[2] != lengths[1]
+
+
 def test_a_video_that_ffmpeg_could_not_end_keeps_the_one_before(tmp_path, monkeypatch):
     from acme_ext.utils import videos
 

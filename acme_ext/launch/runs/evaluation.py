@@ -1,33 +1,22 @@
-"""Evaluates a policy on environments that are separate from training's, and loads runs from their directories."""
+"""Evaluates a policy on environments that are separate from training's."""
 
 import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from acme_ext import envs, interfaces
 from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.variables import POLICY, VariableClient
-from acme_ext.builders.base import Builder
-from acme_ext.envs.canonical import own_actions
-from acme_ext.errors import UsageError
-from acme_ext.launch.runs import contracts, settings
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.identity import restore_environment
-from acme_ext.launch.runs.schedule import Evaluation
-from acme_ext.launch.runs.store import BestParams, by_another_version
-from acme_ext.learning.checkpoints import CheckpointStore
-from acme_ext.learning.core import LearnerCore
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
 
-_OTHER = 2**30
 LONG = 100_000
 """Steps without an episode's end after which an evaluation prints a message; a full Atari game has 27,000."""
 
@@ -179,90 +168,9 @@ class Loaded(NamedTuple):
         return params
 
 
-def load_run(
-    path: str | os.PathLike[str],
-    *,
-    builder: Builder | None = None,
-    environment: str | envs.Factory | None = None,
-    environment_options: Mapping[str, Any] | None = None,
-    config: Mapping[str, Any] | None = None,
-    best: bool = False,
-) -> Loaded:
-    """Returns a run's agent; arguments and errors are those of `launch.load`."""
-    rundir, wanted = place_of(path)
-    if best and wanted is not None:
-        raise UsageError(f"{path} is a single checkpoint; the best parameters belong to the run, {rundir.path}.")
-    described = rundir.read_config()
-    evaluation = settings.from_json(Evaluation, described["run"]["evaluation"])
-    where: Any = environment
-    try:
-        if where is None:
-            where = restore_environment(described["environment"])
-            envs.check(where, **described["environment_options"])
-    except UsageError as error:
-        raise _unknown(path, rundir, error) from error
-    options = {**described["environment_options"], **(environment_options or {})}
-    envs.check(where, **options)
-    try:
-        if builder is None:
-            builder = cast(Builder, settings.builder_of(described))
-    except UsageError as error:
-        raise _unknown(path, rundir, error) from error
-    acting = settings.configure(builder, config) if config else builder
-    experiment = Experiment(
-        acting,
-        where,
-        # The run's own seeds selected the best parameters, so evaluating on them again would be biased.
-        seed=(described["seed"] + _OTHER) % 2**31 if best else described["seed"],
-        environment_options=options,
-        evaluation=evaluation,
-    )
-    instance = experiment.make_environment(1, evaluation=True)
-    spec = envs.make_spec(instance)
-    actions = own_actions(instance)
-    instance.close()
-    core, agent = builder.make_agent(spec).core, acting.make_agent(spec)
-    if config and _shapes(agent.core) != _shapes(core):
-        changed = ", ".join(f"{name}={value}" for name, value in config.items())
-        raise UsageError(f"the run's parameters don't fit {changed}: only how the agent acts can be changed here.")
-    for name in config or {}:
-        others = {other: value for other, value in (config or {}).items() if other != name}
-        without = settings.configure(builder, others)
-        if without != acting and contracts.act_alike(without.make_agent(spec), agent, spec):
-            raise UsageError(f"{name} changes nothing in how the agent acts, and only that can be changed here.")
-    if best:
-        template = jax.eval_shape(lambda: core.variables(core.abstract_state())[POLICY])
-        kept = BestParams(rundir).restore(template)
-        if kept is None:
-            raise UsageError(f"{path} has no best parameters yet: they are those of its best evaluation.")
-        source = Saved({POLICY: kept.trees[POLICY]})
-        return Loaded(experiment, spec, source, kept.info["best"]["standing"], kept.steps, actions)
-    store = CheckpointStore(rundir.checkpoints)
-    restored = store.restore({"learner": core.abstract_state()}, extra=False, steps=wanted)
-    if restored is None:
-        latest = store.latest()
-        if wanted is None or latest is None:
-            raise UsageError(f"{rundir.path} has no checkpoint yet.")
-        raise UsageError(f"{rundir.path} has no checkpoint of {wanted} steps: its latest is of {latest}.")
-    source = Saved(core.variables(restored.trees["learner"]))
-    return Loaded(experiment, spec, source, restored.info["state"].get("standing"), restored.steps, actions)
-
-
-def _shapes(core: LearnerCore) -> Any:
-    """Returns the shapes and dtypes of the learning state."""
-    return jax.tree.map(lambda x: (x.shape, x.dtype), core.abstract_state())
-
-
 def place_of(path: str | os.PathLike[str]) -> tuple[RunDirectory, int | None]:
     """Returns the run directory of a path, and the steps of the checkpoint if the path is one."""
     given = files.expanded(path)
     if given.parent.name == "checkpoints" and given.name.isdigit():
         return RunDirectory.open(given.parent.parent), int(given.name)
     return RunDirectory.open(given), None
-
-
-def _unknown(path: Any, rundir: RunDirectory, error: UsageError) -> UsageError:
-    return UsageError(
-        f"the agent or environment of {path}{by_another_version(rundir)} can't be loaded by its name: {error} From "
-        "Python, give them to launch.load, as builder=... and environment=..."
-    )

@@ -12,7 +12,8 @@ from acme_ext.acting.policy import Context
 from acme_ext.builders.muzero import Planning
 from acme_ext.envs.board import RANDOM, rules_of
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs.evaluation import load_run, place_of
+from acme_ext.launch.runs.evaluation import place_of
+from acme_ext.launch.runs.trained import load
 from acme_ext.specs import ACTION_MASK, PLAYER, STATE
 from acme_ext.types import Array
 from acme_ext.utils import compiling, naming
@@ -43,7 +44,7 @@ class RunPlayer:
         if not isinstance(where, str) or not where.startswith("board:"):
             raise UsageError(f"{path} is a run of {naming.said(where)}: only the agents of board:GAME play.")
         # The opponent from training has no effect here, and it may be a run that has been deleted.
-        loaded = load_run(path, environment_options={"opponent": RANDOM})
+        loaded = load(path, environment_options={"opponent": RANDOM}).loaded
         self.name, self.game = str(path), where.removeprefix("board:")
         self._fields = set(loaded.spec.observations)
         agent = loaded.experiment.builder.make_agent(loaded.spec)

@@ -4,7 +4,7 @@ import functools
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dm_env
 import jax
@@ -17,15 +17,27 @@ from acme_ext import envs
 from acme_ext.acting import carries
 from acme_ext.acting.inference import reset_and_apply
 from acme_ext.acting.policy import Carry, Context, Policy
+from acme_ext.acting.variables import POLICY
 from acme_ext.builders.base import Builder
 from acme_ext.envs import pictures
-from acme_ext.envs.canonical import ActionScale, bounds_of
+from acme_ext.envs.canonical import ActionScale, bounds_of, own_actions
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Score, load_run
+from acme_ext.launch.runs import contracts, settings
+from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Saved, Score, place_of
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.identity import restore_environment
+from acme_ext.launch.runs.schedule import Evaluation
+from acme_ext.launch.runs.store import BestParams, by_another_version
+from acme_ext.learning.checkpoints import CheckpointStore
+from acme_ext.learning.core import LearnerCore
 from acme_ext.types import Array, Params, Tree
 from acme_ext.utils import compiling, videos
+from acme_ext.utils.rundir import RunDirectory
 
 _NOT_GIVEN: Any = object()
+
+
+_OTHER_SEEDS = 2**30  # from a run's seed to that of evaluations of its best parameters
 
 
 class PolicyFunction:
@@ -227,12 +239,13 @@ class Run:
         usual = run.experiment.evaluation.final_episodes
         return self._evaluators[explore].evaluate(episodes or usual, standing=run.standing)
 
-    def video(self, path: str | os.PathLike[str], episodes: int = 3) -> Path:
+    def video(self, path: str | os.PathLike[str], episodes: int = 3, *, explore: bool = False) -> Path:
         """Records a video of evaluation episodes, and returns its path.
 
         Args:
             path: ends in `.mp4` (H.264) or `.gif`.
             episodes: the number of episodes in the video.
+            explore: act as in training.
 
         Raises:
             UsageError: the environment can't be rendered, the path has another ending, or a package for writing videos
@@ -245,19 +258,20 @@ class Run:
             experiment.environment, seed=experiment.seed, evaluation=True, **experiment.options
         )
         try:
-            videos.write(path, self._pictures(environment, episodes), pictures.frames_per_second(environment))
+            videos.write(path, self._pictures(environment, episodes, explore), pictures.frames_per_second(environment))
         except UsageError as error:
             raise UsageError(f"{experiment.environment_name}: {error}") from error
         finally:
             environment.close()
         return path
 
-    def _pictures(self, environment: dm_env.Environment, episodes: int) -> Iterator[np.ndarray]:
+    def _pictures(self, environment: dm_env.Environment, episodes: int, explore: bool) -> Iterator[np.ndarray]:
         for _ in range(episodes):
             timestep, state = environment.reset(), None
             yield pictures.picture(environment, timestep.observation)
             while not timestep.last():
-                action, state = self.policy(timestep.observation, state, reward=timestep.reward or 0.0)
+                reward = timestep.reward or 0.0
+                action, state = self.policy(timestep.observation, state, reward=reward, explore=explore)
                 timestep = environment.step(action)
                 yield pictures.picture(environment, timestep.observation)
 
@@ -292,12 +306,74 @@ def load(
         UsageError: the path is no run directory, or has no such checkpoint; only the run's own script can make its
             agent or environment; or a setting doesn't fit the learned parameters, or has no effect on acting.
     """
-    loaded = load_run(
-        path,
-        builder=builder,
-        environment=environment,
-        environment_options=environment_options,
-        config=config,
-        best=best,
+    rundir, wanted = place_of(path)
+    if best and wanted is not None:
+        raise UsageError(f"{path} is a single checkpoint; the best parameters belong to the run, {rundir.path}.")
+    described = rundir.read_config()
+    evaluation = settings.from_json(Evaluation, described["run"]["evaluation"])
+    where: Any = environment
+    try:
+        if where is None:
+            where = restore_environment(described["environment"])
+            envs.check(where, **described["environment_options"])
+    except UsageError as error:
+        raise _unknown(path, rundir, error) from error
+    options = {**described["environment_options"], **(environment_options or {})}
+    envs.check(where, **options)
+    try:
+        if builder is None:
+            builder = cast(Builder, settings.builder_of(described))
+    except UsageError as error:
+        raise _unknown(path, rundir, error) from error
+    acting = settings.configure(builder, config) if config else builder
+    experiment = Experiment(
+        acting,
+        where,
+        # The run's own seeds selected the best parameters, so evaluating on them again would be biased.
+        seed=(described["seed"] + _OTHER_SEEDS) % 2**31 if best else described["seed"],
+        environment_options=options,
+        evaluation=evaluation,
     )
-    return Run(path, loaded)
+    instance = experiment.make_environment(1, evaluation=True)
+    spec = envs.make_spec(instance)
+    actions = own_actions(instance)
+    instance.close()
+    agent = acting.make_agent(spec)
+    core = builder.make_agent(spec).core if config else agent.core
+    if config and _shapes(agent.core) != _shapes(core):
+        changed = ", ".join(f"{name}={value}" for name, value in config.items())
+        raise UsageError(f"the run's parameters don't fit {changed}: only how the agent acts can be changed here.")
+    for name in config or {}:
+        others = {other: value for other, value in (config or {}).items() if other != name}
+        without = settings.configure(builder, others)
+        if without != acting and contracts.act_alike(without.make_agent(spec), agent, spec):
+            raise UsageError(f"{name} changes nothing in how the agent acts, and only that can be changed here.")
+    if best:
+        template = jax.eval_shape(lambda: core.variables(core.abstract_state())[POLICY])
+        kept = BestParams(rundir).restore(template)
+        if kept is None:
+            raise UsageError(f"{path} has no best parameters yet: they are those of its best evaluation.")
+        source = Saved({POLICY: kept.trees[POLICY]})
+        return Run(path, Loaded(experiment, spec, source, kept.info["best"]["standing"], kept.steps, actions))
+    store = CheckpointStore(rundir.checkpoints)
+    restored = store.restore({"learner": core.abstract_state()}, extra=False, steps=wanted)
+    if restored is None:
+        latest = store.latest()
+        if wanted is None or latest is None:
+            raise UsageError(f"{rundir.path} has no checkpoint yet.")
+        raise UsageError(f"{rundir.path} has no checkpoint of {wanted} steps: its latest is of {latest}.")
+    source = Saved(core.variables(restored.trees["learner"]))
+    standing = restored.info["state"].get("standing")
+    return Run(path, Loaded(experiment, spec, source, standing, restored.steps, actions))
+
+
+def _shapes(core: LearnerCore) -> Any:
+    """Returns the shapes and dtypes of the learning state."""
+    return jax.tree.map(lambda x: (x.shape, x.dtype), core.abstract_state())
+
+
+def _unknown(path: Any, rundir: RunDirectory, error: UsageError) -> UsageError:
+    return UsageError(
+        f"the agent or environment of {path}{by_another_version(rundir)} can't be loaded by its name: {error} From "
+        "Python, give them to launch.load, as builder=... and environment=..."
+    )
