@@ -70,15 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         "Finished runs are not run again; stopped runs are resumed.",
     )
     parser.add_argument("--game", default="breakout", metavar="NAME", help="a MinAtar game, or catch (%(default)s)")
-    command.add(
-        parser,
-        "jobs",
-        "fresh",
-        seeds=[0, 1, 2],
-        steps="environment steps",
-        runs=learning.RUNS,
-        out="benchmarks/results",
-    )
+    command.add(parser, "jobs", "fresh", seeds=[0, 1, 2], steps="environment steps", runs=learning.RUNS)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), metavar="NAME", help=", ".join(VARIANTS))
     return parser
 

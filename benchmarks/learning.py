@@ -43,9 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "setting", metavar="SETTING", nargs="?", help="a name, or a pattern such as 'dqn-*'; if missing, all are listed"
     )
-    command.add(
-        parser, "jobs", "fresh", seeds=[0, 1, 2, 3, 4], runs="runs/benchmarks/SETTING", out="benchmarks/results"
-    )
+    command.add(parser, "jobs", "fresh", seeds=[0, 1, 2, 3, 4], runs="runs/benchmarks/SETTING")
     parser.add_argument(
         "--steps",
         type=int,

@@ -1,4 +1,4 @@
-"""Tests the agents' defaults on environments other than those of their choice: `python -m benchmarks.validation`."""
+"""Tests the agents' defaults on environments for which they were not chosen: `python -m benchmarks.validation`."""
 
 import argparse
 import dataclasses
@@ -10,6 +10,7 @@ import numpy as np
 
 from acme_ext import envs
 from acme_ext.errors import UsageError, nearest
+from acme_ext.types import LAST
 from acme_ext.utils import files
 from benchmarks import command, learning, outcomes
 from benchmarks.outcomes import Outcome
@@ -123,7 +124,7 @@ def random_return(environment: str, *, episodes: int = 100, steps: int = 30_000)
                 actions = rng.uniform(lowest, highest, (num_envs, *spec.shape)).astype(spec.dtype)
             timestep = batch.step(actions)
             running += timestep.reward
-            for row in np.flatnonzero(timestep.step_type == envs.base.LAST):
+            for row in np.flatnonzero(timestep.step_type == LAST):
                 returns[row].append(running[row])
                 running[row] = 0.0
     return float(np.mean([each[: min(map(len, returns))] for each in returns]))
@@ -137,9 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("suite", choices=list(SUITES), help="a set of agents and environments")
     parser.add_argument("--agents", nargs="+", metavar="NAME", help="only these agents")
     parser.add_argument("--environments", nargs="+", metavar="NAME", help="only these environments")
-    command.add(
-        parser, "jobs", seeds=[0, 1, 2], steps="environment steps", runs=learning.RUNS, out="benchmarks/results"
-    )
+    command.add(parser, "jobs", seeds=[0, 1, 2], steps="environment steps", runs=learning.RUNS)
     return parser
 
 

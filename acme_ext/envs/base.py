@@ -10,9 +10,6 @@ import tree
 from dm_env import specs
 
 from acme_ext.envs.specs import DISCOUNT, REWARD, check_values
-from acme_ext.types import FIRST as FIRST
-from acme_ext.types import LAST as LAST
-from acme_ext.types import MID as MID
 from acme_ext.types import Tree
 
 

@@ -14,13 +14,13 @@ import numpy as np
 from dm_env import specs
 
 from acme_ext.envs.backend import Backend
-from acme_ext.envs.base import FIRST, LAST, MID, BatchedEnvironment
+from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.envs.functional import FunctionalEnvironment
 from acme_ext.envs.opponents import Opponents, check_opponent, make_opponents
 from acme_ext.envs.single import Unbatched
 from acme_ext.errors import RunError, UsageError
 from acme_ext.specs import ACTION_MASK, PLAYER, STATE
-from acme_ext.types import Array, Tree
+from acme_ext.types import FIRST, LAST, MID, Array, Tree
 
 _MOST_DRAWS = 100  # of a game whose random opening ends it
 

@@ -22,7 +22,7 @@ from acme_ext.envs.single import Unbatched
 from acme_ext.envs.specs import channels_first, one_hot, single_spec
 from acme_ext.errors import UsageError
 from acme_ext.specs import StackedFrames
-from acme_ext.types import Tree
+from acme_ext.types import FIRST, Tree
 
 
 def _import_envpool() -> ModuleType:
@@ -116,7 +116,7 @@ class EnvPoolEnvironment(base.BatchedEnvironment):
         state = dict(zip(self._keys, self._pool._recv(), strict=True))
         step_type = state["step_type"].astype(np.uint8)
         reward = state["reward"].astype(np.float32)
-        reward[step_type == base.FIRST] = 0.0
+        reward[step_type == FIRST] = 0.0
         discount = state["discount"].astype(np.float32)
         truncated = state["trunc"]
         if "info:terminated" in state:

@@ -9,11 +9,11 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from acme_ext.envs.base import FIRST, LAST, MID, BatchedEnvironment
+from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.envs.canonical import ActionScale, bounds_of
 from acme_ext.envs.specs import check_observation, single_spec, single_specs
 from acme_ext.errors import RunError
-from acme_ext.types import Array, Tree
+from acme_ext.types import FIRST, LAST, MID, Array, Tree
 
 
 class Moved(NamedTuple):

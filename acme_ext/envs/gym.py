@@ -24,7 +24,7 @@ from acme_ext.envs.backend import Backend, check_limit
 from acme_ext.envs.specs import channels_first, one_hot, single_spec
 from acme_ext.errors import RunError, UsageError
 from acme_ext.specs import ACTION_MASK, PICTURE_SIDE, RULES
-from acme_ext.types import Tree
+from acme_ext.types import FIRST, MID, Tree
 
 # Vector environments that were checked to reset a row in the step after its end, and to distinguish truncations from
 # terminations. Others may not: phys2d's set the running rows back by a step whenever another row is reset.
@@ -205,8 +205,8 @@ class GymVectorEnvironment(base.BatchedEnvironment):
     def step(self, actions: Any) -> dm_env.TimeStep:
         observation, reward, terminated, truncated, _ = self.vector.step(self._act(actions))
         began, self._ended = self._ended, terminated | truncated
-        step_type = self._ended + np.uint8(base.MID)
-        step_type[began] = base.FIRST
+        step_type = self._ended + np.uint8(MID)
+        step_type[began] = FIRST
         reward = reward.astype(np.float32)
         reward[began] = 0.0
         discount = 1.0 - terminated.astype(np.float32)

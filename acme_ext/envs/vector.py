@@ -23,7 +23,7 @@ from acme_ext.envs.specs import (
     single_specs,
 )
 from acme_ext.errors import RunError, UsageError
-from acme_ext.types import Tree
+from acme_ext.types import FIRST, LAST, MID, Tree
 
 
 class VectorEnvironment(base.BatchedEnvironment):
@@ -77,7 +77,7 @@ class VectorEnvironment(base.BatchedEnvironment):
         except (AttributeError, LookupError, TypeError, ValueError):
             check_observation(self.name, self._observation_spec, observation)
             raise
-        self._timestep.step_type[row] = base.FIRST
+        self._timestep.step_type[row] = FIRST
         self._timestep.reward[row] = 0.0
         self._timestep.discount[row] = 1.0
         self._ended[row] = False
@@ -85,14 +85,14 @@ class VectorEnvironment(base.BatchedEnvironment):
     def step(self, actions: Any) -> dm_env.TimeStep:
         step_type, reward, discount, _ = self._timestep
         write, ended, restarted = self._write, self._ended, self._restarted
-        step_type.fill(base.MID)
+        step_type.fill(MID)
         actions = np.asarray(actions, self._action_dtype)
         for row, (step, action) in enumerate(zip(self._steps, actions, strict=True)):
             if ended[row]:  # reset explicitly, because some environments don't restart by themselves
                 self._begin(row, self.environments[row].reset().observation)
                 continue
             kind, r, d, observation = step(action)
-            if kind == base.FIRST:  # the environment has started another episode by itself
+            if kind == FIRST:  # the environment has started another episode by itself
                 if row in restarted:
                     raise RunError(
                         f"{self.name} begins an episode in every step(): the time step after an action is MID or LAST."
@@ -111,8 +111,8 @@ class VectorEnvironment(base.BatchedEnvironment):
                 check_reward(self.name, r, d)
                 check_observation(self.name, self._observation_spec, observation)
                 raise
-            if kind == base.LAST:
-                step_type[row] = base.LAST
+            if kind == LAST:
+                step_type[row] = LAST
                 ended[row] = True
         for square, numbers in self._squares:
             if not isfinite(square(numbers)):

@@ -8,7 +8,8 @@ import pytest
 import tree
 from dm_env import specs
 
-from acme_ext.envs.base import FIRST, LAST, BatchedEnvironment
+from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.types import FIRST, LAST
 
 Rollout = Callable[..., list[dm_env.TimeStep]]
 

@@ -6,7 +6,7 @@ from ale_py import roms
 
 from acme_ext import envs
 from acme_ext.envs.atari import AtariEnvironment
-from acme_ext.envs.base import FIRST, LAST, MID
+from acme_ext.types import FIRST, LAST, MID
 
 
 class Reference:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from acme_ext import envs
-from acme_ext.envs.base import FIRST, LAST, MID
+from acme_ext.types import FIRST, LAST, MID
 
 
 def test_catch_ends_by_termination_after_nine_steps(rollout):

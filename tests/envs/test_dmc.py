@@ -6,8 +6,8 @@ from dm_env import specs
 
 from acme_ext import envs
 from acme_ext.envs.backend import environment_seed
-from acme_ext.envs.base import FIRST, LAST, MID
 from acme_ext.envs.dmc import FlatObservation, suite
+from acme_ext.types import FIRST, LAST, MID
 
 
 def test_observations_are_one_vector_in_the_suites_order():

@@ -7,8 +7,8 @@ import pytest
 from dm_env import specs
 
 from acme_ext import envs
-from acme_ext.envs.base import FIRST, LAST, MID
 from acme_ext.envs.envpool import EnvPool, EnvPoolEnvironment
+from acme_ext.types import FIRST, LAST, MID
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pong-v5", "CheetahRun-v1", "HalfCheetah-v4"])

@@ -6,8 +6,8 @@ import pytest
 
 from acme_ext import envs
 from acme_ext.envs import explore, functional
-from acme_ext.envs.base import FIRST, LAST, MID
 from acme_ext.errors import UsageError
+from acme_ext.types import FIRST, LAST, MID
 
 TASKS = ("chain", "key_door", "random_coin", "disco_maze")
 UP, RIGHT, DOWN, LEFT = range(4)

@@ -5,10 +5,10 @@ from dm_env import specs
 from gymnasium import spaces
 
 from acme_ext import envs
-from acme_ext.envs.base import FIRST, LAST, MID
 from acme_ext.envs.gym import GymEnvironment, GymVectorEnvironment
 from acme_ext.envs.vector import VectorEnvironment
 from acme_ext.errors import RunError, UsageError
+from acme_ext.types import FIRST, LAST, MID
 
 
 def test_cartpole_of_many_is_gymnasiums_own():

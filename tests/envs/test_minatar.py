@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from acme_ext import envs
-from acme_ext.envs.base import FIRST, LAST, MID
 from acme_ext.envs.minatar import MinAtarEnvironment
+from acme_ext.types import FIRST, LAST, MID
 
 GAMES = {"asterix": 4, "breakout": 4, "freeway": 7, "seaquest": 10, "space_invaders": 6}  # with their channels
 

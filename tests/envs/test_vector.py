@@ -7,9 +7,9 @@ from dm_env import specs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acme_ext.envs.base import FIRST, LAST, MID
 from acme_ext.envs.vector import VectorEnvironment
 from acme_ext.errors import RunError, UsageError
+from acme_ext.types import FIRST, LAST, MID
 
 
 class Pair(NamedTuple):
