@@ -170,6 +170,8 @@ def name_of(function: Any) -> str:
 
 
 def _is(value: Any, hint: Any) -> bool:
+    if hint is Any:  # a class from Python 3.11 on, which isinstance refuses
+        return True
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in UNIONS:
         return any(_is(value, option) for option in arguments)
