@@ -252,6 +252,13 @@ def test_another_python_has_compiled_runs_and_every_agent(newer):
                 assert "needs an environment" in str(error) or "a board game" in str(error), error
         else:
             raise AssertionError(f"{name} is made for none of {environments}")
+    for steps in (0, "many"):
+        try:
+            launch.Experiment(builders.make("dqn"), "jax:catch", steps=steps)
+        except UsageError as error:
+            assert f"steps is {steps!r}" in str(error), error
+        else:
+            raise AssertionError(f"steps={steps!r} is not refused")
     """
     command = [newer / "venv/bin/python", "-c", textwrap.dedent(code)]
     done = subprocess.run(command, cwd=newer, capture_output=True, text=True, check=False)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from acme_ext.envs.functional import FunctionalEnvironment
     from acme_ext.interfaces import EnvironmentSpec
 
-Factory = Callable[[int, bool], "dm_env.Environment | FunctionalEnvironment"]
+    Factory = Callable[[int, bool], dm_env.Environment | FunctionalEnvironment]
+else:
+    Factory = Callable  # without names that are not imported: Python 3.11 and newer look them up in a class's types
 """`(seed, evaluation) -> environment`: makes one environment, with a seed in [0, 2**31)."""
 
 
