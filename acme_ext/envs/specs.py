@@ -156,17 +156,13 @@ def row_writer(buffers: Tree) -> Callable[[int, Tree], None]:
 
 def check_observation(name: str, spec: Tree, observation: Tree) -> None:
     """Raises RunError, naming environment and field, if an observation's structure or shapes don't match its spec."""
-    leaves = tree.flatten_with_path(spec)
-    try:
-        values = tree.flatten_up_to(spec, observation, check_types=False)
-    except (TypeError, ValueError):
-        values = []
-    if len(values) != len(leaves) or any(isinstance(value, Mapping) for value in values):
+    if not _has_fields(observation, spec):
         raise RunError(
             f"{name} delivered an observation of another structure than its spec's: {_outline(observation)}, and not "
             f"{_outline(spec)}."
         )
-    for (path, leaf), value in zip(leaves, values, strict=True):
+    values = tree.flatten_up_to(spec, observation, check_types=False)
+    for (path, leaf), value in zip(tree.flatten_with_path(spec), values, strict=True):
         try:
             shape = np.shape(value)
         except ValueError:  # lists of unequal lengths
@@ -175,6 +171,17 @@ def check_observation(name: str, spec: Tree, observation: Tree) -> None:
         if shape != leaf.shape or np.asarray(value).dtype.kind not in kinds:
             what = repr(value) if shape in (None, ()) else f"shape {shape} and type {np.asarray(value).dtype}"
             raise RunError(f"{name} delivered {_field(path)} of {what}; its spec says {_say(leaf)}.")
+
+
+def _has_fields(observation: Tree, spec: Tree) -> bool:
+    """Whether a nest has all fields of a nest of specs, and no others; an array may be a list."""
+    if isinstance(spec, specs.Array):
+        return not isinstance(observation, Mapping)
+    if isinstance(spec, Mapping):
+        same = isinstance(observation, Mapping) and observation.keys() == spec.keys()
+        return same and all(_has_fields(observation[key], spec[key]) for key in spec)
+    same = isinstance(observation, Sequence) and len(observation) == len(spec)
+    return same and all(map(_has_fields, observation, spec))
 
 
 def check_values(name: str, spec: Tree, timestep: dm_env.TimeStep) -> None:

@@ -118,6 +118,12 @@ class Flat(Toy):
         return specs.Array((2,), np.float32)
 
 
+class Seeing(Toy):
+    def reset(self):
+        timestep = super().reset()
+        return timestep._replace(observation={**timestep.observation, "z": 0.0})
+
+
 class TwoHanded(Toy):
     def action_spec(self):
         return {"left": specs.DiscreteArray(2), "right": specs.DiscreteArray(2)}
@@ -131,6 +137,8 @@ class TwoGoals(Toy):
 def test_bad_environments_are_told():
     with pytest.raises(RunError, match=r"another structure than its spec's: a mapping with 'x', 'y', and not a single"):
         VectorEnvironment([Flat(0)]).reset()
+    with pytest.raises(RunError, match=r"its spec's: a mapping with 'x', 'y', 'z', and not a mapping with 'x', 'y'"):
+        VectorEnvironment([Seeing(0)]).reset()
     with pytest.raises(UsageError, match="equal observation and action specs"):
         VectorEnvironment([Toy(0), Other(1)])
     with pytest.raises(UsageError, match="equal observation and action specs"):
