@@ -4,17 +4,13 @@ On the command line, they are set with dotted names: `--set replay.prioritized=t
 """
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from acme_ext.errors import UsageError
 from acme_ext.replay.limits import RateLimit
-from acme_ext.utils.checks import Checked, NonNegative, NonNegativeInt, Positive, PositiveInt, Rule, Share
+from acme_ext.utils.checks import Checked, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 
-_ORDERS = ("uniform", "prioritized", "queue")
-Order = Annotated[
-    Literal["uniform", "prioritized", "queue"],
-    Rule(lambda order: order in _ORDERS, f"it must be one of {', '.join(_ORDERS)}"),
-]
+Order = Literal["uniform", "prioritized", "queue"]
 """How a replay's items are sampled; see `Replay`."""
 
 

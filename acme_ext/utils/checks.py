@@ -44,13 +44,13 @@ LayerSizes = Annotated[tuple[int, ...], _LAYERS]
 
 
 class Checked:
-    """A dataclass that checks its values at creation by the rules of their types, such as `PositiveInt`.
+    """A dataclass that checks its values at creation: by their types, and by the rules of types such as `PositiveInt`.
 
     None is valid if the type allows it. A field that a subclass declares again keeps its rules.
     """
 
     def __post_init__(self):
-        values(self)
+        fields(self)
 
 
 def seed(value: int) -> None:
@@ -59,18 +59,12 @@ def seed(value: int) -> None:
         raise UsageError(f"seed is {value}: it must lie in [0, 2**31).")
 
 
-def values(config: Any) -> None:
-    """Raises UsageError if a field of a dataclass violates a rule of its type."""
+def fields(config: Any) -> None:
+    """Raises UsageError if a field of a dataclass doesn't have its declared type, or violates a rule of it."""
+    types(config)
     for name, rule, optional in _rules(type(config)):
         value = getattr(config, name)
-        if value is None and optional:
-            continue
-        try:
-            holds = rule.holds(value)
-        except TypeError:
-            types(config)
-            raise
-        if not holds:
+        if not (value is None and optional) and not rule.holds(value):
             raise UsageError(f"{name} is {value}: {rule.wanted}.")
 
 
@@ -183,7 +177,7 @@ def _is(value: Any, hint: Any) -> bool:
         kind = numbers.Integral if hint is int else numbers.Real
         return isinstance(value, kind) and not isinstance(value, bool)
     kind = origin or hint
-    return isinstance(value, kind) if isinstance(kind, type) else True
+    return isinstance(value, kind) if isinstance(kind, type) and not getattr(kind, "_is_protocol", False) else True
 
 
 def say(hint: Any) -> str:

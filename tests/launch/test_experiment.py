@@ -185,11 +185,11 @@ def test_a_directory_that_is_given_is_taken():
         (lambda: Checkpoints(every_s=None), r"^checkpoints\.every_s is None: it must be a number"),
         (
             lambda: Experiment(DQN(DQNConfig(batch_size="8")), make_walk),
-            r"^builder\.config\.batch_size is '8': it must be a",
+            r"^batch_size is '8': it must be a",
         ),
         (
             lambda: Experiment(DQN(DQNConfig(dueling=1)), make_walk),
-            r"^builder\.config\.dueling is 1: it must be true or",
+            r"^dueling is 1: it must be true or",
         ),
         (
             lambda: Experiment(DQN(DQNConfig), make_walk),

@@ -158,7 +158,7 @@ def test_extras_may_be_one_array():
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("order", "prioritised", "order is prioritised: it must be one of uniform, prioritized, queue"),
+        ("order", "prioritised", "order is 'prioritised': it must be one of uniform, prioritized, queue"),
         ("priority_exponent", -1.0, "priority_exponent is -1.0: it must not be negative"),
         ("importance_anneal_steps", 0, "importance_anneal_steps is 0: it must be at least 1"),
         ("max_abs_reward", -1.0, "max_abs_reward is -1.0: it must be greater than 0"),

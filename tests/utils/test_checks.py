@@ -39,6 +39,20 @@ def test_numbers_are_refused_by_their_field(hint, good, bad, says):
             config_of(kind, value)
 
 
+@pytest.mark.parametrize(
+    ("hint", "bad", "says"),
+    [
+        (Literal["mean", "max"], "median", "rate is 'median': it must be one of mean, max"),
+        (bool, 1, "rate is 1: it must be true or false"),
+        (checks.PositiveInt, "3", "rate is '3': it must be a whole number"),
+        (checks.Positive | None, "3", "rate is '3': it must be a number or none"),
+    ],
+)
+def test_values_of_another_type_are_refused_at_creation(hint, bad, says):
+    with pytest.raises(UsageError, match=f"^{says}"):
+        config_of(hint, bad)
+
+
 def test_layers_have_units():
     config_of(checks.LayerSizes, (2, 1))
     for sizes in ((), (3, 0), (-1,)):

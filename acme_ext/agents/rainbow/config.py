@@ -7,7 +7,6 @@ from acme_ext.agents.dqn import config as dqn
 from acme_ext.errors import UsageError
 from acme_ext.ops import critics
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils import checks
 from acme_ext.utils.checks import NonNegative, Positive, PositiveInt
 
 Distribution = Literal["none", "categorical", "quantile", "implicit"]
@@ -47,7 +46,6 @@ class RainbowConfig(dqn.DQNConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        checks.types(self)
         critics.check_support(self.v_min, self.v_max, self.num_atoms)
         if not self.hidden_sizes:
             raise UsageError("hidden_sizes is empty: it must have at least 1 layer, which becomes the head's.")

@@ -96,8 +96,7 @@ class Topology:
     inference_servers: PositiveInt | None = None
 
     def __post_init__(self):
-        checks.types(self)
-        checks.values(self)
+        checks.fields(self)
         if self.actors < 0 or min(self.replay_shards, self.evaluators) < 1:
             raise UsageError("a program needs at least 1 actor, 1 replay shard and 1 evaluator.")
         if not self.actors and (self.replay_shards, self.inference) != (1, "actor"):

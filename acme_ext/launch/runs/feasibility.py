@@ -38,8 +38,7 @@ def check_fields(experiment: "Experiment") -> None:
         )
     envs.check_factory(experiment.environment)
     envs.check_names(experiment.environment_options)
-    checks.types(experiment)
-    checks.values(experiment)
+    checks.fields(experiment)
     checks.seed(experiment.seed)
     if experiment.data is not None and experiment.demos is not None:
         raise UsageError("a run on recorded data can't use demonstrations too: give only one of data and demos.")
