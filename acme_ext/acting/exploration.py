@@ -80,7 +80,8 @@ def ladder(config: Any, *, evaluation: bool) -> Callable[[Context], Array]:
     """Returns a function `context -> epsilon [B]`: the ladder with a config's `epsilon_base` and `epsilon_steepness`.
 
     Each epsilon falls linearly from 1 to its final value. The decay begins when learning begins, and takes
-    `epsilon_decay_steps` environment steps of the run. In evaluation, epsilon is `evaluation_epsilon`.
+    `epsilon_decay_steps` environment steps of the run; with 0, epsilon has its final value from the start. In
+    evaluation, epsilon is `evaluation_epsilon`.
     """
     if evaluation:
         return lambda context: jnp.float32(config.evaluation_epsilon)

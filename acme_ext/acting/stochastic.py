@@ -29,7 +29,7 @@ class Behaviour(NamedTuple):
     learner_steps: Array  # [B] int32, that policy's version
 
 
-EXTRAS = Behaviour(np.zeros((), np.float32), np.zeros((), np.int32))
+EXAMPLE_EXTRAS = Behaviour(np.zeros((), np.float32), np.zeros((), np.int32))
 """Example extras of one step of one environment, from which a replay gets their shapes."""
 
 

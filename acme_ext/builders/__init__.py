@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from acme_ext.builders.td3 import TD3 as TD3
     from acme_ext.builders.td3_bc import TD3BC as TD3BC
 
+_OF_BASE = ("Agent", "Builder", "Preset")
+
 AGENTS: dict[str, tuple[str, str]] = {
     "dqn": ("DQN", "double DQN with optional dueling heads, n-step returns and prioritized replay; discrete actions"),
     "rainbow": ("Rainbow", "DQN with six improvements, each of them optional; discrete actions"),
@@ -163,6 +165,10 @@ def __getattr__(attribute: str) -> Any:
     for name, (cls, _) in AGENTS.items():
         if cls == attribute:
             return load(name)
-    if attribute in ("Agent", "Builder", "Preset"):
+    if attribute in _OF_BASE:
         return getattr(importlib.import_module("acme_ext.builders.base"), attribute)
     raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_OF_BASE, *(cls for cls, _ in AGENTS.values())})

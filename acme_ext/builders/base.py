@@ -12,7 +12,7 @@ from acme_ext import specs
 from acme_ext.acting.actor import Actor, Writer
 from acme_ext.acting.inference import LocalInference
 from acme_ext.acting.policy import Policy
-from acme_ext.acting.stochastic import EXTRAS
+from acme_ext.acting.stochastic import EXAMPLE_EXTRAS
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders import options
 from acme_ext.builders.presets import HasPresets
@@ -38,9 +38,9 @@ class Agent:
     core: LearnerCore
     policy: Policy
     evaluation_policy: Policy
-    sgd_steps_per_call: int = 1  # SGD steps in one compiled call of the learner
+    sgd_steps_per_call: int = 1  # learner steps in one compiled call
     variable_period: int = 1  # steps of an actor between fetches of new parameters
-    pretrain_steps: int = 0  # SGD steps on demonstrations only, before acting begins
+    pretrain_steps: int = 0  # learner steps on demonstrations only, before acting begins
     demo_offset: float = 0.0  # added to a demonstration's |TD error| when its priority is computed
 
     def make_learner(
@@ -138,7 +138,7 @@ class Builder(HasPresets, abc.ABC):
         if isinstance(c.replay, TransitionConfig):
             clip = getattr(c, "max_abs_reward", None)
             return TransitionReplay.of(spec, c.replay, max_abs_reward=clip, extras=self.extras, **fields)
-        extras = EXTRAS if isinstance(c.replay, UnrollConfig) else self.extras
+        extras = EXAMPLE_EXTRAS if isinstance(c.replay, UnrollConfig) else self.extras
         # Only shapes: where programs describe their nodes, JAX must not compute anything.
         state = jax.eval_shape(lambda: self.make_policy(spec, networks).init_state(1))
         state = jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), state)

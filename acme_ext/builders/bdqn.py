@@ -31,4 +31,4 @@ class BootstrappedDQN(DQN):
 
     @property
     def extras(self) -> Tree:
-        return acting.extras_of(self.config)
+        return acting.example_extras(self.config)

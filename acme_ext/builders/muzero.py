@@ -39,7 +39,7 @@ class Planning(NetworkBuilder):
             batch_size=c.batch_size,
             discount=c.discount,
             length=c.replay.length + type(self).lookahead(c),
-            extras=acting.extras_spec(specs.num_actions(spec, type(self).__name__)),
+            extras=acting.example_extras(specs.num_actions(spec, type(self).__name__)),
             priority=functools.partial(acting.first_error, config=c),
         )
 

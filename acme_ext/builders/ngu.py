@@ -51,7 +51,7 @@ class NGU(R2D2):
 
     @property
     def extras(self) -> Tree:
-        return acting.EXTRAS
+        return acting.EXAMPLE_EXTRAS
 
     @property
     def first_error(self) -> Callable[..., Array]:

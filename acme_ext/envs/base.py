@@ -34,8 +34,8 @@ class BatchedEnvironment(abc.ABC):
 
     - `step_type` uint8 [B], values of `dm_env.StepType`;
     - `reward` float32 [B], 0 at FIRST;
-    - `discount` float32 [B]: 0 at a termination, else 1. A row that is LAST with discount 1 was truncated, so its value
-      is bootstrapped;
+    - `discount` float32 [B], in [0, 1]: 0 if no return follows (a termination, or a lost life in Atari), usually 1
+      otherwise. A row that is LAST with a discount above 0 was truncated, so its value is bootstrapped;
     - `observation`, the nest of `observation_spec` with [B, ...] arrays.
 
     Floats and integers are in single precision (float32, int32) or smaller. The next `reset` or `step` may overwrite

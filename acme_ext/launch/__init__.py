@@ -62,3 +62,7 @@ def __getattr__(name: str) -> Any:
         path, _, there = _WHERE[name].partition(":")
         module = importlib.import_module(f"acme_ext.launch.{path}")
     return module if name == "program" else getattr(module, there or name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

@@ -13,7 +13,7 @@ from acme_ext.acting.policy import Context, Policy
 from acme_ext.learning.core import LearnerCore
 from acme_ext.types import Array, Params, Sample, Tree
 
-_ETA = 3  # of polynomial-decay averaging; with 0, the first average is the mean over all steps so far
+_ETA = 3  # of polynomial-decay averaging; 0 would give the plain mean over all steps so far
 
 
 class AveragedState(NamedTuple):

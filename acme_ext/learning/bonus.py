@@ -20,7 +20,7 @@ from acme_ext.learning.on_policy import masked_mean
 from acme_ext.ops.intrinsic import lifelong_factor
 from acme_ext.types import Array, Params, Sample, Sequence, Transition, Tree
 
-_MOST = 5.0  # the largest bonus; L of Badia et al. 2020a, table 6
+_MOST = 5.0  # the largest bonus, in standard deviations; 4 with L = 5 of Badia et al. 2020a, table 6
 _HORIZON = 100_000.0  # horizon of the errors' running moments, in errors
 _QUIET_STEPS = 2  # learner steps at the start in which the bonus is 0, while the observations' moments settle
 _PART = 256  # minimum number of observations in one update of the predictor
@@ -44,9 +44,9 @@ def distilled(
     """Returns a core that learns from the reward plus a bonus by random network distillation (Burda et al. 2018).
 
     The bonus is the number of standard deviations by which the predictor's error exceeds its mean, clipped to [0, 5].
-    This is the lifelong novelty of Badia et al. 2020a, section 2. Familiar observations give no bonus, so there is no
-    incentive to prolong an episode. Reward and bonus share one value function and one discount. For an n-step
-    transition, only the bonus of its last observation is known; it is added once.
+    This is alpha - 1, with the lifelong novelty alpha of Badia et al. 2020a, section 2. Familiar observations give no
+    bonus, so there is no incentive to prolong an episode. Reward and bonus share one value function and one discount.
+    For an n-step transition, only the bonus of its last observation is known; it is added once.
 
     Args:
         core: a core that learns from a `Transition` or a `Sequence`.

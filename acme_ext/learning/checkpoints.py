@@ -1,7 +1,7 @@
 """Checkpoints of a run: each is a folder, which is written completely or not at all, and whose contents are verified.
 
-This module replaces Orbax, whose releases either can't be installed with jax 0.5.3 and this project's pinned packages,
-or don't verify contents.
+Orbax is not used: its releases either can't be installed with jax 0.5.3 and this project's pinned packages, or don't
+verify contents.
 """
 
 import contextlib
@@ -94,10 +94,14 @@ class CheckpointStore:
 
         Raises:
           RunError: the disk is full; older checkpoints are kept.
+          ValueError: a name is given twice, or can't be a file's name here.
+          TypeError: a leaf is not a number or an array of numbers.
         """
         names = [*trees, *info]
         if bad := [name for name in names if not _NAME.fullmatch(name) or name == "manifest" or names.count(name) > 1]:
-            raise ValueError(f"each tree and part of the info needs a name of its own, of letters and digits: {bad}")
+            raise ValueError(
+                f"each tree and part of the info needs a name of its own, of letters, digits, _ and -: {bad}"
+            )
         arrays, leaves = _encode(trees)
         target = self._directory / f"{steps:012d}"
         with files.disk_errors(target), self._unfinished(target.name) as folder:

@@ -25,8 +25,9 @@ class LearnerCore(Generic[AnyState]):
     """`key -> state`: returns the initial state, a NamedTuple of everything that is needed to resume."""
 
     step: Callable[[AnyState, Sample], tuple[AnyState, dict[str, Array], Array | None]]
-    """`(state, sample) -> (state, metrics, errors)`: one SGD step. The metrics always include "loss". `errors` `[B]`
-    are the items' |TD errors|, which become the priorities of a prioritized replay; None for algorithms without them.
+    """`(state, sample) -> (state, metrics, errors)`: one learner step, which may make several updates by an optimizer.
+    The metrics always include "loss". `errors` `[B]` are the items' errors, at least 0, which become the priorities of
+    a prioritized replay: |TD errors|, unless an agent's losses say otherwise; None for algorithms without them.
     """
 
     variables: Callable[[AnyState], dict[str, Params]]
@@ -47,7 +48,7 @@ class LossOutput(NamedTuple):
     """The outputs of a loss function besides its value."""
 
     metrics: Mapping[str, Array]  # scalars
-    error: Array | None = None  # [B] |TD errors| of the batch's items, for prioritized replay
+    error: Array | None = None  # [B] errors of the batch's items, at least 0, for prioritized replay
 
 
 Loss = Callable[[Params, Params, Any, Array, Array], tuple[Array, LossOutput]]

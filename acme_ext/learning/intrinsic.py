@@ -33,7 +33,7 @@ class DistillationConfig(Checked):
 
     features: PositiveInt = 64  # numbers that are predicted; 512 in Burda et al. 2018
     hidden_sizes: LayerSizes = (64,)  # of the random network, for observations that are not images
-    predictor_sizes: LayerSizes = (64,)  # layers that the predictor has more; (512, 512) in Burda et al. 2018
+    predictor_sizes: LayerSizes = (64,)  # additional layers of the predictor; (512, 512) in Burda et al. 2018
     learning_rate: Positive = 1e-3  # Adam
     max_abs_observation: Positive = 5.0  # normalised observations are clipped to it; Burda et al. 2018, section 2.4
     newest_frame: bool = False  # of images, the networks are given the last channel alone: the newest of the frames

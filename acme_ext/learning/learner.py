@@ -30,11 +30,11 @@ def over_devices(batch_size: int, count: int) -> None:
 
 
 class Learner(interfaces.Learner):
-    """Runs any `LearnerCore`: several SGD steps per compiled call, on one device or data-parallel on several.
+    """Runs any `LearnerCore`: several learner steps per compiled call, on one device or data-parallel on several.
 
     A call of `step` takes one raw batch of `steps_per_call * batch_size` items and moves it to the device as bytes. The
-    device unpacks it and makes `steps_per_call` SGD steps. The call doesn't wait for these steps, only for those of the
-    call before the last: otherwise JAX would accept up to 32 calls, and batches would wait in them while actors use
+    device unpacks it and makes `steps_per_call` learner steps. The call doesn't wait for these steps, only for those of
+    the call before the last: otherwise JAX would accept up to 32 calls, and batches would wait in them while actors use
     old parameters. Metrics stay on the device until `metrics()` is called, and a thread sends the priorities. A loss
     that is not finite is recorded on the device; `check` and `metrics` raise an error for it.
 
@@ -43,8 +43,8 @@ class Learner(interfaces.Learner):
         batches: raw batches of `steps_per_call * batch_size` items.
         decode: unpacks the bytes of `batch_size` items, inside the compiled step.
         key: random key that initializes the core.
-        batch_size: items per SGD step.
-        steps_per_call: SGD steps in one compiled call.
+        batch_size: items per learner step.
+        steps_per_call: learner steps in one compiled call.
         priorities: sends the core's errors to a prioritized replay; None for other replays.
         importance_exponent: `learner steps -> beta`, the exponent of the importance weights, for a prioritized replay.
         devices: devices that each batch is split over; each holds all parameters. None: JAX's default device.
@@ -80,18 +80,18 @@ class Learner(interfaces.Learner):
         self._state = jax.device_put(state, self._replicated or self._sharded)
         # On the CPU, XLA runs a loop's body on one thread, so with convolutions the loop is unrolled there.
         self._scan = not (jax.default_backend() == "cpu" and compiling.is_convolutional(state))
-        # The first SGD step whose loss, gradient or TD errors were not finite; -1: none. Stored on the device.
+        # The first learner step whose loss, gradient or TD errors were not finite; -1: none. Stored on the device.
         self._bad_step: Array = jax.device_put(jnp.full((), -1, jnp.int32), self._replicated or self._sharded)
         self._metrics: dict[str, Array] = {}
         self._unfinished: collections.deque[jax.Array] = collections.deque()  # a loss of each call that may still run
         self._update = compiling.jit(self._make_update(), threaded=compiling.is_wide(state, batch_size))
         self.steps = 0
-        """SGD steps taken, including those before a resume."""
+        """Learner steps taken, including those before a resume."""
         self.calls = 0
         """Calls of `step` on this object."""
 
     def step(self) -> None:
-        """Waits for the next raw batch, and starts `steps_per_call` SGD steps on it."""
+        """Waits for the next raw batch, and starts `steps_per_call` learner steps on it."""
         while len(self._unfinished) >= _MOST_CALLS:
             self._unfinished.popleft().block_until_ready()
         raw = next(self._batches)
@@ -114,7 +114,7 @@ class Learner(interfaces.Learner):
         """Returns the metrics of the latest call, averaged over its steps; waits for the device.
 
         Raises:
-            NotFiniteError: a loss, gradient or TD error was not finite; the message names the SGD step.
+            NotFiniteError: a loss, gradient or TD error was not finite; the message names the learner step.
         """
         self.check()
         return {name: float(value) for name, value in jax.device_get(self._metrics).items()}

@@ -20,7 +20,7 @@ class MLP(hk.Module):
     """Affine layers, each followed by a nonlinearity, `[B, F] -> [B, sizes[-1]]`.
 
     The nonlinearity is ReLU, as in Lillicrap et al. 2016. With `layer_norm`, it is layer normalisation and tanh after
-    the first layer, and ELU after the others (Abdolmaleki et al. 2018, appendix D, and DeepMind's later agents); this
+    the first layer, and ELU after the others (Abdolmaleki et al. 2018a, appendix D, and DeepMind's later agents); this
     compensates for observations of different scales.
     """
 

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 import haiku as hk
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from acme_ext.networks import convolution
 from acme_ext.types import Array
 
-START_OF_POLICY = hk.initializers.Orthogonal(0.01)
+POLICY_W_INIT = hk.initializers.Orthogonal(0.01)
 """Initializes a policy's last layer with small weights: all actions are about equally likely at first."""
 
 
@@ -26,8 +27,8 @@ class Linear(hk.Module):
         self._size = size
 
     def __call__(self, x: Array) -> Array:
-        start = uniform(x.shape[-1])
-        return hk.Linear(self._size, w_init=start, b_init=start)(x)
+        init = uniform(x.shape[-1])
+        return hk.Linear(self._size, w_init=init, b_init=init)(x)
 
 
 def linears(sizes: Sequence[tuple[int, int]]) -> list[Linear]:
@@ -38,7 +39,7 @@ def linears(sizes: Sequence[tuple[int, int]]) -> list[Linear]:
 class Conv2D(hk.Module):
     """A convolution without padding, `[B, H, W, C] -> [B, H', W', channels]`.
 
-    If `start` is given, it initializes the weights, and the biases are initialized to 0.
+    If `w_init` is given, it initializes the weights, and the biases are initialized to 0.
     """
 
     def __init__(
@@ -46,16 +47,16 @@ class Conv2D(hk.Module):
         channels: int,
         kernel: int,
         stride: int = 1,
-        start: hk.initializers.Initializer | None = None,
+        w_init: hk.initializers.Initializer | None = None,
         name: str | None = None,
     ):
         super().__init__(name)
-        self._channels, self._kernel, self._stride, self._start = channels, kernel, stride, start
+        self._channels, self._kernel, self._stride, self._w_init = channels, kernel, stride, w_init
 
     def __call__(self, x: Array) -> Array:
         weights = biases = uniform(x.shape[-1] * self._kernel**2)
-        if self._start is not None:
-            weights, biases = self._start, hk.initializers.Constant(0.0)
+        if self._w_init is not None:
+            weights, biases = self._w_init, hk.initializers.Constant(0.0)
         layer = convolution.Conv2D(self._channels, self._kernel, self._stride, "VALID", w_init=weights, b_init=biases)
         return layer(x)
 
@@ -77,3 +78,8 @@ def uniform(inputs: int) -> hk.initializers.Initializer:
     """Returns the initializer of weights and biases for a layer with this number of inputs."""
     bound = 1 / np.sqrt(inputs)
     return hk.initializers.RandomUniform(-bound, bound)
+
+
+def scaled_pixels(image: Array) -> Array:
+    """Returns an image or grid as float32; uint8 values are divided by 255."""
+    return image.astype(jnp.float32) / (255.0 if image.dtype == jnp.uint8 else 1.0)

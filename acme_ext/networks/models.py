@@ -126,7 +126,7 @@ def model_network(
                 x = torsos.dense_features(torso, observation, hidden_sizes, hidden_sizes[-1])
                 return limit(layers.Linear(state_size)(x))
             x = masking.visible(observation)
-            x = x.astype(jnp.float32) / (255.0 if x.dtype == jnp.uint8 else 1.0)
+            x = layers.scaled_pixels(x)
             if chosen(observation) == "residual":
                 x = _shrunk(x, channels)
             x = jax.nn.relu(_norm(_conv(x, channels)))

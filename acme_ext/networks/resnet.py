@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import haiku as hk
 import jax
-import jax.numpy as jnp
 
 from acme_ext.networks import layers
 from acme_ext.networks.convolution import Conv2D
@@ -23,9 +22,7 @@ class ResidualTorso(hk.Module):
         self._channels = channels
 
     def __call__(self, image: Array) -> Array:
-        x = image.astype(jnp.float32)
-        if image.dtype == jnp.uint8:
-            x = x / 255.0
+        x = layers.scaled_pixels(image)
         for channels in self._channels:
             x = hk.max_pool(_convolution(x, channels), (3, 3, 1), (2, 2, 1), "SAME")
             for _ in range(2):

@@ -41,19 +41,19 @@ class NatureTorso(hk.Module):
     `fitted`.
 
     Args:
-        start: initializes the weights, with biases of 0; None for the initialization of `layers`.
+        w_init: initializes the weights, with biases of 0; None for the initialization of `layers`.
     """
 
     convolutions = NATURE
 
-    def __init__(self, start: hk.initializers.Initializer | None = None, name: str | None = None):
+    def __init__(self, w_init: hk.initializers.Initializer | None = None, name: str | None = None):
         super().__init__(name)
-        self._start = start
+        self._w_init = w_init
 
     def __call__(self, pixels: Array) -> Array:
-        x = _scaled(pixels)
+        x = layers.scaled_pixels(pixels)
         for channels, kernel, stride in fitted(self.convolutions, x):
-            x = jax.nn.relu(layers.Conv2D(channels, kernel, stride, start=self._start)(x))
+            x = jax.nn.relu(layers.Conv2D(channels, kernel, stride, w_init=self._w_init)(x))
         return hk.Flatten()(x)
 
 
@@ -68,7 +68,7 @@ class SmallTorso(NatureTorso):
 
     def __call__(self, pixels: Array) -> Array:
         x = super().__call__(pixels)
-        return jax.nn.relu((layers.Linear(256) if self._start is None else hk.Linear(256, w_init=self._start))(x))
+        return jax.nn.relu((layers.Linear(256) if self._w_init is None else hk.Linear(256, w_init=self._w_init))(x))
 
 
 class SmallGridTorso(hk.Module):
@@ -77,17 +77,13 @@ class SmallGridTorso(hk.Module):
     uint8 grids are divided by 255. The argument is the same as `NatureTorso`'s.
     """
 
-    def __init__(self, start: hk.initializers.Initializer | None = None, name: str | None = None):
+    def __init__(self, w_init: hk.initializers.Initializer | None = None, name: str | None = None):
         super().__init__(name)
-        self._start = start
+        self._w_init = w_init
 
     def __call__(self, grid: Array) -> Array:
-        x = jax.nn.relu(layers.Conv2D(16, 3, start=self._start)(_scaled(grid)))
+        x = jax.nn.relu(layers.Conv2D(16, 3, w_init=self._w_init)(layers.scaled_pixels(grid)))
         return hk.Flatten()(x)
-
-
-def _scaled(pixels: Array) -> Array:
-    return pixels.astype(jnp.float32) / (255.0 if pixels.dtype == jnp.uint8 else 1.0)
 
 
 def flatten_observation(observation: Tree) -> Array:
@@ -112,11 +108,11 @@ Torso = Callable[[], Callable[[Tree], Array]]
 `hk.Module` class without arguments."""
 
 TORSOS: dict[str, Callable[[hk.initializers.Initializer | None], Callable[[Tree], Array]]] = {
-    "flat": lambda start: flatten_observation,
+    "flat": lambda w_init: flatten_observation,
     "nature": NatureTorso,
     "small": SmallTorso,
     "grid": SmallGridTorso,
-    "residual": lambda start: hk.Sequential([ResidualTorso(), layers.MLP((256,))]),
+    "residual": lambda w_init: hk.Sequential([ResidualTorso(), layers.MLP((256,))]),
 }
 """Torsos by name, as functions of the weights' initializer, see `NatureTorso`. They are: no layers at all, the
 convolutions of Mnih et al. 2015, the convolutions and the layer of 256 units of Mnih et al. 2013, MinAtar's
@@ -127,7 +123,7 @@ def features(
     torso: str | Torso | None,
     observation: Tree,
     hidden_sizes: Sequence[int] = (),
-    start: hk.initializers.Initializer | None = None,
+    w_init: hk.initializers.Initializer | None = None,
 ) -> Array:
     """Returns features `[B, F]`, for a head or for further layers.
 
@@ -137,14 +133,14 @@ def features(
             all others, which are flattened. All use ReLU.
         observation: `[B, ...]`; the torso's input are the fields that `masking.visible` returns.
         hidden_sizes: hidden units of the MLP.
-        start: initializes the weights of convolutions, unless `torso` is a `Torso`; see `NatureTorso`.
+        w_init: initializes the weights of the torsos "nature", "small" and "grid", see `NatureTorso`; others ignore it.
 
     Raises:
         UsageError: the torso takes arguments, or doesn't return one vector for each observation.
     """
     observation = masking.visible(observation)
     if torso is not None:
-        made: Any = TORSOS[torso](start) if isinstance(torso, str) else checks.make("torso", torso, Any)
+        made: Any = TORSOS[torso](w_init) if isinstance(torso, str) else checks.make("torso", torso, Any)
         x: Any = made(observation) if callable(made) else made
         batch_size = len(jax.tree.leaves(observation)[0])
         if getattr(x, "ndim", 0) != 2 or len(x) != batch_size:
@@ -156,7 +152,7 @@ def features(
             )
         return x
     if is_image(observation):
-        return (NatureTorso if min(observation.shape[1:3]) >= PICTURE_SIDE else SmallGridTorso)(start)(observation)
+        return (NatureTorso if min(observation.shape[1:3]) >= PICTURE_SIDE else SmallGridTorso)(w_init)(observation)
     return layers.MLP(hidden_sizes)(flatten_observation(observation))
 
 

@@ -5,13 +5,14 @@ bandits take a step, `utils.trees.select` keeps the states of the others.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from acme_ext.errors import UsageError
+from acme_ext.ops.value import numpy_of
 from acme_ext.types import Array, Tree
 
 
@@ -115,7 +116,7 @@ def sliding_window_ucb(num_arms: int, window: int, scale: float = 1.0, epsilon: 
 
 def in_window(state: Window, num_arms: int) -> Counts:
     """Returns the counts of each arm in the newest plays; as NumPy arrays if the window has NumPy arrays."""
-    xp = np if isinstance(state.arm, np.ndarray) else jnp
+    xp: Any = numpy_of(state.arm)
     played = xp.asarray(state.arm[..., None] == xp.arange(num_arms), np.float32)  # [B, W, K]
     return Counts(played.sum(axis=-2), (played * state.reward[..., None]).sum(axis=-2))
 

@@ -26,7 +26,7 @@ class Gaussian(NamedTuple):
         return self.mean
 
     def sample(self, noise: Array) -> Array:
-        """Returns actions `[..., A]`, of standard normal noise that broadcasts against them."""
+        """Returns actions `[..., A]`, given standard normal noise that broadcasts against them."""
         return self.mean + self.stddev * noise
 
     def log_prob(self, action: Array) -> Array:
@@ -50,7 +50,7 @@ class SquashedGaussian(NamedTuple):
         return jnp.tanh(self.mean)
 
     def sample(self, noise: Array) -> Array:
-        """Returns actions `[..., A]`, of standard normal noise that broadcasts against them."""
+        """Returns actions `[..., A]`, given standard normal noise that broadcasts against them."""
         return jnp.tanh(self.mean + self.stddev * noise)
 
     def sample_with_log_prob(self, noise: Array) -> tuple[Array, Array]:

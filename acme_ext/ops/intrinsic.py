@@ -100,7 +100,7 @@ def kernel_bonus(
 ) -> Array:
     """Returns the episodic bonus `[B]` (Badia et al. 2020a, algorithm 1): 1 / the square root of a pseudo-count.
 
-    d_k = max(d_k**2 / d_m**2 - xi, 0);   K_k = epsilon / (d_k + epsilon);   s = sqrt(sum_k K_k) + c;
+    x_k = max(d_k**2 / d_m**2 - xi, 0);   K_k = epsilon / (x_k + epsilon);   s = sqrt(sum_k K_k) + c;
     r = 1 / s, or 0 where s > s_max.
 
     Args:
@@ -142,8 +142,9 @@ def lifelong_factor(error: Array, mean: Array, stddev: Array, most: float) -> Ar
 
 
 def running_returns(bonus: Array, decay: Array, start: Array) -> Array:
-    """Returns the discounted sums R_t = decay_t * R_{t-1} + bonus_t `[T, B]`; bonuses are divided by their standard
-    deviation (Burda et al. 2018, section 2.4).
+    """Returns the discounted sums R_t = decay_t * R_{t-1} + bonus_t `[T, B]`.
+
+    Their running standard deviation is what bonuses are divided by (Burda et al. 2018, section 2.4).
 
     Args:
         bonus: `[T, B]`.

@@ -3,7 +3,7 @@
 The convention is the same as in Gymnasium and PettingZoo. The observation is a mapping with a field `action_mask`
 `[A]`, which has one bool or integer for each discrete action and is nonzero for legal actions. Without that field, all
 actions are legal. There may also be the fields `player`, the number of the player to move, and `game_state`, for
-searches with the game's rules. Networks don't receive these three fields (`visible`).
+searches with the game's rules. If there is a mask, networks don't receive these three fields (`visible`).
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def masked(values: Array, legal: Array | None) -> Array:
 
 
 def visible(observation: Tree) -> Tree:
-    """Returns the part of an observation that networks receive: all fields except the rules' fields.
+    """Returns the part of an observation that networks receive: all fields, without the rules' if there is a mask.
 
     If only one field remains, returns its value, not a mapping.
     """

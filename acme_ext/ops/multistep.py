@@ -1,4 +1,4 @@
-"""Multi-step returns, and the value rescaling of Pohlen et al. 2018, batched. Names are the same as in rlax."""
+"""Multi-step returns, and the value rescaling of Pohlen et al. 2018, batched. Arguments are named as in rlax."""
 
 import jax.numpy as jnp
 

@@ -1,5 +1,5 @@
-"""Policy-gradient targets and discrete policies. Names are the same as in rlax; everything is batched, with time first,
-`[T, B]`.
+"""Policy-gradient targets and discrete policies. V-trace and GAE have the same names as in rlax; everything is batched,
+with time first, `[T, B]`.
 
 `discount_t` is gamma times the environment's discount. It is zero after a termination. It is not zero after a
 truncation, where the last observation's value is used for bootstrapping.
@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from acme_ext.ops.value import take_action
 from acme_ext.types import Array
 
 
@@ -29,8 +30,7 @@ class Categorical(NamedTuple):
 
     def log_prob(self, action: Array) -> Array:
         """Returns the log-probability `[...]` of actions `[...]`."""
-        log_probs = jax.nn.log_softmax(self.logits)
-        return jnp.take_along_axis(log_probs, action[..., None].astype(jnp.int32), axis=-1)[..., 0]
+        return take_action(jax.nn.log_softmax(self.logits), action)
 
     def entropy(self) -> Array:
         """Returns the entropy `[...]`, in nats."""

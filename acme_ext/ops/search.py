@@ -35,8 +35,8 @@ class SearchConfig(Checked):
     # c_visit and c_scale of Danihelka et al. 2022, eq. 8; the second is 1 for board games there, and 0.1 for Atari
     value_visits: NonNegative = 50.0
     value_scale: NonNegative = 0.1
-    # The least difference of a node's largest and least value that is stretched to 1: below it, differences are small;
-    # 0.01 in the code of Ye et al. 2021
+    # A node's action values are divided by their range (largest minus least), or by this if the range is smaller; 0.01
+    # in the code of Ye et al. 2021
     value_range: Positive = 0.01
 
     # MuZero; Schrittwieser et al. 2020, appendix B and C

@@ -1,4 +1,4 @@
-"""Value-learning targets and errors that several agents use, batched. Names are the same as in rlax."""
+"""Value-learning targets and errors that several agents use, batched. Arguments are named as in rlax."""
 
 from types import ModuleType
 

@@ -19,7 +19,7 @@ class RawBatch(NamedTuple):
 
     rows: np.ndarray  # uint8 [N, nbytes], or [N, T, nbytes]
     keys: np.ndarray  # uint64 [N] Reverb's keys of the items; all rows of a block have the same key
-    probability: np.ndarray  # float32 [N] the probability with which each row was sampled
+    probability: np.ndarray  # float32 [N] each row's probability in its table; see `Mixed` for several tables
     size: np.ndarray | None = None  # int64 [N] rows in the table at the time of sampling
     source: np.ndarray | None = None  # uint8 [N] the number of each row's source in a `Mixed`
 

@@ -20,7 +20,7 @@ class NStepWriter(RowWriter):
 
     An n-step return starts at every step and ends after n steps, or at the episode's end:
     `R = sum_{k<m} (prod_{j<k} gamma d_j) r_k`, `discount = prod_{j<m} gamma d_j`, `m <= n`. So an episode of T steps
-    gives T transitions. A termination has d = 0, and a truncation has d = 1; no other mark is needed.
+    gives T transitions. A termination has d = 0, and a truncation has d > 0; no other mark is needed.
 
     Steps are stored in NumPy ring buffers. Rows are built for many steps at once, and sent together.
 

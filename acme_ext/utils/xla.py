@@ -28,7 +28,7 @@ def _leave_compiled_programs() -> None:
     """Disables JAX's compilation cache in versions of jaxlib where it can change results.
 
     With jaxlib 0.5.3, programs for the newer CPU runtime can lose their constants when they are read from the cache.
-    This was observed in compiled runs of Agent57: with a cached program, only the first policy was ever selected. With
+    Compiled runs of Agent57 show it: with a cached program, only the first policy is ever selected. With
     jaxlib 0.6.2, 0.7.2 and 0.12.0, all such runs agree.
     """
     try:

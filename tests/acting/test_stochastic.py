@@ -88,5 +88,5 @@ def test_the_extras_are_of_their_spec():
     for decide, params in ((choose, LOGITS), (move, jnp.zeros(2))):
         policy = stochastic.make_policy(decide, evaluation=False)
         _, _, extras = policy.apply(VersionedParams(params, jnp.int32(0)), context(4), jnp.zeros((4, 1)), ())
-        for given, stands_for_it in zip(extras, stochastic.EXTRAS, strict=True):
+        for given, stands_for_it in zip(extras, stochastic.EXAMPLE_EXTRAS, strict=True):
             assert (given.shape[1:], given.dtype) == (stands_for_it.shape, stands_for_it.dtype)

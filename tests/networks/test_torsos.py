@@ -130,7 +130,7 @@ def test_torsos_by_name_and_of_ones_own_take_the_place_of_the_default(name):
 @pytest.mark.parametrize("name", ["nature", "small", "grid"])
 def test_torsos_by_name_start_as_the_agent_wants(name):
     picture = np.zeros((2, 36, 36, 3), np.uint8)
-    start = hk.initializers.Constant(0.5)
-    network = hk.transform(lambda o: torsos.features(name, o, start=start))
+    w_init = hk.initializers.Constant(0.5)
+    network = hk.transform(lambda o: torsos.features(name, o, w_init=w_init))
     for leaf in jax.tree.leaves(network.init(KEY, picture)):
         np.testing.assert_array_equal(leaf, 0.5 if leaf.ndim > 1 else 0.0)

@@ -16,8 +16,8 @@ class ApexConfig(dqn.QLearningConfig):
     """
 
     dueling: bool = True  # Horgan et al. 2018, section 3.1
-    # Prioritized replay already samples large errors more often. With the squared loss some seeds learned late or not
-    # at all.
+    # Prioritized replay already samples large errors more often. With the squared loss some seeds learn late or not at
+    # all.
     huber_delta: float | None = 10.0
     # beta is constant; Horgan et al. 2018, appendix C
     replay: TransitionConfig = TransitionConfig(n_step=10, prioritized=True, importance_exponent_end=0.4)
@@ -25,10 +25,10 @@ class ApexConfig(dqn.QLearningConfig):
     # Exploration
     epsilon_base: Share = 0.4  # largest epsilon of all environments; Horgan et al. 2018, section 4.1
     # The smallest epsilon is base**(1 + this); alpha in Horgan et al. 2018, section 4.1, where it is 7. With 7 and few
-    # environments, too many of them hardly explored.
+    # environments, too many of them hardly explore.
     epsilon_steepness: NonNegative = 3.0
     # Environment steps, from the start of learning, in which every epsilon decays from 1 to its final value. 0, as in
-    # the paper: every epsilon has its final value from the first step. With few environments, learning then began late.
+    # the paper: every epsilon has its final value from the first step. Learning then begins late with few environments.
     epsilon_decay_steps: NonNegativeInt = 10_000
     evaluation_epsilon: Share = 0.0  # probability of a random action in evaluation; 0 is greedy
     variable_period: PositiveInt = 1  # actor steps between updates of its parameters

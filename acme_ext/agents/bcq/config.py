@@ -9,12 +9,12 @@ from acme_ext.utils.checks import NonNegative, Share
 
 @dataclasses.dataclass(frozen=True)
 class BCQConfig(dqn.DQNConfig):
-    """Discrete BCQ (Fujimoto et al. 2019b), with DQN's other hyperparameters."""
+    """Discrete BCQ (Fujimoto et al. 2019), with DQN's other hyperparameters."""
 
     threshold: Share = 0.3  # tau: excludes actions with a smaller p(a) / max p; section 4
     logits_coef: NonNegative = 0.01  # weight of the squared logits; the authors' code
     replay: TransitionConfig = TransitionConfig()  # one step: later actions are not the learned policy's
 
 
-MINATAR = dataclasses.replace(BCQConfig(**vars(dqn.MINATAR)), double=True)  # Fujimoto et al. 2019b, algorithm 1
+MINATAR = dataclasses.replace(BCQConfig(**vars(dqn.MINATAR)), double=True)  # Fujimoto et al. 2019, algorithm 1
 """The values of DQN's `MINATAR`, with double Q-learning."""

@@ -14,7 +14,7 @@ from acme_ext.types import Array, Params, Transition, Tree
 
 
 def make_core(network: hk.Transformed, config: BCQConfig, observation: Tree) -> LearnerCore[State]:
-    """Returns discrete BCQ's learner core (Fujimoto et al. 2019b, algorithm 1).
+    """Returns discrete BCQ's learner core (Fujimoto et al. 2019, algorithm 1).
 
     loss = DQN's loss - mean log p(a | o) + logits_coef * mean logits**2
 

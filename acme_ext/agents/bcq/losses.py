@@ -7,7 +7,7 @@ from acme_ext.types import Array
 
 
 def allowed_values(q: Array, logits: Array, threshold: float, legal: Array | None = None) -> Array:
-    """Returns action values `[B, A]` for an argmax over the allowed actions (Fujimoto et al. 2019b, eq. 8).
+    """Returns action values `[B, A]` for an argmax over the allowed actions (Fujimoto et al. 2019, eq. 8).
 
     Actions with p(a | o) / max_a p(a | o) < tau aren't allowed; they get the lowest value of the data type. The maximum
     is over the legal actions.

@@ -32,7 +32,7 @@ class BDQNExtras(NamedTuple):
     mask: Array  # [B, K] bool, whether a head learns from the step
 
 
-def extras_of(config: BDQNConfig) -> BDQNExtras:
+def example_extras(config: BDQNConfig) -> BDQNExtras:
     """Returns example extras of one environment's step, for the replay's shapes and data types."""
     return BDQNExtras(np.zeros(config.num_heads, np.bool_))
 

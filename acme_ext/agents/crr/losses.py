@@ -1,8 +1,8 @@
 """CRR's advantages and weights (Wang et al. 2020)."""
 
 import jax.numpy as jnp
-from jax import lax
 
+from acme_ext.agents.iql.losses import advantage_weights
 from acme_ext.types import Array
 
 
@@ -21,4 +21,4 @@ def weights(advantage: Array, weighting: str, temperature: float, max_weight: fl
     """Returns 1(A > 0), or min(exp(A / temperature), max_weight), `[B]`, without a gradient (eq. 3)."""
     if weighting == "binary":
         return (advantage > 0).astype(advantage.dtype)
-    return lax.stop_gradient(jnp.minimum(jnp.exp(advantage / temperature), max_weight))
+    return advantage_weights(advantage, 1 / temperature, max_weight)

@@ -24,7 +24,7 @@ class State(NamedTuple):
     critic: TrainState
     target_policy: Params
     target_critic: Params
-    steps: Array  # [] int32, SGD steps taken
+    steps: Array  # [] int32, learner steps taken
 
 
 class PolicyParams(NamedTuple):

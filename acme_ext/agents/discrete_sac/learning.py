@@ -10,6 +10,7 @@ from acme_ext.agents.sac import losses
 from acme_ext.learning.core import LearnerCore
 from acme_ext.networks.continuous import apply_twins
 from acme_ext.ops import masking
+from acme_ext.ops.value import take_action
 from acme_ext.types import Array, Params, Transition, Tree
 
 
@@ -28,8 +29,7 @@ def make_core(networks: Networks, config: DiscreteSACConfig, observation: Tree) 
         critics: Params, state: sac.State, batch: Transition, weight: Array, key: Array
     ) -> tuple[Array, tuple[Array, Array]]:
         del key
-        index = jnp.asarray(batch.action)[None, :, None].astype(jnp.int32)
-        q_tm1 = jnp.take_along_axis(q_values(critics, batch.observation), index, axis=-1)[..., 0]
+        q_tm1 = take_action(q_values(critics, batch.observation), jnp.asarray(batch.action)[None])
         following = of_policy(state.policy.params, state.target_critics, batch.next_observation)
         temperature = jnp.exp(state.log_temperature.params)
         error = losses.td_error(q_tm1, batch.reward, batch.discount, following.q, following.log_prob, temperature)

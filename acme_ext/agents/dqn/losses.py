@@ -32,8 +32,8 @@ def q_loss(error: Array, weight: Array, huber_delta: float | None) -> Array:
     loss, not the error inside it (Schaul et al. 2016, algorithm 1, line 13).
 
     Args:
-        error: `[B]` TD errors.
-        weight: `[B]` importance weights.
+        error: `[B, ...]` TD errors.
+        weight: `[B, ...]` importance weights, of the same shape.
         huber_delta: where the loss becomes linear.
     """
     loss = 0.5 * error**2 if huber_delta is None else value.huber(error, huber_delta)

@@ -37,7 +37,7 @@ def make_network(
         return torsos.dense_features(torso, observation, config.hidden_sizes, config.image_features)
 
     def head(x: Array) -> Output:
-        policy = hk.Linear(num_actions, w_init=layers.START_OF_POLICY)(x)
+        policy = hk.Linear(num_actions, w_init=layers.POLICY_W_INIT)(x)
         value = layers.Linear(1, name=VALUE_LAYER if config.popart else None)(x)
         return Output(Categorical(policy), value[..., 0])
 

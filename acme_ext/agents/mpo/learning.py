@@ -23,7 +23,7 @@ class State(NamedTuple):
     target_policy: Params
     target_critic: Params
     key: Array  # random key for the next steps
-    steps: Array  # [] int32, SGD steps taken
+    steps: Array  # [] int32, learner steps taken
 
 
 def make_core(networks: Networks, config: MPOConfig, observation: Tree) -> LearnerCore[State]:

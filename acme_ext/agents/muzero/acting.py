@@ -39,7 +39,7 @@ Plan = Callable[[Params, Array, Tree, bool], Searched]
 """`(params, keys [B], observation [B, ...], explore) -> Searched`."""
 
 
-def extras_spec(num_actions: int) -> Planned:
+def example_extras(num_actions: int) -> Planned:
     """Returns example extras of one environment's step, for shapes and data types."""
     return Planned(np.zeros(num_actions, np.float32), np.zeros((), np.float32), np.zeros((), np.float32))
 

@@ -52,7 +52,7 @@ class PlanningConfig(Checked):
     # The network
     network_kind: Kind | None = None  # mlp, grid or residual; None: depends on torso and observation
     hidden_sizes: LayerSizes = (64,)  # units of each MLP, and of the heads
-    state_size: PositiveInt = 64  # units of an MLP's state
+    state_size: PositiveInt = 64  # units of an MLP's state, and of the value prefix's LSTM
     channels: PositiveInt = 32  # channels of a grid's state
     blocks: NonNegativeInt = 1  # residual blocks of each of h and g, if the state is a grid
     support_size: PositiveInt = 20  # the support of h(value) and h(reward) is the integers from -this to this

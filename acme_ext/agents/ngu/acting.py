@@ -38,7 +38,7 @@ class NGUExtras(NamedTuple):
 
 
 ZERO, WHICH = np.zeros((), np.float32), np.zeros((), np.int32)
-EXTRAS = NGUExtras(ZERO, ZERO, ZERO, WHICH, ZERO)
+EXAMPLE_EXTRAS = NGUExtras(ZERO, ZERO, ZERO, WHICH, ZERO)
 """Example extras of one environment's step, for the replay's shapes and data types."""
 
 

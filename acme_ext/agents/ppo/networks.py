@@ -41,9 +41,9 @@ def make_network(
     `config.share_layers` (Mnih et al. 2016, section 4). For images they share a convolutional torso (Schulman et al.
     2017, section 6.4). They also share a torso or a recurrent core passed as an argument.
 
-    Recurrent cores and custom torsos keep their own initialization. All other layers have orthogonal initialization
-    with a gain of sqrt(2), except the last layers: the policy's has a gain of 0.01, so that all actions are about
-    equally likely at first, and the value's has a gain of 1.
+    Recurrent cores, custom torsos and the torso "residual" keep their own initialization. All other layers have
+    orthogonal initialization with a gain of sqrt(2), except the last layers: the policy's has a gain of 0.01, so that
+    all actions are about equally likely at first, and the value's has a gain of 1.
 
     Args:
         spec: the environment's spec.
@@ -59,11 +59,11 @@ def make_network(
 
     def features(observation: Tree) -> Array:
         if torso is not None:
-            return torsos.features(torso, observation, start=_orthogonal(_HIDDEN_GAIN))
+            return torsos.features(torso, observation, w_init=_orthogonal(_HIDDEN_GAIN))
         if convolutional:
             return jax.nn.relu(
                 _linear(config.image_features, _HIDDEN_GAIN)(
-                    torsos.features(None, observation, start=_orthogonal(_HIDDEN_GAIN))
+                    torsos.features(None, observation, w_init=_orthogonal(_HIDDEN_GAIN))
                 )
             )
         flat = torsos.flatten_observation(observation)
@@ -72,7 +72,7 @@ def make_network(
     def head(x: Array) -> Output:
         policy, value = (_tanh_mlp(x, config.hidden_sizes) for _ in range(2)) if apart else (x, x)
         if specs.is_discrete(spec):
-            distribution = Categorical(hk.Linear(actions, w_init=layers.START_OF_POLICY)(policy))
+            distribution = Categorical(hk.Linear(actions, w_init=layers.POLICY_W_INIT)(policy))
         else:
             distribution = _gaussian(policy, actions, config.init_stddev)
         value = _linear(num_values or 1, 1.0, name=VALUE_LAYER if config.popart else None)(value)
@@ -100,7 +100,7 @@ def _tanh_mlp(x: Array, sizes: Sequence[int]) -> Array:
 
 
 def _gaussian(features: Array, size: int, init_stddev: float) -> Gaussian:
-    mean = hk.Linear(size, w_init=layers.START_OF_POLICY)(features)
+    mean = hk.Linear(size, w_init=layers.POLICY_W_INIT)(features)
     start = hk.initializers.Constant(math.log(init_stddev))
     log_stddev = hk.get_parameter("log_stddev", (size,), init=start)
     return Gaussian(mean, jnp.broadcast_to(jnp.exp(log_stddev), mean.shape))

@@ -19,7 +19,7 @@ class Noise(NamedTuple):
     """The network noise for acting, for each environment."""
 
     key: Array  # [B, ...] uint32: data of the random key that generates the noise
-    age: Array  # [B] int32: number of steps with this noise; 0 in a new episode
+    age: Array  # [B] int32: steps of the episode so far; the noise is new at each multiple of the period
 
 
 def make_policy(network: hk.Transformed, config: RainbowConfig, *, evaluation: bool) -> Policy:

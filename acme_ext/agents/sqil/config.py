@@ -13,7 +13,7 @@ from acme_ext.utils.checks import Positive
 class SQILConfig(SACConfig):
     """SQIL (Reddy et al. 2020) for continuous actions, with SAC's other hyperparameters."""
 
-    # Target of the policy's entropy, nats per action dimension; ours: with -1, some runs lost what they had learned.
+    # Target of the policy's entropy, nats per action dimension; ours: with -1, some runs lose what they have learned.
     target_entropy_per_value: float = -2.0
     init_temperature: Positive = 1.0  # initial weight of the entropy; as in SAC's authors' code
     # Half of a batch are demonstrations; Reddy et al. 2020, section 2.

@@ -8,8 +8,8 @@ from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, NonNegativeI
 
 @dataclasses.dataclass(frozen=True)
 class TD3Config(Checked):
-    """Twin delayed deep deterministic policy gradients (Fujimoto et al. 2018), with the values of the authors' code
-    except for the noise of exploration and the steps of a return.
+    """Twin delayed deep deterministic policy gradients (Fujimoto et al. 2018), with the values of the authors' code,
+    except for the exploration noise, the steps of a return, and the random steps at the start.
 
     Noise is in the units of actions in [-1, 1]. Values without a source are ours, chosen on Pendulum and the control
     suite.

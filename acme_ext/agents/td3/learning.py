@@ -24,7 +24,7 @@ class State(NamedTuple):
     target_policy: Params
     target_critics: Params
     key: Array  # random key for the next steps
-    steps: Array  # [] int32, SGD steps taken
+    steps: Array  # [] int32, learner steps taken
 
 
 PolicyLoss = Callable[[Array, Array, Transition], Array]
@@ -35,6 +35,7 @@ def make_core(
     networks: Networks,
     config: TD3Config,
     observation: Tree,
+    *,
     loss_of_policy: PolicyLoss = lambda q, action, batch: losses.policy_loss(q),
 ) -> LearnerCore[State]:
     """Returns TD3's learner core (Fujimoto et al. 2018, algorithm 1).

@@ -14,4 +14,4 @@ def make_core(networks: Networks, config: TD3BCConfig, observation: Tree) -> Lea
     def policy_loss(q: Array, action: Array, batch: Transition) -> Array:
         return losses.policy_loss(q, action, batch.action, config.imitation_alpha)
 
-    return td3.make_core(networks, config, observation, policy_loss)
+    return td3.make_core(networks, config, observation, loss_of_policy=policy_loss)

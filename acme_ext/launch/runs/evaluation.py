@@ -48,7 +48,7 @@ class Result:
     """The result of a run."""
 
     run_dir: pathlib.Path
-    environment_steps: int
+    environment_steps: int  # 0 for a run on recorded data
     learner_steps: int
     score: Score | None  # of the final evaluation; None if the run was stopped before its end
     curve: pathlib.Path | None  # the PNG of the learning curve; None if the run was stopped

@@ -10,7 +10,7 @@ from acme_ext.utils import checks
 class Evaluation:
     """When the agent is evaluated, and on how many episodes, with its evaluation policy and separate environments."""
 
-    every: int = 5_000  # environment steps between evaluations; 0: only at the end
+    every: int = 5_000  # steps of the budget between evaluations; 0: only at the end
     episodes: int = 10  # episodes of each evaluation during the run
     final_episodes: int = 20  # episodes of the evaluation at the end
     num_envs: int = 10  # environments stepped in parallel; never more than there are episodes

@@ -130,7 +130,8 @@ class TrainedPolicy:
             reward: the reward that came with the observation, or `[B]` rewards; needed by policies with this input.
             first: whether the observation begins an episode, or `[B]` such flags. Where true, the state is reset. None:
                 all begin if the state is None, and none otherwise.
-            explore: act as in training, with the exploration of the run's last step; otherwise as in evaluation.
+            explore: act as in training, with the exploration of the run's last step; otherwise as in evaluation. Of
+                epsilons that differ between environments, the largest is used.
 
         Raises:
             UsageError: the observation doesn't match the spec, or the policy needs a state or a reward.
