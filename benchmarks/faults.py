@@ -241,7 +241,7 @@ def row(trial: Trial, outcome: Outcome) -> str:
 def trials(nodes: Sequence[str], worlds: Sequence[str], restarts: int, steps: int) -> list[Trial]:
     """Returns the trials: every node in every world, but on threads only an actor."""
     return [
-        Trial(node, world, restarts, steps)
+        Trial(node, world, 0 if world == "threads" else restarts, steps)  # threads are never restarted
         for world in worlds
         for node in nodes
         if world != "threads" or node == "actor"

@@ -30,6 +30,9 @@ class Acted(NamedTuple):
 class Inference(Protocol):
     """Computes an actor's actions, with a policy in its own process or through an inference server."""
 
+    anew: bool
+    """Whether the newest actions don't continue the steps before, because a server has been restarted."""
+
     def step(self, steps: int, timestep: dm_env.TimeStep) -> Acted:
         """Returns the actions of the actor's B environments at their newest timesteps `[B, ...]`.
 
@@ -159,6 +162,8 @@ class LocalInference:
         rank: `[B]` the ranks of these environments among the run's exploring ones, see `Context`. None: evenly spaced
             in [0, 1].
     """
+
+    anew = False
 
     def __init__(
         self, policy: Policy, variables: VariableClient, key: Array, num_envs: int, rank: np.ndarray | None = None

@@ -16,7 +16,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 _PREFIX = "acme-ext-params-"
-_TICK_S = 0.1  # between checks for an answer
+_TICK_S = 0.1  # longest time between checks for an answer
+_LEAST_S = 0.005  # shortest
 _HELD_S = 0.5  # longest wait for an answer
 _PATIENCE_S = 5.0  # time without an answer after which the other processes ask the learner too
 _VERSION = struct.Struct("<q")
@@ -46,7 +47,7 @@ class SharedFetch:
         self._fetch, self._connected = fetch, False
         self._folder = (root or _root()) / f"{_PREFIX}{hashlib.sha256(name).hexdigest()[:32]}"
         self._locks = _enter(self._folder)
-        self._answered = time.monotonic()  # time of this process's last answer
+        self._answered, self._gap_s = time.monotonic(), 0.0  # time of the last answer, and since the one before
         self.close = weakref.finalize(self, _leave, self._folder, self._locks)
         """Releases the locks; the last process removes the folder. Also runs when this object or the process ends."""
 
@@ -70,8 +71,9 @@ class SharedFetch:
                 break
             if time.monotonic() > until:
                 return held, None
-            time.sleep(_TICK_S)
-        self._answered = time.monotonic()
+            time.sleep(min(_TICK_S, max(_LEAST_S, self._gap_s / 8)))  # the next answer may come as soon as the last
+        now = time.monotonic()
+        self._gap_s, self._answered = now - self._answered, now
         return answer
 
     def _read(self, held: int) -> tuple[int, Any] | None:

@@ -13,7 +13,7 @@ from acme_ext.builders import DQN
 from acme_ext.errors import RunError
 from acme_ext.launch.runners.nodes import coordinator as nodes_coordinator
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
-from acme_ext.launch.runners.nodes.reports import STARTING, Orders, Reporter, node_name
+from acme_ext.launch.runners.nodes.reports import STARTING, UNWRITTEN, Orders, Reporter, node_name
 from acme_ext.launch.runs import store
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Evaluation
@@ -460,3 +460,35 @@ def test_the_standings_of_servers_that_a_resumed_run_has_no_more_do_not_count(co
         assert resumed.snapshot()["standing"] == [[20.0], [1_000.0]]
     finally:
         resumed._stack.close()
+
+
+def test_a_program_waits_for_recorded_episodes_but_not_for_those_of_dead_nodes(coordinator, monkeypatch):
+    for actor in range(2):
+        coordinator.report(f"actor {actor}, start 0", "acting", {**steps(600), UNWRITTEN: 1})
+    assert not coordinator._is_written()
+    coordinator.report("actor 0, start 0", "has ended", {**steps(600), UNWRITTEN: 0})
+    assert not coordinator._is_written()
+    coordinator.enter("actor 1")  # its successor has recorded nothing yet
+    assert coordinator._is_written()
+    coordinator.report("actor 1, start 1", "acting", {**steps(10), UNWRITTEN: 1})
+    assert not coordinator._is_written()
+    monkeypatch.setattr(nodes_coordinator, "_WRITE_S", -1.0)  # silent for too long
+    assert coordinator._is_written()
+    monkeypatch.setattr(nodes_coordinator, "_WRITE_S", 60.0)
+    coordinator.request_stop(["actor-1"])
+    assert coordinator._is_written()
+
+
+def test_it_ends_only_when_all_is_written(coordinator, monkeypatch):
+    monkeypatch.setattr(nodes_coordinator.lp, "wait_for_stop", lambda timeout_s: False)
+    monkeypatch.setattr(nodes_coordinator.lp, "stop", lambda: None)
+    coordinator.report("actor 0, start 0", "acting", {**steps(600), UNWRITTEN: 1})
+    coordinator.request_stop()
+    coordinator._finished.set()
+    running = threading.Thread(target=coordinator.run, daemon=True)
+    running.start()
+    running.join(0.5)
+    assert running.is_alive()
+    coordinator.report("actor 0, start 0", "has ended", {**steps(600), UNWRITTEN: 0})
+    running.join(30)
+    assert not running.is_alive()

@@ -41,6 +41,17 @@ class Learner:
         return 41, (pickle.dumps({"w": np.ones(1)}) if held < 41 else None)
 
 
+class Changing:
+    """Has newer parameters at every request, with their learner step as value."""
+
+    def __init__(self):
+        self._version = 40
+
+    def variables(self, held):
+        self._version += 1
+        return self._version, pickle.dumps({"w": np.full(1, self._version)})
+
+
 class Evaluator:
     """Takes `length` steps for an evaluation, whose returns are 3 and 6."""
 
@@ -63,7 +74,7 @@ def make(monkeypatch):
     monkeypatch.setattr(nodes_evaluator.lp, "wait_for_stop", lambda timeout_s: False)
     monkeypatch.setattr(nodes_evaluator, "Evaluator", Evaluator)
     unused: Any = None
-    return lambda coordinator: EvaluatorNode(unused, unused, 1, Learner(), coordinator)
+    return lambda coordinator, learner=Learner: EvaluatorNode(unused, unused, 1, learner(), coordinator)
 
 
 @pytest.mark.timeout(60)
@@ -89,3 +100,12 @@ def test_an_evaluation_ends_when_the_program_does(make, monkeypatch):
     coordinator = Coordinator(TASK)
     make(coordinator).run()
     assert coordinator.results == []
+
+
+@pytest.mark.timeout(60)
+def test_the_version_is_that_of_the_parameters_that_were_evaluated(make):
+    coordinator = Coordinator(TASK)
+    make(coordinator, Changing).run()
+    (result,) = coordinator.results
+    assert result["version"] >= TASK["learner_steps"]
+    assert pickle.loads(result["params"]) == {"w": np.full(1, result["version"])}

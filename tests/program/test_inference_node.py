@@ -129,11 +129,11 @@ def replay(experiment):
 def start(experiment, request):
     """Starts a node; it ends with the test."""
 
-    def start(world=None, *, replays=(None,), experience=True, builder=experiment.builder, index=0, servers=1):
+    def start(world=None, *, replays=(None,), experience=True, builder=experiment.builder, index=0, servers=1, **more):
         world = world or World()
         described = dataclasses.replace(experiment, builder=builder)
         spec = described.make_spec()
-        options = {"index": index, "servers": servers, "callers": 2, "experience": experience, "token": TOKEN}
+        options = {"index": index, "servers": servers, "callers": 2, "experience": experience, "token": TOKEN, **more}
         node = InferenceNode(described, spec, ACTORS, replays, world, Client(world), **options)
 
         def end():
@@ -421,6 +421,59 @@ def test_what_is_unfinished_is_written_once_when_a_caller_leaves(experiment, rep
     finally:
         dataset.close(wake=True)
     assert unrolls.mask.sum(axis=0).tolist() == [3, 3]
+
+
+def test_an_actor_s_own_writer_begins_anew_after_a_restart_of_the_server(experiment, start, caller):
+    class Writer:
+        events: ClassVar[list] = []
+
+        def add_first(self, timestep):
+            self.events.append("first")
+
+        def add(self, action, timestep, extras):
+            self.events.append("step")
+
+    nodes = [start()]
+    call = RemoteCall(lambda: ("localhost", nodes[-1].port()), lambda: None, token=TOKEN, first=(0, 0, 0))
+    actor = Actor(RemoteInference(call, with_state=False), num_envs=2, writer=Writer())
+    with contextlib.closing(call), envs_of(experiment, 2) as environment:
+        timestep = environment.reset()
+        actor.observe_first(timestep)
+        for number in range(6):
+            if number == 3:
+                nodes[0].end()
+                nodes.append(start())
+            action = actor.select_action(timestep.observation)
+            timestep = environment.step(action)
+            actor.observe(action, timestep)
+    assert Writer.events == ["first", *["step"] * 3, "first", *["step"] * 3]
+
+
+def test_a_server_that_is_told_to_stop_writes_what_it_recorded_without_waiting_for_all_callers(
+    experiment, replay, start, caller
+):
+    server, _ = replay
+    world, reported, flushed = World(), {}, threading.Event()
+    report = world.report
+    world.report = lambda node, state, counts, rows=(): reported.update(counts) or report(node, state, counts, rows)
+
+    class Folder:
+        def add(self, episode):
+            pass
+
+        flush = close = staticmethod(flushed.set)
+
+    node = start(world, replays=[server.client], experience=False, record=lambda spec, name: Folder())
+    with envs_of(experiment, 2) as environment:
+        act(caller(node), 0, environment.reset())
+    node._reporter.report("serving", now=True)
+    assert reported[reports.UNWRITTEN] == 1
+    assert not flushed.is_set()
+    world.stop = True
+    node._reporter.report("serving", now=True)
+    while not node._written.wait(0.05):
+        node._calls.wake()
+    assert flushed.is_set()
 
 
 @pytest.fixture

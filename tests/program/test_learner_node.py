@@ -1,6 +1,8 @@
 """The learner's node, with a learner, a coordinator and checkpoints of the test's own."""
 
+import contextlib
 import threading
+import types
 from concurrent import futures
 
 import pytest
@@ -95,3 +97,29 @@ def test_a_checkpoint_that_can_not_be_written_ends_the_learner(node):
     node._close = lambda: None
     with pytest.raises(RunError, match="the disk is full"):
         node._learn_and_save()
+
+
+def test_a_checkpoint_is_saved_while_the_learner_waits_for_a_batch(node, monkeypatch):
+    waits = []
+
+    class Part:
+        def dataset(self, client, calls, *, on_wait):
+            waits.append(on_wait)
+            return iter(())
+
+    class Replay:
+        table = "replay"
+
+        def split(self, shards):
+            return Part()
+
+    monkeypatch.setattr(nodes_learner, "Shards", lambda datasets, calls: types.SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(nodes_learner.demonstrations, "rows_of", lambda *arguments, **options: None)
+    node._stack, node._clients, node._experiment = contextlib.ExitStack(), [None], None
+    node._learner = Learner(lambda step: None)
+    monkeypatch.setattr(nodes_learner, "RemoteReplay", lambda clients, table: types.SimpleNamespace(describe=str))
+    node._of_replay(types.SimpleNamespace(replay=Replay(), sgd_steps_per_call=1), None, False)
+    node._checkpoints.go_on.set()
+    waits[0]()
+    node._saving.result()
+    assert node._checkpoints.saved == [(0, 0, False)]

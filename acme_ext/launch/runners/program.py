@@ -21,7 +21,7 @@ import launchpad as lp
 from acme_ext.data.recorder import part_of
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.runners import devices, offline
-from acme_ext.launch.runners.nodes.actor import MOST_CALLERS, ActorNode
+from acme_ext.launch.runners.nodes.actor import ActorNode, callers_of
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
 from acme_ext.launch.runners.nodes.evaluator import EvaluatorNode
 from acme_ext.launch.runners.nodes.inference import InferenceNode
@@ -217,7 +217,8 @@ def make(
         check(experiment, spec)
         agent = experiment.make_agent(spec)
         demonstrations.check(experiment, agent, spec, skip_damaged=skip_damaged)
-        for warning in foresee(experiment, agent):
+        writers = topology.actors * (1 if topology.inference == "actor" else callers_of(experiment))
+        for warning in foresee(experiment, agent, writers):
             print(f"acme-ext: {warning}", file=sys.stderr)
         part = agent.replay.split(topology.replay_shards)
     shards = topology.replay_shards if part is not None else 0
@@ -265,7 +266,7 @@ def make(
     if servers := topology.groups.get("inference", 0):
         # Each actor's environments form two parts: while one waits for its actions, the other steps.
         options = {
-            "callers": min(MOST_CALLERS, experiment.num_envs),
+            "callers": callers_of(experiment),
             "experience": topology.experience == "actor",
             "token": token,
         }

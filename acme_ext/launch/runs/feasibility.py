@@ -57,8 +57,8 @@ def check(experiment: "Experiment", spec: EnvironmentSpec) -> None:
     contracts.check(experiment.builder, spec, agent)
 
 
-def foresee(experiment: "Experiment", agent: Agent) -> list[str]:
-    """Returns warnings for a run that acts in an environment.
+def foresee(experiment: "Experiment", agent: Agent, writers: int = 1) -> list[str]:
+    """Returns warnings for a run that acts in an environment, with this number of writers of experience.
 
     The agent may be made for recorded data; or the budget may be too small for the replay to reach the first batch, so
     that nothing is learned.
@@ -72,8 +72,9 @@ def foresee(experiment: "Experiment", agent: Agent) -> list[str]:
     batch = replay.batch_size * agent.sgd_steps_per_call
     # A step adds at most one item, because a short episode is a sequence too; unrolls go on over the ends of episodes.
     most = steps // replay.period if isinstance(replay, SequenceReplay) and replay.cross_episodes else steps
-    if replay.samples_allowed(most - replay.waiting) < batch:
-        needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed) + replay.waiting
+    held = replay.waiting * writers  # items that writers have not sent yet
+    if replay.samples_allowed(most - held) < batch:
+        needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed) + held
         items, field = ("unrolls", "replay.length") if replay.fifo else ("items", "replay.min_size")
         warnings.append(
             f"warning: nothing will be learned: the replay gives the learner its first batch after {needed:,} {items}, "

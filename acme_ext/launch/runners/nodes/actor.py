@@ -16,7 +16,7 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Agent
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
-from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, find, node_name, waiting
+from acme_ext.launch.runners.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, find, node_name, waiting
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.replay.server import describe_tables
 from acme_ext.types import EnvironmentSpec
@@ -24,6 +24,11 @@ from acme_ext.utils.calls import RemoteCall
 
 MOST_CALLERS = 2
 """The most parts into which an actor divides its environments."""
+
+
+def callers_of(experiment: Experiment) -> int:
+    """Returns the number of parts into which an actor divides its environments if there is an inference server."""
+    return min(MOST_CALLERS, experiment.num_envs)
 
 
 class ActorNode:
@@ -84,6 +89,7 @@ class ActorNode:
                 writer = self._writer(replay, agent.replay.split(shards), len(mine))
                 if record is not None:
                     recorded = recorded or record(spec, f"actor-{index}")
+                    self._reporter.counts[UNWRITTEN] = 1
                     writer = Recorder(recorded, writer)
                 self._stack.callback(writer.close)
             if inference is None:
@@ -114,6 +120,7 @@ class ActorNode:
             pass
         finally:
             self._stack.close()
+        self._reporter.counts[UNWRITTEN] = 0
         self._reporter.report("has ended", now=True)
         self._reporter.done()
 

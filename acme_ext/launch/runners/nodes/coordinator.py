@@ -7,7 +7,6 @@ log rows, so a report that Courier delivers twice is counted once.
 import contextlib
 import dataclasses
 import pickle
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ import launchpad as lp
 from acme_ext.acting.carries import added
 from acme_ext.errors import RunError
 from acme_ext.launch.runners.nodes import stops
-from acme_ext.launch.runners.nodes.reports import STARTING, Orders, base_name, node_name
+from acme_ext.launch.runners.nodes.reports import STARTING, UNWRITTEN, Orders, base_name, node_name
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import NOTHING_LEARNED
 from acme_ext.launch.runs.store import RunStore, draw_curve, hold, say_resumed
@@ -30,6 +29,7 @@ _TICK_S = 0.05
 _PATIENCE_S = 30.0  # time without progress after which the program prints what each node waits for
 _ADDED = ("environment_steps", "environment_episodes", "evaluator_steps")  # counts that are summed over nodes
 _SILENT_S = 60.0  # without a report from an evaluator, before another one takes over its evaluation
+_WRITE_S = 120.0  # without a report from a node that writes recorded episodes, before the program ends without it
 _DRAIN_S = 1.0  # time for the actors to stop, before the learner makes its last save without them
 
 
@@ -232,7 +232,7 @@ class Coordinator:
         """Supervises the program until it ends, and then stops all nodes that still run."""
         moved, last = time.monotonic(), None
         try:
-            while not self._finished.is_set() and not stops.ends(_TICK_S):
+            while not (self._finished.is_set() and self._is_written()) and not stops.ends(_TICK_S):
                 if not self._asked_to_stop and lp.wait_for_stop(0):
                     self.request_stop()
                 with self._lock:
@@ -338,11 +338,25 @@ class Coordinator:
 
     def _drained(self) -> bool:
         """Whether the actors have stopped, or their time to do so is over, so that the last checkpoint can be made."""
-        gone = {base_name(node) for node in self._done if node.startswith("actor")}
-        # The supervisor names actors `actor-1`, or `actor` if there is only one.
-        actors = (re.fullmatch(r"actor(?:-(\d+))?", name) for name in self._died)
-        gone |= {f"actor {actor[1] or 0}" for actor in actors if actor}
-        return len(gone) >= self._num_actors or time.monotonic() - (self._stopping_since or 0) > _DRAIN_S
+        gone = self._dead() | {base_name(node) for node in self._done}
+        left = {f"actor {index}" for index in range(self._num_actors)} - gone
+        return not left or time.monotonic() - (self._stopping_since or 0) > _DRAIN_S
+
+    def _is_written(self) -> bool:
+        """Whether all recorded episodes are written, except those of nodes that have died or are silent."""
+        now = time.monotonic()
+        with self._lock:
+            dead = self._dead()
+            return not any(
+                report.counts.get(UNWRITTEN) and now - report.time < _WRITE_S
+                for node, report in self._reports.items()
+                if self._is_latest(node) and base_name(node) not in dead
+            )
+
+    def _dead(self) -> set[str]:
+        """The names of nodes that have died. The supervisor names them `actor-1`, or `actor` if there is only one."""
+        numbered = {name.replace("-", " ") for name in self._died}
+        return numbered | {f"{name} 0" for name in self._died if "-" not in name}
 
     def _learner_done(self) -> dict[str, Any] | None:
         return next((result for name, result in self._done.items() if name.startswith("learner")), None)

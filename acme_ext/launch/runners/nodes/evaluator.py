@@ -7,8 +7,9 @@ import jax
 import launchpad as lp
 
 from acme_ext.acting.remote import RemoteVariables
+from acme_ext.acting.variables import POLICY
 from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, node_name, waiting
-from acme_ext.launch.runs.evaluation import Evaluator
+from acme_ext.launch.runs.evaluation import Evaluator, Saved
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.types import EnvironmentSpec
 
@@ -32,7 +33,8 @@ class EvaluatorNode:
         self._variables = RemoteVariables(
             learner.variables, on_wait=waiting(self._reporter, lambda: "waiting for the learner's parameters")
         )
-        self._evaluator = Evaluator(experiment, spec, self._variables)
+        self._evaluated: dict[str, Any] = {}
+        self._evaluator = Evaluator(experiment, spec, Saved(self._evaluated))
 
     def run(self) -> None:
         """Evaluates until it is told to stop."""
@@ -45,7 +47,8 @@ class EvaluatorNode:
                 task = orders.evaluate
                 if task is None or task["task"] == done:
                     continue
-                version = self._variables.wait_for(task["learner_steps"])
+                self._variables.wait_for(task["learner_steps"])
+                version, self._evaluated[POLICY] = self._variables.held()  # newer ones may come during the evaluation
                 score = self._evaluator.evaluate(task["episodes"], on_step=self._on_step, standing=task.get("standing"))
                 better = score.returns.mean() > task["best"]
                 self._reporter.done(

@@ -22,7 +22,7 @@ from acme_ext.acting.remote import RemoteVariables, Reply, renewal_s
 from acme_ext.acting.slots import SlotCore, bucket_sizes
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
-from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, node_name, waiting
+from acme_ext.launch.runners.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, node_name, waiting
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.replay.server import describe_tables
 from acme_ext.types import FIRST, Array, EnvironmentSpec, Tree
@@ -62,6 +62,7 @@ class _Seat:
     tick: int = -1
     told: tuple[int, int] = (-1, -1)  # the start and the tick of the time step that was written last
     acted: tuple[Acted, int] | None = None  # the answer to the latest request, and the version of the parameters
+    anew: bool = False  # whether that answer began a new timeline
     waits: bool = False  # whether a request waits for a batch
     sent: int = 0  # the writer's row count when the replay had last taken enough rows
 
@@ -149,7 +150,9 @@ class InferenceNode:
         part = agent.replay.split(max(1, len(replays)))
         self._unconfirmed = part.unconfirmed
         recorded = record(spec, f"inference-{index}") if record is not None and not experience else None
-        self._recorded = recorded
+        self._recorded, self._written = recorded, threading.Event()
+        self._stopping_since: float | None = None
+        self._reporter.counts[UNWRITTEN] = int(recorded is not None)
         ranks = experiment.ranks(actors)
         self._seats: dict[tuple[int, int], _Seat] = {}
         for place, actor in enumerate(served):
@@ -189,6 +192,10 @@ class InferenceNode:
             while not lp.wait_for_stop(_REPORT_S):
                 if self._error is not None:
                     raise self._error
+                if self._reporter.orders.stop:
+                    self._calls.wake()  # to write what was recorded
+                if self._written.is_set():
+                    self._reporter.counts[UNWRITTEN] = 0
                 self._reporter.report(self._calls.problem or "serving")
                 rows, padded = self.fill()
                 if time.monotonic() - logged > _LOG_EVERY_S and rows:
@@ -224,6 +231,7 @@ class InferenceNode:
                 for call in self._calls.take(due_s):
                     self._receive(call)
                 self._release()
+                self._write_recorded()
                 while self._batcher.due_s() == 0.0:
                     self._run_batch()
                 self._reporter.keep(self._core, self._kept_as)  # in this thread, which updates the carry in place
@@ -247,6 +255,16 @@ class InferenceNode:
             elif self._reporter.orders.stop and time.monotonic() - held.since > _LAST_S:
                 del self._held[who]
                 held.call.answer(None)  # rows that the replay doesn't take in time are dropped
+
+    def _write_recorded(self) -> None:
+        """Writes the recorded episodes, once the program stops and its actors have left or their time is over."""
+        if self._recorded is None or self._written.is_set() or not self._reporter.orders.stop:
+            return
+        now = time.monotonic()
+        self._stopping_since = self._stopping_since or now
+        if now - self._stopping_since > _LAST_S or all(seat.acted is None for seat in self._seats.values()):
+            self._recorded.flush()
+            self._written.set()
 
     def _receive(self, call: Call) -> None:
         """Answers a call, or queues it for a batch."""
@@ -311,8 +329,6 @@ class InferenceNode:
                 self._tell(seat, dm_env.TimeStep(*timestep), goes_on=True)
             seat.acted = None
             seat.writer.flush()
-            if self._recorded is not None and all(seat.acted is None for seat in self._seats.values()):
-                self._recorded.flush()  # at the end there might be no time for it
         self._when_sent(_Held(call, seat, key, 0, lambda call: call.answer(None)))
 
     _METHODS: ClassVar[dict[str, Callable[..., None]]] = {"act": _act, "leave": _leave}
@@ -366,6 +382,7 @@ class InferenceNode:
         for request, mine in zip(batch, acted, strict=True):
             seat = request.seat
             seat.run, seat.tick, seat.acted = request.run, request.tick, (mine, version)
+            seat.anew = request.keys is not None
             request.call.answer(self._reply(seat, request.with_state))
 
     def _reply(self, seat: _Seat, with_state: bool) -> tuple:
@@ -373,8 +390,8 @@ class InferenceNode:
         assert seat.acted is not None
         acted, version = seat.acted
         if seat.writer is not None:
-            return tuple(Reply(acted.action, (), (), version))
-        return tuple(Reply(acted.action, acted.extras, acted.state if with_state else (), version))
+            return tuple(Reply(acted.action, (), (), version, seat.anew))
+        return tuple(Reply(acted.action, acted.extras, acted.state if with_state else (), version, seat.anew))
 
     def _apply(self, batch: Sequence[_Request]) -> tuple[list[Acted], int]:
         """Returns the policy's output for each request of a batch, and the version of the parameters."""

@@ -183,15 +183,9 @@ class LearnerNode:
                     logged = time.monotonic()
                 self._reporter.counts["learner_steps"] = self._learner.steps
                 orders = self._reporter.report("learning")
-                if self._snapshots is not None:
-                    self._snapshots.look(self._steps)
                 if orders.stop:
                     break
-                if self._saving is not None and self._saving.done():
-                    self._saving, saved = None, self._saving
-                    saved.result()
-                if self._saving is None and self._checkpoints.due():
-                    self._saving = self._save()
+                self._keep()
         except StopWaitingError:
             pass
         except BaseException:
@@ -218,7 +212,12 @@ class LearnerNode:
         """Returns batches from the replay's shards, mixed with demonstrations if there are any."""
         self._remote = remote = RemoteReplay(self._clients, agent.replay.table)
         part, calls = agent.replay.split(len(self._clients)), agent.sgd_steps_per_call
-        on_wait = waiting(self._reporter, lambda: f"waiting for a batch: {remote.describe()}")
+        report = waiting(self._reporter, lambda: f"waiting for a batch: {remote.describe()}")
+
+        def on_wait() -> None:
+            report()
+            self._keep()  # a batch may take hours
+
         datasets = Shards([part.dataset(client, calls, on_wait=on_wait) for client in self._clients], calls)
         self._stack.callback(datasets.close)
         demos = demonstrations.rows_of(self._experiment, agent, spec, skip_damaged=skip_damaged)
@@ -248,6 +247,16 @@ class LearnerNode:
         self._reporter.counts |= {"learner_steps": self._learner.steps, **of_replay}
         drawn = {f"samples_{name}": count for name, count in (self._mixed.drawn if self._mixed else {}).items()}
         self._reporter.row("learner", {"learner_steps": self._learner.steps, **self._learner.metrics(), **drawn})
+
+    def _keep(self) -> None:
+        """Exports the policy and saves a checkpoint, if these are due."""
+        if self._snapshots is not None:
+            self._snapshots.look(self._steps)
+        if self._saving is not None and self._saving.done():
+            self._saving, saved = None, self._saving
+            saved.result()
+        if self._saving is None and self._checkpoints.due():
+            self._saving = self._save()
 
     def _save(self, last: bool = False) -> futures.Future[None]:
         """Saves the current state in another thread; the replay's contents in it are slightly newer."""

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 STARTING = "is starting"
 """The state that a node reports first, before it has done anything."""
+UNWRITTEN = "unwritten"
+"""The count that is 1 while a node has recorded episodes that it has not written; a program waits for it at the end."""
 
 
 _LOOK_S = 0.2
