@@ -226,6 +226,13 @@ def test_another_python_has_compiled_runs_and_every_agent(newer):
     done = acme_ext_of(newer, "train", "dqn", "jax:catch", "--on", "compiled", *run, "--set", "replay.min_size=100")
     assert done.returncode == 0, done.stderr
     assert acme_ext_of(newer, "evaluate", "run").returncode == 0
+    run = ["--steps", "400", "--num-envs", "8", "--run-dir", "recurrent", "--eval-episodes", "2"]
+    small = ("core_size=8", "replay.min_size=20", "replay.length=6", "replay.period=3")
+    few = [word for setting in small for word in ("--set", setting)]
+    done = acme_ext_of(newer, "train", "r2d2", "jax:catch", "--on", "compiled", *run, *few)
+    assert done.returncode == 0, done.stderr
+    done = acme_ext_of(newer, "export", "recurrent", "-o", "recurrent-policy")
+    assert done.returncode == 0, done.stderr
     done = acme_ext_of(newer, "export", "run", "-o", "policy")
     assert done.returncode == 0, done.stderr
     done = acme_ext_of(newer, "doctor")

@@ -52,6 +52,7 @@ def check_fields(builder: "Builder") -> None:
     for field in ("sgd_steps_per_call", "batch_size"):
         if isinstance(value := getattr(config, field, 1), int) and value < 1:
             raise UsageError(f"{field} is {value}: it must be at least 1.")
+    checks.types(builder)
     if builder.average_rate is not None and not 0 < builder.average_rate <= 1:
         raise UsageError(f"average_rate is {builder.average_rate}: it must be above 0 and at most 1, or none.")
     if (weight := builder.intrinsic_weight) is not None:

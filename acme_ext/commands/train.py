@@ -7,6 +7,7 @@ from typing import Any
 from acme_ext.commands import common, train_on
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
+from acme_ext.utils import worlds
 
 
 def add(commands: Any) -> None:
@@ -168,7 +169,7 @@ def _train(options: argparse.Namespace) -> int:
     train_on.check(options, parse(options.agent, options.environment))
     compiled = options.on == "compiled"
     if not options.quiet:
-        what = "JAX" if compiled else "JAX, TensorFlow and Reverb"
+        what = "JAX" if compiled or not worlds.has_reverb() else "JAX, TensorFlow and Reverb"
         print(f"acme-ext: loading {what} ...", file=sys.stderr, flush=True)
     if compiled:
         return train_on.run_compiled(experiment_from(options), options)

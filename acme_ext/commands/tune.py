@@ -6,7 +6,7 @@ from typing import Any
 
 from acme_ext.commands import common, train, train_on
 from acme_ext.errors import UsageError
-from acme_ext.utils import install
+from acme_ext.utils import install, worlds
 
 
 def add(commands: Any) -> None:
@@ -80,6 +80,8 @@ def _tune(options: argparse.Namespace) -> int:
     given = train.parse(*run)
     train_on.check(given, train.parse(options.agent, options.environment))
     experiment = train.experiment_from(given)
+    if experiment.data is None:
+        worlds.need_reverb("a search in an environment")
     from acme_ext.commands.tuning import tune
 
     return tune.tune(tune.tuned_by(options, experiment), options)

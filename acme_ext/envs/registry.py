@@ -327,6 +327,8 @@ def check_names(options: Iterable[str], *more: str) -> None:
         options: the options' names.
         *more: more names that are not allowed.
     """
+    if wrong := [option for option in options if not isinstance(option, str)]:
+        raise UsageError(f"the name of an environment's option is {wrong[0]!r}: it must be a text.")
     if taken := sorted({"environment", "num_envs", "seed", "evaluation", *more} & set(options)):
         raise UsageError(f"an environment can't have an option {taken[0]!r}: the run itself sets it.")
 

@@ -7,7 +7,7 @@ import inspect
 import numbers
 import types as python_types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple
 
 from acme_ext.errors import UsageError
@@ -94,10 +94,18 @@ def types(config: Any, prefix: str = "") -> None:
 
 
 def hints_of(cls: type, *, include_extras: bool = False) -> dict[str, Any]:
-    """Returns the types of a class's fields; none if they can't be resolved, because a function defines the class."""
+    """Returns the types of a class's fields; Any for one that names something that its module doesn't have."""
     with contextlib.suppress(NameError):
         return typing.get_type_hints(cls, include_extras=include_extras)
-    return {}
+    hints: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        for name, hint in inspect.get_annotations(base).items():
+            one_field = type(base.__name__, (), {"__annotations__": {name: hint}, "__module__": base.__module__})
+            try:
+                hints |= typing.get_type_hints(one_field, include_extras=include_extras)
+            except NameError:
+                hints[name] = Any
+    return hints
 
 
 def accepts(what: str, function: Callable[..., Any], *arguments: str, **options: Any) -> None:
@@ -189,6 +197,8 @@ def say(hint: Any) -> str:
         return "whole numbers such as 64,64" if arguments[0] is int else "numbers such as 0.5,0.5"
     if origin is typing.Literal:
         return "one of " + ", ".join(map(str, arguments))
+    if origin is Mapping:
+        return "a dictionary"
     if origin is Callable:
         return "a function or its module:name"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "none"}

@@ -173,6 +173,12 @@ def test_a_directory_that_is_given_is_taken():
             lambda: Experiment("dqn", make_walk),
             r"^builder is a str: it must be a Builder, such as acme_ext\.builders\.DQN",
         ),
+        (
+            lambda: Experiment(toy(), make_walk, environment_options=3),
+            "^environment_options is 3: it must be a dict",
+        ),
+        (lambda: Experiment(toy(), make_walk, environment_options={1: 2}), "the name of an environment's option is 1:"),
+        (lambda: toy().replace(average_rate="x"), "average_rate is 'x': it must be a number"),
         (lambda: Experiment(toy(), make_walk, steps="9"), r"^steps is '9': it must be a whole number\.$"),
         (lambda: Experiment(toy(), make_walk, steps=9.0), r"^steps is 9\.0: it must be a whole number\.$"),
         (lambda: Experiment(toy(), make_walk, run_dir=3), "^run_dir is 3: it must be a text or PathLike or none"),

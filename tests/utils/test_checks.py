@@ -127,3 +127,15 @@ def test_a_value_of_another_type_is_told_by_its_field(fields, told):
 def test_what_can_not_be_compared_is_told_by_its_type(hint):
     with pytest.raises(UsageError, match=r"^rate is 'fast': it must be .*number.* or none"):
         config_of(hint | None, "fast")
+
+
+def test_one_unknown_name_in_a_class_leaves_the_other_fields_their_types():
+    @dataclasses.dataclass(frozen=True)
+    class Config(checks.Checked):
+        rate: "checks.Positive" = 0.5
+        shape: "Nowhere | None" = None  # type: ignore[name-defined]  # noqa: F821
+
+    assert checks.hints_of(Config) == {"rate": float, "shape": Any}
+    for value, says in (("x", "must be a number"), (-1.0, "must be greater than 0")):
+        with pytest.raises(UsageError, match=f"^rate is .*: it {says}"):
+            Config(rate=value)  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ from acme_ext.launch.runs.feasibility import NOTHING_LEARNED, check, foresee
 from acme_ext.launch.runs.store import RunStore, check_directory, draw_curve, hold, prepare, say_resumed
 from acme_ext.replay import blocks
 from acme_ext.types import Array, Tree
-from acme_ext.utils import compiling
+from acme_ext.utils import compiling, worlds
 from acme_ext.utils.progress import ProgressLine
 from acme_ext.utils.rundir import RunDirectory
 
@@ -62,6 +62,8 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
         RunError: the run had to stop; the last undamaged checkpoints remain.
     """
     environment, evaluated = (environment_of(experiment, evaluation=each) for each in (False, True))
+    if not isinstance(seeds, int):
+        raise UsageError(f"seeds is {seeds!r}: it must be a whole number.")
     if seeds < 1 or experiment.seed + seeds > 2**31:
         raise UsageError(f"seeds is {seeds}: it must be at least 1, and all seeds must be in [0, 2**31).")
     if experiment.steps > _MOST_STEPS:
@@ -121,9 +123,10 @@ def environment_of(experiment: Experiment, *, evaluation: bool = False) -> Funct
     if environment is None:
         name = experiment.environment_name
         names = [f"jax:{each}" for each in Jax().names()]
+        otherwise = "run it without --on compiled, or " if worlds.has_reverb() else ""
         raise UsageError(
-            f"{name} is not written in JAX, so it can't run compiled: run it without --on compiled, or choose one that "
-            f"is: {nearest('jax:' + name.partition(':')[2], names)}"
+            f"{name} is not written in JAX, so it can't run compiled: {otherwise}choose one that is: "
+            f"{nearest('jax:' + name.partition(':')[2], names)}"
         )
     return canonical_functional(environment)
 

@@ -135,7 +135,7 @@ class _Writer:
 
     def unrolled(self, params: Any, values: list[Any]) -> list[Any]:
         """Unrolls a loop of a few steps."""
-        length, consts, carried = params["length"], params["num_consts"], params["num_carry"]
+        length, (consts, carried) = params["length"], _counts(params)
         if length > _LONGEST_LOOP:
             raise UsageError(f"the policy has a loop of {length} steps (scan), which can't be exported.")
         fixed, carry, over = values[:consts], values[consts : consts + carried], values[consts + carried :]
@@ -176,6 +176,14 @@ class _Writer:
         numbers = [self.number(value) for value in values]
         self.equations.append(Equation(op, numbers, [int(name) for name in outputs], attributes))
         return outputs[0] if count == 1 else outputs
+
+
+def _counts(params: Any) -> tuple[int, int]:
+    """Returns the numbers of a scan's constants and of its carried values."""
+    if "ft_in" in params:  # JAX 0.12
+        consts, carried, _ = params["ft_in"].unpack()
+        return len(consts), len(carried)
+    return params["num_consts"], params["num_carry"]
 
 
 _SAME = {

@@ -63,6 +63,8 @@ class Experiment:
 
     def __post_init__(self):
         feasibility.check_fields(self)
+        for field in ("steps", "seed", "num_envs", "num_devices"):  # sums of NumPy's small integers would overflow
+            object.__setattr__(self, field, int(getattr(self, field)))
         object.__setattr__(self, "builder", self.builder.for_environment(self.environment))
 
     @property

@@ -37,8 +37,8 @@ def check_fields(experiment: "Experiment") -> None:
             f"{experiment.environment!r} is no environment: give the one of the recording, and data={folder!r}."
         )
     envs.check_factory(experiment.environment)
-    envs.check_names(experiment.environment_options)
     checks.fields(experiment)
+    envs.check_names(experiment.environment_options)
     checks.seed(experiment.seed)
     if experiment.data is not None and experiment.demos is not None:
         raise UsageError("a run on recorded data can't use demonstrations too: give only one of data and demos.")

@@ -45,7 +45,7 @@ def _converted(config: Any, values: Mapping[str, Any], prefix: str = "") -> dict
 
     Error messages put the prefix before the fields' names.
     """
-    hints = typing.get_type_hints(type(config))
+    hints = checks.hints_of(type(config))
     names = _field_names(config)
     converted: dict[str, Any] = {}
     nested: dict[str, dict[str, Any]] = {}
@@ -89,7 +89,7 @@ def from_json(cls: type[Config], values: Mapping[str, Any]) -> Config:
 
 
 def _fields_from_json(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    hints = typing.get_type_hints(cls)
+    hints = checks.hints_of(cls)
     fields = {field.name for field in dataclasses.fields(cls)}
     if unknown := sorted(set(values) - fields):
         raise UsageError(f"{cls.__name__} has no field {unknown[0]!r}: {nearest(unknown[0], fields)}")
