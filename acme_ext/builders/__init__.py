@@ -64,7 +64,7 @@ AGENTS: dict[str, tuple[str, str]] = {
     "sac": ("SAC", "soft actor-critic with two critics and a learned temperature; continuous actions"),
     "discrete_sac": ("DiscreteSAC", "SAC with exact expectations over actions; discrete actions"),
     "td3": ("TD3", "deterministic policy with two critics, smoothed targets and delayed updates; continuous actions"),
-    "d4pg": ("D4PG", "deterministic policy with a categorical critic and n-step returns; continuous actions"),
+    "d4pg": ("D4PG", "deterministic policy with a categorical critic and optional n-step returns; continuous actions"),
     "apex_dpg": ("ApexDPG", "deterministic policy with many actors and prioritized replay; continuous actions"),
     "mpo": ("MPO", "maximum a posteriori policy optimisation, with bounded policy updates; continuous actions"),
     "dmpo": ("DMPO", "MPO with a categorical critic; continuous actions"),
