@@ -31,7 +31,8 @@ class Coordinator:
     def report(self, node, state, counts, rows=()):
         return False, 0, None
 
-    def keep(self, name, carry, standing):
+    def keep(self, node, name, carry, standing):
+        assert node == "actor 0, start 0"
         self.calls.append((name, carry, standing))
 
     def kept(self, name):

@@ -186,9 +186,10 @@ class Coordinator:
                 self._log_score(self._tasks.pop(0).orders, score)
         self._write()
 
-    def keep(self, name: str, carry: str, standing: list | None) -> None:
-        """Stores the carry of a node's policy, as text, for the node's next start, and the policy's standing."""
+    def keep(self, node: str, name: str, carry: str, standing: list | None) -> None:
+        """Stores the carry of a node's policy under a name, as text, for the node's next start, and its standing."""
         with self._lock:
+            self._refuse_former(node)
             self._keepers.add(name)
             self._kept[name] = carry
             if standing is not None:

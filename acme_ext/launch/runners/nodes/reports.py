@@ -94,7 +94,7 @@ class Reporter:
         """
         if core is None or not core.has_carry or not (now or time.monotonic() >= self._keep_next.get(name, 0.0)):
             return
-        self._coordinator.keep(name, core.save_carry(), core.standing())
+        self._coordinator.keep(self._node, name, core.save_carry(), core.standing())
         self._keep_next[name] = time.monotonic() + _KEEP_S
 
     def kept(self, core: Any, name: str) -> None:
