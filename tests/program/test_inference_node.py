@@ -260,7 +260,7 @@ class Keeping(World):
         super().__init__()
         self.by_name = {}
 
-    def keep(self, name, carry, standing):
+    def keep(self, node, name, carry, standing):
         self.by_name[name] = carry, standing
 
     def kept(self, name):
