@@ -41,6 +41,11 @@ class Recorder:
         if self._inner is not None:
             self._inner.add_first(timestep)
 
+    def add_anew(self, timestep: dm_env.TimeStep) -> None:
+        """Lets the other writer begin anew, because the policy's state did; the episodes go on."""
+        if self._inner is not None:
+            self._inner.add_first(timestep)
+
     def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = (), **kept: Any) -> None:
         """Adds the actions `[B, ...]` taken at the newest timestep, and the next timesteps."""
         assert self._timestep is not None

@@ -76,6 +76,18 @@ def test_the_rest_of_an_episode_is_no_episode():
     np.testing.assert_array_equal(only.step_type, [FIRST, MID, LAST])
 
 
+def test_an_episode_goes_on_where_only_the_policy_begins_anew():
+    to, inner = Kept(), Kept()
+    recorder = Recorder(to, inner)
+    recorder.add_first(timestep([FIRST], [0], [1], [10]))
+    recorder.add(np.array([1]), timestep([MID], [1], [1], [11]), (), state="s")
+    recorder.add_anew(timestep([MID], [1], [1], [11]))
+    recorder.add(np.array([1]), timestep([LAST], [1], [0], [12]), (), state="s")
+    (only,) = to.episodes
+    np.testing.assert_array_equal(only.observation[:, 0], [10, 11, 12])
+    assert inner.calls == ["first", {"state": "s"}, "first", {"state": "s"}]
+
+
 def test_a_long_episode_does_not_hold_the_steps_of_others_in_memory():
     class Nowhere:
         def add(self, episode):

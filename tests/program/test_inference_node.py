@@ -22,6 +22,7 @@ from acme_ext.acting.remote import RemoteExperience, RemoteInference, Reply
 from acme_ext.acting.slots import bucket_sizes
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Builder
+from acme_ext.launch.runners.nodes import inference as nodes_inference
 from acme_ext.launch.runners.nodes import reports
 from acme_ext.launch.runners.nodes.inference import InferenceNode
 from acme_ext.launch.runners.nodes.reports import Orders
@@ -474,6 +475,22 @@ def test_a_server_that_is_told_to_stop_writes_what_it_recorded_without_waiting_f
     while not node._written.wait(0.05):
         node._calls.wake()
     assert flushed.is_set()
+
+
+def test_after_an_error_the_program_does_not_wait_for_recorded_episodes(replay, start, monkeypatch):
+    server, _ = replay
+    world, reported = World(), {}
+    report = world.report
+    world.report = lambda node, state, counts, rows=(): reported.update(counts) or report(node, state, counts, rows)
+    folder = type("Folder", (), {"close": lambda self: None})
+    node = start(world, replays=[server.client], experience=False, record=lambda spec, name: folder())
+    node._reporter.report("serving", now=True)
+    assert reported[reports.UNWRITTEN] == 1
+    node._error = ValueError("on purpose")
+    monkeypatch.setattr(nodes_inference.lp, "wait_for_stop", lambda timeout_s: False)
+    with pytest.raises(ValueError, match="on purpose"):
+        node.run()
+    assert reported[reports.UNWRITTEN] == 0
 
 
 @pytest.fixture

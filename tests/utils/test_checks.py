@@ -1,6 +1,7 @@
 import dataclasses
 import itertools
 import math
+import typing
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -139,3 +140,32 @@ def test_one_unknown_name_in_a_class_leaves_the_other_fields_their_types():
     for value, says in (("x", "must be a number"), (-1.0, "must be greater than 0")):
         with pytest.raises(UsageError, match=f"^rate is .*: it {says}"):
             Config(rate=value)  # type: ignore[arg-type]
+
+
+def test_a_function_that_is_a_dataclass_has_its_own_rules():
+    @dataclasses.dataclass(frozen=True)
+    class Make:
+        gravity: float = 9.8
+
+        def __call__(self):
+            return self.gravity
+
+    config_of(Callable[[], Any], Make(gravity="much"))  # type: ignore[arg-type]
+
+
+class Shape(typing.TypedDict):
+    width: int
+
+
+class Maker(typing.Protocol):
+    def make(self) -> int: ...
+
+
+@pytest.mark.parametrize("hint", [Any, Shape, Maker, typing.TypeVar("T")])
+def test_a_type_that_can_not_be_checked_allows_every_value(hint):
+    config_of(hint, "x")
+
+
+def test_an_array_is_no_choice():
+    with pytest.raises(UsageError, match=r"^rate is array\(.*: it must be one of a, b"):
+        config_of(Literal["a", "b"], np.array(["a", "b"]))

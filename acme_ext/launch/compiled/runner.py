@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import numbers
 import os
 import pathlib
 import time
@@ -62,7 +63,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
         RunError: the run had to stop; the last undamaged checkpoints remain.
     """
     environment, evaluated = (environment_of(experiment, evaluation=each) for each in (False, True))
-    if not isinstance(seeds, int):
+    if not isinstance(seeds, numbers.Integral) or isinstance(seeds, bool):
         raise UsageError(f"seeds is {seeds!r}: it must be a whole number.")
     if seeds < 1 or experiment.seed + seeds > 2**31:
         raise UsageError(f"seeds is {seeds}: it must be at least 1, and all seeds must be in [0, 2**31).")

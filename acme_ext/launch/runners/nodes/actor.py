@@ -119,9 +119,11 @@ class ActorNode:
         except StopWaitingError:  # told to stop while waiting: unsent experience is dropped
             pass
         finally:
-            self._stack.close()
-        self._reporter.counts[UNWRITTEN] = 0
-        self._reporter.report("has ended", now=True)
+            try:
+                self._stack.close()
+            finally:  # after an error too, because the program waits for what is not written
+                self._reporter.counts[UNWRITTEN] = 0
+                self._reporter.report("has ended", now=True)
         self._reporter.done()
 
     def _tell_steps(self, actor: Any) -> None:

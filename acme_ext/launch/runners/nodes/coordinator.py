@@ -29,7 +29,7 @@ _TICK_S = 0.05
 _PATIENCE_S = 30.0  # time without progress after which the program prints what each node waits for
 _ADDED = ("environment_steps", "environment_episodes", "evaluator_steps")  # counts that are summed over nodes
 _SILENT_S = 60.0  # without a report from an evaluator, before another one takes over its evaluation
-_WRITE_S = 120.0  # without a report from a node that writes recorded episodes, before the program ends without it
+_WRITE_S = 60.0  # without a report from a node that writes recorded episodes, before the program ends without it
 _DRAIN_S = 1.0  # time for the actors to stop, before the learner makes its last save without them
 
 

@@ -206,8 +206,14 @@ class InferenceNode:
                         replay = self._replays[held.seat.actor % len(self._replays)]
                         why = f"waiting for the replay to take its rows: {describe_tables(replay)}"
                         self._reporter.report(why, now=True)
-        finally:
-            self.end()
+        except BaseException:
+            try:
+                self.end()
+            finally:  # the program waits for what is not written
+                self._reporter.counts[UNWRITTEN] = 0
+                self._reporter.report("has ended", now=True)
+            raise
+        self.end()
 
     def end(self) -> None:
         """Stops serving; callers that wait are told that the program ends."""

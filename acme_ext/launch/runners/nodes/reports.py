@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 STARTING = "is starting"
 """The state that a node reports first, before it has done anything."""
 UNWRITTEN = "unwritten"
-"""The count that is 1 while a node has recorded episodes that it has not written; a program waits for it at the end."""
+"""The count that is 1 from the start of a node that records until it has written all episodes; programs wait for it."""
 
 
 _LOOK_S = 0.2
