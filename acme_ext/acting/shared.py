@@ -71,7 +71,8 @@ class SharedFetch:
                 break
             if time.monotonic() > until:
                 return held, None
-            time.sleep(min(_TICK_S, max(_LEAST_S, self._gap_s / 8)))  # the next answer may come as soon as the last
+            # About eight checks for an answer, if it takes as long as the last one.
+            time.sleep(min(_TICK_S, max(_LEAST_S, self._gap_s / 8)))
         now = time.monotonic()
         self._gap_s, self._answered = now - self._answered, now
         return answer
