@@ -342,6 +342,13 @@ def test_of_several_seeds_none_is_deleted_where_one_is_refused(tmp_path):
     assert (tmp_path / "s0" / "mine").exists()
 
 
+@pytest.mark.parametrize("seeds", [0, 1.5, "x", True])
+def test_a_number_of_seeds_that_is_none_is_refused(tmp_path, seeds):
+    with pytest.raises(UsageError, match=f"^seeds is {seeds!r}: it must be"):
+        runner.run(experiment(tmp_path / "run", ppo()), seeds=seeds, quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_several_seeds_are_not_put_into_the_run_of_one(tmp_path):
     store.prepare(experiment(tmp_path, ppo()))
     for fresh in (False, True):

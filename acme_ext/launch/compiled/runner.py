@@ -65,6 +65,7 @@ def run(experiment: Experiment, *, seeds: int = 1, fresh: bool = False, quiet: b
     environment, evaluated = (environment_of(experiment, evaluation=each) for each in (False, True))
     if not isinstance(seeds, numbers.Integral) or isinstance(seeds, bool):
         raise UsageError(f"seeds is {seeds!r}: it must be a whole number.")
+    seeds = int(seeds)
     if seeds < 1 or experiment.seed + seeds > 2**31:
         raise UsageError(f"seeds is {seeds}: it must be at least 1, and all seeds must be in [0, 2**31).")
     if experiment.steps > _MOST_STEPS:
