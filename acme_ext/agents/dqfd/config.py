@@ -11,9 +11,7 @@ from acme_ext.utils.checks import NonNegative, NonNegativeInt
 class DQfDConfig(DQNConfig):
     """DQfD (Hester et al. 2018), with DQN's other hyperparameters. Values without a source are ours."""
 
-    pretrain_steps: NonNegativeInt = (
-        2_000  # learner steps on demonstrations alone, first; 750,000 in Hester et al. 2018, appendix
-    )
+    pretrain_steps: NonNegativeInt = 2_000  # learner steps on demonstrations first; 750,000 in Hester et al. 2018
     n_step_coef: NonNegative = 1.0  # lambda_1, weight of the n-step loss; Hester et al. 2018, appendix
     margin_coef: NonNegative = 1.0  # lambda_2, weight of the margin loss; Hester et al. 2018, appendix
     l2_coef: NonNegative = 1e-5  # lambda_3, weight of the L2 regularisation; Hester et al. 2018, appendix
