@@ -10,6 +10,8 @@
 | `cluster` | does the same on the hosts of a Ray cluster |
 | `exporting` | exports a run's policy to files for NumPy, JAX and ONNX |
 
+The module `roles` has the table of the roles of a program's nodes, and the identity of a node.
+
 The runners import `runs`, and `runs` imports no runner. `processes` and `cluster` run any Launchpad program; all that
 they use of this package's experiments is the modules to import before a fork. The commands in `acme_ext.commands` use
 all of these packages.

@@ -11,9 +11,10 @@ from programs import Client, rows
 
 from acme_ext.builders import DQN
 from acme_ext.errors import RunError
+from acme_ext.launch.roles import NodeId
 from acme_ext.launch.runners.nodes import coordinator as nodes_coordinator
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
-from acme_ext.launch.runners.nodes.reports import STARTING, UNWRITTEN, Orders, Reporter, node_name
+from acme_ext.launch.runners.nodes.reports import STARTING, UNWRITTEN, Orders, Reporter
 from acme_ext.launch.runs import store
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Evaluation
@@ -76,7 +77,7 @@ def test_a_report_and_its_rows_that_come_twice_count_once(coordinator, experimen
 
 
 def test_the_learner_ends_after_the_actors_and_the_evaluator_last(coordinator, experiment):
-    first, second = node_name("actor 0", 0), node_name("actor 1", 0)
+    first, second = "actor 0, start 0", "actor 1, start 0"
     assert not orders(coordinator.report(first, "acting", steps(600))).stop
     assert orders(coordinator.report(second, "acting", steps(401))) == Orders(True, 1_001, None)
     assert not orders(coordinator.report("learner", "learning", {"learner_steps": 7})).stop
@@ -176,7 +177,7 @@ def test_a_reporter_reports_when_made_then_now_and_then(coordinator):
             return coordinator.report(node, state, counts, rows)
 
     client = Counting()
-    reporter = Reporter(Client(client), "actor 0, start 0", period_s=1e6)
+    reporter = Reporter(Client(client), NodeId("actor", 0, 0), period_s=1e6)
     assert client.states == [("is starting", {}, [])]
     reporter.counts = steps(20)
     reporter.row("actor", {"episode_return": 2.0})
@@ -350,7 +351,7 @@ class Slow:
 
 def test_nobody_waits_for_the_answer_to_a_report_and_its_rows_stay_until_then():
     client = Slow()
-    reporter = Reporter(client, "actor 0, start 0", period_s=0.0)
+    reporter = Reporter(client, NodeId("actor", 0, 0), period_s=0.0)
     reporter.row("actor", {"episode_return": 1.0})
     for count in (10, 20, 30):  # one report is under way
         reporter.counts["environment_steps"] = count
@@ -365,7 +366,7 @@ def test_nobody_waits_for_the_answer_to_a_report_and_its_rows_stay_until_then():
 
 def test_who_wants_the_answer_now_waits_for_it_and_what_went_wrong_is_raised():
     client = Slow()
-    reporter = Reporter(client, "actor 0, start 0", period_s=0.0)
+    reporter = Reporter(client, NodeId("actor", 0, 0), period_s=0.0)
     reporter.report("acting")
     client.answers[-1].set_result((False, 5, None))
     client.report = lambda *_: done(RunError("another takes its place"))  # what comes next

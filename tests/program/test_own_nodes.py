@@ -10,8 +10,9 @@ import pytest
 
 from acme_ext.builders import DQN
 from acme_ext.errors import RunError, UsageError
+from acme_ext.launch.roles import SERVERS
 from acme_ext.launch.runners import distributed
-from acme_ext.launch.runners.program import SERVERS, Topology, added_groups
+from acme_ext.launch.runners.program import Topology, added_groups
 from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation

@@ -12,7 +12,8 @@ from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.cluster import driver
 from acme_ext.launch.cluster.agent import Place
 from acme_ext.launch.cluster.fleet import Fleet
-from acme_ext.launch.runners.program import SERVERS, Topology
+from acme_ext.launch.roles import SERVERS
+from acme_ext.launch.runners.program import Topology
 
 
 class Agent:

@@ -163,7 +163,7 @@ _GROUPS = ["replay", "learner", "actor"]
     ],
 )
 def test_writers_stay_on_this_host_unless_all_are_known_to_share_the_run_directory(shared, cpus, pinned, words):
-    made, said = placement.bundles(_GROUPS, _ASKED, ("replay", "learner"), "10.0.0.1", shared, {"CPU": cpus})
+    made, said = placement.bundles(_GROUPS, _ASKED, "10.0.0.1", shared, {"CPU": cpus})
     assert [made[0], made[1]] == [placement.bundle(asked, "10.0.0.1" if pinned else None) for asked in _ASKED[:2]]
     assert made[2] == {"CPU": 8.0}
     assert (said is None) if words is None else (words in said)

@@ -4,21 +4,29 @@ import functools
 import glob
 import os
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from launchpad import context
 
 from acme_ext.errors import UsageError
-from acme_ext.launch.processes.director import name_of, names_of
 from acme_ext.launch.processes.forks import GRACE_S, Options, give_devices
+from acme_ext.launch.roles import NodeId, nodes_of, role_of
 from acme_ext.launch.runners.nodes import stops
 
-if TYPE_CHECKING:
-    from acme_ext.launch.runners.program import Topology
+
+class Asking(Protocol):
+    """What nodes ask for, as a `Topology` says it."""
+
+    @property
+    def groups(self) -> Mapping[str, int]: ...
+    @property
+    def resources(self) -> Mapping[str, Mapping[str, float]]: ...
+    @property
+    def accelerated_here(self) -> tuple[str, ...]: ...
 
 
-def options(topology: "Topology", directory: pathlib.Path, restarts: int = 0, grace_s: float | None = None) -> Options:
+def options(topology: Asking, directory: pathlib.Path, restarts: int = 0, grace_s: float | None = None) -> Options:
     """Returns the options with which a program's nodes run as processes of this machine.
 
     Args:
@@ -33,15 +41,15 @@ def options(topology: "Topology", directory: pathlib.Path, restarts: int = 0, gr
     accelerated = topology.accelerated_here
     if given:
         accelerated = tuple(group for group in accelerated if "GPU" in topology.resources.get(group, {}))
-    # Threads of actors and evaluators; the learner uses the CPUs that they leave idle.
-    share = max(1, len(os.sched_getaffinity(0)) // (topology.actors + topology.evaluators))
-    threads = {"actor": share, "evaluator": share}
+    # The learner uses the CPUs that the limited groups leave idle.
+    limited = {group: count for group, count in topology.groups.items() if role_of(group).limited}
+    threads = dict.fromkeys(limited, max(1, len(os.sched_getaffinity(0)) // sum(limited.values())))
     threads |= {group: max(1, int(asked["CPU"])) for group, asked in topology.resources.items() if "CPU" in asked}
     grace_s = GRACE_S if grace_s is None else grace_s
     return Options(directory.absolute() / "logs" / "nodes", restarts, accelerated, threads, given, grace_s)
 
 
-def devices_of(topology: "Topology", there: Sequence[str]) -> dict[str, str]:
+def devices_of(topology: Asking, there: Sequence[str]) -> dict[str, str]:
     """Returns the GPUs of each node that asks for some, as values of `CUDA_VISIBLE_DEVICES`.
 
     A node that asks for whole GPUs gets its own. Nodes that ask for a fraction share a GPU.
@@ -57,21 +65,21 @@ def devices_of(topology: "Topology", there: Sequence[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     left, shared = list(there), dict[str, float]()  # device -> its free share
     try:
-        for group, name in names_of(topology.groups):
-            amount = topology.resources.get(group, {}).get("GPU", 0)
+        for node in nodes_of(topology.groups):
+            amount = topology.resources.get(node.role, {}).get("GPU", 0)
             if amount >= 1:
-                given[name] = ",".join([left.pop(0) for _ in range(int(amount))])
+                given[node.name] = ",".join([left.pop(0) for _ in range(int(amount))])
             elif amount:
                 fitting = [device for device, free in shared.items() if free + 1e-9 >= amount]
                 device = fitting[0] if fitting else left.pop(0)
                 shared[device] = shared.get(device, 1.0) - amount
-                given[name] = device
+                given[node.name] = device
     except IndexError:
         raise UsageError(f"the nodes ask for more GPUs than there are here: {len(there)}.") from None
     return given
 
 
-def on(topology: "Topology", directory: pathlib.Path, group: str, index: int, make_worker: Callable) -> Callable:
+def on(topology: Asking, directory: pathlib.Path, group: str, index: int, make_worker: Callable) -> Callable:
     """Returns a function that makes a node's worker in the node.
 
     If one of Launchpad's own launchers runs the node as a process, the function first assigns the node its devices.
@@ -80,7 +88,7 @@ def on(topology: "Topology", directory: pathlib.Path, group: str, index: int, ma
 
 
 def _on(
-    topology: "Topology",
+    topology: Asking,
     directory: pathlib.Path,
     group: str,
     index: int,
@@ -90,7 +98,7 @@ def _on(
 ) -> Any:
     processes = (context.LaunchType.LOCAL_MULTI_PROCESSING, context.LaunchType.TEST_MULTI_PROCESSING)
     if stops.told_at_once() and context.get_context().launch_type in processes:
-        give_devices(group, name_of(group, index, topology.groups[group]), options(topology, directory))
+        give_devices(group, NodeId.of(group, index, topology.groups[group]).name, options(topology, directory))
     return make_worker(*arguments, **named)
 
 

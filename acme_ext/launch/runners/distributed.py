@@ -20,14 +20,14 @@ from acme_ext.launch.processes import launcher, threads
 from acme_ext.launch.processes.forks import (
     GRACE_S,
     MAKE_SPEC,
-    RESUMABLE,
     Options,
     give_devices,
     in_child,
     refuse_devices,
 )
+from acme_ext.launch.roles import ROLES, SERVERS, role_of
 from acme_ext.launch.runners import devices
-from acme_ext.launch.runners.program import SERVERS, Extend, Topology, added_groups, make
+from acme_ext.launch.runners.program import Extend, Topology, added_groups, make
 from acme_ext.launch.runners.upkeep import check_learner
 from acme_ext.launch.runs.evaluation import Result, Score
 from acme_ext.launch.runs.experiment import Experiment
@@ -122,7 +122,7 @@ def run_program(
         making["spec"] = _spec(experiment, snapshot_every)
         code = threads.run(
             make(experiment, topology, fresh=fresh, **making),
-            [group for group in SERVERS if group not in RESUMABLE],
+            [group for group in SERVERS if not ROLES[group].resumable],
             threads.GRACE_S if grace_s is None else grace_s,
         )
     elif on == "processes":
@@ -223,7 +223,7 @@ def _run_on_ray(
             experiment.make_spec,
             load,
             {**topology.groups, **added},
-            {**topology.all_resources, **{group: {"CPU": 1.0} for group in added}},
+            {**topology.all_resources, **{group: {"CPU": role_of(group).cpus} for group in added}},
             SERVERS,
             directory,
             address,

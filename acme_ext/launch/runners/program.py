@@ -20,6 +20,7 @@ import launchpad as lp
 
 from acme_ext.data.recorder import part_of
 from acme_ext.errors import UsageError, nearest
+from acme_ext.launch.roles import ROLES, role_of
 from acme_ext.launch.runners import devices, offline
 from acme_ext.launch.runners.nodes.actor import ActorNode, callers_of
 from acme_ext.launch.runners.nodes.coordinator import Coordinator
@@ -53,13 +54,7 @@ class Handles(NamedTuple):
 Extend = Callable[[lp.Program, Handles], None]
 """A function that adds your own nodes to a program, in groups with new names."""
 
-SERVERS = ("inference", "learner", "replay", "coordinator")
-"""Groups of nodes that other nodes call, in the order in which they are stopped, after all other groups."""
-
-
-_GROUPS = (*SERVERS, "evaluator", "actor")
-_COMPUTING = ("learner", "inference", "evaluator", "actor")
-_RESOURCES = {"coordinator": {"CPU": 0.1}}  # a node's default resources on Ray; for all other groups one CPU
+_COMPUTING = tuple(name for name, role in ROLES.items() if role.computes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,9 +148,7 @@ class Topology:
     @property
     def all_resources(self) -> dict[str, dict[str, float]]:
         """The resources that each node of every group asks Ray for."""
-        return {
-            group: {**_RESOURCES.get(group, {"CPU": 1.0}), **self.resources.get(group, {})} for group in self.groups
-        }
+        return {group: {"CPU": role_of(group).cpus, **self.resources.get(group, {})} for group in self.groups}
 
     @property
     def accelerated_here(self) -> tuple[str, ...]:
@@ -303,7 +296,7 @@ def added_groups(topology: Topology, extend: Extend) -> dict[str, int]:
     extend(program, Handles(learner, coordinator, replays))
     groups = {label: len(nodes) for label, nodes in program.groups.items()}
     for label in groups:
-        if label in _GROUPS:
+        if label in ROLES:
             raise UsageError(
                 f"nodes of your own can't be in the group {label!r}, which is the program's: name another."
             )

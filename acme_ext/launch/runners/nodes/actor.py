@@ -16,7 +16,7 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Agent
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
-from acme_ext.launch.runners.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, find, node_name, waiting
+from acme_ext.launch.runners.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, enter, find, waiting
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.replay.server import describe_tables
 from acme_ext.types import EnvironmentSpec
@@ -69,9 +69,10 @@ class ActorNode:
         token: bytes = b"",
         record: Callable[[EnvironmentSpec, str], FolderWriter] | None = None,
     ):
-        name = f"actor {index}"
-        self._start = coordinator.enter(name)
-        self._reporter = Reporter(coordinator, node_name(name, self._start))
+        node = enter(coordinator, "actor", index)
+        assert node.start is not None
+        self._start = node.start
+        self._reporter = Reporter(coordinator, node)
         self._reporter.counts |= {"environment_steps": 0, "environment_episodes": 0, "parameter_version": -1}
         self._experiment, self._index, self._actors, self._token = experiment, index, actors, token
         self._stack = contextlib.ExitStack()
@@ -97,7 +98,7 @@ class ActorNode:
             else:
                 actor, version, writer = self._remote(caller, mine, writer, inference)
             loop = EnvironmentLoop(environment, actor, on_episode=self._on_episode)
-            self._parts.append(_Part(loop, actor, writer, version, f"{name}, part {caller}"))
+            self._parts.append(_Part(loop, actor, writer, version, f"{node.key}, part {caller}"))
             self._reporter.kept(actor.core, self._parts[-1].name)
 
     def run(self) -> None:

@@ -16,8 +16,9 @@ import launchpad as lp
 
 from acme_ext.acting.carries import added
 from acme_ext.errors import RunError
+from acme_ext.launch.roles import NodeId
 from acme_ext.launch.runners.nodes import stops
-from acme_ext.launch.runners.nodes.reports import STARTING, UNWRITTEN, Orders, base_name, node_name
+from acme_ext.launch.runners.nodes.reports import STARTING, UNWRITTEN, Orders
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import NOTHING_LEARNED
 from acme_ext.launch.runs.store import RunStore, draw_curve, hold, say_resumed
@@ -44,7 +45,7 @@ class _Task:
     """An evaluation that is due."""
 
     orders: dict[str, Any]
-    node: str | None = None  # the evaluator that has the task; if it is restarted, it repeats the task
+    node: NodeId | None = None  # the evaluator that has the task; if it is restarted, it repeats the task
     result: Mapping[str, Any] | None = None
 
 
@@ -85,20 +86,20 @@ class Coordinator:
         # An earlier part of the run that saved no checkpoint also started nodes, and one of them may still be running.
         for name, start in self._store.rundir.read_starts().items():
             self._starts[name] = max(start, self._starts.get(name, -1))
-        self._entered: set[str] = set()  # names of the nodes that were started in this part of the run
+        self._entered: set[str] = set()  # keys of the nodes that were started in this part of the run
         # The policies' carries and standings, by the name of their node; see `acting.policy.Policy`.
         self._kept: dict[str, str] = dict(state.get("kept", {}))
         self._standings: dict[str, list] = dict(state.get("standings", {}))
         self._keepers: set[str] = set()  # the names in this part of the run; a resumed one may have other servers
         self._next_evaluation = self._evaluated_until()
-        self._reports: dict[str, _Report] = {}
+        self._reports: dict[NodeId, _Report] = {}
         self._totals: dict[str, float] = dict.fromkeys(_ADDED, 0)  # sums over all reports, by the name of the count
-        self._done: dict[str, dict[str, Any]] = {}
-        self._rows_seen: dict[str, int] = {}
+        self._done: dict[NodeId, dict[str, Any]] = {}
+        self._rows_seen: dict[NodeId, int] = {}
         self._writing = threading.Lock()
         self._rows: list[tuple[str, dict[str, Any]]] = []  # log rows to write, in order
         self._tasks: list[_Task] = []  # evaluations that are not in the log yet, in the order of their steps
-        self._died: Sequence[str] = ()
+        self._died: set[NodeId] = set()
         self._stopping_since: float | None = None
         self._asked_to_stop = self._closed = False
         self._begun = False  # whether the learner has begun in this program
@@ -108,26 +109,29 @@ class Coordinator:
 
     # Methods that other nodes call ---------------------------------------------------------------------------------
 
-    def enter(self, name: str) -> int:
-        """Registers a start of a node, and returns how often it was started before, including before a resume.
+    def enter(self, key: str) -> int:
+        """Registers a start of a node; returns how often it was started before, including before a resume.
 
         The reports of earlier starts stay counted, but earlier starts can't report any more. If a call is delivered
         twice, one number is skipped.
+
+        Args:
+            key: the node's `NodeId.key`.
         """
         with self._lock:
-            start = self._starts.get(name, -1) + 1
-            self._starts[name] = start
-            self._entered.add(name)
+            start = self._starts.get(key, -1) + 1
+            self._starts[key] = start
+            self._entered.add(key)
             self._store.rundir.write_starts(self._starts)
             return start
 
     def report(
-        self, node: str, state: str, counts: Mapping[str, float], rows: Sequence[tuple[int, str, dict[str, Any]]] = ()
+        self, name: str, state: str, counts: Mapping[str, float], rows: Sequence[tuple[int, str, dict[str, Any]]] = ()
     ) -> tuple:
         """Takes a node's report; returns its Orders.
 
         Args:
-            node: the node's name, `node_name(name, start)`, with the start from `enter`.
+            name: the text of the node's `NodeId`, with the start from `enter`.
             state: what the node is doing or waiting for, in words.
             counts: totals since the node was started.
             rows: log rows as (number, label, row); the node numbers them from 1.
@@ -137,13 +141,13 @@ class Coordinator:
                 totals are already counted. It may have survived on a host that was thought to be lost.
         """
         with self._lock:
-            self._refuse_former(node)
+            node = self._node(name)
             if self._closed:  # remaining nodes are about to be stopped, and the logs are complete
                 return tuple(Orders(True, self._steps))
             former = self._reports[node].counts if node in self._reports else {}
             self._reports[node] = _Report(time.monotonic(), state, dict(counts))
-            for name in _ADDED:
-                self._totals[name] += counts.get(name, 0) - former.get(name, 0)
+            for count in _ADDED:
+                self._totals[count] += counts.get(count, 0) - former.get(count, 0)
             self._learner_steps = max(self._learner_steps, int(counts.get("learner_steps", 0)))
             for number, label, row in rows:
                 if number > self._rows_seen.get(node, 0):
@@ -155,20 +159,20 @@ class Coordinator:
                 self._stopping_since = time.monotonic()
             stop = self._stopping_since is not None
             task = None
-            if node.startswith("learner"):
+            if node.role == "learner":
                 stop = stop and self._drained()
-            if node.startswith("evaluator"):
+            if node.role == "evaluator":
                 stop = self._asked_to_stop or self._finished.is_set()
-                task = self._task_of(base_name(node))
+                task = self._task_of(node.unstarted)
             orders = Orders(stop, self._steps, task)
         self._write()
         return tuple(orders)
 
-    def done(self, node: str, result: Mapping[str, Any]) -> None:
+    def done(self, name: str, result: Mapping[str, Any]) -> None:
         """Takes an evaluator's score for its task, or another node's message that it has ended."""
         with self._lock:
-            self._refuse_former(node)
-            if not node.startswith("evaluator"):
+            node = self._node(name)
+            if node.role != "evaluator":
                 self._done[node] = dict(result)
                 return
         if result.get("params"):  # saved before the result is recorded, because the last result ends the program
@@ -186,10 +190,10 @@ class Coordinator:
                 self._log_score(self._tasks.pop(0).orders, score)
         self._write()
 
-    def keep(self, node: str, name: str, carry: str, standing: list | None) -> None:
+    def keep(self, sender: str, name: str, carry: str, standing: list | None) -> None:
         """Stores the carry of a node's policy under a name, as text, for the node's next start, and its standing."""
         with self._lock:
-            self._refuse_former(node)
+            self._node(sender)
             self._keepers.add(name)
             self._kept[name] = carry
             if standing is not None:
@@ -221,9 +225,14 @@ class Coordinator:
             }
 
     def request_stop(self, died: Sequence[str] = ()) -> None:
-        """Stops the program after a last save, without an evaluation and without waiting for nodes that have died."""
+        """Stops the program after a last save, without an evaluation and without waiting for nodes that have died.
+
+        Args:
+            died: the `NodeId.name` of each of these nodes.
+        """
         with self._lock:
-            self._asked_to_stop, self._died = True, died
+            self._asked_to_stop = True
+            self._died = {NodeId.parse(name).numbered for name in died}
             if self._stopping_since is None:
                 self._stopping_since = time.monotonic()
 
@@ -265,9 +274,9 @@ class Coordinator:
         """Returns what each node is doing or waiting for; called with the lock held."""
         now = time.monotonic()
         return {
-            name: f"{report.state} (last report {now - report.time:.0f} s ago)"
-            for name, report in sorted(self._reports.items())
-            if name not in self._done and self._is_latest(name)
+            str(node): f"{report.state} (last report {now - report.time:.0f} s ago)"
+            for node, report in sorted(self._reports.items(), key=lambda item: str(item[0]))
+            if node not in self._done and self._is_latest(node)
         }
 
     def _look(self) -> None:
@@ -275,7 +284,7 @@ class Coordinator:
         steps, experiment = self._steps, self._experiment
         fields = self._both(steps, self._learner_steps)
         of_replay: dict[str, float] = {}
-        if learner := next((r for name, r in self._reports.items() if name.startswith("learner")), None):
+        if learner := next((r for node, r in self._reports.items() if node.role == "learner"), None):
             self._begun |= learner.state != STARTING
             of_replay = {k: v for k, v in learner.counts.items() if k in ("samples_per_insert", "replay_size")}
             fields |= of_replay
@@ -311,7 +320,7 @@ class Coordinator:
             orders["standing"] = self._standing
         self._tasks.append(_Task(orders))
 
-    def _task_of(self, evaluator: str) -> dict[str, Any] | None:
+    def _task_of(self, evaluator: NodeId) -> dict[str, Any] | None:
         """Returns an evaluator's unfinished task, or else assigns it the first one that no evaluator is doing."""
         open_tasks = [task for task in self._tasks if task.result is None]
         task = next((task for task in open_tasks if task.node == evaluator), None)
@@ -322,11 +331,9 @@ class Coordinator:
         task.node = evaluator
         return task.orders
 
-    def _is_silent(self, evaluator: str) -> bool:
+    def _is_silent(self, evaluator: NodeId) -> bool:
         """Whether an evaluator has not reported for so long that it may be lost, with no host to restart it on."""
-        heard = max(
-            (report.time for node, report in self._reports.items() if base_name(node) == evaluator), default=0.0
-        )
+        heard = max((r.time for node, r in self._reports.items() if node.unstarted == evaluator), default=0.0)
         return time.monotonic() - heard > _SILENT_S
 
     def _log_score(self, task: Mapping[str, Any], result: Mapping[str, Any]) -> None:
@@ -339,37 +346,32 @@ class Coordinator:
 
     def _drained(self) -> bool:
         """Whether the actors have stopped, or their time to do so is over, so that the last checkpoint can be made."""
-        gone = self._dead() | {base_name(node) for node in self._done}
-        left = {f"actor {index}" for index in range(self._num_actors)} - gone
+        gone = self._died | {node.numbered for node in self._done}
+        left = {NodeId("actor", index) for index in range(self._num_actors)} - gone
         return not left or time.monotonic() - (self._stopping_since or 0) > _DRAIN_S
 
     def _is_written(self) -> bool:
         """Whether all recorded episodes are written, except those of nodes that have died or are silent."""
         now = time.monotonic()
         with self._lock:
-            dead = self._dead()
             return not any(
                 report.counts.get(UNWRITTEN) and now - report.time < _WRITE_S
                 for node, report in self._reports.items()
-                if self._is_latest(node) and base_name(node) not in dead
+                if self._is_latest(node) and node.numbered not in self._died
             )
 
-    def _dead(self) -> set[str]:
-        """The names of nodes that have died. The supervisor names them `actor-1`, or `actor` if there is only one."""
-        numbered = {name.replace("-", " ") for name in self._died}
-        return numbered | {f"{name} 0" for name in self._died if "-" not in name}
-
     def _learner_done(self) -> dict[str, Any] | None:
-        return next((result for name, result in self._done.items() if name.startswith("learner")), None)
+        return next((result for node, result in self._done.items() if node.role == "learner"), None)
 
-    def _refuse_former(self, node: str) -> None:
-        name = base_name(node)
-        if node != name and not (name in self._entered and self._is_latest(node)):
+    def _node(self, name: str) -> NodeId:
+        """Returns the node of a name; raises RunError if another takes its place, see `report`."""
+        node = NodeId.parse(name)
+        if node.start is not None and not (node.key in self._entered and self._is_latest(node)):
             raise RunError(f"{node} is not of this part of the run any more: another takes its place.")
+        return node
 
-    def _is_latest(self, node: str) -> bool:
-        name = base_name(node)
-        return name not in self._starts or node == node_name(name, self._starts[name])
+    def _is_latest(self, node: NodeId) -> bool:
+        return self._starts.get(node.key, node.start) == node.start
 
     def _evaluated_until(self) -> int:
         """Returns the step of the next evaluation after those in the log; an interrupted one is repeated."""

@@ -8,7 +8,7 @@ import launchpad as lp
 
 from acme_ext.acting.remote import RemoteVariables
 from acme_ext.acting.variables import POLICY
-from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, node_name, waiting
+from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, enter, waiting
 from acme_ext.launch.runs.evaluation import Evaluator, Saved
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.types import EnvironmentSpec
@@ -28,8 +28,7 @@ class EvaluatorNode:
     """
 
     def __init__(self, experiment: Experiment, spec: EnvironmentSpec, index: int, learner: Any, coordinator: Any):
-        name = f"evaluator {index}"
-        self._reporter = Reporter(coordinator, node_name(name, coordinator.enter(name)), period_s=_LOOK_S)
+        self._reporter = Reporter(coordinator, enter(coordinator, "evaluator", index), period_s=_LOOK_S)
         self._variables = RemoteVariables(
             learner.variables, on_wait=waiting(self._reporter, lambda: "waiting for the learner's parameters")
         )

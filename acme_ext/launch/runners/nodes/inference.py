@@ -22,7 +22,7 @@ from acme_ext.acting.remote import RemoteVariables, Reply, renewal_s
 from acme_ext.acting.slots import SlotCore, bucket_sizes
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
-from acme_ext.launch.runners.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, node_name, waiting
+from acme_ext.launch.runners.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, enter, waiting
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.replay.server import describe_tables
 from acme_ext.types import FIRST, Array, EnvironmentSpec, Tree
@@ -129,11 +129,11 @@ class InferenceNode:
         address: Any = None,
         record: Callable[[EnvironmentSpec, str], FolderWriter] | None = None,
     ):
-        name = "inference" if servers == 1 else f"inference {index}"
-        self._reporter = Reporter(coordinator, node_name(name, coordinator.enter(name)))
+        node = enter(coordinator, "inference", None if servers == 1 else index)
+        self._reporter = Reporter(coordinator, node)
         self._experiment, self._index = experiment, index
         # A carry belongs to these environments. A run that is resumed with another number of servers starts new ones.
-        self._kept_as = name if servers == 1 else f"{name} of {servers}"
+        self._kept_as = node.key if servers == 1 else f"{node.key} of {servers}"
         example = specs.zeros(spec.observations, 1)
         self._expected = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(example)]
         agent, num_envs = experiment.make_agent(spec), experiment.num_envs

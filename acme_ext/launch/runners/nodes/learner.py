@@ -20,7 +20,7 @@ from acme_ext.envs.canonical import own_actions
 from acme_ext.launch.runners import offline
 from acme_ext.launch.runners.nodes import stops
 from acme_ext.launch.runners.nodes.replay import RemoteReplay
-from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, find, node_name, waiting
+from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, enter, find, waiting
 from acme_ext.launch.runs import demonstrations
 from acme_ext.launch.runs.evaluation import Loaded
 from acme_ext.launch.runs.experiment import Experiment
@@ -127,7 +127,7 @@ class LearnerNode:
         skip_damaged: bool = False,
     ):
         self._experiment, self._clients = experiment, list(replays)
-        self._reporter = Reporter(coordinator, node_name("learner", coordinator.enter("learner")))
+        self._reporter = Reporter(coordinator, enter(coordinator, "learner"))
         self._coordinator = coordinator
         self._remote: RemoteReplay | None = None
         self._mixed: Mixed | None = None  # the batches, if there are demonstrations

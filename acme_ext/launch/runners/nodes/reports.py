@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import Any, NamedTuple
 
+from acme_ext.launch.roles import NodeId
+
 STARTING = "is starting"
 """The state that a node reports first, before it has done anything."""
 UNWRITTEN = "unwritten"
@@ -25,14 +27,9 @@ class Orders(NamedTuple):
     evaluate: dict[str, Any] | None = None  # an evaluator's next task
 
 
-def node_name(name: str, start: int) -> str:
-    """Returns the name that a node reports under after its start number `start`, counted from 0."""
-    return f"{name}, start {start}"
-
-
-def base_name(node: str) -> str:
-    """Returns a node's name without the number of its start."""
-    return node.partition(",")[0]
+def enter(coordinator: Any, role: str, index: int | None = None) -> NodeId:
+    """Registers the start of a node with the coordinator; returns the node's identity, with the start."""
+    return NodeId(role, index, coordinator.enter(NodeId(role, index).key))
 
 
 class Reporter:
@@ -43,12 +40,12 @@ class Reporter:
 
     Args:
         coordinator: the coordinator's client.
-        node: the node's name.
+        node: the node, see `enter`.
         period_s: minimum seconds between reports.
     """
 
-    def __init__(self, coordinator: Any, node: str, period_s: float = 0.1):
-        self._coordinator, self._node, self._period_s = coordinator, node, period_s
+    def __init__(self, coordinator: Any, node: NodeId, period_s: float = 0.1):
+        self._coordinator, self._node, self._period_s = coordinator, str(node), period_s
         self._lock = threading.RLock()  # several threads of a node may report
         self._rows: list[tuple[int, str, dict[str, Any]]] = []
         self._numbered = 0
