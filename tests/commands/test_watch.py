@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from toys import make_walk, toy
 
+from acme_ext import launch
 from acme_ext.commands import cli, report, watch
-from acme_ext.launch import Experiment
-from acme_ext.launch.runners import local, upkeep
-from acme_ext.launch.runs import store
+from acme_ext.launch import Experiment, session
 from acme_ext.utils import charts
 from acme_ext.utils.rundir import RunDirectory
 
@@ -102,12 +101,13 @@ def test_the_screen_of_a_run_that_goes_on(tmp_path):
 
 def test_a_run_says_what_it_is_doing_until_it_ends(tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr(store, "_TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(session, "_TELL_EVERY_S", 0.0)
     monkeypatch.setattr(RunDirectory, "write_status", lambda self, status: told.append(status))
     experiment = Experiment(toy(), make_walk, steps=200, run_dir=tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(upkeep, "_LOG_EVERY_S", 0.0)
-        local.run(experiment, quiet=True)
+        patch.setattr(session, "_LOG_EVERY_S", 0.0)
+        patch.setattr(session, "_TICK_S", 0.0)
+        launch.run(experiment, quiet=True)
     assert {"the run": "acting and learning in turn"} in [status["nodes"] for status in told]
     assert told[-1]["nodes"] == {"the run": "evaluating"}
     assert "holds 200 of" in told[-1]["replay"]

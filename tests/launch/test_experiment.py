@@ -18,7 +18,7 @@ from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment
 from acme_ext.launch.runs import settings
-from acme_ext.launch.runs.feasibility import check
+from acme_ext.launch.runs.validation import check_agent
 from acme_ext.utils.naming import named
 
 
@@ -228,9 +228,9 @@ def test_nonsense_is_refused_when_it_is_written_down(make, message):
 def test_the_agent_is_checked_against_the_environment():
     spec = envs.make_spec(envs.make("gym:Pendulum-v1"))
     with pytest.raises(UsageError, match=r"DQN needs an environment with one discrete action"):
-        check(Experiment(DQN(), "gym:Pendulum-v1"), spec)
+        check_agent(Experiment(DQN(), "gym:Pendulum-v1"), spec)
     with pytest.raises(UsageError, match=r"min_size <= 10 or a larger max_size"):
-        check(Experiment(toy(max_size=10, min_size=11), make_walk), envs.make_spec(Walk(0)))
+        check_agent(Experiment(toy(max_size=10, min_size=11), make_walk), envs.make_spec(Walk(0)))
 
 
 def test_the_keys_of_the_parts_and_of_the_seeds_differ():

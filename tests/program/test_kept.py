@@ -3,8 +3,8 @@
 from programs import Client
 
 from acme_ext.acting.carries import added
+from acme_ext.launch.engines.program.nodes.reports import Reporter
 from acme_ext.launch.roles import NodeId
-from acme_ext.launch.runners.nodes.reports import Reporter
 
 
 class Core:

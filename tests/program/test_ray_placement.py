@@ -9,11 +9,11 @@ import sysconfig
 import archives
 import pytest
 
+from acme_ext import launch
 from acme_ext.commands.train import parse
 from acme_ext.errors import UsageError
 from acme_ext.launch.cluster import connection, placement
 from acme_ext.launch.processes import launcher
-from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs import settings
 
 
@@ -29,7 +29,7 @@ def test_what_is_no_amount_is_refused(text):
 
 
 def test_every_node_asks_for_a_cpu_where_nothing_is_said():
-    topology = Topology(actors=3, replay_shards=2, inference="server", resources={"learner": {"GPU": 1, "CPU": 4}})
+    topology = launch.Ray(actors=3, replay_shards=2, inference="server", resources={"learner": {"GPU": 1, "CPU": 4}})
     assert list(topology.groups.items()) == [
         ("replay", 2),
         ("coordinator", 1),
@@ -46,7 +46,7 @@ def test_every_node_asks_for_a_cpu_where_nothing_is_said():
 
 def test_each_inference_server_has_a_place():
     asked = {"inference": {"GPU": 1}}
-    topology = Topology(actors=3, inference="server", inference_servers=2, resources=asked)
+    topology = launch.Ray(actors=3, inference="server", inference_servers=2, resources=asked)
     assert topology.groups["inference"] == 2
     assert topology.all_resources["inference"] == {"CPU": 1.0, "GPU": 1}
 
@@ -66,7 +66,7 @@ def test_each_inference_server_has_a_place():
 )
 def test_resources_that_can_not_be_asked_for_are_refused(resources, message):
     with pytest.raises(UsageError, match=message):
-        Topology(resources=resources)
+        launch.Ray(resources=resources)
 
 
 def test_a_bundle_is_pinned_by_the_address_and_its_pin_is_no_resource():
@@ -144,7 +144,7 @@ def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else find_spec(name))
     experiment = launch.Experiment(DQN(), "gym:CartPole-v1", run_dir=str(tmp_path / "run"))
     with pytest.raises(UsageError, match="needs the extra `ray`"):
-        launch.run_program(experiment, Topology(), on="ray")
+        launch.run(experiment, launch.Ray())
     assert not (tmp_path / "run").exists()
 
 

@@ -219,7 +219,7 @@ def warm() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import courier  # noqa: F401
 
-    from acme_ext.launch.runners import local, program  # noqa: F401
+    from acme_ext.launch.engines.program import program  # noqa: F401
     from acme_ext.replay import server
 
     server.import_libraries()

@@ -11,7 +11,7 @@ import launchpad as lp
 from launchpad import address as lp_address
 from launchpad.nodes import base
 
-from acme_ext.launch.runners.nodes import stops
+from acme_ext.launch.engines.program.nodes import stops
 from acme_ext.replay.server import ReplayServer, block_of, describe_tables
 from acme_ext.utils.rundir import RunDirectory
 

@@ -16,7 +16,7 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Agent
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
-from acme_ext.launch.runners.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, enter, find, waiting
+from acme_ext.launch.engines.program.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, enter, find, waiting
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.replay.server import describe_tables
 from acme_ext.types import EnvironmentSpec

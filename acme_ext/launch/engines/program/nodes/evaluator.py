@@ -8,8 +8,8 @@ import launchpad as lp
 
 from acme_ext.acting.remote import RemoteVariables
 from acme_ext.acting.variables import POLICY
-from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, enter, waiting
-from acme_ext.launch.runs.evaluation import Evaluator, Saved
+from acme_ext.launch.engines.program.nodes.reports import Reporter, StopWaitingError, enter, waiting
+from acme_ext.launch.runs.evaluation import Evaluator, FixedVariables
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.types import EnvironmentSpec
 
@@ -33,7 +33,7 @@ class EvaluatorNode:
             learner.variables, on_wait=waiting(self._reporter, lambda: "waiting for the learner's parameters")
         )
         self._evaluated: dict[str, Any] = {}
-        self._evaluator = Evaluator(experiment, spec, Saved(self._evaluated))
+        self._evaluator = Evaluator(experiment, spec, FixedVariables(self._evaluated))
 
     def run(self) -> None:
         """Evaluates until it is told to stop."""

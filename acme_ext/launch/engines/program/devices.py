@@ -4,52 +4,41 @@ import functools
 import glob
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from launchpad import context
 
 from acme_ext.errors import UsageError
+from acme_ext.launch.engines.program.nodes import stops
+from acme_ext.launch.placement import ProcessProgram, Program
 from acme_ext.launch.processes.forks import GRACE_S, Options, give_devices
 from acme_ext.launch.roles import NodeId, nodes_of, role_of
-from acme_ext.launch.runners.nodes import stops
 
 
-class Asking(Protocol):
-    """What nodes ask for, as a `Topology` says it."""
-
-    @property
-    def groups(self) -> Mapping[str, int]: ...
-    @property
-    def resources(self) -> Mapping[str, Mapping[str, float]]: ...
-    @property
-    def accelerated_here(self) -> tuple[str, ...]: ...
-
-
-def options(topology: Asking, directory: pathlib.Path, restarts: int = 0, grace_s: float | None = None) -> Options:
+def options(on: ProcessProgram, directory: pathlib.Path) -> Options:
     """Returns the options with which a program's nodes run as processes of this machine.
 
     Args:
-        topology: the program's topology.
+        topology: the program's on.
         directory: the run directory.
-        restarts, grace_s: see `Options`.
 
     Raises:
         UsageError: the nodes ask for resources that this machine doesn't have.
     """
-    given = devices_of(topology, _visible())
-    accelerated = topology.accelerated_here
+    given = devices_of(on, _visible())
+    accelerated = on.accelerated_here
     if given:
-        accelerated = tuple(group for group in accelerated if "GPU" in topology.resources.get(group, {}))
+        accelerated = tuple(group for group in accelerated if "GPU" in on.resources.get(group, {}))
     # The learner uses the CPUs that the limited groups leave idle.
-    limited = {group: count for group, count in topology.groups.items() if role_of(group).limited}
+    limited = {group: count for group, count in on.groups.items() if role_of(group).limited}
     threads = dict.fromkeys(limited, max(1, len(os.sched_getaffinity(0)) // sum(limited.values())))
-    threads |= {group: max(1, int(asked["CPU"])) for group, asked in topology.resources.items() if "CPU" in asked}
-    grace_s = GRACE_S if grace_s is None else grace_s
-    return Options(directory.absolute() / "logs" / "nodes", restarts, accelerated, threads, given, grace_s)
+    threads |= {group: max(1, int(asked["CPU"])) for group, asked in on.resources.items() if "CPU" in asked}
+    grace_s = GRACE_S if on.grace_s is None else on.grace_s
+    return Options(directory.absolute() / "logs" / "nodes", on.restarts, accelerated, threads, given, grace_s)
 
 
-def devices_of(topology: Asking, there: Sequence[str]) -> dict[str, str]:
+def devices_of(on: ProcessProgram, there: Sequence[str]) -> dict[str, str]:
     """Returns the GPUs of each node that asks for some, as values of `CUDA_VISIBLE_DEVICES`.
 
     A node that asks for whole GPUs gets its own. Nodes that ask for a fraction share a GPU.
@@ -57,7 +46,7 @@ def devices_of(topology: Asking, there: Sequence[str]) -> dict[str, str]:
     Raises:
         UsageError: there are fewer GPUs than the nodes ask for, or they ask for another kind of resource.
     """
-    for group, asked in topology.resources.items():
+    for group, asked in on.resources.items():
         if others := [name for name in asked if name not in ("CPU", "GPU")]:
             raise UsageError(
                 f"{group} asks for {others[0]}: only CPU and GPU can be asked for on one machine; others need Ray."
@@ -65,8 +54,8 @@ def devices_of(topology: Asking, there: Sequence[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     left, shared = list(there), dict[str, float]()  # device -> its free share
     try:
-        for node in nodes_of(topology.groups):
-            amount = topology.resources.get(node.role, {}).get("GPU", 0)
+        for node in nodes_of(on.groups):
+            amount = on.resources.get(node.role, {}).get("GPU", 0)
             if amount >= 1:
                 given[node.name] = ",".join([left.pop(0) for _ in range(int(amount))])
             elif amount:
@@ -79,16 +68,18 @@ def devices_of(topology: Asking, there: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def on(topology: Asking, directory: pathlib.Path, group: str, index: int, make_worker: Callable) -> Callable:
+def with_devices(on: Program, directory: pathlib.Path, group: str, index: int, make_worker: Callable) -> Callable:
     """Returns a function that makes a node's worker in the node.
 
     If one of Launchpad's own launchers runs the node as a process, the function first assigns the node its devices.
     """
-    return functools.partial(_on, topology, directory, group, index, make_worker)
+    if not isinstance(on, ProcessProgram):  # threads have the devices of their process
+        return make_worker
+    return functools.partial(_on, on, directory, group, index, make_worker)
 
 
 def _on(
-    topology: Asking,
+    on: ProcessProgram,
     directory: pathlib.Path,
     group: str,
     index: int,
@@ -98,7 +89,7 @@ def _on(
 ) -> Any:
     processes = (context.LaunchType.LOCAL_MULTI_PROCESSING, context.LaunchType.TEST_MULTI_PROCESSING)
     if stops.told_at_once() and context.get_context().launch_type in processes:
-        give_devices(group, NodeId.of(group, index, topology.groups[group]).name, options(topology, directory))
+        give_devices(group, NodeId.of(group, index, on.groups[group]).name, options(on, directory))
     return make_worker(*arguments, **named)
 
 

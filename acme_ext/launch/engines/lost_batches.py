@@ -1,17 +1,17 @@
-"""Stops waiting for a batch that Reverb has lost."""
+"""Detects that Reverb has lost a batch, so that nobody waits for it."""
 
 from collections.abc import Callable
 
 from acme_ext.replay.base import Replay
 
-_LOOKS = 50  # calls of `look` between checks; it is called five times a second
+_POLLS = 50  # calls of `poll` between checks; it is called five times a second
 
 
 class LostBatchError(Exception):
     """A batch that is due will never arrive."""
 
 
-class Patience:
+class LostBatchDetector:
     """Ends the wait for a batch that is due if it can't arrive any more.
 
     Reverb may lose samples. According to its source, a reader in the server's own process cancels a request after 3
@@ -25,16 +25,16 @@ class Patience:
 
     def __init__(self, replay: Replay, counts: Callable[[], tuple[int, int]]):
         self._replay, self._counts = replay, counts
-        self._looks = 0
+        self._polls = 0
 
     def begin(self) -> None:
         """Starts the wait for a batch."""
-        self._looks = 0
+        self._polls = 0
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Raises LostBatchError after a long wait if all samples that the limit allows have been taken."""
-        self._looks += 1
-        if self._looks % _LOOKS:
+        self._polls += 1
+        if self._polls % _POLLS:
             return
         inserted, sampled = self._counts()
         if sampled >= self._replay.samples_allowed(inserted):

@@ -13,7 +13,7 @@ from acme_ext.acting.variables import POLICY
 from acme_ext.builders.base import Agent
 from acme_ext.envs.functional import FunctionalEnvironment
 from acme_ext.errors import UsageError
-from acme_ext.launch.compiled.spread import Spread
+from acme_ext.launch.engines.compiled.spread import Spread
 from acme_ext.learning.core import is_finite
 from acme_ext.learning.prioritized import importance_weights
 from acme_ext.replay.device import DeviceReplay, Happened, device_replay

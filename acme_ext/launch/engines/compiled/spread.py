@@ -18,7 +18,7 @@ from acme_ext.replay.device import Unfinished
 from acme_ext.types import Tree
 
 if TYPE_CHECKING:
-    from acme_ext.launch.compiled.loops import World
+    from acme_ext.launch.engines.compiled.loops import World
 
 _AXIS = "devices"
 

@@ -1,9 +1,12 @@
-"""Checks that the parts of an agent fit each other and the environment, by shapes and dtypes alone.
+"""Checks an experiment before anything runs: that the parts of its agent fit each other and the environment.
+
+The parts are checked by their shapes and dtypes alone.
 
 Most mistakes in a network, policy or loss of one's own would otherwise be errors somewhere inside JAX, or broadcast to
 other numbers without an error.
 """
 
+import bisect
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -21,9 +24,12 @@ from acme_ext.acting.policy import Context, Kept, Policy
 from acme_ext.acting.variables import POLICY
 from acme_ext.builders.base import Agent, Builder
 from acme_ext.errors import UsageError
+from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.learning.core import LearnerCore
 from acme_ext.networks.recurrent import RecurrentNetwork
+from acme_ext.ops.search import load_mctx
 from acme_ext.replay.base import Replay
+from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.types import Array, EnvironmentSpec, Params, Sample, Tree
 from acme_ext.utils import checks, loggers
 from acme_ext.utils.naming import Named
@@ -31,12 +37,21 @@ from acme_ext.utils.naming import Named
 _ROWS = 7  # environments in a batch; a number that is probably not another size
 
 
-def check(builder: Builder, spec: EnvironmentSpec, agent: Agent) -> None:
-    """Raises UsageError if the agent's networks, policies or core don't do what their interfaces require.
+def check_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
+    """Returns an experiment's agent after checking that it fits the environment, without computing anything.
 
-    Parts from this package are tested, and a check takes up to a few seconds. So without a part of the user's own, it
-    only checks that the core fits the environment, and that it gives errors if the replay is prioritized.
+    The agent's networks, policies and core must do what their interfaces require. Parts from this package are tested,
+    and a check takes up to a few seconds. So without a part of the user's own, it only checks that the core fits the
+    environment, and that it gives errors if the replay is prioritized.
+
+    Raises:
+        UsageError: the agent can't act in the environment, its parts don't fit it or each other, its replay can't work,
+            or it searches and mctx is not installed.
     """
+    builder = experiment.builder
+    if hasattr(builder.config, "search"):
+        load_mctx()
+    agent = experiment.make_agent(spec)
     name, own = type(builder).__name__, _has_own_parts(builder)
     if own:
         _check_networks(builder, spec)
@@ -48,6 +63,33 @@ def check(builder: Builder, spec: EnvironmentSpec, agent: Agent) -> None:
         params = _params(agent)
         for policy in (agent.policy, agent.evaluation_policy):
             _check_policy(name, policy, params, spec)
+    return agent
+
+
+def budget_warnings(experiment: Experiment, agent: Agent, writers: int = 1) -> list[str]:
+    """Returns warnings for a run that acts in an environment, with this number of writers of experience.
+
+    The agent may be made for recorded data; or the budget may be too small for the replay to reach the first batch, so
+    that nothing is learned.
+    """
+    replay, steps, warnings = agent.replay, experiment.steps, []
+    if experiment.builder.wants_data:
+        warnings.append(
+            f"warning: {experiment.builder.name} is made for recorded data (data:DIR in place of the environment); "
+            "this run has none, and learns from its own actions."
+        )
+    batch = replay.batch_size * agent.sgd_steps_per_call
+    # A step adds at most one item, because a short episode is a sequence too; unrolls go on over the ends of episodes.
+    most = steps // replay.period if isinstance(replay, SequenceReplay) and replay.cross_episodes else steps
+    held = replay.waiting * writers  # items that writers have not sent yet
+    if replay.samples_allowed(most - held) < batch:
+        needed = bisect.bisect_left(range(2**40), batch, key=replay.samples_allowed) + held
+        items, field = ("unrolls", "replay.length") if replay.fifo else ("items", "replay.min_size")
+        warnings.append(
+            f"warning: nothing will be learned: the replay gives the learner its first batch after {needed:,} {items}, "
+            f"and the run has {steps:,} steps: give the run more, or the agent a smaller {field} or batch_size."
+        )
+    return warnings
 
 
 def _has_own_parts(builder: Builder) -> bool:
@@ -89,7 +131,7 @@ def _check_core(name: str, core: LearnerCore, replay: Replay) -> None:
         raise UsageError(f"the core of {name} returns errors {_say(errors)}: they must be [B], one for each item.")
 
 
-def act_alike(agent: Agent, other: Agent, spec: EnvironmentSpec) -> bool:
+def policies_equal(agent: Agent, other: Agent, spec: EnvironmentSpec) -> bool:
     """Whether the policies of two agents compute the same, for training and for evaluation."""
 
     def computed(agent: Agent, policy: Policy) -> tuple[str, list[bytes]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import launchpad as lp
+import numpy as np
 from launchpad import address as lp_address
 from launchpad.nodes import base
 
@@ -17,14 +18,13 @@ from acme_ext.acting.remote import VariableServer
 from acme_ext.acting.shared import SharedFetch
 from acme_ext.builders.base import Agent
 from acme_ext.envs.canonical import own_actions
-from acme_ext.launch.runners import offline
-from acme_ext.launch.runners.nodes import stops
-from acme_ext.launch.runners.nodes.replay import RemoteReplay
-from acme_ext.launch.runners.nodes.reports import Reporter, StopWaitingError, enter, find, waiting
-from acme_ext.launch.runs import demonstrations
+from acme_ext.launch.engines.program.nodes import stops
+from acme_ext.launch.engines.program.nodes.replay import RemoteReplay
+from acme_ext.launch.engines.program.nodes.reports import Reporter, StopWaitingError, enter, find, waiting
 from acme_ext.launch.runs.evaluation import Loaded
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.store import RunCheckpoints
+from acme_ext.launch.runs.recorded_data import check_recorded_data, data_batches, mixed_batches, read_rows
+from acme_ext.launch.runs.saving import Contents, Counts, RunCheckpoints
 from acme_ext.replay.mixed import Mixed
 from acme_ext.replay.shards import Shards
 from acme_ext.types import EnvironmentSpec
@@ -133,12 +133,14 @@ class LearnerNode:
         self._mixed: Mixed | None = None  # the batches, if there are demonstrations
         self._drawn: dict[str, Any] = {}  # samplers of recorded rows, by their names in a checkpoint
         self._stack = contextlib.ExitStack()
+        agent = experiment.make_agent(spec)
+        folder = check_recorded_data(experiment, agent, spec, skip_damaged=skip_damaged)
+        rows = None if folder is None else read_rows(experiment, agent, folder, print)
         if experiment.data is None:
-            agent = experiment.make_agent(spec)
-            batches = self._of_replay(agent, spec, skip_damaged)
+            batches = self._of_replay(agent, rows)
         else:
-            agent, folder = offline.check_data(experiment, spec, skip_damaged=skip_damaged)
-            batches = offline.batches_of(experiment, agent, demonstrations.read(agent, folder, experiment.data, print))
+            assert rows is not None
+            batches = data_batches(experiment, agent, rows)
             self._drawn = {"batches": batches}
         self._learner = agent.make_learner(
             batches, self._clients, experiment.key("learner"), devices=experiment.devices()
@@ -149,10 +151,10 @@ class LearnerNode:
         restored = self._checkpoints.restore({"learner": agent.core.abstract_state()}, resumes)
         if restored is not None:
             self._learner.restore(restored.trees["learner"])
-            self._learner.steps = restored.info["state"]["learner_steps"]
+            self._learner.steps = Counts.of_state(restored.info["state"]).learner_steps
             for name, drawn in self._drawn.items():
                 drawn.restore(restored.info["state"][name])
-        self._snapshots = None if snapshot_every is None else self._make_snapshots(spec, snapshot_every)
+        self._snapshots = None if snapshot_every is None else self._make_snapshots(spec, agent, snapshot_every)
         host = address.resolve().rpartition(":")[0]
         self._variables = VariableServer(self._learner, lambda: self._learner.steps, token, host)
 
@@ -196,7 +198,7 @@ class LearnerNode:
         if self._saving is not None:
             self._saving.result()
         if self._snapshots is not None:  # the last one may have become due while this node waited for a batch
-            self._snapshots.look(self._steps)
+            self._snapshots.export_if_due(self._steps)
         self._save(last=True).result()
 
     @property
@@ -208,7 +210,7 @@ class LearnerNode:
         """Whether a budget of learner steps is used up; always False for a budget of environment steps."""
         return self._experiment.data is not None and self._learner.steps >= self._experiment.steps
 
-    def _of_replay(self, agent: Agent, spec: EnvironmentSpec, skip_damaged: bool) -> Any:
+    def _of_replay(self, agent: Agent, demos: np.ndarray | None) -> Any:
         """Returns batches from the replay's shards, mixed with demonstrations if there are any."""
         self._remote = remote = RemoteReplay(self._clients, agent.replay.table)
         part, calls = agent.replay.split(len(self._clients)), agent.sgd_steps_per_call
@@ -220,24 +222,23 @@ class LearnerNode:
 
         datasets = Shards([part.dataset(client, calls, on_wait=on_wait) for client in self._clients], calls)
         self._stack.callback(datasets.close)
-        demos = demonstrations.rows_of(self._experiment, agent, spec, skip_damaged=skip_damaged)
         if demos is None:
             return datasets
-        self._mixed = demonstrations.mixed(self._experiment, agent, demos, datasets)
+        self._mixed = mixed_batches(self._experiment, agent, demos, datasets)
         self._drawn = {"demos": self._mixed}
         return self._mixed
 
-    def _make_snapshots(self, spec: EnvironmentSpec, every: int) -> Any:
-        from acme_ext.launch.runners.snapshots import Snapshots, check_policy
+    def _make_snapshots(self, spec: EnvironmentSpec, agent: Agent, every: int) -> Any:
+        from acme_ext.launch.exporting.snapshots import Snapshots, check_policy
 
-        check_policy(self._experiment, spec)  # on Ray, nothing before has
+        check_policy(self._experiment, spec, agent)  # on Ray, nothing before has
         environment = self._experiment.make_environment(1, evaluation=True)
         actions = own_actions(environment)
         environment.close()
 
         def loaded() -> Loaded:
             standing = self._coordinator.snapshot()["standing"]
-            return Loaded(self._experiment, spec, self._learner, standing, self._steps, actions)
+            return Loaded(self._experiment, spec, agent, self._learner, standing, self._steps, actions)
 
         rundir = RunDirectory.open(self._experiment.directory)
         return Snapshots(loaded, rundir, self._steps, every)
@@ -251,7 +252,7 @@ class LearnerNode:
     def _keep(self) -> None:
         """Exports the policy and saves a checkpoint, if these are due."""
         if self._snapshots is not None:
-            self._snapshots.look(self._steps)
+            self._snapshots.export_if_due(self._steps)
         if self._saving is not None and self._saving.done():
             self._saving, saved = None, self._saving
             saved.result()
@@ -261,11 +262,11 @@ class LearnerNode:
     def _save(self, last: bool = False) -> futures.Future[None]:
         """Saves the current state in another thread; the replay's contents in it are slightly newer."""
         self._learner.check()
-        state = {**self._coordinator.snapshot(), "learner_steps": self._learner.steps}
-        state |= {name: drawn.save() for name, drawn in self._drawn.items()}
-        steps = self._learner.steps if self._remote is None else state["counts"]["environment_steps"]
-        trees = {"learner": self._learner.save()}
-        return self._pool.submit(self._checkpoints.save, steps, trees, state, self._remote, last=last)
+        state = self._coordinator.snapshot()
+        counts = {**state["counts"], "learner_steps": self._learner.steps}
+        state |= {"counts": counts, **{name: drawn.save() for name, drawn in self._drawn.items()}}
+        contents = Contents({"learner": self._learner.save()}, state, self._remote)
+        return self._pool.submit(self._checkpoints.save, counts[self._experiment.step_key], contents, last=last)
 
     def _close(self) -> None:
         self._variables.close()

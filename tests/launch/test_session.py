@@ -8,9 +8,11 @@ import pytest
 
 from acme_ext import builders
 from acme_ext.errors import RunError, UsageError
+from acme_ext.launch.runs.directory import prepare, say_differences
 from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.saving import Contents, RunCheckpoints
 from acme_ext.launch.runs.schedule import Checkpoints
-from acme_ext.launch.runs.store import RunCheckpoints, hold, prepare, say_differences
+from acme_ext.launch.session import open_session
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import ABSENT, RunDirectory
 
@@ -41,9 +43,9 @@ def test_the_replay_is_written_at_its_own_interval_and_at_the_end(rundir):
     replay = Replay()
     checkpoints = RunCheckpoints(rundir, Checkpoints(replay_every_s=1e6, keep=9), print)
     for steps in (10, 20, 30):
-        checkpoints.save(steps, {}, {}, replay)
+        checkpoints.save(steps, Contents({}, {}, replay))
     assert [rows(rundir, steps) for steps in (10, 20, 30)] == ["1", "1", "1"]
-    checkpoints.save(40, {}, {}, replay, last=True)
+    checkpoints.save(40, Contents({}, {}, replay), last=True)
     assert rows(rundir, 40) == "2"
     # Each is whole by itself.
     assert RunCheckpoints(rundir, Checkpoints(), print).restore({}, 20).steps == 20
@@ -56,7 +58,7 @@ def test_a_disk_without_hard_links_has_copies(rundir, monkeypatch):
     monkeypatch.setattr(os, "link", fail)
     checkpoints = RunCheckpoints(rundir, Checkpoints(replay_every_s=1e6), print)
     for steps in (10, 20):
-        checkpoints.save(steps, {}, {}, Replay())
+        checkpoints.save(steps, Contents({}, {}, Replay()))
     assert rows(rundir, 20) == rows(rundir, 10) == "1"
     assert RunCheckpoints(rundir, Checkpoints(), print).restore({}).steps == 20
 
@@ -65,12 +67,12 @@ def test_without_an_interval_each_checkpoint_has_the_replay_of_its_time(rundir):
     replay = Replay()
     checkpoints = RunCheckpoints(rundir, Checkpoints(keep=9), print)
     for steps in (10, 20):
-        checkpoints.save(steps, {}, {}, replay)
+        checkpoints.save(steps, Contents({}, {}, replay))
     assert [rows(rundir, steps) for steps in (10, 20)] == ["1", "2"]
 
 
 def test_a_replay_that_somebody_has_verified_is_not_read_again(rundir):
-    RunCheckpoints(rundir, Checkpoints(), print).save(10, {}, {"counts": 3}, Replay())
+    RunCheckpoints(rundir, Checkpoints(), print).save(10, Contents({}, {"counts": 3}, Replay()))
     (rundir.checkpoints / f"{10:012d}" / "replay" / "rows").write_text("damaged")
     said = []
     checkpoints = RunCheckpoints(rundir, Checkpoints(), said.append)
@@ -83,12 +85,12 @@ def test_a_replay_that_somebody_has_verified_is_not_read_again(rundir):
 
 def test_rows_of_pretraining_after_the_checkpoint_are_deleted(tmp_path):
     experiment = Experiment(builders.DQN(), "gym:CartPole-v1", run_dir=tmp_path / "run")
-    with hold(prepare(experiment), experiment, print) as store:
+    with open_session(prepare(experiment), experiment, print) as session:
         for learner_steps in (100, 200, 300):
-            store.log("learner", {"environment_steps": 0, "learner_steps": learner_steps, "loss": 1.0})
-        store.checkpoints.save(0, {}, {"learner_steps": 200, "wall_time_s": 1.0}, None)
-    with hold(RunDirectory.open(tmp_path / "run"), experiment, print) as store:
-        store.restore({})
+            session.log("learner", {"environment_steps": 0, "learner_steps": learner_steps, "loss": 1.0})
+        session.checkpoints.save(0, Contents({}, {"learner_steps": 200, "wall_time_s": 1.0}))
+    with open_session(RunDirectory.open(tmp_path / "run"), experiment, print) as session:
+        session.restore({})
     assert loggers.read_csv(tmp_path / "run/logs/learner.csv")["learner_steps"].tolist() == [100, 200]
 
 
@@ -139,9 +141,9 @@ def test_another_kind_of_run_is_told_in_words():
 def test_what_a_builder_says_of_a_row_is_told_once(tmp_path, builder, log, rows, said):
     experiment = Experiment(builder, "bsuite:catch/0", steps=10, run_dir=str(tmp_path / "run"))
     told = []
-    with hold(prepare(experiment), experiment, told.append) as store:
+    with open_session(prepare(experiment), experiment, told.append) as session:
         for steps, row in enumerate(rows):
-            store.log(log, {"environment_steps": steps, **row})
-        store.log("evaluator", {"environment_steps": len(rows), "episode_return_mean": 1.0})
+            session.log(log, {"environment_steps": steps, **row})
+        session.log("evaluator", {"environment_steps": len(rows), "episode_return_mean": 1.0})
     assert len(told) == 1
     assert told[0].startswith(f"warning: {said}")

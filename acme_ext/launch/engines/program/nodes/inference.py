@@ -22,7 +22,7 @@ from acme_ext.acting.remote import RemoteVariables, Reply, renewal_s
 from acme_ext.acting.slots import SlotCore, bucket_sizes
 from acme_ext.data.format import FolderWriter
 from acme_ext.data.recorder import Recorder
-from acme_ext.launch.runners.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, enter, waiting
+from acme_ext.launch.engines.program.nodes.reports import UNWRITTEN, Reporter, StopWaitingError, enter, waiting
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.replay.server import describe_tables
 from acme_ext.types import FIRST, Array, EnvironmentSpec, Tree
