@@ -18,7 +18,8 @@ from acme_ext.launch.runs.evaluation import Result
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.recorded_data import read_rows
 from acme_ext.launch.runs.start import Start, check_learner, check_start
-from acme_ext.launch.session import Engine, Session, open_session, run_sessions
+from acme_ext.launch.session import Session, open_session
+from acme_ext.launch.training import Engine, train
 from acme_ext.replay import server
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import worlds
@@ -98,7 +99,7 @@ def run(
         if snapshot_every:
             for index, session in enumerate(sessions):
                 session.snapshot_every(snapshot_every, functools.partial(engine.loaded, index))
-        results = run_sessions(engine, sessions, interrupt)
+        results = train(engine, sessions, interrupt)
     return on.together(experiment, results)
 
 
