@@ -136,7 +136,7 @@ def test_ray_is_imported_where_programs_run_on_it_and_nowhere_else():
         if any(within(name, "ray") for name in imports_in(source, module, is_package))
     }
     assert found
-    assert all(within(module, "acme_ext.launch.cluster") for module in found)
+    assert all(within(module, "acme_ext.launch.hosts.ray") for module in found)
 
 
 def test_imports_go_down_only():

@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
 
 def _record(options: argparse.Namespace) -> int:
     from acme_ext.commands.record import record_run
-    from acme_ext.launch.processes import interrupt
+    from acme_ext.launch.hosts import interrupt
     from acme_ext.launch.runs import settings
 
     said = iter(["stopping; finished episodes are kept.", "stopped at once; the last episodes are lost."])

@@ -15,7 +15,7 @@ import psutil
 
 from acme_ext import envs
 from acme_ext.builders import DQN
-from acme_ext.launch.processes.interrupt import SAME_REQUEST_S
+from acme_ext.launch.hosts.interrupt import SAME_REQUEST_S
 from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.saving import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore

@@ -11,8 +11,8 @@ from launchpad import context
 
 from acme_ext.errors import UsageError
 from acme_ext.launch.engines.program.nodes import stops
+from acme_ext.launch.hosts.node_process import GRACE_S, Options, give_devices
 from acme_ext.launch.placement import ProcessProgram, Program
-from acme_ext.launch.processes.forks import GRACE_S, Options, give_devices
 from acme_ext.launch.roles import NodeId, nodes_of, role_of
 
 
@@ -88,8 +88,8 @@ def _on(
     **named: Any,
 ) -> Any:
     processes = (context.LaunchType.LOCAL_MULTI_PROCESSING, context.LaunchType.TEST_MULTI_PROCESSING)
-    if stops.told_at_once() and context.get_context().launch_type in processes:
-        give_devices(group, NodeId.of(group, index, on.groups[group]).name, options(on, directory))
+    if stops.stopped_together() and context.get_context().launch_type in processes:
+        give_devices(NodeId.of(group, index, on.groups[group]), options(on, directory))
     return make_worker(*arguments, **named)
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch.cluster import agent, connection, placement
-from acme_ext.launch.processes import launcher
+from acme_ext.launch.hosts import launcher
+from acme_ext.launch.hosts.ray import connection, placement, proxy
 from acme_ext.utils import install
 
 _ANSWER_S = 60.0  # time for a host's answer, before its run counts as lost
@@ -43,7 +43,7 @@ class Runner:
             command: the further arguments.
             run_dir: the run's directory. If an earlier run in it is still ending, waits for it.
             token: the content of the file `DIRECTORY.process` beside the run's directory, if the host shares it.
-            path: folders of modules, see `agent.environment_of`.
+            path: folders of modules, see `proxy.environment_of`.
             threads: `OMP_NUM_THREADS`, which Ray sets for itself; None for unset.
         """
         import ray
@@ -59,7 +59,7 @@ class Runner:
             with open(f"{run_dir}.log", "ab") as log:
                 self._process = subprocess.Popen(
                     [sys.executable, "-c", child, str(os.getpid()), *command],
-                    env=agent.environment_of(path, {"OMP_NUM_THREADS": threads}),
+                    env=proxy.environment_of(path, {"OMP_NUM_THREADS": threads}),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
