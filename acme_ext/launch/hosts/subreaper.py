@@ -67,7 +67,8 @@ def supervise(entry: str, reader: int, private: bool, parent: int) -> int:
         given = launcher.receive(reader)
         if given is None:
             return 1
-        isolation.say(why)
+        if why is not None:
+            print(f"acme-ext: the program's ports are open to the network ({why}).", file=sys.stderr)
         return module.run(given, private and why is None)
     except (UsageError, RunError) as error:
         print(f"acme-ext: {error}", file=sys.stderr)

@@ -15,7 +15,7 @@ from acme_ext.launch.hosts import supervisor
 from acme_ext.launch.hosts.node_process import GRACE_S, Options, bind
 from acme_ext.launch.hosts.ray import placement
 from acme_ext.launch.hosts.ray.host_server import StartCommand
-from acme_ext.launch.hosts.ray.proxy import HostContext, NodeProxy, Place, exists
+from acme_ext.launch.hosts.ray.proxy import HostContext, NodeProxy, Place
 from acme_ext.launch.roles import nodes_of, role_of
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import files
@@ -166,7 +166,7 @@ class Fleet:
         if not others:
             return True if self._plan.address is None else None
         token = self._make_token("driver")
-        look = ray.remote(num_cpus=0, max_retries=0)(exists)
+        look = ray.remote(num_cpus=0, max_retries=0)(os.path.exists)
         answers = [
             look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(host, soft=False)).remote(str(token))
             for host in others

@@ -148,8 +148,3 @@ def environment_of(path: Sequence[str], variables: Mapping[str, str | None]) -> 
     environment: dict[str, str | None] = {**os.environ, **variables}
     environment["PYTHONPATH"] = os.pathsep.join([*path, *given])
     return proxies.bypassed({name: value for name, value in environment.items() if value is not None})
-
-
-def exists(file: str) -> bool:
-    """Returns whether a file exists on this host."""
-    return os.path.exists(file)
