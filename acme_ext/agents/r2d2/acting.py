@@ -10,7 +10,7 @@ from acme_ext.acting.values import ActorValues, SequenceValues
 from acme_ext.agents.r2d2 import losses
 from acme_ext.agents.r2d2.config import R2D2Config
 from acme_ext.networks.recurrent import RecurrentNetwork
-from acme_ext.ops import masking, value
+from acme_ext.ops import masking, multistep, value
 from acme_ext.types import Array, Params, Sequence, Tree
 
 
@@ -63,8 +63,7 @@ def first_error(batch: Sequence, config: R2D2Config) -> Array:
     """
     best, mask = batch.extras.best, batch.mask
     xp = value.numpy_of(best, mask)
-    known = xp.concatenate([mask[1:] > 0, xp.zeros_like(mask[:1], bool)])
-    v_t = xp.where(known, xp.concatenate([best[1:], best[-1:]]), best)
+    v_t = xp.where(multistep.continues_of(mask), xp.concatenate([best[1:], best[-1:]]), best)
     target = losses.n_step_target(batch.reward[1:], batch.discount, v_t, mask, config.n_step, config.rescaling_epsilon)
     error = target - batch.extras.taken
     learned = slice(config.replay.burn_in, None)

@@ -81,26 +81,24 @@ def targets_of(discount, mask, roots, unroll=3):
 
 def test_a_value_prefix_has_the_rewards_since_the_root():
     targets = targets_of(np.ones(5), np.ones(5), roots=[0, 1], unroll=2)  # the rewards are 1 to 5
-    np.testing.assert_array_equal(losses.value_prefixes(targets.reward), [[0, 0], [1, 2], [3, 5]])
+    np.testing.assert_array_equal(losses.value_prefixes(targets.reward), [[1, 2], [3, 5]])
 
 
 def test_after_a_termination_the_state_is_absorbing():
     t = targets_of([1, 1, 0, 0], [1, 1, 1, 0], [1, 2])
     assert t.value.T.tolist() == [[11, 12, 0, 0], [12, 0, 0, 0]]
-    assert t.value_mask.T.tolist() == [[1, 1, 1, 1], [1, 1, 1, 1]]
-    assert t.reward.T.tolist() == [[1, 2, 3, 0], [2, 3, 0, 0]]
-    assert t.reward_mask.T.tolist() == [[0, 1, 1, 1], [0, 1, 1, 1]]
-    assert t.policy_mask.T.tolist() == [[1, 1, 0, 0], [1, 0, 0, 0]]
+    assert t.known.T.tolist() == [[1, 1, 1, 1], [1, 1, 1, 1]]
+    assert t.reward.T.tolist() == [[2, 3, 0], [3, 0, 0]]
+    assert t.acted.T.tolist() == [[1, 1, 0, 0], [1, 0, 0, 0]]
     assert t.policy[:2, 0, 0].tolist() == [1, 2]
 
 
 def test_after_a_truncation_nothing_is_known():
     t = targets_of([1, 1, 1, 0], [1, 1, 1, 0], [1])
-    assert t.value_mask.T.tolist() == [[1, 1, 0, 0]]
-    assert t.reward_mask.T.tolist() == [[0, 1, 1, 0]]  # the last step's reward is
+    assert t.known.T.tolist() == [[1, 1, 0, 0]]  # also the rewards of the steps from there
+    assert t.reward[:2].T.tolist() == [[2, 3]]
     full = targets_of([1, 1, 1, 1], [1, 1, 1, 1], [2])  # the sequence's end
-    assert full.value_mask.T.tolist() == [[1, 1, 0, 0]]
-    assert full.reward_mask.T.tolist() == [[0, 1, 1, 0]]
+    assert full.known.T.tolist() == [[1, 1, 0, 0]]
 
 
 def test_the_loss_is_the_sum_of_its_parts():
@@ -108,15 +106,14 @@ def test_the_loss_is_the_sum_of_its_parts():
     targets = losses.Targets(
         policy=jnp.array([[[1.0, 0.0]], [[0.5, 0.5]], [[0.5, 0.5]]]),
         value=jnp.array([[1.0], [0.5], [0.0]]),
-        reward=jnp.array([[7.0], [0.0], [-1.0]]),
-        policy_mask=jnp.array([[1.0], [1.0], [0.0]]),
-        value_mask=jnp.array([[1.0], [1.0], [1.0]]),
-        reward_mask=jnp.array([[0.0], [1.0], [0.0]]),
+        reward=jnp.array([[0.0], [-1.0]]),
+        acted=jnp.array([[1.0], [1.0], [0.0]]),
+        known=jnp.array([[1.0], [0.0], [1.0]]),
     )
-    costs = losses.unrolled_costs(jnp.zeros((3, 1, 2)), jnp.zeros((3, 1, 3)), jnp.zeros((3, 1, 3)), targets, support)
+    costs = losses.unrolled_costs(jnp.zeros((3, 1, 2)), jnp.zeros((3, 1, 3)), jnp.zeros((2, 1, 3)), targets, support)
     log3 = np.log(3)
     np.testing.assert_allclose(costs.policy, np.log(2), rtol=1e-6)  # no KL from what is uniform
-    np.testing.assert_allclose(costs.value, log3 + log3 / 2 + log3 / 2, rtol=1e-6)
+    np.testing.assert_allclose(costs.value, log3 + log3 / 2, rtol=1e-6)
     np.testing.assert_allclose(costs.reward, log3 / 2, rtol=1e-6)
 
 
