@@ -5,8 +5,8 @@ import numpy as np
 from jax import lax
 
 from acme_ext.ops.policy import discounted_sums
-from acme_ext.ops.value import numpy_of
 from acme_ext.types import Array
+from acme_ext.utils.arrays import numpy_of
 
 
 def signed_hyperbolic(x: Array, epsilon: float) -> Array:

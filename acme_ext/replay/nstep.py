@@ -1,7 +1,7 @@
-"""Builds packed n-step transitions from the timesteps of B parallel environments."""
+"""Builds n-step transitions from the timesteps of N parallel environments, of NumPy or JAX arrays, and writes them."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import dm_env
 import numpy as np
@@ -9,10 +9,127 @@ import tree
 
 from acme_ext.replay.rows import Layout, OnWait, RowWriter, Sink
 from acme_ext.types import LAST, Array, OneStep, Transition, Tree, stored_extras
+from acme_ext.utils.arrays import numpy_of
 
 PriorityFn = Callable[..., Any]
 """`(reward [M], discount [M], extras_tm1 [M, ...], extras_t [M, ...]) -> |TD error| [M]`: computes the errors for the
 initial priorities of new transitions, from the policy's extras at both ends."""
+
+
+class Rings(NamedTuple):
+    """The newest R timesteps of N environments, with the actions taken at them: tick t is in row t % R."""
+
+    step_type: Array  # [R, N]
+    reward: Array  # [R, N]
+    discount: Array  # [R, N] the environment's discount
+    observation: Tree  # [R, N, ...]
+    action: Array  # [R, N, ...]
+    extras: Tree  # [R, N, ...]
+
+
+class NSteps(NamedTuple):
+    """What n steps give, or fewer at an episode's end."""
+
+    reward: Array  # [..., N] sum_{k<m} (prod_{j<k} gamma d_j) r_k
+    discount: Array  # [..., N] prod_{j<m} gamma d_j
+    length: Array  # [..., N] int32 m; 0 where there is no step, because an episode ended there
+
+
+def n_steps(rings: Rings, start: Array, n: int, gamma: float, clip: float | None, last: int | None = None) -> NSteps:
+    """Returns the sums over n steps that begin at ticks `start` `[...]`.
+
+    Args:
+        rings: the timesteps.
+        start: the ticks.
+        n: the number of steps.
+        gamma: the discount of a step.
+        clip: rewards are clipped to `[-clip, clip]` before they are summed; None for no clipping.
+        last: the newest tick; None if it is at least n after every start.
+    """
+    xp, size = numpy_of(rings.reward), len(rings.reward)
+    rewards = rings.reward if clip is None else xp.clip(rings.reward, -clip, clip)
+    running = rings.step_type[start % size] != LAST
+    reward = xp.zeros(running.shape, np.float32)
+    discount, length = xp.ones_like(reward), xp.zeros(running.shape, np.int32)
+    for tick in (start + k for k in range(1, n + 1)):
+        if last is not None:
+            running, tick = running & (tick <= last)[..., None], xp.minimum(tick, last)
+        at = tick % size
+        reward += xp.where(running, discount * rewards[at], 0)
+        discount = xp.where(running, discount * (gamma * rings.discount[at]), discount)
+        length += running
+        running = running & (rings.step_type[at] != LAST)
+    return NSteps(reward, discount, length)
+
+
+def transitions(rings: Rings, steps: NSteps, begin: tuple, end: tuple, priority: PriorityFn | None) -> tuple:
+    """Returns the transitions `[M, ...]` of n steps, with all extras, and a function that computes their first errors.
+
+    Args:
+        rings: the timesteps.
+        steps: `[M]` what their steps give.
+        begin: index of the M first timesteps in the rings.
+        end: index of the M last ones.
+        priority: computes the errors; None if they are not needed.
+    """
+    first = tree.map_structure(lambda ring: ring[begin], rings)
+    observation = tree.map_structure(lambda ring: ring[end], rings.observation)
+    made = Transition(first.observation, first.action, steps.reward, steps.discount, observation, first.extras)
+
+    def errors() -> Any:
+        assert priority is not None
+        extras = tree.map_structure(lambda ring: ring[end], rings.extras)
+        return priority(steps.reward, steps.discount, first.extras, extras)
+
+    return made, errors
+
+
+class StepBuffer:
+    """`Rings` of NumPy arrays, which are filled in place; they are made with the first timestep and action.
+
+    Args:
+        size: R.
+    """
+
+    def __init__(self, size: int):
+        self._size = size
+        self.nest: Any = None
+        """The `Rings`."""
+        self._seen: list[np.ndarray] = []
+        self._taken: list[np.ndarray] = []
+
+    def record(self, row: int, timestep: dm_env.TimeStep) -> None:
+        """Writes a timestep `[N, ...]` into a row."""
+        if not self._seen:
+            kinds = np.asarray(timestep.step_type, np.uint8), *(np.asarray(x, np.float32) for x in timestep[1:3])
+            self.nest = Rings(*self._make((*kinds, timestep.observation)), (), ())
+            self._seen = tree.flatten(self.nest)
+        for ring, value in zip(self._seen, tree.flatten(tuple(timestep)), strict=True):
+            ring[row] = value
+
+    def act(self, row: int, action: Tree, extras: Tree) -> None:
+        """Writes the actions `[N, ...]` taken at a row's timestep, and the policy's extras."""
+        taken = tree.flatten((action, extras))
+        if not self._taken:
+            action, extras = self._make((action, extras))
+            self.nest = self.nest._replace(action=action, extras=extras)
+            self._taken = tree.flatten((action, extras))
+        for ring, value in zip(self._taken, taken, strict=True):
+            ring[row] = value
+
+    def repeat_action(self, row: int) -> None:
+        """Writes the action and the extras of the row before into a row."""
+        for ring in self._taken:
+            ring[row] = ring[row - 1]
+
+    def move_to_front(self, first: int, last: int) -> int:
+        """Moves the rows from `first` to `last` to the front; returns the number of the last one there."""
+        for ring in (*self._seen, *self._taken):
+            ring[: last + 1 - first] = ring[first : last + 1].copy()
+        return last - first
+
+    def _make(self, nest: Tree) -> Tree:
+        return tree.map_structure(lambda x: np.zeros((self._size, *np.shape(x)), np.asarray(x).dtype), nest)
 
 
 class NStepWriter(RowWriter):
@@ -62,104 +179,51 @@ class NStepWriter(RowWriter):
         self._starts = max(1, burst // num_envs)  # steps whose transitions are sent together
         # Ticks 0..ticks of a timeline: each has a timestep, and all but the newest have the action taken at it.
         self._ticks = self._starts + n_step
-        shape = (self._ticks + 1, num_envs)
-        self._reward = np.zeros(shape, np.float32)
-        self._discount = np.zeros(shape, np.float32)
-        self._step_type = np.zeros(shape, np.uint8)
-        self._observation: list[np.ndarray] = []  # made with the first timestep
-        self._taken: list[np.ndarray] = []  # actions and extras, made with the first action
-        self._taken_structure: Tree = None
+        self._rings = StepBuffer(self._ticks + 1)
         self._now = -1
 
     def add_first(self, timestep: dm_env.TimeStep) -> None:
         """Starts a timeline with a batched timestep `[B, ...]`, after writing the rest of an earlier timeline."""
         self.flush()
         self._now = 0
-        self._record(timestep)
+        self._rings.record(0, timestep)
 
     def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = ()) -> None:
         """Adds the actions `[B, ...]` taken at the newest timestep, the policy's extras, and the next timestep.
 
         Where the newest timestep was LAST, the action is ignored, and `next_timestep` is the FIRST of the next episode.
         """
-        taken = tree.flatten((action, extras))
-        if not self._taken:
-            self._taken = [np.zeros((self._ticks, *np.shape(x)), np.asarray(x).dtype) for x in taken]
-            self._taken_structure = tree.map_structure(lambda _: None, (action, extras))
-        for ring, value in zip(self._taken, taken, strict=True):
-            ring[self._now] = value
+        self._rings.act(self._now, action, extras)
         self._now += 1
-        self._record(next_timestep)
+        self._rings.record(self._now, next_timestep)
         if self._now == self._ticks:
             self._write(self._starts, self._ticks - 1)
-            self._keep_from(self._starts)
+            self._now = self._rings.move_to_front(self._starts, self._now)
 
     def flush(self) -> None:
         """Sends all steps so far, and ends the timeline; the last steps give transitions of fewer than n steps."""
         if self._now > 0:
-            for ring in self._taken:
-                # Initial priorities need the extras at both ends. The newest timestep has none, so use the ones before.
-                ring[self._now] = ring[self._now - 1]
+            # Initial priorities need the extras at both ends. The newest timestep has none, so use the ones before.
+            self._rings.repeat_action(self._now)
             self._write(self._now, self._now)
         self._now = -1
 
-    def _record(self, timestep: dm_env.TimeStep) -> None:
-        now, observation = self._now, tree.flatten(timestep.observation)
-        if not self._observation:
-            self._observation = [np.zeros((self._ticks + 1, *x.shape), x.dtype) for x in observation]
-        for ring, value in zip(self._observation, observation, strict=True):
-            ring[now] = value
-        self._step_type[now] = timestep.step_type
-        self._reward[now] = timestep.reward
-        self._discount[now] = timestep.discount
-
-    def _keep_from(self, first: int) -> None:
-        kept = self._now + 1 - first
-        for ring in (self._reward, self._discount, self._step_type, *self._observation):
-            ring[:kept] = ring[first : first + kept].copy()
-        for ring in self._taken:
-            ring[: kept - 1] = ring[first : first + kept - 1].copy()
-        self._now = kept - 1
-
     def _write(self, starts: int, limit: int) -> None:
         """Writes the transitions that start at ticks [0, starts) and end at tick `limit` at the latest."""
-        begin = np.arange(starts)
-        reward, step_type = self._reward, self._step_type
-        if self._clip is not None:
-            reward = np.clip(reward, -self._clip, self._clip)
-        # Each [S, B]: the return and discount so far, the tick reached, and whether the episode continues there.
-        returns = np.zeros((starts, reward.shape[1]), np.float32)
-        discounts = np.ones_like(returns)
-        end = np.repeat(begin[:, None], reward.shape[1], axis=1)
-        running = started = step_type[:starts] != LAST
-        for k in range(1, self._n + 1):
-            tick = np.minimum(begin + k, limit)
-            running = running & (begin + k <= limit)[:, None]
-            returns += np.where(running, discounts * reward[tick], 0)
-            discounts = np.where(running, discounts * (self._gamma * self._discount[tick]), discounts)
-            end += running
-            running = running & (step_type[tick] != LAST)
-        time, env = np.nonzero(started & (end > begin[:, None]))
+        rings = self._rings.nest
+        steps = n_steps(rings, np.arange(starts), self._n, self._gamma, self._clip, limit)
+        time, env = np.nonzero(steps.length)
         if not len(time):
             return
-        stop = end[time, env]
-        observations = self._observation
-        actions, extras = tree.unflatten_as(self._taken_structure, self._taken)  # type: ignore[misc]
-        leaves = [ring[time, env] for ring in observations]
-        leaves += [ring[time, env] for ring in tree.flatten(actions)]
-        leaves += [returns[time, env], discounts[time, env]]
-        leaves += [ring[stop, env] for ring in observations]
-        if self._keep_extras:
-            leaves += [ring[time, env] for ring in tree.flatten(stored_extras(extras))]
+        steps = NSteps(*(x[time, env] for x in steps))
+        made, errors = transitions(rings, steps, (time, env), (time + steps.length, env), self._priority)
+        made = made._replace(extras=stored_extras(made.extras) if self._keep_extras else ())
         if self._keep_one_step:
-            leaves += [reward[time + 1, env], np.float32(self._gamma) * self._discount[time + 1, env]]
-            leaves += [ring[time + 1, env] for ring in observations]
-        errors = None
-        if self._priority is not None:
-            at_start = tree.map_structure(lambda ring: ring[time, env], extras)
-            at_end = tree.map_structure(lambda ring: ring[stop, env], extras)
-            errors = self._priority(returns[time, env], discounts[time, env], at_start, at_end)
-        self._send(leaves, errors)
+            second = tree.map_structure(lambda ring: ring[time + 1, env], rings._replace(action=(), extras=()))
+            reward = second.reward if self._clip is None else np.clip(second.reward, -self._clip, self._clip)
+            one_step = OneStep(reward, np.float32(self._gamma) * second.discount, second.observation)
+            made = made._replace(one_step=one_step)
+        self._send(tree.flatten(made), None if self._priority is None else errors())
 
 
 def largest_error(reward: Array, discount: Array, extras_tm1: Tree, extras_t: Tree) -> Array:

@@ -12,9 +12,10 @@ from acme_ext.acting.policy import Context, Policy
 from acme_ext.agents.muzero.config import MuZeroConfig, PlanningConfig
 from acme_ext.agents.muzero.losses import signed_discounts, value_targets
 from acme_ext.networks.models import ModelNetwork, Recalling
-from acme_ext.ops import masking, multistep, search, value
+from acme_ext.ops import masking, multistep, search
 from acme_ext.ops.search import Root, Searched, Step
 from acme_ext.types import Array, Params, Sequence, Tree
+from acme_ext.utils.arrays import numpy_of
 
 
 class Planned(NamedTuple):
@@ -181,7 +182,7 @@ def first_error(batch: Sequence, config: PlanningConfig) -> Array:
     used instead.
     """
     nu, mask = batch.extras.value, batch.mask
-    xp = value.numpy_of(nu, mask)
+    xp = numpy_of(nu, mask)
     # The value of the timestep before is that of the other player if the players alternate.
     sign = signed_discounts(xp.ones_like(mask), batch.observation)
     v_t = xp.where(multistep.continues_of(mask), xp.concatenate([nu[1:], nu[-1:]]), sign * nu)

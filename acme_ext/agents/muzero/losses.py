@@ -5,9 +5,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.ops import distributional, masking, multistep, value
+from acme_ext.ops import distributional, masking, multistep
 from acme_ext.ops.distributional import Support
 from acme_ext.types import Array, Tree
+from acme_ext.utils.arrays import numpy_of
 
 
 class Targets(NamedTuple):
@@ -63,7 +64,7 @@ def value_targets(
     if own is None:
         return multistep.n_step_returns(r_t, discount_t, v_t, multistep.continues_of(mask), n)
     z = multistep.n_step_returns(r_t, discount_t, v_t, multistep.continues_of(mask * own), n)
-    return value.numpy_of(z).where(own > 0, z, v_tm1)
+    return numpy_of(z).where(own > 0, z, v_tm1)
 
 
 def targets_at(
