@@ -54,34 +54,31 @@ def n_steps(rings: Rings, start: Array, n: int, gamma: float, clip: float | None
     for tick in (start + k for k in range(1, n + 1)):
         if last is not None:
             running, tick = running & (tick <= last)[..., None], xp.minimum(tick, last)
-        at = tick % size
-        reward += xp.where(running, discount * rewards[at], 0)
-        discount = xp.where(running, discount * (gamma * rings.discount[at]), discount)
+        row = tick % size
+        reward += xp.where(running, discount * rewards[row], 0)
+        discount = xp.where(running, discount * (gamma * rings.discount[row]), discount)
         length += running
-        running = running & (rings.step_type[at] != LAST)
+        running = running & (rings.step_type[row] != LAST)
     return NSteps(reward, discount, length)
 
 
-def transitions(rings: Rings, steps: NSteps, begin: tuple, end: tuple, priority: PriorityFn | None) -> tuple:
-    """Returns the transitions `[M, ...]` of n steps, with all extras, and a function that computes their first errors.
+def transitions(rings: Rings, steps: NSteps, begin: tuple, end: tuple, *, keep_extras: bool) -> Transition:
+    """Returns the transitions `[M, ...]` of n steps `[M]`, given the indices of their first and last timesteps."""
+    extras = stored_extras(at(rings.extras, begin)) if keep_extras else ()
+    observation, action = at(rings.observation, begin), at(rings.action, begin)
+    return Transition(observation, action, steps.reward, steps.discount, at(rings.observation, end), extras)
 
-    Args:
-        rings: the timesteps.
-        steps: `[M]` what their steps give.
-        begin: index of the M first timesteps in the rings.
-        end: index of the M last ones.
-        priority: computes the errors; None if they are not needed.
-    """
-    first = tree.map_structure(lambda ring: ring[begin], rings)
-    observation = tree.map_structure(lambda ring: ring[end], rings.observation)
-    made = Transition(first.observation, first.action, steps.reward, steps.discount, observation, first.extras)
 
-    def errors() -> Any:
-        assert priority is not None
-        extras = tree.map_structure(lambda ring: ring[end], rings.extras)
-        return priority(steps.reward, steps.discount, first.extras, extras)
+def first_errors(priority: PriorityFn, rings: Rings, steps: NSteps, begin: tuple, end: tuple) -> Any:
+    """Returns the errors `[M]` for the first priorities of the same transitions."""
+    return priority(steps.reward, steps.discount, at(rings.extras, begin), at(rings.extras, end))
 
-    return made, errors
+
+def at(rings: Tree, index: tuple) -> Any:
+    """Returns the timesteps of ring buffers at an index."""
+    if hasattr(rings, "dtype"):  # `map_structure` would take as long as the rest
+        return rings[index]
+    return tree.map_structure(lambda ring: ring[index], rings)
 
 
 class StepBuffer:
@@ -101,8 +98,10 @@ class StepBuffer:
     def record(self, row: int, timestep: dm_env.TimeStep) -> None:
         """Writes a timestep `[N, ...]` into a row."""
         if not self._seen:
-            kinds = np.asarray(timestep.step_type, np.uint8), *(np.asarray(x, np.float32) for x in timestep[1:3])
-            self.nest = Rings(*self._make((*kinds, timestep.observation)), (), ())
+            step_type, reward, discount, observation = timestep
+            scalars = np.asarray(step_type, np.uint8), np.asarray(reward, np.float32), np.asarray(discount, np.float32)
+            nothing: Any = ()
+            self.nest = self._make(Rings(*scalars, observation, nothing, nothing))
             self._seen = tree.flatten(self.nest)
         for ring, value in zip(self._seen, tree.flatten(tuple(timestep)), strict=True):
             ring[row] = value
@@ -128,7 +127,7 @@ class StepBuffer:
             ring[: last + 1 - first] = ring[first : last + 1].copy()
         return last - first
 
-    def _make(self, nest: Tree) -> Tree:
+    def _make(self, nest: Tree) -> Any:
         return tree.map_structure(lambda x: np.zeros((self._size, *np.shape(x)), np.asarray(x).dtype), nest)
 
 
@@ -215,15 +214,17 @@ class NStepWriter(RowWriter):
         time, env = np.nonzero(steps.length)
         if not len(time):
             return
-        steps = NSteps(*(x[time, env] for x in steps))
-        made, errors = transitions(rings, steps, (time, env), (time + steps.length, env), self._priority)
-        made = made._replace(extras=stored_extras(made.extras) if self._keep_extras else ())
+        steps = NSteps(steps.reward[time, env], steps.discount[time, env], steps.length[time, env])
+        begin, end = (time, env), (time + steps.length, env)
+        made = transitions(rings, steps, begin, end, keep_extras=self._keep_extras)
         if self._keep_one_step:
-            second = tree.map_structure(lambda ring: ring[time + 1, env], rings._replace(action=(), extras=()))
-            reward = second.reward if self._clip is None else np.clip(second.reward, -self._clip, self._clip)
-            one_step = OneStep(reward, np.float32(self._gamma) * second.discount, second.observation)
-            made = made._replace(one_step=one_step)
-        self._send(tree.flatten(made), None if self._priority is None else errors())
+            second = time + 1, env
+            reward = rings.reward[second]
+            reward = reward if self._clip is None else np.clip(reward, -self._clip, self._clip)
+            discount = np.float32(self._gamma) * rings.discount[second]
+            made = made._replace(one_step=OneStep(reward, discount, at(rings.observation, second)))
+        errors = None if self._priority is None else first_errors(self._priority, rings, steps, begin, end)
+        self._send(tree.flatten(made), errors)
 
 
 def largest_error(reward: Array, discount: Array, extras_tm1: Tree, extras_t: Tree) -> Array:

@@ -63,18 +63,14 @@ class SequenceReplay(Replay):
         # There may be padding before and after the episode's steps.
         return frames.layout(fields, self.spec.observations, ("observation",), self.length, breaks=2)
 
-    def store(self, slots: int) -> unrolls.UnrollStore:
-        """Returns the object that assembles this replay's sequences, for `slots` environments."""
-        return unrolls.UnrollStore(
-            slots,
-            length=self.length,
-            period=self.period,
-            discount=self.discount,
-            cross_episodes=self.cross_episodes,
-            burn_in=self.burn_in,
-            keeps_state=bool(tree.flatten(self.state)),
-            last_extras=self.last_extras,
-        )
+    @property
+    def cut(self) -> unrolls.Cut:
+        """How timelines are cut into sequences."""
+        return unrolls.Cut(**{field.name: getattr(self, field.name) for field in dataclasses.fields(unrolls.Cut)})
+
+    def store(self, num_envs: int) -> unrolls.UnrollStore:
+        """Returns the object that assembles this replay's sequences, for `num_envs` environments."""
+        return unrolls.UnrollStore(num_envs, self.cut, keeps_state=bool(tree.flatten(self.state)))
 
     def writer(
         self, client, num_envs: int, *, max_pending: int | None = None, on_wait: OnWait = lambda: None
@@ -84,7 +80,6 @@ class SequenceReplay(Replay):
             self._layout,
             self._sink(client),
             self.store(num_envs),
-            num_envs=num_envs,
             priority=self.priority or (unrolls.largest_error if self.prioritized else None),
             keep_extras=bool(tree.flatten(self.extras)),
             max_pending=max_pending,

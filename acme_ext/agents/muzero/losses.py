@@ -138,17 +138,17 @@ def unrolled_costs(
         targets: their targets.
         support: the support phi.
     """
-    later = jnp.full(len(reward_logits), 1.0 / max(1, len(reward_logits)))
-    weight = jnp.concatenate([jnp.ones(1), later])
+    steps = len(reward_logits)
+    weight = jnp.where(jnp.arange(steps + 1) == 0, 1.0, 1.0 / max(1, steps))
 
-    def total(weight: Array, cost: Array, mask: Array) -> Array:
-        return jnp.einsum("k,kn->n", weight, jnp.where(mask > 0, cost, 0.0))
+    def total(cost: Array, mask: Array) -> Array:
+        before = len(weight) - len(cost)  # there is no reward at the root
+        return jnp.einsum("k,kn->n", weight, jnp.pad(jnp.where(mask > 0, cost, 0.0), ((before, 0), (0, 0))))
 
-    rewards = distributional.cross_entropy(support.probs(targets.reward), reward_logits)
     return Costs(
-        policy=total(weight, distributional.categorical_kl(targets.policy, logits), targets.acted),
-        value=total(weight, distributional.cross_entropy(support.probs(targets.value), value_logits), targets.known),
-        reward=total(later, rewards, targets.known[:-1]),
+        policy=total(distributional.categorical_kl(targets.policy, logits), targets.acted),
+        value=total(distributional.cross_entropy(support.probs(targets.value), value_logits), targets.known),
+        reward=total(distributional.cross_entropy(support.probs(targets.reward), reward_logits), targets.known[:-1]),
     )
 
 

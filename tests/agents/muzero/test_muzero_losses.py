@@ -11,7 +11,7 @@ from acme_ext.agents.muzero import acting, losses
 from acme_ext.agents.muzero.config import MuZeroConfig
 from acme_ext.ops.distributional import Support
 from acme_ext.ops.search import SearchConfig, Searched
-from acme_ext.replay.unrolls import UnrollStore
+from acme_ext.replay.unrolls import Cut, UnrollStore
 from acme_ext.types import Sequence
 
 
@@ -121,23 +121,23 @@ def test_the_loss_is_the_sum_of_its_parts():
 def test_every_state_of_every_episode_is_a_root_about_once(terminates):
     """Also those of short tails; the observation says which state it is."""
     own, after, rng = 4, 5, np.random.default_rng(0)
-    store = UnrollStore(1, length=own + after, period=own, discount=0.9, cross_episodes=False)
-    slots, seen, states = np.arange(1), [], 0
+    store = UnrollStore(1, Cut(length=own + after, period=own, discount=0.9, cross_episodes=False))
+    seen, states = [], 0
 
     def timestep(kind, discount, state):
         one = np.ones(1, np.float32)
         return dm_env.TimeStep(np.full(1, kind, np.uint8), 0 * one, discount * one, np.full((1, 1), state, np.int32))
 
     first = timestep(0, 1, 0)
-    store.begin(slots, first)
+    store.begin(first)
     for length in rng.integers(1, 30, size=40):
         for step in range(1, length + 1):
             last = step == length
             now = timestep(2 if last else 1, 0.0 if last and terminates else 1.0, states + step)
-            found = store.step(slots, np.zeros(1, np.int32), now)
+            found = store.step(np.zeros(1, np.int32), now)
             seen += [] if found is None else [found]
         states += length + 1
-        store.step(slots, np.zeros(1, np.int32), timestep(0, 1, states))
+        store.step(np.zeros(1, np.int32), timestep(0, 1, states))
     weights = np.zeros(states + 1)
     for item in seen:
         w = losses.root_weights(item.mask.T, item.discount.T, own)[:, 0]

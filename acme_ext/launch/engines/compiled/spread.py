@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from acme_ext.errors import UsageError
-from acme_ext.replay.device import Unfinished
+from acme_ext.replay.unrolls import Unfinished
 from acme_ext.types import Tree
 
 if TYPE_CHECKING:
