@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from acme_ext.envs.board import rules_of
+from acme_ext.envs.board_rules import rules_of
 from acme_ext.envs.opponents import Opponents, check_opponent, is_run, make_opponents
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.players import player_of

@@ -108,7 +108,7 @@ class Replay(Checked, abc.ABC):
 
     @property
     def waiting(self) -> int:
-        """Rows that a writer holds back in order to shuffle them, see `blocks.pool`."""
+        """Rows that a writer holds back in order to shuffle them, see `blocks.BlockSink`."""
         return 0
 
     def unconfirmed(self, num_envs: int) -> int:

@@ -29,7 +29,7 @@ _GROUP = 256  # priorities per group; sampling chooses a group first
 _AT_ONCE = 2**20  # maximum bytes of batches that are sampled at once
 
 
-class Happened(NamedTuple):
+class Step(NamedTuple):
     """A step of N environments."""
 
     timestep: dm_env.TimeStep  # [N, ...] the timestep before the step
@@ -49,7 +49,7 @@ class DeviceReplayState(NamedTuple):
     pending: Any  # steps that are not in an item yet: Rings or Unfinished
 
 
-class Made(NamedTuple):
+class NewItems(NamedTuple):
     """The items that a step of all environments completes: at most one for each environment."""
 
     items: Any  # [N, ...]
@@ -57,7 +57,7 @@ class Made(NamedTuple):
     errors: Callable[[], Array]  # `-> [N]`: the errors for their initial priorities
 
 
-class Drawn(NamedTuple):
+class Sampled(NamedTuple):
     """A sampled batch."""
 
     items: Any  # in the learner's form: Transition [B, ...] or Sequence [T, B, ...]
@@ -85,11 +85,11 @@ class DeviceReplay(abc.ABC):
         self._limit = replay.limit
 
     @abc.abstractmethod
-    def _begin(self, happened: Happened) -> Any:
+    def _begin(self, step: Step) -> Any:
         """Returns the pending steps before the first timestep."""
 
     @abc.abstractmethod
-    def _make(self, pending: Any, now: Array, happened: Happened, active: Array | bool) -> tuple[Any, Made]:
+    def _make(self, pending: Any, now: Array, step: Step, active: Array | bool) -> tuple[Any, NewItems]:
         """Returns the pending steps after timestep number `now`, and the items that it completes.
 
         If `active` is false, the pending steps stay unchanged.
@@ -99,14 +99,14 @@ class DeviceReplay(abc.ABC):
         """Returns items `[B, ...]` in the form that the learner takes."""
         return items
 
-    def init(self, happened: Happened) -> DeviceReplayState:
+    def init(self, step: Step) -> DeviceReplayState:
         """Returns an empty replay for steps like this one; only its shapes and dtypes are used."""
-        pending = self._begin(happened)
+        pending = self._begin(step)
 
-        def example(pending: Any, now: Array, happened: Happened) -> Any:
-            return self._make(pending, now, happened, True)[1].items
+        def example(pending: Any, now: Array, step: Step) -> Any:
+            return self._make(pending, now, step, True)[1].items
 
-        items = jax.eval_shape(example, pending, jnp.int32(0), happened)
+        items = jax.eval_shape(example, pending, jnp.int32(0), step)
         groups = -(-self._settings.max_size // _GROUP)
         return DeviceReplayState(
             items=jax.tree.map(lambda x: jnp.zeros((self._settings.max_size, *x.shape[1:]), x.dtype), items),
@@ -117,25 +117,25 @@ class DeviceReplay(abc.ABC):
             pending=pending,
         )
 
-    def add(self, state: DeviceReplayState, happened: Happened, active: Array | bool) -> DeviceReplayState:
+    def add(self, state: DeviceReplayState, step: Step, active: Array | bool) -> DeviceReplayState:
         """Adds a step of all environments, and inserts the items that it completes.
 
         Args:
             state: the replay.
-            happened: the step.
+            step: the step.
             active: `[]` whether to add the step; if not, the replay stays unchanged.
         """
         size = self._settings.max_size
-        pending, made = self._make(state.pending, state.ticks, happened, active)
-        valid = made.valid & active
+        pending, new = self._make(state.pending, state.ticks, step, active)
+        valid = new.valid & active
         number = jnp.cumsum(valid, dtype=jnp.int32)
         index = select(valid, (state.inserted + number - 1) % size, size)
         weight = state.weight
         if self._settings.prioritized:
-            weight = self._weighed(weight, index, made.errors())
+            weight = self._weighed(weight, index, new.errors())
         count = number[-1]
         return DeviceReplayState(
-            items=jax.tree.map(lambda table, x: table.at[index].set(x, mode="drop"), state.items, made.items),
+            items=jax.tree.map(lambda table, x: table.at[index].set(x, mode="drop"), state.items, new.items),
             weight=weight,
             inserted=state.inserted + count,
             ticks=state.ticks + jnp.asarray(active, jnp.int32),
@@ -159,7 +159,7 @@ class DeviceReplay(abc.ABC):
         size = batch * sum(table.nbytes for table in jax.tree.leaves(state.items)) // self._settings.max_size
         return max(1, min(math.ceil(self._num_envs * self._limit.samples_per_insert / batch), _AT_ONCE // size))
 
-    def draw(self, state: DeviceReplayState, key: Array) -> Drawn:
+    def draw(self, state: DeviceReplayState, key: Array) -> Sampled:
         """Samples a batch with replacement."""
         size, batch = jnp.minimum(state.inserted, self._settings.max_size), self._settings.batch_size
         if self._settings.prioritized:
@@ -167,7 +167,7 @@ class DeviceReplay(abc.ABC):
         else:
             index = jax.random.randint(key, (batch,), 0, size)
             probability = jnp.full(batch, 1.0, jnp.float32) / size
-        return Drawn(self._batch(jax.tree.map(lambda table: rows_of(table, index), state.items)), index, probability)
+        return Sampled(self._batch(jax.tree.map(lambda table: rows_of(table, index), state.items)), index, probability)
 
     def counted(self, state: DeviceReplayState) -> DeviceReplayState:
         """Returns the replay after its rate limit has counted one more batch."""
@@ -234,19 +234,19 @@ class DeviceTransitions(DeviceReplay):
             )
         self._replay, self._span = replay, replay.n_step + 1
 
-    def _begin(self, happened: Happened) -> Rings:
-        return _rings(happened, self._span)
+    def _begin(self, step: Step) -> Rings:
+        return _rings(step, self._span)
 
-    def _make(self, pending: Rings, now: Array, happened: Happened, active: Array | bool) -> tuple[Rings, Made]:
+    def _make(self, pending: Rings, now: Array, step: Step, active: Array | bool) -> tuple[Rings, NewItems]:
         """Completes the transitions that started n steps ago."""
         replay = self._replay
-        pending, start = _recorded(pending, now, happened, active), now - replay.n_step
+        pending, start = _recorded(pending, now, step, active), now - replay.n_step
         steps = nstep.n_steps(pending, start, replay.n_step, replay.discount, replay.max_abs_reward)
         begin, end = (start % self._span,), ((start + steps.length) % self._span, jnp.arange(self._num_envs))
         items = nstep.transitions(pending, steps, begin, end, keep_extras=bool(jax.tree.leaves(replay.extras)))
         priority = replay.priority or nstep.largest_error
         errors = functools.partial(nstep.first_errors, priority, pending, steps, begin, end)
-        return pending, Made(items, (steps.length > 0) & (start >= 0), errors)
+        return pending, NewItems(items, (steps.length > 0) & (start >= 0), errors)
 
 
 class DeviceSequences(DeviceReplay):
@@ -256,27 +256,25 @@ class DeviceSequences(DeviceReplay):
         super().__init__(replay, num_envs)
         self._replay, self._cut = replay, replay.cut
 
-    def _begin(self, happened: Happened) -> Unfinished:
+    def _begin(self, step: Step) -> Unfinished:
         zeros = jnp.zeros(self._num_envs, jnp.int32)
         state: Tree = ()
         if jax.tree.leaves(self._replay.state):
-            state = jax.tree.map(lambda x: jnp.zeros((self._cut.open, *x.shape), x.dtype), happened.state)
-        return Unfinished(_rings(happened, self._cut.length + 1), zeros - self._cut.burn_in, zeros, state)
+            state = jax.tree.map(lambda x: jnp.zeros((self._cut.open, *x.shape), x.dtype), step.state)
+        return Unfinished(_rings(step, self._cut.length + 1), zeros - self._cut.burn_in, zeros, state)
 
-    def _make(
-        self, pending: Unfinished, now: Array, happened: Happened, active: Array | bool
-    ) -> tuple[Unfinished, Made]:
+    def _make(self, pending: Unfinished, now: Array, step: Step, active: Array | bool) -> tuple[Unfinished, NewItems]:
         """Completes the oldest unfinished sequences that have reached their length, or whose episode has ended."""
         replay, cut = self._replay, self._cut
-        held = pending._replace(pending=_recorded(pending.pending, now, happened, active))
+        held = pending._replace(pending=_recorded(pending.pending, now, step, active))
         full, ended = cut.due(held, now)
         sequence, kept = cut.oldest(held, now, jnp.arange(self._num_envs))
         start, origin = cut.next_clocks(held, now, full, ended)
         state = held.state
         if jax.tree.leaves(state):
-            state = select(cut.keeps_state(origin, now), jax.tree.map(lambda x: x[None], happened.state), state)
+            state = select(cut.keeps_state(origin, now), jax.tree.map(lambda x: x[None], step.state), state)
         start, origin, state = select(active, (start, origin, state), (held.start, held.origin, held.state))
-        return Unfinished(held.pending, start, origin, state), Made(
+        return Unfinished(held.pending, start, origin, state), NewItems(
             sequence._replace(extras=stored_extras(sequence.extras) if jax.tree.leaves(replay.extras) else ()),
             (full | ended) & kept,
             lambda: (replay.priority or unrolls.largest_error)(unrolls.swap_axes(sequence)),
@@ -320,19 +318,19 @@ def _rows_of_many(count: int, batched: list[bool], table: Array, index: Array) -
     return rows.reshape(*index.shape, *tables.shape[2:]), True
 
 
-def _rings(happened: Happened, span: int) -> Rings:
+def _rings(step: Step, span: int) -> Rings:
     """Returns empty ring buffers of `span` timesteps."""
-    now = _of_now(happened)
+    now = _of_now(step)
     return jax.tree.map(lambda x: jnp.zeros((span, *x.shape), x.dtype), now)
 
 
-def _recorded(rings: Rings, now: Array, happened: Happened, active: Array | bool) -> Rings:
+def _recorded(rings: Rings, now: Array, step: Step, active: Array | bool) -> Rings:
     """Returns the ring buffers with timestep number `now` written to them, if `active`."""
     span = len(rings.reward)
     place = select(active, now % span, span)
-    return jax.tree.map(lambda ring, x: ring.at[place].set(x.astype(ring.dtype), mode="drop"), rings, _of_now(happened))
+    return jax.tree.map(lambda ring, x: ring.at[place].set(x.astype(ring.dtype), mode="drop"), rings, _of_now(step))
 
 
-def _of_now(happened: Happened) -> Rings:
-    step_type, reward, discount, observation = happened.timestep
-    return Rings(step_type, reward, discount, observation, happened.action, happened.extras)
+def _of_now(step: Step) -> Rings:
+    step_type, reward, discount, observation = step.timestep
+    return Rings(step_type, reward, discount, observation, step.action, step.extras)

@@ -8,15 +8,21 @@ few environments, it holds random transitions from the newest ones.
 
 import dataclasses
 import functools
+import math
 from typing import ClassVar
 
 import tree
 
-from acme_ext.replay import blocks, frames, nstep
+from acme_ext.errors import UsageError
+from acme_ext.replay import frames, nstep
 from acme_ext.replay.base import Replay
 from acme_ext.replay.rows import Layout, OnWait
 from acme_ext.types import Array, Transition
 from acme_ext.utils.checks import Positive, PositiveInt, Share
+
+_LEAST_BLOCKS = 8  # minimum number of blocks in a batch, so that it has rows from several parts of the table
+_SHUFFLED_BLOCK = 8  # rows in a block if there are fewer environments
+_POOL_BLOCKS = 16  # size of the shuffling pool, in blocks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +39,7 @@ class TransitionReplay(Replay):
         rows_per_item: transitions in a block; it must divide `batch_size`, and only a uniform replay can have more than
             1. None chooses the largest size that is at most the larger of `num_envs` and 8, and leaves at least 8
             blocks in a batch; it chooses 1 if the replay is not uniform. If a block has more rows than there are
-            environments, transitions are shuffled first, see `blocks.pool`.
+            environments, transitions are shuffled first, see `waiting`.
         num_envs: environments of each writer.
         keeps_one_step: whether a transition also includes its first step as a one-step transition, `batch.one_step`.
     """
@@ -52,15 +58,36 @@ class TransitionReplay(Replay):
 
     def __post_init__(self):
         super().__post_init__()
-        blocks.check(self)
+        rows = self.rows_per_item
+        if rows is None:
+            return
+        if rows > 1 and self.order != "uniform":
+            kind = "prioritized replay" if self.prioritized else "queue"
+            raise UsageError(f"rows_per_item is {rows}: a {kind} keeps 1 transition an item, drawn by itself.")
+        if self.batch_size % rows:
+            raise UsageError(
+                f"batch_size {self.batch_size} is not a multiple of rows_per_item {rows}: a batch is drawn in whole "
+                f"items; give rows_per_item {math.gcd(self.batch_size, rows)}."
+            )
 
     @functools.cached_property
     def block(self) -> int:
-        return blocks.size(self)
+        if self.rows_per_item is not None:
+            return self.rows_per_item
+        if self.order != "uniform":
+            return 1
+        few = _SHUFFLED_BLOCK if self._can_wait(_SHUFFLED_BLOCK) else 1
+        most = max(1, min(max(self.num_envs, few), self.batch_size // _LEAST_BLOCKS))
+        return next(size for size in range(most, 0, -1) if self.batch_size % size == 0)
 
     @property
     def waiting(self) -> int:
-        return blocks.pool(self)
+        # The rows of a block from as many environments are nearly independent already.
+        return _POOL_BLOCKS * self.block if self.num_envs < self.block and self._can_wait(self.block) else 0
+
+    def _can_wait(self, block: int) -> bool:
+        """Whether the rows that wait are few compared to the number of rows when learning starts."""
+        return self.limit is not None and 4 * _POOL_BLOCKS * block <= self.limit.min_size
 
     def for_envs(self, num_envs: int) -> "TransitionReplay":
         return dataclasses.replace(self, num_envs=num_envs)

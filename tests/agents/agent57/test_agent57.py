@@ -155,7 +155,7 @@ def test_a_resumed_run_does_not_count_the_episode_that_was_cut():
     assert (sum(plays), sum(returns)) == (2, 7 + 2)
     # Nor where an actor was started again, whose slot a server keeps.
     step(resumed, False, 3)
-    resumed.seat(np.arange(1), jax.random.split(jax.random.key(0), 1), np.zeros(1, np.float32))
+    resumed.assign_slots(np.arange(1), jax.random.split(jax.random.key(0), 1), np.zeros(1, np.float32))
     step(resumed, True, 0)
     plays, returns, *_ = resumed.standing()
     assert (sum(plays), sum(returns)) == (2, 7 + 2)

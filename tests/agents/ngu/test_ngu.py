@@ -166,7 +166,7 @@ def acted(builder, observations, firsts, **options):
     params = agent.core.variables(agent.core.init(jax.random.key(1)))["policy"]
     policy = agent.policy
     core = InferenceCore(policy, 2)
-    core.seat(np.arange(2), slot_keys(jax.random.key(0), 2), np.zeros(2, np.float32))
+    core.assign_slots(np.arange(2), slot_keys(jax.random.key(0), 2), np.zeros(2, np.float32))
     params = getattr(params, "policy", params)
     found = []
     for tick, (observation, first) in enumerate(zip(observations, firsts, strict=True)):
