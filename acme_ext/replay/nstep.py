@@ -1,4 +1,4 @@
-"""Builds n-step transitions from the timesteps of N parallel environments, of NumPy or JAX arrays, and writes them."""
+"""Builds n-step transitions from the timesteps of N parallel environments, of NumPy or JAX arrays."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,7 +7,6 @@ import dm_env
 import numpy as np
 import tree
 
-from acme_ext.replay.rows import Layout, OnWait, RowWriter, Sink
 from acme_ext.types import LAST, Array, OneStep, Transition, Tree, stored_extras
 from acme_ext.utils.arrays import numpy_of
 
@@ -129,102 +128,6 @@ class StepBuffer:
 
     def _make(self, nest: Tree) -> Any:
         return tree.map_structure(lambda x: np.zeros((self._size, *np.shape(x)), np.asarray(x).dtype), nest)
-
-
-class NStepWriter(RowWriter):
-    """Writes the n-step transitions of B environments that step in parallel.
-
-    An n-step return starts at every step and ends after n steps, or at the episode's end:
-    `R = sum_{k<m} (prod_{j<k} gamma d_j) r_k`, `discount = prod_{j<m} gamma d_j`, `m <= n`. So an episode of T steps
-    gives T transitions. A termination has d = 0, and a truncation has d > 0; no other mark is needed.
-
-    Steps are stored in NumPy ring buffers. Rows are built for many steps at once, and sent together.
-
-    Args:
-        layout: layout of a row, for a Transition.
-        sink: receives the rows.
-        num_envs: B.
-        n_step: n.
-        discount: gamma.
-        burst: approximate number of rows to collect before they are sent.
-        max_abs_reward: rewards are clipped to `[-max_abs_reward, max_abs_reward]` before they are summed; None for no
-            clipping.
-        priority: computes the errors for initial priorities, for a sink that needs them.
-        keep_extras: whether rows include the extras (`layout` says which).
-        keep_one_step: whether rows also include the first step as a one-step transition.
-        max_pending, on_wait: see `RowWriter`.
-    """
-
-    def __init__(
-        self,
-        layout: Layout,
-        sink: Sink,
-        *,
-        num_envs: int,
-        n_step: int,
-        discount: float,
-        burst: int,
-        max_abs_reward: float | None = None,
-        priority: PriorityFn | None = None,
-        keep_extras: bool = False,
-        keep_one_step: bool = False,
-        max_pending: int | None = None,
-        on_wait: OnWait = lambda: None,
-    ):
-        super().__init__(layout, sink, max_pending, on_wait)
-        self._n, self._gamma = n_step, discount
-        self._clip, self._priority, self._keep_extras = max_abs_reward, priority, keep_extras
-        self._keep_one_step = keep_one_step
-        self._starts = max(1, burst // num_envs)  # steps whose transitions are sent together
-        # Ticks 0..ticks of a timeline: each has a timestep, and all but the newest have the action taken at it.
-        self._ticks = self._starts + n_step
-        self._rings = StepBuffer(self._ticks + 1)
-        self._now = -1
-
-    def add_first(self, timestep: dm_env.TimeStep) -> None:
-        """Starts a timeline with a batched timestep `[B, ...]`, after writing the rest of an earlier timeline."""
-        self.flush()
-        self._now = 0
-        self._rings.record(0, timestep)
-
-    def add(self, action: Tree, next_timestep: dm_env.TimeStep, extras: Tree = ()) -> None:
-        """Adds the actions `[B, ...]` taken at the newest timestep, the policy's extras, and the next timestep.
-
-        Where the newest timestep was LAST, the action is ignored, and `next_timestep` is the FIRST of the next episode.
-        """
-        self._rings.act(self._now, action, extras)
-        self._now += 1
-        self._rings.record(self._now, next_timestep)
-        if self._now == self._ticks:
-            self._write(self._starts, self._ticks - 1)
-            self._now = self._rings.move_to_front(self._starts, self._now)
-
-    def flush(self) -> None:
-        """Sends all steps so far, and ends the timeline; the last steps give transitions of fewer than n steps."""
-        if self._now > 0:
-            # Initial priorities need the extras at both ends. The newest timestep has none, so use the ones before.
-            self._rings.repeat_action(self._now)
-            self._write(self._now, self._now)
-        self._now = -1
-
-    def _write(self, starts: int, limit: int) -> None:
-        """Writes the transitions that start at ticks [0, starts) and end at tick `limit` at the latest."""
-        rings = self._rings.nest
-        steps = n_steps(rings, np.arange(starts), self._n, self._gamma, self._clip, limit)
-        time, env = np.nonzero(steps.length)
-        if not len(time):
-            return
-        steps = NSteps(steps.reward[time, env], steps.discount[time, env], steps.length[time, env])
-        begin, end = (time, env), (time + steps.length, env)
-        made = transitions(rings, steps, begin, end, keep_extras=self._keep_extras)
-        if self._keep_one_step:
-            second = time + 1, env
-            reward = rings.reward[second]
-            reward = reward if self._clip is None else np.clip(reward, -self._clip, self._clip)
-            discount = np.float32(self._gamma) * rings.discount[second]
-            made = made._replace(one_step=OneStep(reward, discount, at(rings.observation, second)))
-        errors = None if self._priority is None else first_errors(self._priority, rings, steps, begin, end)
-        self._send(tree.flatten(made), errors)
 
 
 def largest_error(reward: Array, discount: Array, extras_tm1: Tree, extras_t: Tree) -> Array:

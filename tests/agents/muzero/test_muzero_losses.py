@@ -11,7 +11,8 @@ from acme_ext.agents.muzero import acting, losses
 from acme_ext.agents.muzero.config import MuZeroConfig
 from acme_ext.ops.distributional import Support
 from acme_ext.ops.search import SearchConfig, Searched
-from acme_ext.replay.unrolls import Cut, UnrollStore
+from acme_ext.replay.sequences import UnrollStore
+from acme_ext.replay.unrolls import Cut
 from acme_ext.types import Sequence
 
 
