@@ -8,23 +8,17 @@ few environments, it holds random transitions from the newest ones.
 
 import dataclasses
 import functools
-import math
 from typing import ClassVar
 
 import dm_env
 import numpy as np
 import tree
 
-from acme_ext.errors import UsageError
-from acme_ext.replay import frames, nstep
+from acme_ext.replay import blocks, frames, nstep
 from acme_ext.replay.base import Replay
 from acme_ext.replay.rows import Layout, OnWait, RowWriter, Sink
 from acme_ext.types import Array, OneStep, Transition, Tree
 from acme_ext.utils.checks import Positive, PositiveInt, Share
-
-_LEAST_BLOCKS = 8  # minimum number of blocks in a batch, so that it has rows from several parts of the table
-_SHUFFLED_BLOCK = 8  # rows in a block if there are fewer environments
-_POOL_BLOCKS = 16  # size of the shuffling pool, in blocks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +35,7 @@ class TransitionReplay(Replay):
         rows_per_item: transitions in a block; it must divide `batch_size`, and only a uniform replay can have more than
             1. None chooses the largest size that is at most the larger of `num_envs` and 8, and leaves at least 8
             blocks in a batch; it chooses 1 if the replay is not uniform. If a block has more rows than there are
-            environments, transitions are shuffled first, see `waiting`.
+            environments, transitions are shuffled first, see `blocks.pool`.
         num_envs: environments of each writer.
         keeps_one_step: whether a transition also includes its first step as a one-step transition, `batch.one_step`.
     """
@@ -60,36 +54,18 @@ class TransitionReplay(Replay):
 
     def __post_init__(self):
         super().__post_init__()
-        rows = self.rows_per_item
-        if rows is None:
-            return
-        if rows > 1 and self.order != "uniform":
-            kind = "prioritized replay" if self.prioritized else "queue"
-            raise UsageError(f"rows_per_item is {rows}: a {kind} keeps 1 transition an item, drawn by itself.")
-        if self.batch_size % rows:
-            raise UsageError(
-                f"batch_size {self.batch_size} is not a multiple of rows_per_item {rows}: a batch is drawn in whole "
-                f"items; give rows_per_item {math.gcd(self.batch_size, rows)}."
-            )
+        if self.rows_per_item is not None:
+            blocks.check(self.rows_per_item, self.batch_size, self.order)
 
     @functools.cached_property
     def block(self) -> int:
-        if self.rows_per_item is not None:
-            return self.rows_per_item
-        if self.order != "uniform":
-            return 1
-        few = _SHUFFLED_BLOCK if self._can_wait(_SHUFFLED_BLOCK) else 1
-        most = max(1, min(max(self.num_envs, few), self.batch_size // _LEAST_BLOCKS))
-        return next(size for size in range(most, 0, -1) if self.batch_size % size == 0)
+        if self.rows_per_item is not None or self.order != "uniform":
+            return self.rows_per_item or 1
+        return blocks.size(self.batch_size, self.num_envs, self.limit)
 
     @property
     def waiting(self) -> int:
-        # The rows of a block from as many environments are nearly independent already.
-        return _POOL_BLOCKS * self.block if self.num_envs < self.block and self._can_wait(self.block) else 0
-
-    def _can_wait(self, block: int) -> bool:
-        """Whether the rows that wait are few compared to the number of rows when learning starts."""
-        return self.limit is not None and 4 * _POOL_BLOCKS * block <= self.limit.min_size
+        return blocks.pool(self.block, self.num_envs, self.limit)
 
     def for_envs(self, num_envs: int) -> "TransitionReplay":
         return dataclasses.replace(self, num_envs=num_envs)
@@ -179,8 +155,8 @@ class NStepWriter(RowWriter):
         time, env = np.nonzero(steps.length)
         if not len(time):
             return
-        steps = nstep.NSteps(steps.reward[time, env], steps.discount[time, env], steps.length[time, env])
-        begin, end = (time, env), (time + steps.length, env)
+        begin, steps = (time, env), nstep.at(steps, (time, env))
+        end = time + steps.length, env
         made = nstep.transitions(rings, steps, begin, end, keep_extras=self._keep_extras)
         if replay.keeps_one_step:
             second = time + 1, env
