@@ -144,11 +144,13 @@ def single_loss_core(
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
         key, loss_key = jax.random.split(state.key)
         target = state.target_params if target_update else state.params
-        inputs = target, sample.data, sample.weight, loss_key
-        (params, opt_state), info = sgd_step(loss, optimizer, TrainState(state.params, state.optimizer), *inputs)
-        steps, output = state.steps + 1, info.aux
+        gradient_of = jax.value_and_grad(loss, has_aux=True)
+        (value, output), gradient = gradient_of(state.params, target, sample.data, sample.weight, loss_key)
+        updates, opt_state = optimizer.update(gradient, state.optimizer, state.params)
+        params: Params = optax.apply_updates(state.params, updates)
+        steps = state.steps + 1
         target = target_update(params, state.target_params, steps) if target_update else ()
-        metrics = {**output.metrics, "loss": info.loss, "gradient_norm": info.gradient_norm}
+        metrics = {**output.metrics, "loss": value, "gradient_norm": _norm(gradient)}
         return State(params, target, opt_state, key, steps), metrics, output.error
 
     return LearnerCore(init, step, lambda state: {"policy": state.params})
