@@ -14,8 +14,8 @@ from acme_ext import launch
 from acme_ext.commands import common
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.placement import PROGRAMS
+from acme_ext.launch.runs import directory
 from acme_ext.launch.runs import settings as agent_settings
-from acme_ext.launch.runs import store
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, outcomes, recorded
@@ -227,8 +227,8 @@ def finished(experiment: launch.Experiment, setting: Setting | None = None) -> b
             different["world"] = (world, "compiled" if setting.compiled else None)
     if different:
         raise UsageError(
-            f"{rundir.path} holds another run: {store.say_differences(different)}; delete it, or choose another folder "
-            "(--runs)."
+            f"{rundir.path} holds another run: {directory.say_differences(different)}; delete it, or choose another "
+            "folder (--runs)."
         )
     if any(name.startswith("run.evaluation.") for name in found):
         return False  # the last evaluation has to be made anew

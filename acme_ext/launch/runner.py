@@ -2,31 +2,26 @@
 
 import contextlib
 import functools
+import math
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from typing import Any
 
-from acme_ext import envs
-from acme_ext.envs.canonical import own_actions
 from acme_ext.errors import UsageError
-from acme_ext.launch.engines.in_process import InProcessEngine
-from acme_ext.launch.engines.recorded import RecordedEngine
+from acme_ext.launch.engines import in_process, recorded
+from acme_ext.launch.engines.engine import Engine
+from acme_ext.launch.hosts.interrupt import Interrupt
 from acme_ext.launch.placement import Compiled, InProcess, Placement, Program, RunOptions
 from acme_ext.launch.runs.console import console
 from acme_ext.launch.runs.directory import prepare
-from acme_ext.launch.runs.evaluation import Result
+from acme_ext.launch.runs.evaluation import Result, Score
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.recorded_data import read_rows
-from acme_ext.launch.runs.start import Start, check_learner, check_start
+from acme_ext.launch.runs.start import check_learner
 from acme_ext.launch.session import Session, open_session
-from acme_ext.launch.training import Engine, train
-from acme_ext.replay import server
-from acme_ext.types import EnvironmentSpec
-from acme_ext.utils import worlds
-from acme_ext.utils.native import native_stderr
+from acme_ext.launch.upkeep import Upkeep
 
-Report = Callable[[str], None]
-"""A function that shows a message to the user."""
+_TICK_S = 0.05  # between updates of the progress line
 
 
 def run(
@@ -75,70 +70,58 @@ def run(
         from acme_ext.launch.engines.program import start
 
         return start.run_program(experiment, on.for_run(experiment), options)
-    begin = _compiled if isinstance(on, Compiled) else _in_process if experiment.data is None else _recorded
-    if begin is _in_process:
-        worlds.need_reverb("a run in one process")
-        server.import_libraries()
+    module = _engine_module(experiment, on)
     with contextlib.ExitStack() as stack:
-        if begin is _in_process:
-            stack.enter_context(native_stderr())
+        stack.enter_context(module.libraries())
         progress, report, interrupt = stack.enter_context(console(experiment, quiet=quiet))
-        start, make_engine = begin(experiment, on, options, report, stack)
+        start, make_engine = module.begin(experiment, on, options, report, stack)
         check_learner(experiment, start.agent, start.spec, options)
         for warning in start.warnings:
             report(warning)
-        pairs = list(zip(start.experiments, start.configs, strict=True))
-        rundirs = [prepare(each, config, fresh=fresh) for each, config in pairs]
-        sessions = [
-            stack.enter_context(open_session(rundir, each, report, progress))
-            for rundir, each in zip(rundirs, start.experiments, strict=True)
-        ]
+        sessions = []
+        for each, config in zip(start.experiments, start.configs, strict=True):
+            rundir = prepare(each, config, fresh=fresh)
+            sessions.append(stack.enter_context(open_session(rundir, each, report, progress)))
         if progress:
             report(f"the run directory is {on.directory(experiment)}")
         engine = make_engine(sessions)
         if snapshot_every:
             for index, session in enumerate(sessions):
                 session.snapshot_every(snapshot_every, functools.partial(engine.loaded, index))
-        results = train(engine, sessions, interrupt)
+        scores = train(engine, sessions, interrupt)
+        results = [session.result(score, interrupt) for session, score in zip(sessions, scores, strict=True)]
     return on.together(experiment, results)
 
 
-MakeEngine = Callable[[Sequence[Session]], Engine]
-"""A function that makes an engine for a run's sessions, which are resumed if possible."""
+def train(engine: Engine, sessions: Sequence[Session], interrupt: Interrupt) -> list[Score | None]:
+    """Advances an engine until its sessions have used their budgets, or until a stop is requested.
+
+    Meanwhile, and at the end, it does what is due in the sessions. If something raises an error, the run is saved
+    first. Returns the score of each session's final evaluation, or None for each if a stop was requested.
+    """
+    upkeep = Upkeep(engine, sessions, interrupt)
+    with upkeep.explaining():
+        with upkeep.saved_if_it_fails():
+            stops, tick = upkeep.stops(), -math.inf
+            while not interrupt.requested:
+                reached = all(session.steps >= stop for session, stop in zip(sessions, stops, strict=True))
+                if reached:
+                    upkeep.events()
+                    stops = upkeep.stops()
+                if (now := time.monotonic()) >= tick:
+                    upkeep.tick()
+                    tick = now + _TICK_S
+                if reached and all(session.steps >= session.experiment.steps for session in sessions):
+                    break
+                engine.advance()
+            engine.finish()
+        return upkeep.end()
 
 
-def _in_process(
-    experiment: Experiment, on: Any, options: RunOptions, report: Report, stack: contextlib.ExitStack
-) -> tuple[Start, MakeEngine]:
-    environment = experiment.make_environment(experiment.num_envs)
-    stack.callback(environment.close)
-    start = check_start(experiment, envs.make_spec(environment), own_actions(environment), on, options)
-    demos = None if start.folder is None else read_rows(experiment, start.agent, start.folder, report)
-    return start, lambda sessions: InProcessEngine(start, on, sessions[0], environment, demos, stack)
+def _engine_module(experiment: Experiment, on: Placement) -> Any:
+    """Returns the module of the engine that advances a run in this process."""
+    if isinstance(on, Compiled):
+        from acme_ext.launch.engines.compiled import engine
 
-
-def _recorded(
-    experiment: Experiment, on: Any, options: RunOptions, report: Report, stack: contextlib.ExitStack
-) -> tuple[Start, MakeEngine]:
-    start = check_start(experiment, *_specs(experiment), on, options)
-    assert start.folder is not None
-    rows = read_rows(experiment, start.agent, start.folder, report)
-    report(f"{len(rows):,} {start.agent.replay.item}s of {start.folder.path}")
-    return start, lambda sessions: RecordedEngine(start, sessions[0], rows, stack)
-
-
-def _compiled(
-    experiment: Experiment, on: Any, options: RunOptions, report: Report, stack: contextlib.ExitStack
-) -> tuple[Start, MakeEngine]:
-    from acme_ext.launch.engines.compiled import engine
-
-    environment, evaluated = (engine.environment_of(experiment, evaluation=each) for each in (False, True))
-    start = check_start(experiment, *_specs(experiment), on, options)
-    loop = engine.make_loop(start, environment, on.seeds)
-    return start, lambda sessions: engine.CompiledEngine(start, loop, evaluated, sessions)
-
-
-def _specs(experiment: Experiment) -> tuple[EnvironmentSpec, Any]:
-    """Creates an environment, and returns its spec and its original action spec."""
-    with contextlib.closing(experiment.make_environment(1, evaluation=True)) as environment:
-        return envs.make_spec(environment), own_actions(environment)
+        return engine
+    return in_process if experiment.data is None else recorded

@@ -100,7 +100,7 @@ def histogram_figure(values: Mapping[str, np.ndarray], name: str) -> "Figure":
     """Returns a figure of the shares of values `[N]` in equal intervals, for each label; `name` says what they are."""
     figure = new_figure(6.8, 3.4)
     axes = figure.add_subplot()
-    edges = np.histogram_bin_edges(np.concatenate(list(values.values())), _BARS)
+    edges = np.histogram_bin_edges(np.concatenate(list(values.values())), _BARS).tolist()
     for i, (label, each) in enumerate(values.items()):
         weights, colour = np.full(len(each), 100 / len(each)), COLOURS[i % len(COLOURS)]
         axes.hist(each, edges, weights=weights, histtype="stepfilled", color=colour, alpha=0.25)

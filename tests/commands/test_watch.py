@@ -11,7 +11,7 @@ from toys import make_walk, toy
 
 from acme_ext import launch
 from acme_ext.commands import cli, report, watch
-from acme_ext.launch import Experiment, session, training
+from acme_ext.launch import Experiment, runner, session
 from acme_ext.utils import charts, plots
 from acme_ext.utils.rundir import RunDirectory
 
@@ -106,7 +106,7 @@ def test_a_run_says_what_it_is_doing_until_it_ends(tmp_path, monkeypatch):
     experiment = Experiment(toy(), make_walk, steps=200, run_dir=tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr(session, "_LOG_EVERY_S", 0.0)
-        patch.setattr(training, "_TICK_S", 0.0)
+        patch.setattr(runner, "_TICK_S", 0.0)
         launch.run(experiment, quiet=True)
     assert {"the run": "acting and learning in turn"} in [status["nodes"] for status in told]
     assert told[-1]["nodes"] == {"the run": "evaluating"}

@@ -10,7 +10,7 @@ from toys import make_walk, toy
 
 from acme_ext import builders, launch
 from acme_ext.errors import UsageError
-from acme_ext.launch import Checkpoints, Evaluation, Experiment, session, training
+from acme_ext.launch import Checkpoints, Evaluation, Experiment, session, upkeep
 from acme_ext.launch.exporting import policy as exported
 from acme_ext.launch.runs import console
 from acme_ext.launch.session import Session
@@ -141,7 +141,7 @@ def test_each_seed_of_a_compiled_run_leaves_snapshots(tmp_path):
 
 def test_a_run_stopped_in_an_evaluation_repeats_it(make, tmp_path, monkeypatch):
     experiment, on = make()
-    life, evaluate = training._Life, training._Life._evaluate
+    life, evaluate = upkeep.Upkeep, upkeep.Upkeep._evaluate
 
     def stopped(self: Any, episodes: int) -> Any:
         self._interrupt.signal = 15

@@ -18,7 +18,7 @@ from toys import Walk, make_walk, toy
 from acme_ext import launch
 from acme_ext.builders import DQN
 from acme_ext.errors import UsageError
-from acme_ext.launch import Evaluation, Experiment, Result, session, training
+from acme_ext.launch import Evaluation, Experiment, Result, runner, session
 from acme_ext.launch.engines import lost_batches
 from acme_ext.launch.runs import console
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -206,7 +206,7 @@ def test_a_stalled_run_says_what_the_limiter_waits_for(tmp_path, monkeypatch):
 @pytest.fixture
 def logs_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_LOG_EVERY_S", 0.0)
-    monkeypatch.setattr(training, "_TICK_S", 0.0)
+    monkeypatch.setattr(runner, "_TICK_S", 0.0)
 
 
 def logged(folder: Path) -> dict[str, dict[str, list[float]]]:

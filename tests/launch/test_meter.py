@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acme_ext.launch.engines import lost_batches
-from acme_ext.launch.engines.in_process import SampleMeter
 from acme_ext.launch.engines.lost_batches import LostBatchDetector, LostBatchError
+from acme_ext.launch.engines.sample_meter import SampleMeter
 from acme_ext.replay.limits import RateLimit
 
 

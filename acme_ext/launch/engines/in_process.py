@@ -1,30 +1,35 @@
 """Advances a run in this process: acting and learning in turn, at the ratio of the replay's rate limit."""
 
 import contextlib
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from acme_ext import envs
 from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.variables import VariableClient
 from acme_ext.data.recorder import Recorder
 from acme_ext.envs.base import BatchedEnvironment
+from acme_ext.envs.canonical import own_actions
+from acme_ext.launch.engines.learner_engine import LearnerEngine
 from acme_ext.launch.engines.lost_batches import LostBatchDetector, LostBatchError
 from acme_ext.launch.engines.profile import RunProfile
-from acme_ext.launch.placement import InProcess
-from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Score
-from acme_ext.launch.runs.recorded_data import mixed_batches
+from acme_ext.launch.engines.sample_meter import SampleMeter
+from acme_ext.launch.placement import InProcess, RunOptions
+from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.recorded_data import mixed_batches, read_rows
 from acme_ext.launch.runs.saving import Contents, replay_folder
-from acme_ext.launch.runs.start import Start
+from acme_ext.launch.runs.start import Start, check_start
 from acme_ext.launch.session import Session
-from acme_ext.replay.base import Replay
+from acme_ext.replay import server
 from acme_ext.replay.mixed import Mixed
 from acme_ext.replay.server import ReplayServer
+from acme_ext.utils import worlds
+from acme_ext.utils.native import native_stderr
 
 
-class InProcessEngine:
+class InProcessEngine(LearnerEngine):
     """The parts of a run in one process, and the schedule of its learner calls.
 
     Args:
@@ -36,8 +41,6 @@ class InProcessEngine:
         stack: closes the engine's parts.
     """
 
-    rows_every = None
-
     def __init__(
         self,
         start: Start,
@@ -48,7 +51,6 @@ class InProcessEngine:
         stack: contextlib.ExitStack,
     ):
         experiment, agent, replay = start.experiment, start.agent, start.agent.replay
-        self._start, self._session = start, session
         restored = session.restore({"learner": agent.core.abstract_state()})
         state = restored.info["state"] if restored else {}
         # The environments of a resumed run begin new episodes, with seeds that the run has not used before.
@@ -69,10 +71,11 @@ class InProcessEngine:
         if demos is not None:
             batches = self._mixed = mixed_batches(experiment, agent, demos, batches)
         self._pretrain_steps = agent.pretrain_steps if demos is not None else 0
-        self._learner = agent.make_learner(
+        learner = agent.make_learner(
             batches, [self._replay.client], experiment.key("learner"), devices=experiment.devices()
         )
-        stack.callback(self._learner.close)
+        stack.callback(learner.close)
+        super().__init__(start, session, learner)
         self._writer: Any = replay.writer(self._replay.client, experiment.num_envs)
         if start.recording is not None:
             self._writer = Recorder(start.recording, self._writer)
@@ -96,7 +99,6 @@ class InProcessEngine:
             *self._replay.counts(replay.table),
             ahead=0 if replay.fifo else 1,
         )
-        self._evaluator = Evaluator(experiment, start.spec, self._learner, agent=agent)
         counts = session.counts
         self._before = counts.environment_steps, counts.environment_episodes
         if restored:
@@ -123,19 +125,6 @@ class InProcessEngine:
         if self._profile:
             self._profile.report(self._session.steps, self._session.rundir.path, self._session.report)
 
-    def metrics(self, due: Sequence[bool]) -> list[Mapping[str, Mapping[str, float]]]:
-        if not self._learner.calls:
-            return [{}]
-        drawn = {f"samples_{name}": count for name, count in (self._mixed.drawn if self._mixed else {}).items()}
-        return [{"learner": {**self._session.columns(), **self._learner.metrics(), **drawn}}]
-
-    def evaluate(self, episodes: int, on_step: Callable[[], None]) -> list[Score]:
-        return [self._evaluator.evaluate(episodes, on_step, standing=self._standing())]
-
-    def loaded(self, index: int) -> Loaded:
-        start, steps = self._start, self._session.steps
-        return Loaded(start.experiment, start.spec, start.agent, self._learner, self._standing(), steps, start.actions)
-
     def state(self, index: int, *, flushed: bool) -> Contents:
         self._learner.check()
         if flushed:  # no learner call is due now, so the rate limit can't block this
@@ -156,6 +145,9 @@ class InProcessEngine:
         counts.environment_steps = steps + self._loop.steps
         counts.environment_episodes = episodes + self._loop.episodes
         counts.learner_steps = self._learner.steps
+
+    def _drawn(self) -> Mapping[str, int]:
+        return {f"samples_{name}": count for name, count in (self._mixed.drawn if self._mixed else {}).items()}
 
     def _standing(self) -> list | None:
         return self._actor.core.standing() if self._actor.core else None
@@ -180,35 +172,25 @@ class InProcessEngine:
             self._actor.update(wait=True)  # otherwise the next action would come from the old policy
 
 
-class SampleMeter:
-    """Computes how many learner calls the rate limit allows, from the numbers of inserted and sampled items.
+@contextlib.contextmanager
+def libraries() -> Iterator[None]:
+    """Imports Reverb, and hides what its C++ code prints."""
+    worlds.need_reverb("a run in one process")
+    server.import_libraries()
+    with native_stderr():
+        yield
 
-    Acting and learning in turn by these numbers can't block for any valid limit, whatever the timing of Reverb's
-    readers. The readers prefetch samples until they hold a batch or the limit stops them. So a call that is due gets
-    its batch, at the latest when all pending inserts have arrived. While no call is due, the readers are not full, so
-    inserts are not blocked.
 
-    Args:
-        replay: the replay, which has the limit.
-        items_per_call: items that one learner call takes.
-        inserts, samples: the table's counts from before the run was resumed.
-        ahead: number of calls to delay, so that their batches are fetched while the actor acts. At most 1, because the
-            readers have room for one batch besides the next. 0 for data to learn from as soon as it arrives.
-    """
-
-    def __init__(self, replay: Replay, items_per_call: int, inserts: int = 0, samples: int = 0, *, ahead: int = 0):
-        self._replay, self._items_per_call, self._ahead = replay, items_per_call, ahead
-        self._inserts, self._samples = inserts, samples
-
-    def due(self, inserted: int, *, last: bool = False) -> int:
-        """Returns how many learner calls to make after `inserted` inserted items, and counts them as made.
-
-        If the limit has no ratio, this is always 1. With `last`, no call is delayed.
-        """
-        allowed = self._replay.samples_allowed(self._inserts + inserted)
-        if math.isinf(allowed):
-            return 1
-        calls = int(allowed - self._samples) // self._items_per_call
-        calls = max(0, calls if last else calls - self._ahead)
-        self._samples += calls * self._items_per_call
-        return calls
+def begin(
+    experiment: Experiment,
+    on: InProcess,
+    options: RunOptions,
+    report: Callable[[str], None],
+    stack: contextlib.ExitStack,
+) -> tuple[Start, Callable[[Sequence[Session]], InProcessEngine]]:
+    """Checks a run, and returns a function that makes its engine for the run's session."""
+    environment = experiment.make_environment(experiment.num_envs)
+    stack.callback(environment.close)
+    start = check_start(experiment, envs.make_spec(environment), own_actions(environment), on, options)
+    demos = None if start.folder is None else read_rows(experiment, start.agent, start.folder, report)
+    return start, lambda sessions: InProcessEngine(start, on, sessions[0], environment, demos, stack)

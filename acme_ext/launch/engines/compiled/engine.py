@@ -1,5 +1,6 @@
 """Advances a compiled run of one or several seeds by calls of the compiled loop."""
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,10 +20,11 @@ from acme_ext.launch.engines.compiled.loops import EvaluationLoop, Loop
 from acme_ext.launch.engines.compiled.memory import check_memory
 from acme_ext.launch.engines.compiled.sharding import Sharding
 from acme_ext.launch.engines.compiled.state import NONE_ENDED, RunState, Scores
+from acme_ext.launch.placement import Compiled, RunOptions
 from acme_ext.launch.runs.evaluation import LONG, FixedVariables, Loaded, Score, endless
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.saving import Contents
-from acme_ext.launch.runs.start import Start
+from acme_ext.launch.runs.start import Start, check_start, specs_of
 from acme_ext.launch.session import Session
 from acme_ext.types import Array, Tree
 from acme_ext.utils import compiling, worlds
@@ -55,16 +57,6 @@ def keys_of(experiment: Experiment) -> tuple[Array, Array, Array, Array]:
     return learner, environments, experiment.key("actor"), jax.random.fold_in(learner, 1)
 
 
-def make_loop(start: Start, environment: FunctionalEnvironment, seeds: int) -> Loop:
-    """Returns the compiled loop of a run; raises UsageError if it can't run compiled, or doesn't fit into memory."""
-    experiment, agent = start.experiment, start.agent
-    devices = experiment.devices()
-    sharding = Sharding(devices, experiment.num_envs, agent.replay.batch_size) if devices else None
-    loop = Loop(agent, environment, experiment.num_envs, type(experiment.builder).__name__, sharding)
-    check_memory(jax.eval_shape(loop.init, *keys_of(experiment)), loop, seeds)
-    return loop
-
-
 def _part(tree: Tree, seed: int) -> Tree:
     return jax.tree.map(lambda leaf: leaf[seed], tree)
 
@@ -89,7 +81,7 @@ class CompiledEngine:
 
     Args:
         start: the run.
-        loop: see `make_loop`.
+        loop: the compiled loop.
         evaluated: the environment of evaluations.
         sessions: a session for each seed.
     """
@@ -300,3 +292,27 @@ def _copied(leaf: Any) -> Array:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(jnp.array(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
     return jnp.array(leaf)
+
+
+libraries = contextlib.nullcontext
+
+
+def begin(
+    experiment: Experiment,
+    on: Compiled,
+    options: RunOptions,
+    report: Callable[[str], None],
+    stack: contextlib.ExitStack,
+) -> tuple[Start, Callable[[Sequence[Session]], CompiledEngine]]:
+    """Checks a run, and returns a function that makes its engine for the sessions of the seeds.
+
+    Raises:
+        UsageError: the run can't be compiled, or doesn't fit into memory; or see `check_start`.
+    """
+    environment, evaluated = (environment_of(experiment, evaluation=each) for each in (False, True))
+    start = check_start(experiment, *specs_of(experiment), on, options)
+    agent, devices = start.agent, experiment.devices()
+    split = Sharding(devices, experiment.num_envs, agent.replay.batch_size) if devices else None
+    loop = Loop(agent, environment, experiment.num_envs, type(experiment.builder).__name__, split)
+    check_memory(jax.eval_shape(loop.init, *keys_of(experiment)), loop, on.seeds)
+    return start, lambda sessions: CompiledEngine(start, loop, evaluated, sessions)

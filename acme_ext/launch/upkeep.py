@@ -1,85 +1,24 @@
-"""The loop of a run: it advances an engine, and does meanwhile what is due in its sessions."""
+"""What is due in a run between the steps of its engine."""
 
 import contextlib
 import itertools
-import math
-import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from acme_ext.errors import NotFiniteError
+from acme_ext.launch.engines.engine import Engine
 from acme_ext.launch.hosts.interrupt import Interrupt
-from acme_ext.launch.runs.evaluation import Loaded, Result, Score
-from acme_ext.launch.runs.saving import Contents
+from acme_ext.launch.runs.evaluation import Score
 from acme_ext.launch.session import Session
 
-_TICK_S = 0.05  # between updates of the progress line
 
+class Upkeep:
+    """Does what is due in an engine's sessions: logs, evaluations, snapshots and saves.
 
-class Engine(Protocol):
-    """What advances a run: one process, recorded data, or a compiled program of several seeds.
-
-    An engine has the sessions of its seeds, mostly one, and sets their `counts`. Methods with an `index` concern one
-    of these sessions.
+    Args:
+        engine: the engine.
+        sessions: its sessions.
+        interrupt: the stop request, which ends an evaluation.
     """
-
-    @property
-    def rows_every(self) -> Sequence[int] | None:
-        """Steps between log rows, for each session; None: about a row a second."""
-        ...
-
-    def advance(self) -> None:
-        """Makes the next steps: at most up to the `next_stop` of each session if it makes many at once."""
-
-    def finish(self) -> None:
-        """Learns from what is left; called after the last `advance`."""
-
-    def metrics(self, due: Sequence[bool]) -> Sequence[Mapping[str, Mapping[str, float]]]:
-        """Returns the new log rows of each session, by the name of the log; none for a session that isn't due."""
-        ...
-
-    def evaluate(self, episodes: int, on_step: Callable[[], None]) -> Sequence[Score]:
-        """Evaluates each session's newest parameters; `on_step` is called often, and raises to end the evaluation."""
-        ...
-
-    def loaded(self, index: int) -> Loaded:
-        """Returns the agent as it is now."""
-        ...
-
-    def state(self, index: int, *, flushed: bool) -> Contents:
-        """Returns what a resume needs besides the session's own state.
-
-        With `flushed`, the replay holds all that was written to it; without, some of it may be missing.
-
-        Raises:
-            NotFiniteError: the loss was not finite, so that the parameters must not be saved.
-        """
-        ...
-
-    def doing(self) -> tuple[Mapping[str, str], str]:
-        """Returns what each part of the run is doing, and the state of its replay, in words."""
-        ...
-
-
-def train(engine: Engine, sessions: Sequence[Session], interrupt: Interrupt) -> list[Result]:
-    """Advances an engine until its sessions have used their budgets, or until a stop is requested.
-
-    Meanwhile, and at the end, it logs, evaluates, saves and exports snapshots. If something raises an error, the run
-    is saved first.
-    """
-    life = _Life(engine, sessions, interrupt)
-    with contextlib.ExitStack() as stack:
-        for session in sessions:
-            stack.enter_context(session.checkpoints.explaining())
-        stack.enter_context(sessions[0].watched(life.progress, lambda: _in_words(*engine.doing())))
-        with life.saved_if_it_fails():
-            life.advance()
-        scores = life.end()
-    return [session.result(score, interrupt) for session, score in zip(sessions, scores, strict=True)]
-
-
-class _Life:
-    """The loop of `train`."""
 
     def __init__(self, engine: Engine, sessions: Sequence[Session], interrupt: Interrupt):
         self._engine, self._sessions, self._interrupt = engine, sessions, interrupt
@@ -87,34 +26,25 @@ class _Life:
         for index, session in enumerate(sessions):
             session.log_every(engine.rows_every[index] if engine.rows_every else None)
 
-    def progress(self) -> Hashable:
+    @contextlib.contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Explains why nothing moves, and which checkpoint remains after a loss that is not finite."""
+        with contextlib.ExitStack() as stack:
+            for session in self._sessions:
+                stack.enter_context(session.checkpoints.explaining())
+            stack.enter_context(self._sessions[0].watched(self._progress, lambda: _in_words(*self._engine.doing())))
+            yield
+
+    def _progress(self) -> Hashable:
         """What changes while the run makes progress."""
         counts = [(session.counts.environment_steps, session.counts.learner_steps) for session in self._sessions]
         return (*counts, self._evaluation_steps)
 
-    def advance(self) -> None:
-        """Advances the engine to the end of the budgets, with all that is due meanwhile."""
-        engine, sessions, interrupt = self._engine, self._sessions, self._interrupt
-        stops = self._stops()
-        tick = -math.inf
-        while not interrupt.requested:
-            reached = all(session.steps >= stop for session, stop in zip(sessions, stops, strict=True))
-            if reached:
-                self._events()
-                stops = self._stops()
-            now = time.monotonic()
-            if now >= tick:
-                self._tick()
-                tick = now + _TICK_S
-            if reached and all(session.steps >= session.experiment.steps for session in sessions):
-                break
-            engine.advance()
-        engine.finish()
-
-    def _stops(self) -> list[int]:
+    def stops(self) -> list[int]:
+        """Returns the step of each session at which `events` must be called."""
         return [session.next_stop for session in self._sessions]
 
-    def _events(self) -> None:
+    def events(self) -> None:
         """Logs, evaluates and exports what is due at the current steps."""
         sessions = self._sessions
         if self._engine.rows_every:
@@ -127,7 +57,7 @@ class _Life:
             if session.snapshots is not None:
                 session.snapshots.export_if_due(session.steps)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         """Shows the progress; logs and saves by the clock."""
         sessions = self._sessions
         if (progress := sessions[0].progress) is not None:

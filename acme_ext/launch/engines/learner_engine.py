@@ -1,0 +1,52 @@
+"""What the engines share that have one learner in this process."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Score
+from acme_ext.launch.runs.start import Start
+from acme_ext.launch.session import Session
+from acme_ext.learning.learner import Learner
+
+
+class LearnerEngine:
+    """The part of an engine that logs and evaluates what its learner has learned.
+
+    Args:
+        start: the run.
+        session: the run's session.
+        learner: the learner.
+    """
+
+    rows_every = None
+
+    def __init__(self, start: Start, session: Session, learner: Learner):
+        self._start, self._session, self._learner = start, session, learner
+        self._evaluator = Evaluator(start.experiment, start.spec, learner, agent=start.agent)
+
+    def metrics(self, due: Sequence[bool]) -> list[Mapping[str, Mapping[str, float]]]:
+        if not self._learner.calls:
+            return [{}]
+        return [{"learner": {**self._session.columns(), **self._learner.metrics(), **self._drawn()}}]
+
+    def evaluate(self, episodes: int, on_step: Callable[[], None]) -> list[Score]:
+        return [self._evaluator.evaluate(episodes, on_step, standing=self._standing())]
+
+    def loaded(self, index: int) -> Loaded:
+        start = self._start
+        return Loaded(
+            start.experiment,
+            start.spec,
+            start.agent,
+            self._learner,
+            self._standing(),
+            self._session.steps,
+            start.actions,
+        )
+
+    def _drawn(self) -> Mapping[str, int]:
+        """Returns how many samples came from each source, as metrics."""
+        return {}
+
+    def _standing(self) -> list | None:
+        """Returns the policies' shared statistics, see `Policy.standing`; None if there are none."""
+        return None
