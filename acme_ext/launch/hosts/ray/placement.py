@@ -18,11 +18,6 @@ _PATIENCE_S = 30.0  # for resources that others use
 _HEADINGS = ("CPU", "GPU")
 
 
-def bundle(asked: Resources, ip: str | None) -> dict[str, float]:
-    """Returns a node's request as a bundle of Ray; with an address, pinned to that host."""
-    return {**asked, **({f"node:{ip}": _PIN} if ip is not None else {})}
-
-
 def bundles(
     groups: Sequence[str],
     asked: Sequence[Resources],
@@ -47,10 +42,8 @@ def bundles(
     wanted = total(resources for group, resources in zip(groups, asked, strict=True) if group in writers)
     fits = all(there.get(kind, 0) >= amount for kind, amount in wanted.items())
     pinned = shared is False or (shared is None and fits)
-    made = [
-        bundle(resources, here if pinned and group in writers else None)
-        for group, resources in zip(groups, asked, strict=True)
-    ]
+    pin = {f"node:{here}": _PIN} if pinned else {}
+    made = [{**asks, **(pin if group in writers else {})} for group, asks in zip(groups, asked, strict=True)]
     names = ", ".join(writers)
     if shared is False:
         return made, f"the run directory is not shared by all hosts: {names} run on this one."
