@@ -181,8 +181,8 @@ def _strike(trial: Trial, folder: pathlib.Path, mark: str, process: subprocess.P
     elif trial.node == "command":
         process.kill()
     elif trial.node == "supervisor":  # on Ray, the driver
-        keeper = next(pid for pid in _marked(mark) if _parent(pid) == process.pid)
-        os.kill(next(pid for pid in _marked(mark) if _parent(pid) == keeper), signal.SIGKILL)
+        subreaper = next(pid for pid in _marked(mark) if _parent(pid) == process.pid)
+        os.kill(next(pid for pid in _marked(mark) if _parent(pid) == subreaper), signal.SIGKILL)
     else:
         name = "actor-0" if trial.node == "actor" else trial.node
         log = str(folder / "run" / "logs" / "nodes" / f"{name}.log")

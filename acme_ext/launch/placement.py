@@ -244,7 +244,7 @@ class Program(Placement):
 
     def check(self, experiment: "Experiment", options: RunOptions) -> None:
         super().check(experiment, options)
-        if (experiment.data is None) != bool(self.for_run(experiment).actors):
+        if (experiment.data is None) != bool(self.for_run(experiment).num_actors):
             raise UsageError(
                 "a program needs at least 1 actor."
                 if experiment.data is None

@@ -17,7 +17,7 @@ from acme_ext import envs
 from acme_ext.builders import DQN
 from acme_ext.launch.hosts.interrupt import SAME_REQUEST_S
 from acme_ext.launch.runs import settings
-from acme_ext.launch.runs.saving import BestParams
+from acme_ext.launch.runs.saving import BestParams, Counts
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import loggers
@@ -107,12 +107,12 @@ class Running:
                 continue
         return found
 
-    def keeper(self) -> psutil.Process:
+    def subreaper(self) -> psutil.Process:
         (child,) = psutil.Process(self.process.pid).children()
         return child
 
     def supervisor(self) -> psutil.Process:
-        (child,) = self.keeper().children()
+        (child,) = self.subreaper().children()
         return child
 
     def servers(self) -> list[psutil.Process]:
@@ -257,7 +257,7 @@ def state(run: Path, shards: int = 1) -> tuple[int, int, int]:
     """
     restored = CheckpointStore(run / "checkpoints").restore({})
     assert restored is not None
-    kept = restored.info["state"]
+    counts = Counts.of_state(restored.info["state"])
     with envs.make("gym:lab_walk:LabWalk-v0") as environment:
         fields = {name: str(value) for name, value in FIELDS.items()}
         replay = DQN(settings.replace(DQN().config, fields)).make_agent(envs.make_spec(environment)).replay
@@ -268,7 +268,7 @@ def state(run: Path, shards: int = 1) -> tuple[int, int, int]:
             inserted += server.counts(replay.table)[0]
         finally:
             server.close()
-    return kept["counts"]["environment_steps"], inserted, kept["learner_steps"]
+    return counts.environment_steps, inserted, counts.learner_steps
 
 
 # The cluster lives in a process of its own, since Ray takes hold of the one that it is in. It reads a line for each

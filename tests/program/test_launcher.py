@@ -15,7 +15,7 @@ _ENTRY = "local"
 
 
 class Process:
-    """A keeper that ends at once; it remembers all that were started."""
+    """A subreaper that ends at once; it remembers all that were started."""
 
     started: ClassVar[list["Process"]] = []
 

@@ -15,7 +15,7 @@ def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tm
     run = tmp_path / "run"
     program = train(run, _FOR_EVER, "--checkpoint-every", "0.5", LAB_WALK_SERVER="")
     program.wait_for(lambda: saved(run) and program.steps() > saved(run)[-1] + 50)
-    assert len(program.processes()) - len(program.servers()) >= 9  # launcher, keeper, supervisor, 6 nodes
+    assert len(program.processes()) - len(program.servers()) >= 9  # launcher, subreaper, supervisor, 6 nodes
     assert len(program.servers()) >= 3  # of the environment whose specs were asked for, and of those that act
     ports = program.listening()
     assert len(ports) >= 3  # replay, learner, coordinator
@@ -70,7 +70,7 @@ def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["supervisor", pytest.param("keeper", marks=pytest.mark.release)])
+@pytest.mark.parametrize("who", ["supervisor", pytest.param("subreaper", marks=pytest.mark.release)])
 def test_whoever_of_those_above_the_nodes_is_killed_takes_all_along(who, tmp_path, train):
     program = train(tmp_path / "run", _FOR_EVER, "--open-ports", LAB_WALK_SERVER="")
     program.wait_for(lambda: program.steps() > 100)
@@ -110,7 +110,7 @@ def test_an_interrupt_before_anything_runs_is_no_failure(tmp_path, train):
     program.interrupt()
     code, out, err = program.end()
     assert code == 128 + signal.SIGINT
-    # The keeper is started while the command still imports its own libraries.
+    # The subreaper is started while the command still imports its own libraries.
     own = "acme-ext: stopped; nothing is lost, and the same command starts again."
     assert ("stopped at step 0" in out) != (own in err)
     assert err.splitlines()[1:] in ([], [own], [f"acme-ext: the run directory is {tmp_path / 'run'}"])

@@ -96,8 +96,8 @@ def test_a_killed_command_leaves_nothing_on_any_host(tmp_path, train, cluster):
     program.wait_for(lambda: program.steps() > 100)
     names = ("replay", "coordinator", "learner", "evaluator", "actor-0", "actor-1")
     nodes = [program.node_of_host(name) for name in names]
-    above = {process for node in nodes for process in node.parents() if "nursery" in " ".join(process.cmdline())}
-    assert len(above) >= 4  # on each host the nursery, and what watches it
+    above = {process for node in nodes for process in node.parents() if "host_server" in " ".join(process.cmdline())}
+    assert len(above) >= 4  # on each host the fork server, and what watches it
     program.process.kill()
     program.end()
     _, alive = psutil.wait_procs([*nodes, *above], timeout=30)
