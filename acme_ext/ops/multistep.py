@@ -52,8 +52,8 @@ def n_step_returns(r_t: Array, discount_t: Array, v_t: Array, continues: Array, 
     if n is not None and n < len(r_t):
         returns = r_t + discount_t * v_t
         for _ in range(n - 1):
-            following = xp.concatenate([returns[1:], v_t[-1:]])
-            returns = r_t + discount_t * xp.where(continues, following, v_t)
+            following = xp.concatenate([xp.where(continues[:-1], returns[1:], v_t[:-1]), v_t[-1:]])
+            returns = r_t + discount_t * following
         return returns
 
     def back(following: Array, step: tuple[Array, ...]) -> tuple[Array, Array]:
