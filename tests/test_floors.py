@@ -16,7 +16,7 @@ import acme_ext
 PACKAGE = pathlib.Path(acme_ext.__file__).parent
 
 FLOORS = [
-    {"types", "specs", "errors", "interfaces", "utils"},
+    {"types", "specs", "errors", "interfaces", "config", "utils"},
     {"ops", "networks", "envs", "acting", "data", "replay", "learning"},
     {"agents"},
     {"builders"},

@@ -10,6 +10,8 @@ import jax
 
 from acme_ext import specs
 from acme_ext.acting.policy import Policy
+from acme_ext.config.fields import check_declarations, check_made, check_types, make_checked
+from acme_ext.config.types import hints_of
 from acme_ext.errors import UsageError, nearest
 from acme_ext.learning import normalize
 from acme_ext.learning.averaged import averaged_core, averaged_policy
@@ -24,7 +26,6 @@ from acme_ext.replay.base import Replay
 from acme_ext.replay.config import SequenceConfig, TransitionConfig, UnrollConfig
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.types import EnvironmentSpec, Tree
-from acme_ext.utils import checks
 
 if TYPE_CHECKING:
     from acme_ext.builders.base import Builder, NetworkBuilder
@@ -45,14 +46,14 @@ def check_fields(builder: "Builder") -> None:
         for field in ("replay", "batch_size", "discount"):
             if not hasattr(config, field):
                 raise UsageError(f"{type(config).__name__} has no field {field!r}, which {name} needs.")
-    checks.declared(type(builder))
-    checks.declared(type(config))
+    check_declarations(type(builder))
+    check_declarations(type(config))
     if both := {f.name for f in dataclasses.fields(builder)} & {f.name for f in dataclasses.fields(config)}:
         raise UsageError(f"{name} and its config both have a field {min(both)!r}: rename one of them.")
     for field in ("sgd_steps_per_call", "batch_size"):
         if isinstance(value := getattr(config, field, 1), int) and value < 1:
             raise UsageError(f"{field} is {value}: it must be at least 1.")
-    checks.types(builder)
+    check_types(builder)
     if builder.average_rate is not None and not 0 < builder.average_rate <= 1:
         raise UsageError(f"average_rate is {builder.average_rate}: it must be above 0 and at most 1, or none.")
     if (weight := builder.intrinsic_weight) is not None:
@@ -69,8 +70,8 @@ def check_fields(builder: "Builder") -> None:
 def make_networks(builder: "NetworkBuilder", spec: EnvironmentSpec) -> Any:
     """Calls the function in a builder's field `network` with the spec, config, torso and, if it has one, core."""
     parts = {name: getattr(builder, name) for name in ("torso", "core") if hasattr(builder, name)}
-    *_, kind = typing.get_args(checks.hints_of(type(builder)).get("network")) or (Any,)
-    return checks.make("network", builder.network, kind, spec=spec, config=builder.config, **parts)
+    *_, kind = typing.get_args(hints_of(type(builder)).get("network")) or (Any,)
+    return make_checked("network", builder.network, kind, spec=spec, config=builder.config, **parts)
 
 
 def check_actions(builder: "Builder", spec: EnvironmentSpec) -> None:
@@ -87,10 +88,10 @@ def apply(
     """Returns the core, and the policies for training and evaluation, wrapped as the builder's settings require."""
     config, example = builder.config, specs.zeros(spec.observations, 1)
     for policy in policies:
-        checks.made(f"{type(builder).__name__}.make_policy", policy, Policy)
+        check_made(f"{type(builder).__name__}.make_policy", policy, Policy)
     clipping = None if builder.intrinsic is None else getattr(builder, "clipping", None)
     unclipped = builder if clipping is None else dataclasses.replace(builder, config=clipping[1])
-    core = checks.made(f"{type(builder).__name__}.make_core", unclipped.make_core(spec, networks), LearnerCore)
+    core = check_made(f"{type(builder).__name__}.make_core", unclipped.make_core(spec, networks), LearnerCore)
     if (most := getattr(config, "random_shift", None)) is not None:
         core = shifted_core(core, example, most)
     if getattr(config, "normalize_observations", False) and normalize.fields_of(example, example):
@@ -127,4 +128,4 @@ def _with_bonus(builder: "Builder", core: LearnerCore, replay: Replay, observati
     bonus = BONUSES[intrinsic] if isinstance(intrinsic, str) else intrinsic
     if (weight := builder.intrinsic_weight) is not None:
         bonus = functools.partial(bonus, weight=weight)
-    return checks.make("intrinsic", bonus, LearnerCore, core=core, observation=observation)
+    return make_checked("intrinsic", bonus, LearnerCore, core=core, observation=observation)

@@ -212,9 +212,9 @@ def started_ahead(options: argparse.Namespace) -> Iterator[None]:
 
 def run_program(experiment: Any, options: argparse.Namespace) -> Any:
     """Runs an experiment as a program; returns the `Result`."""
+    from acme_ext.config.assignments import parse_amounts
     from acme_ext.launch.runners import distributed
     from acme_ext.launch.runners.program import Topology
-    from acme_ext.launch.runs import settings
 
     accelerated = tuple(name.strip() for name in options.accelerated.split(",") if name.strip())
     return distributed.run_program(
@@ -226,7 +226,7 @@ def run_program(experiment: Any, options: argparse.Namespace) -> Any:
             accelerated,
             options.inference,
             options.experience,
-            settings.amounts(options.resources),
+            parse_amounts(options.resources),
             options.inference_servers,
         ),
         fresh=options.fresh,

@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from acme_ext.config.fields import check_accepts
+from acme_ext.config.types import MISFIT, describe_type, fit_value
+from acme_ext.config.values import Named, importable_name, load_object
 from acme_ext.errors import UsageError, nearest
-from acme_ext.utils import checks, install, naming
+from acme_ext.utils import install
 
 if TYPE_CHECKING:
     import dm_env
@@ -266,11 +269,11 @@ def name_of(environment: str | Factory) -> str:
     """Returns an environment's name; for a function, `py:module:name` or the name that the user gave it."""
     if isinstance(environment, str):
         return environment
-    if isinstance(environment, naming.Named):
+    if isinstance(environment, Named):
         return environment.name
     if isinstance(environment, functools.partial):
         return name_of(environment.func)
-    name = naming.name_of(environment)
+    name = importable_name(environment)
     return f"py:{name}" if name else getattr(environment, "__qualname__", type(environment).__name__)
 
 
@@ -358,7 +361,7 @@ def _named_factory(environment: str | Factory) -> Factory | None:
     prefix, _, name = environment.partition(":") if isinstance(environment, str) else ("", "", "")
     if prefix != "py":
         return None
-    factory: Any = naming.load(name)
+    factory: Any = load_object(name)
     if not callable(factory):
         raise UsageError(f"{environment!r} is {factory!r}: it must be a function of a seed and of whether to evaluate.")
     return cast(Factory, factory)
@@ -367,7 +370,7 @@ def _named_factory(environment: str | Factory) -> Factory | None:
 def _factory(factory: Factory, options: Mapping[str, Any]) -> Factory:
     check_factory(factory)
     check_names(options)
-    checks.accepts("the environment", factory, "seed", "evaluation", **options)
+    check_accepts("the environment", factory, "seed", "evaluation", **options)
     return functools.partial(factory, **options) if options else factory
 
 
@@ -396,7 +399,7 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
         command = install.command(family.extra)
         raise UsageError(f"{environment!r} needs {', '.join(missing)}, not installed here: {command}")
     where = family.backend if ":" in family.backend else f"acme_ext.envs.{family.name}:{family.backend}"
-    made_by: Any = naming.load(where)
+    made_by: Any = load_object(where)
     if not (isinstance(made_by, type) and issubclass(made_by, Backend)):
         raise UsageError(
             f"the family {family.name!r} is {where}: it must be a subclass of acme_ext.envs.backend.Backend."
@@ -413,27 +416,13 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
         if key not in valid:
             hint = nearest(key, valid) if valid else "it takes none."
             raise UsageError(f"{environment!r} has no option {key!r}; {hint}")
-        if isinstance(valid[key], tuple):
-            fitted[key] = value = _as_tuple(value)
-        if not (value is None and key in backend.nullable) and not _fits(value, valid[key]):
-            kind = type(valid[key]).__name__
+        if value is None and key in backend.nullable:
+            continue
+        hint = Any if valid[key] is None else type(valid[key])
+        if (fit := fit_value(value, hint)) is MISFIT:
             raise UsageError(
-                f"the option {key!r} of {environment!r} must be of type {kind}, as {valid[key]!r} is, not {value!r}."
+                f"the option {key!r} of {environment!r} is {value!r}: it must be {describe_type(hint)}, as its "
+                f"default, {valid[key]!r}, is."
             )
+        fitted[key] = fit
     return backend, name, fitted
-
-
-def _as_tuple(value: Any) -> Any:
-    """Returns a list, and the lists in it, as tuples; any other value unchanged."""
-    return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
-
-
-def _fits(value: Any, default: Any) -> bool:
-    """Whether an option's value has its default's type; None allows any type, and an int is accepted as a float."""
-    if default is None:
-        return True
-    if isinstance(default, bool) or isinstance(value, bool):
-        return isinstance(default, bool) and isinstance(value, bool)
-    if isinstance(default, float):
-        return isinstance(value, int | float)
-    return isinstance(value, type(default))

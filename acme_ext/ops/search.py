@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import NonNegative, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.ops import masking
 from acme_ext.types import Array, Tree
 from acme_ext.utils import install
-from acme_ext.utils.checks import Checked, NonNegative, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,8 @@ import dataclasses
 import functools
 from typing import Any, ClassVar, TypeVar
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import NonNegative, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.replay import blocks
 from acme_ext.replay.config import Order
@@ -13,7 +15,6 @@ from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.prioritized import PrioritySink
 from acme_ext.replay.rows import Layout, OnWait, Sink, StructuredSink
 from acme_ext.types import Array, EnvironmentSpec, Tree
-from acme_ext.utils.checks import Checked, NonNegative, PositiveInt, Share
 
 Self = TypeVar("Self", bound="Replay")
 

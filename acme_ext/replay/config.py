@@ -6,9 +6,10 @@ On the command line, they are set with dotted names: `--set replay.prioritized=t
 import dataclasses
 from typing import Any, Literal
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.replay.limits import RateLimit
-from acme_ext.utils.checks import Checked, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 
 Order = Literal["uniform", "prioritized", "queue"]
 """How a replay's items are sampled; see `Replay`."""

@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import tree
 
+from acme_ext.config.types import PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.replay import frames, unrolls
 from acme_ext.replay.base import Replay
 from acme_ext.replay.rows import Layout, OnWait
 from acme_ext.types import Array, Sequence, Tree
-from acme_ext.utils.checks import PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

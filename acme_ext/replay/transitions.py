@@ -12,11 +12,11 @@ from typing import ClassVar
 
 import tree
 
+from acme_ext.config.types import Positive, PositiveInt, Share
 from acme_ext.replay import blocks, frames, nstep
 from acme_ext.replay.base import Replay
 from acme_ext.replay.rows import Layout, OnWait
 from acme_ext.types import Array, Transition
-from acme_ext.utils.checks import Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)

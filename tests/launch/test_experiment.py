@@ -15,11 +15,11 @@ from toys import Toy, ToyConfig, Walk, make_walk, toy
 from acme_ext import envs
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders import DQN
+from acme_ext.config.assignments import restore_config
+from acme_ext.config.values import named
 from acme_ext.errors import UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment
-from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.feasibility import check
-from acme_ext.utils.naming import named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +75,9 @@ def test_its_description_is_json_from_which_the_config_comes_back():
     assert described["environment"] == "atari:Pong"
     assert described["environment_options"] == {"sticky": 0.25, "shape": [84, 84]}
     assert described["run"]["steps"] == 50_000
-    assert settings.from_json(DQNConfig, described["config"]) == config
-    assert settings.from_json(Evaluation, described["run"]["evaluation"]) == tried.evaluation
-    assert settings.from_json(Checkpoints, described["run"]["checkpoints"]) == tried.checkpoints
+    assert restore_config(DQNConfig, described["config"]) == config
+    assert restore_config(Evaluation, described["run"]["evaluation"]) == tried.evaluation
+    assert restore_config(Checkpoints, described["run"]["checkpoints"]) == tried.checkpoints
 
 
 def test_how_far_and_how_closely_watched_is_no_part_of_what_is_run():

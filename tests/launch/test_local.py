@@ -16,6 +16,7 @@ from dm_env import specs
 from toys import Walk, make_walk, toy
 
 from acme_ext.builders import DQN
+from acme_ext.config.values import named
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment, Result
 from acme_ext.launch.runners import keeping, local, patience, upkeep
@@ -23,7 +24,6 @@ from acme_ext.launch.runs import console
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.utils import loggers
-from acme_ext.utils.naming import named
 from acme_ext.utils.rundir import RunDirectory
 from acme_ext.utils.watchdog import Watchdog
 

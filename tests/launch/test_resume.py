@@ -17,13 +17,13 @@ from toys import Toy, ToyConfig, Walk, make_walk, toy
 
 from acme_ext import builders, envs
 from acme_ext.acting.variables import POLICY
+from acme_ext.config.values import named
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, Result
 from acme_ext.launch.runners import local, snapshots
 from acme_ext.launch.runs import store
 from acme_ext.learning import checkpoints
 from acme_ext.utils import loggers
-from acme_ext.utils.naming import named
 from acme_ext.utils.rundir import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("no_figures")

@@ -7,12 +7,13 @@ import os
 import pytest
 
 from acme_ext import builders
+from acme_ext.config.comparison import ABSENT
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.launch.runs.store import RunCheckpoints, hold, prepare, say_differences
 from acme_ext.utils import loggers
-from acme_ext.utils.rundir import ABSENT, RunDirectory
+from acme_ext.utils.rundir import RunDirectory
 
 
 class Replay:

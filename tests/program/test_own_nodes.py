@@ -9,10 +9,10 @@ import programs
 import pytest
 
 from acme_ext.builders import DQN
+from acme_ext.config.assignments import replace_fields
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.runners import distributed
 from acme_ext.launch.runners.program import SERVERS, Topology, added_groups
-from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 
@@ -52,7 +52,7 @@ def _stop_by_lp():
 def _experiment(tmp_path, steps):
     texts = {name: str(value) for name, value in programs.FIELDS.items()}
     return Experiment(
-        DQN(settings.replace(DQN().config, texts)),
+        DQN(replace_fields(DQN().config, texts)),
         "gym:lab_walk:LabWalk-v0",
         steps=steps,
         evaluation=Evaluation(every=0, final_episodes=1),

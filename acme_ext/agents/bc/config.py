@@ -3,8 +3,9 @@
 import dataclasses
 from typing import ClassVar
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import LayerSizes, Positive, PositiveInt
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,8 +4,8 @@ import dataclasses
 from typing import Literal
 
 from acme_ext.agents.dqn.config import QLearningConfig
+from acme_ext.config.types import NonNegative, PositiveInt, PositiveShare
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import NonNegative, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,8 +4,9 @@ import dataclasses
 from typing import Literal
 
 from acme_ext.agents.iql.config import MinLogStddev
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import LayerSizes, Positive, PositiveInt, PositiveShare
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)

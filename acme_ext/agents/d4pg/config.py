@@ -2,9 +2,10 @@
 
 import dataclasses
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import LayerSizes, NonNegative, Positive, PositiveInt, PositiveShare
 from acme_ext.ops.critics import CategoricalConfig
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import dataclasses
 
 from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.config.types import NonNegative, NonNegativeInt
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import NonNegative, NonNegativeInt
 
 
 @dataclasses.dataclass(frozen=True)

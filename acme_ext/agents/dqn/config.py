@@ -3,8 +3,9 @@
 import dataclasses
 from typing import Literal
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import Positive, PositiveInt, PositiveShare, Share, Sizes
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, Positive, PositiveInt, PositiveShare, Share, Sizes
 
 
 @dataclasses.dataclass(frozen=True)

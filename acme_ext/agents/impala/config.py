@@ -3,9 +3,10 @@
 import dataclasses
 from typing import Literal
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import LayerSizes, NonNegative, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import UnrollConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)

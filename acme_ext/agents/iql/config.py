@@ -3,8 +3,9 @@
 import dataclasses
 from typing import Annotated
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import LayerSizes, Positive, PositiveShare, Rule, Share
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveShare, Rule, Share
 
 MAX_LOG_STDDEV = 2.0  # greatest log stddev of the policy's actions; the authors' code
 MinLogStddev = Annotated[

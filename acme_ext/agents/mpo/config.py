@@ -3,9 +3,10 @@
 import dataclasses
 from typing import Annotated
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import AT_LEAST_TWO, LayerSizes, Positive, PositiveInt, PositiveShare
 from acme_ext.ops.critics import CategoricalConfig
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import AT_LEAST_TWO, Checked, LayerSizes, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,12 +3,13 @@
 import dataclasses
 from typing import Any
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.networks.models import Kind
 from acme_ext.ops.distributional import Support
 from acme_ext.ops.search import SearchConfig
 from acme_ext.replay.config import ReplayConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,9 +7,9 @@ import numpy as np
 
 from acme_ext.agents.r2d2 import config as r2d2
 from acme_ext.agents.r2d2.config import R2D2Config
+from acme_ext.config.types import AT_LEAST_ONE, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.learning.intrinsic import DistillationConfig
-from acme_ext.utils.checks import AT_LEAST_ONE, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,17 +2,9 @@
 
 import dataclasses
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare, Share
 from acme_ext.replay.config import SequenceConfig
-from acme_ext.utils.checks import (
-    Checked,
-    LayerSizes,
-    NonNegative,
-    NonNegativeInt,
-    Positive,
-    PositiveInt,
-    PositiveShare,
-    Share,
-)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,10 +4,10 @@ import dataclasses
 from typing import Literal
 
 from acme_ext.agents.dqn import config as dqn
+from acme_ext.config.types import NonNegative, Positive, PositiveInt
 from acme_ext.errors import UsageError
 from acme_ext.ops import critics
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import NonNegative, Positive, PositiveInt
 
 Distribution = Literal["none", "categorical", "quantile", "implicit"]
 

@@ -4,8 +4,9 @@ import dataclasses
 import math
 from typing import Annotated
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import LayerSizes, NonNegativeInt, Positive, PositiveInt, PositiveShare, Rule
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegativeInt, Positive, PositiveInt, PositiveShare, Rule
 
 _REACHABLE = Rule(
     lambda value: value < math.log(2), "it must be less than log 2 (0.693), the entropy of uniform actions in [-1, 1]"

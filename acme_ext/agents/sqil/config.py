@@ -4,9 +4,9 @@ import dataclasses
 
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.sac.config import SACConfig
+from acme_ext.config.types import Positive
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Positive
 
 
 @dataclasses.dataclass(frozen=True)

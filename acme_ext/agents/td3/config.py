@@ -2,8 +2,9 @@
 
 import dataclasses
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)

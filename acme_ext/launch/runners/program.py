@@ -18,6 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 import launchpad as lp
 
+from acme_ext.config.fields import check_fields
+from acme_ext.config.types import PositiveInt
 from acme_ext.data.recorder import part_of
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.runners import devices, offline
@@ -32,9 +34,8 @@ from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.feasibility import check, foresee
 from acme_ext.launch.runs.store import RunCheckpoints, check_directory, prepare, recorded_to, replay_folder
 from acme_ext.types import EnvironmentSpec
-from acme_ext.utils import checks, proxies
+from acme_ext.utils import proxies
 from acme_ext.utils.calls import TOKEN_BYTES
-from acme_ext.utils.checks import PositiveInt
 
 
 class Handles(NamedTuple):
@@ -96,7 +97,7 @@ class Topology:
     inference_servers: PositiveInt | None = None
 
     def __post_init__(self):
-        checks.fields(self)
+        check_fields(self)
         if self.actors < 0 or min(self.replay_shards, self.evaluators) < 1:
             raise UsageError("a program needs at least 1 actor, 1 replay shard and 1 evaluator.")
         if not self.actors and (self.replay_shards, self.inference) != (1, "actor"):

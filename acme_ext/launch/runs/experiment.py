@@ -12,13 +12,13 @@ import numpy as np
 
 from acme_ext import envs
 from acme_ext.builders.base import Agent, Builder
+from acme_ext.config.types import PositiveInt
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import feasibility, identity
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 from acme_ext.types import Array, EnvironmentSpec
 from acme_ext.utils import files
-from acme_ext.utils.checks import PositiveInt
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from acme_ext import envs
 from acme_ext.builders.base import Agent, Builder
+from acme_ext.config import fields
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import contracts
 from acme_ext.ops.search import load_mctx
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.types import EnvironmentSpec
-from acme_ext.utils import checks
 
 if TYPE_CHECKING:
     from acme_ext.launch.runs.experiment import Experiment
@@ -37,9 +37,9 @@ def check_fields(experiment: "Experiment") -> None:
             f"{experiment.environment!r} is no environment: give the one of the recording, and data={folder!r}."
         )
     envs.check_factory(experiment.environment)
-    checks.fields(experiment)
+    fields.check_fields(experiment)
     envs.check_names(experiment.environment_options)
-    checks.seed(experiment.seed)
+    fields.check_seed(experiment.seed)
     if experiment.data is not None and experiment.demos is not None:
         raise UsageError("a run on recorded data can't use demonstrations too: give only one of data and demos.")
 

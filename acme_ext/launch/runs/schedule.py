@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from acme_ext.config.fields import check_types
 from acme_ext.errors import UsageError
-from acme_ext.utils import checks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Evaluation:
     num_envs: int = 10  # environments stepped in parallel; never more than there are episodes
 
     def __post_init__(self):
-        checks.types(self, "evaluation.")
+        check_types(self, "evaluation.")
         for name, least in (("every", 0), ("episodes", 1), ("final_episodes", 1), ("num_envs", 1)):
             if getattr(self, name) < least:
                 raise UsageError(f"evaluation.{name} is {getattr(self, name)}: it must be at least {least}.")
@@ -46,7 +46,7 @@ class Checkpoints:
     replay_every_s: float = 0.0  # minimum seconds between writes of the replay's contents; 0: in every checkpoint
 
     def __post_init__(self):
-        checks.types(self, "checkpoints.")
+        check_types(self, "checkpoints.")
         for name in ("every_s", "replay_every_s"):
             if not (value := getattr(self, name)) >= 0:
                 raise UsageError(f"checkpoints.{name} is {value}: it must be a number of seconds, at least 0.")

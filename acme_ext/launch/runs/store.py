@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from acme_ext import __version__
 from acme_ext.acting.variables import POLICY
+from acme_ext.config.comparison import ABSENT
 from acme_ext.data.format import FolderWriter
 from acme_ext.errors import NotFiniteError, RunError, UsageError
 from acme_ext.launch.runs.experiment import Experiment
@@ -22,7 +23,7 @@ from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.learning.checkpoints import CheckpointStore, Restored
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import files, loggers
-from acme_ext.utils.rundir import ABSENT, RunDirectory
+from acme_ext.utils.rundir import RunDirectory
 
 
 class SavesReplay(Protocol):
