@@ -2,7 +2,9 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import functools
+import typing
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -17,13 +19,17 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.builders import options
 from acme_ext.builders.presets import HasPresets
 from acme_ext.builders.presets import Preset as Preset
-from acme_ext.learning.bonus import Bonus
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.fields import check_declarations, check_fields, check_made, make_checked
+from acme_ext.config.types import NonNegative, PositiveShare, hints_of
+from acme_ext.errors import UsageError, nearest
+from acme_ext.learning.bonus import BONUSES, Bonus
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
 from acme_ext.learning.priorities import PriorityUpdater
-from acme_ext.networks.torsos import Torso
+from acme_ext.networks.torsos import TORSOS, Torso
 from acme_ext.replay.base import Replay
-from acme_ext.replay.config import TransitionConfig, UnrollConfig
+from acme_ext.replay.config import SequenceConfig, TransitionConfig, UnrollConfig
 from acme_ext.replay.mixed import Mixed
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
@@ -95,11 +101,9 @@ class Agent:
 class Builder(HasPresets, abc.ABC):
     """An agent: its config, and the methods that make its networks, replay, policy and learner core.
 
-    A new agent implements `make_networks`, `make_policy` and `make_core`. This class reads the config's fields
-    `replay`, `batch_size` and `discount`. It also reads these fields if the config has them: `max_abs_reward`,
-    `normalize_observations`, `max_abs_observation`, `random_shift`, `sgd_steps_per_call`, `variable_period`,
-    `pretrain_steps` and `demo_priority_offset`. A builder whose core clips rewards needs a property `clipping`, as
-    `RecurrentBuilder` has, so that an exploration bonus is added after the rewards are clipped.
+    A new agent implements `make_networks`, `make_policy` and `make_core`. This class reads the settings that
+    `AgentConfig` declares. A builder whose core clips rewards overrides `clipping`, so that an exploration bonus is
+    added after the rewards are clipped.
     Builders are frozen, and picklable if their fields are, so that any process can make the parts.
     """
 
@@ -112,19 +116,47 @@ class Builder(HasPresets, abc.ABC):
     """Whether the agent is made for recorded data; in an environment it learns from its own actions."""
     learns_rewards: ClassVar[bool] = True
     """Whether the agent learns from the environment's rewards."""
+    has_bonus: ClassVar[bool] = False
+    """Whether the agent has an exploration bonus of its own, so that it takes no other."""
+    searches: ClassVar[bool] = False
+    """Whether the agent acts by tree search, which needs mctx."""
+    unexportable: ClassVar[str | None] = None
+    """Why the agent's policy can't be exported, such as `it acts by a tree search`; None if it can."""
+    parts: ClassVar[Mapping[str, Collection[str]]] = {}
+    """The fields that hold a part of the network, as a function or by name, and the names that there are."""
 
-    config: Any
-    average_rate: float | None = dataclasses.field(default=None, kw_only=True)
+    config: AgentConfig
+    average_rate: PositiveShare | None = dataclasses.field(default=None, kw_only=True)
     """The weight of the newest parameters in a moving average of the policy's parameters, which evaluations use; see
     `learning.averaged`. With None, evaluations use the newest parameters."""
     intrinsic: str | Bonus | None = dataclasses.field(default=None, kw_only=True)
     """An exploration bonus that is added to the reward during learning: a function, or a name in `BONUSES`; see
     `learning.bonus`."""
-    intrinsic_weight: float | None = dataclasses.field(default=None, kw_only=True)
+    intrinsic_weight: NonNegative | None = dataclasses.field(default=None, kw_only=True)
     """The factor that the bonus is multiplied by; None uses the bonus's own default."""
 
     def __post_init__(self):
-        options.check_fields(self)
+        cls: Any = type(self)
+        config: Any = self.config
+        if not isinstance(getattr(cls, "name", None), str):
+            raise UsageError(
+                f"{cls.__name__} has no name: give the class one, as in `name = {cls.__name__.lower()!r}`."
+            )
+        options.check_config(cls.__name__, config, cls.__dataclass_fields__["config"].default)
+        if cls.make_replay is Builder.make_replay:
+            for field in ("replay", "batch_size", "discount"):
+                if not hasattr(config, field):
+                    raise UsageError(f"{type(config).__name__} has no field {field!r}, which {cls.__name__} needs.")
+        check_declarations(cls)
+        if both := {f.name for f in dataclasses.fields(self)} & {f.name for f in dataclasses.fields(config)}:
+            raise UsageError(f"{cls.__name__} and its config both have a field {min(both)!r}: rename one of them.")
+        check_fields(self)
+        if self.intrinsic_weight is not None and self.intrinsic is None:
+            weight = self.intrinsic_weight
+            raise UsageError(f"intrinsic_weight is {weight}, but there is no bonus: set intrinsic too, as rnd.")
+        for field, known in {"intrinsic": BONUSES, **self.parts}.items():
+            if isinstance(given := getattr(self, field), str) and given not in known:
+                raise UsageError(f"there is no {field} {given!r}: {nearest(given, known)}")
         super().__post_init__()
 
     @abc.abstractmethod
@@ -136,8 +168,8 @@ class Builder(HasPresets, abc.ABC):
         c = self.config
         fields: dict[str, Any] = {"batch_size": c.batch_size, "discount": c.discount, "priority": self.first_error}
         if isinstance(c.replay, TransitionConfig):
-            clip = getattr(c, "max_abs_reward", None)
-            return TransitionReplay.of(spec, c.replay, max_abs_reward=clip, extras=self.extras, **fields)
+            fields["max_abs_reward"] = c.max_abs_reward
+            return TransitionReplay.of(spec, c.replay, extras=self.extras, **fields)
         extras = EXAMPLE_EXTRAS if isinstance(c.replay, UnrollConfig) else self.extras
         # Only shapes: where programs describe their nodes, JAX must not compute anything.
         state = jax.eval_shape(lambda: self.make_policy(spec, networks).init_state(1))
@@ -147,6 +179,15 @@ class Builder(HasPresets, abc.ABC):
     @property
     def first_error(self) -> Callable[..., Array] | None:
         """The function that computes the errors for new items' initial priorities, or None; see `Replay`."""
+        return None
+
+    @property
+    def clipping(self) -> tuple[Callable[[Array], Array], Any] | None:
+        """The function by which the learner core clips rewards, and a config for a core that doesn't; None if rewards
+        aren't clipped.
+
+        With an exploration bonus, rewards are clipped before the bonus is added.
+        """
         return None
 
     @property
@@ -175,21 +216,59 @@ class Builder(HasPresets, abc.ABC):
         Raises:
             UsageError: the agent can't act in the environment, or its replay's settings can't work.
         """
-        options.check_actions(self, spec)
+        c, name = self.config, type(self).__name__
+        if self.actions == "discrete":
+            specs.num_actions(spec, name)
+        elif self.actions == "continuous":
+            specs.action_size(spec, name)
         networks = self.make_networks(spec)
         replay = self.make_replay(spec, networks)
-        policies = self.make_policy(spec, networks), self.make_policy(spec, networks, evaluation=True)
-        core, (policy, evaluation_policy) = options.apply(self, spec, networks, replay, policies)
+        policies = [self.make_policy(spec, networks), self.make_policy(spec, networks, evaluation=True)]
+        for made in policies:
+            check_made(f"{name}.make_policy", made, Policy)
+        bonus = None if self.intrinsic is None else self._bonus(replay)
+        clip, unclipped = None, self
+        if bonus is not None and self.clipping is not None:
+            clip, unclipped = self.clipping[0], dataclasses.replace(self, config=self.clipping[1])
+        core = check_made(f"{name}.make_core", unclipped.make_core(spec, networks), LearnerCore)
+        core, (policy, evaluation_policy) = options.apply(
+            core,
+            policies,
+            c,
+            replay,
+            specs.zeros(spec.observations, 1),
+            bonus=bonus,
+            clip=clip,
+            average_rate=self.average_rate,
+        )
         return Agent(
             replay,
             core,
             policy,
             evaluation_policy,
-            sgd_steps_per_call=getattr(self.config, "sgd_steps_per_call", 1),
-            variable_period=getattr(self.config, "variable_period", 1),
-            pretrain_steps=getattr(self.config, "pretrain_steps", 0),
-            demo_offset=getattr(self.config, "demo_priority_offset", replay.priority_offset),
+            sgd_steps_per_call=c.sgd_steps_per_call,
+            variable_period=c.variable_period,
+            pretrain_steps=c.pretrain_steps,
+            demo_offset=replay.priority_offset if c.demo_priority_offset is None else c.demo_priority_offset,
         )
+
+    def _bonus(self, replay: Replay) -> Bonus:
+        """Returns the exploration bonus; raises UsageError if the agent doesn't support one."""
+        name, given = type(self).__name__, f"intrinsic is {self.intrinsic!r}"
+        if self.has_bonus:
+            raise UsageError(f"{name} already has an exploration bonus: intrinsic is only for agents without one.")
+        if not self.learns_rewards:
+            raise UsageError(f"{given}: {name} doesn't learn from rewards, to which a bonus is added.")
+        if not isinstance(self.config.replay, TransitionConfig | SequenceConfig | UnrollConfig):
+            raise UsageError(f"{given}: the replay of {name} can't carry a bonus.")
+        if isinstance(replay, SequenceReplay) and jax.tree.leaves(replay.state):
+            raise UsageError(
+                f"{given}: {name} has a recurrent network with the environment's rewards as an input. Use ngu or "
+                "agent57, or a network without memory."
+            )
+        bonus: Any = BONUSES[self.intrinsic] if isinstance(self.intrinsic, str) else self.intrinsic
+        weight = self.intrinsic_weight
+        return bonus if weight is None else functools.partial(bonus, weight=weight)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,11 +289,15 @@ class NetworkBuilder(Builder):
     core_of: ClassVar[Callable[..., LearnerCore]]
     """`(network, config, observation [1, ...]) -> LearnerCore`."""
 
+    parts = {"torso": TORSOS}
+
     torso: str | Torso | None = None
     network: Callable[..., Any] = dataclasses.field(kw_only=True)
 
     def make_networks(self, spec: EnvironmentSpec) -> Any:
-        return options.make_networks(self, spec)
+        parts = {name: getattr(self, name) for name in self.parts}
+        *_, kind = typing.get_args(hints_of(type(self)).get("network")) or (Any,)
+        return make_checked("network", self.network, kind, spec=spec, config=self.config, **parts)
 
     def make_policy(self, spec: EnvironmentSpec, networks: Any, *, evaluation: bool = False) -> Policy:
         return type(self).policy_of(networks, self.config, evaluation=evaluation)

@@ -51,7 +51,8 @@ def _rules(cls: type) -> list[tuple[str, Rule, bool]]:
         for name, hint in hints.items():
             for option in (hint, *typing.get_args(hint)):
                 found |= {(name, rule): None for rule in getattr(option, "__metadata__", ())}
-    return [(name, rule, type(None) in typing.get_args(hints[name])) for name, rule in found]
+    fields = {field.name for field in dataclasses.fields(cls)}
+    return [(name, rule, type(None) in typing.get_args(hints[name])) for name, rule in found if name in fields]
 
 
 def check_types(config: Any, prefix: str = "") -> None:

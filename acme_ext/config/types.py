@@ -45,7 +45,7 @@ Sizes = Annotated[tuple[int, ...], _SIZES]
 LayerSizes = Annotated[tuple[int, ...], _LAYERS]
 """The units of a network's layers; there must be at least one layer."""
 
-MISFIT = object()
+MISFIT: Any = object()
 """What `fit_value` and `parse_value` return for a value that a type doesn't allow."""
 
 _WORDS = {"true": True, "false": False, "none": None}

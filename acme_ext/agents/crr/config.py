@@ -4,13 +4,13 @@ import dataclasses
 from typing import Literal
 
 from acme_ext.agents.iql.config import MinLogStddev
-from acme_ext.config.fields import Checked
+from acme_ext.config.agent import AgentConfig
 from acme_ext.config.types import LayerSizes, Positive, PositiveInt, PositiveShare
 from acme_ext.replay.config import TransitionConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class CRRConfig(Checked):
+class CRRConfig(AgentConfig):
     """Critic regularized regression (Wang et al. 2020). Values without a source are ours."""
 
     # The problem

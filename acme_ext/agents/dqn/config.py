@@ -3,13 +3,13 @@
 import dataclasses
 from typing import Literal
 
-from acme_ext.config.fields import Checked
+from acme_ext.config.agent import AgentConfig
 from acme_ext.config.types import Positive, PositiveInt, PositiveShare, Share, Sizes
 from acme_ext.replay.config import TransitionConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class QLearningConfig(Checked):
+class QLearningConfig(AgentConfig):
     """The hyperparameters that DQN shares with agents that explore differently.
 
     Values without a source are ours, chosen on CartPole and bsuite, and `replay.max_size` also on LunarLander.

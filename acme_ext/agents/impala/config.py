@@ -3,14 +3,14 @@
 import dataclasses
 from typing import Literal
 
-from acme_ext.config.fields import Checked
+from acme_ext.config.agent import AgentConfig
 from acme_ext.config.types import LayerSizes, NonNegative, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import UnrollConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class IMPALAConfig(Checked):
+class IMPALAConfig(AgentConfig):
     """IMPALA (Espeholt et al. 2018).
 
     The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are ours,

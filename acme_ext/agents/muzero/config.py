@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from acme_ext.config.fields import Checked
+from acme_ext.config.agent import AgentConfig
 from acme_ext.config.types import LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.networks.models import Kind
@@ -30,7 +30,7 @@ class RootsConfig(ReplayConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlanningConfig(Checked):
+class PlanningConfig(AgentConfig):
     """The hyperparameters that MuZero and AlphaZero share."""
 
     # The problem

@@ -2,14 +2,14 @@
 
 import dataclasses
 
-from acme_ext.config.fields import Checked
+from acme_ext.config.agent import AgentConfig
 from acme_ext.config.types import LayerSizes, NonNegative, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import UnrollConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AdvantageConfig(Checked):
+class AdvantageConfig(AgentConfig):
     """The hyperparameters that PPO and A2C share."""
 
     # The problem

@@ -2,13 +2,13 @@
 
 import dataclasses
 
-from acme_ext.config.fields import Checked
+from acme_ext.config.agent import AgentConfig
 from acme_ext.config.types import LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare, Share
 from acme_ext.replay.config import SequenceConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Config(Checked):
+class R2D2Config(AgentConfig):
     """R2D2 (Kapturowski et al. 2019).
 
     The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are ours,

@@ -51,7 +51,7 @@ def check(experiment: "Experiment", spec: EnvironmentSpec) -> None:
         UsageError: the agent can't act in the environment, its parts don't fit it or each other, its replay can't work,
             or it searches and mctx is not installed.
     """
-    if hasattr(experiment.builder.config, "search"):
+    if experiment.builder.searches:
         load_mctx()
     agent = experiment.make_agent(spec)
     contracts.check(experiment.builder, spec, agent)

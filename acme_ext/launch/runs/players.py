@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from acme_ext.acting.policy import Context
-from acme_ext.builders.muzero import Planning
 from acme_ext.config.values import display_name
 from acme_ext.envs.board import RANDOM, rules_of
 from acme_ext.errors import UsageError
@@ -49,7 +48,7 @@ class RunPlayer:
         self.name, self.game = str(path), where.removeprefix("board:")
         self._fields = set(loaded.spec.observations)
         agent = loaded.experiment.builder.make_agent(loaded.spec)
-        self.plans = isinstance(loaded.experiment.builder, Planning)
+        self.plans = loaded.experiment.builder.searches
         self._params = loaded.params
         policy, rules = agent.evaluation_policy, rules_of(self.game)
         if jax.tree.leaves(policy.init_state(1)):
