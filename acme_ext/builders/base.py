@@ -2,10 +2,8 @@
 
 import abc
 import dataclasses
-import functools
-import typing
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -17,19 +15,18 @@ from acme_ext.acting.policy import Policy
 from acme_ext.acting.stochastic import EXAMPLE_EXTRAS
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders import options
+from acme_ext.builders.capabilities import Capabilities
 from acme_ext.builders.presets import HasPresets
 from acme_ext.builders.presets import Preset as Preset
 from acme_ext.config.agent import AgentConfig
-from acme_ext.config.fields import check_declarations, check_fields, check_made, make_checked
-from acme_ext.config.types import NonNegative, PositiveShare, hints_of
-from acme_ext.errors import UsageError, nearest
-from acme_ext.learning.bonus import BONUSES, Bonus
+from acme_ext.config.types import NonNegative, PositiveShare
+from acme_ext.learning.bonus import Bonus
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
 from acme_ext.learning.priorities import PriorityUpdater
 from acme_ext.networks.torsos import TORSOS, Torso
 from acme_ext.replay.base import Replay
-from acme_ext.replay.config import SequenceConfig, TransitionConfig, UnrollConfig
+from acme_ext.replay.config import TransitionConfig, UnrollConfig
 from acme_ext.replay.mixed import Mixed
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
@@ -98,7 +95,7 @@ class Agent:
 
 
 @dataclasses.dataclass(frozen=True)
-class Builder(HasPresets, abc.ABC):
+class Builder(Capabilities, HasPresets, abc.ABC):
     """An agent: its config, and the methods that make its networks, replay, policy and learner core.
 
     A new agent implements `make_networks`, `make_policy` and `make_core`. This class reads the settings that
@@ -106,24 +103,6 @@ class Builder(HasPresets, abc.ABC):
     added after the rewards are clipped.
     Builders are frozen, and picklable if their fields are, so that any process can make the parts.
     """
-
-    name: ClassVar[str]
-    actions: ClassVar[Literal["discrete", "continuous", "any"]] = "any"
-    """The actions that the agent supports; with `any`, its networks check the environment's actions."""
-    wants_demos: ClassVar[bool] = False
-    """Whether the agent needs demonstrations to learn."""
-    wants_data: ClassVar[bool] = False
-    """Whether the agent is made for recorded data; in an environment it learns from its own actions."""
-    learns_rewards: ClassVar[bool] = True
-    """Whether the agent learns from the environment's rewards."""
-    has_bonus: ClassVar[bool] = False
-    """Whether the agent has an exploration bonus of its own, so that it takes no other."""
-    searches: ClassVar[bool] = False
-    """Whether the agent acts by tree search, which needs mctx."""
-    unexportable: ClassVar[str | None] = None
-    """Why the agent's policy can't be exported, such as `it acts by a tree search`; None if it can."""
-    parts: ClassVar[Mapping[str, Collection[str]]] = {}
-    """The fields that hold a part of the network, as a function or by name, and the names that there are."""
 
     config: AgentConfig
     average_rate: PositiveShare | None = dataclasses.field(default=None, kw_only=True)
@@ -136,27 +115,7 @@ class Builder(HasPresets, abc.ABC):
     """The factor that the bonus is multiplied by; None uses the bonus's own default."""
 
     def __post_init__(self):
-        cls: Any = type(self)
-        config: Any = self.config
-        if not isinstance(getattr(cls, "name", None), str):
-            raise UsageError(
-                f"{cls.__name__} has no name: give the class one, as in `name = {cls.__name__.lower()!r}`."
-            )
-        options.check_config(cls.__name__, config, cls.__dataclass_fields__["config"].default)
-        if cls.make_replay is Builder.make_replay:
-            for field in ("replay", "batch_size", "discount"):
-                if not hasattr(config, field):
-                    raise UsageError(f"{type(config).__name__} has no field {field!r}, which {cls.__name__} needs.")
-        check_declarations(cls)
-        if both := {f.name for f in dataclasses.fields(self)} & {f.name for f in dataclasses.fields(config)}:
-            raise UsageError(f"{cls.__name__} and its config both have a field {min(both)!r}: rename one of them.")
-        check_fields(self)
-        if self.intrinsic_weight is not None and self.intrinsic is None:
-            weight = self.intrinsic_weight
-            raise UsageError(f"intrinsic_weight is {weight}, but there is no bonus: set intrinsic too, as rnd.")
-        for field, known in {"intrinsic": BONUSES, **self.parts}.items():
-            if isinstance(given := getattr(self, field), str) and given not in known:
-                raise UsageError(f"there is no {field} {given!r}: {nearest(given, known)}")
+        options.check_builder(self, own_replay=type(self).make_replay is not Builder.make_replay)
         super().__post_init__()
 
     @abc.abstractmethod
@@ -216,31 +175,12 @@ class Builder(HasPresets, abc.ABC):
         Raises:
             UsageError: the agent can't act in the environment, or its replay's settings can't work.
         """
-        c, name = self.config, type(self).__name__
-        if self.actions == "discrete":
-            specs.num_actions(spec, name)
-        elif self.actions == "continuous":
-            specs.action_size(spec, name)
+        c = self.config
+        options.check_actions(self.actions, spec, type(self).__name__)
         networks = self.make_networks(spec)
         replay = self.make_replay(spec, networks)
-        policies = [self.make_policy(spec, networks), self.make_policy(spec, networks, evaluation=True)]
-        for made in policies:
-            check_made(f"{name}.make_policy", made, Policy)
-        bonus = None if self.intrinsic is None else self._bonus(replay)
-        clip, unclipped = None, self
-        if bonus is not None and self.clipping is not None:
-            clip, unclipped = self.clipping[0], dataclasses.replace(self, config=self.clipping[1])
-        core = check_made(f"{name}.make_core", unclipped.make_core(spec, networks), LearnerCore)
-        core, (policy, evaluation_policy) = options.apply(
-            core,
-            policies,
-            c,
-            replay,
-            specs.zeros(spec.observations, 1),
-            bonus=bonus,
-            clip=clip,
-            average_rate=self.average_rate,
-        )
+        policies = self.make_policy(spec, networks), self.make_policy(spec, networks, evaluation=True)
+        core, (policy, evaluation_policy) = options.apply(self, spec, networks, replay, policies)
         return Agent(
             replay,
             core,
@@ -251,24 +191,6 @@ class Builder(HasPresets, abc.ABC):
             pretrain_steps=c.pretrain_steps,
             demo_offset=replay.priority_offset if c.demo_priority_offset is None else c.demo_priority_offset,
         )
-
-    def _bonus(self, replay: Replay) -> Bonus:
-        """Returns the exploration bonus; raises UsageError if the agent doesn't support one."""
-        name, given = type(self).__name__, f"intrinsic is {self.intrinsic!r}"
-        if self.has_bonus:
-            raise UsageError(f"{name} already has an exploration bonus: intrinsic is only for agents without one.")
-        if not self.learns_rewards:
-            raise UsageError(f"{given}: {name} doesn't learn from rewards, to which a bonus is added.")
-        if not isinstance(self.config.replay, TransitionConfig | SequenceConfig | UnrollConfig):
-            raise UsageError(f"{given}: the replay of {name} can't carry a bonus.")
-        if isinstance(replay, SequenceReplay) and jax.tree.leaves(replay.state):
-            raise UsageError(
-                f"{given}: {name} has a recurrent network with the environment's rewards as an input. Use ngu or "
-                "agent57, or a network without memory."
-            )
-        bonus: Any = BONUSES[self.intrinsic] if isinstance(self.intrinsic, str) else self.intrinsic
-        weight = self.intrinsic_weight
-        return bonus if weight is None else functools.partial(bonus, weight=weight)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,9 +217,7 @@ class NetworkBuilder(Builder):
     network: Callable[..., Any] = dataclasses.field(kw_only=True)
 
     def make_networks(self, spec: EnvironmentSpec) -> Any:
-        parts = {name: getattr(self, name) for name in self.parts}
-        *_, kind = typing.get_args(hints_of(type(self)).get("network")) or (Any,)
-        return make_checked("network", self.network, kind, spec=spec, config=self.config, **parts)
+        return options.make_networks(self, spec)
 
     def make_policy(self, spec: EnvironmentSpec, networks: Any, *, evaluation: bool = False) -> Policy:
         return type(self).policy_of(networks, self.config, evaluation=evaluation)

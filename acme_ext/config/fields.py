@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from acme_ext.config.types import MISFIT, Rule, describe_type, fit_value, hints_of
+from acme_ext.config.types import MISFIT, Rule, describe_type, fit_value, hints_of, rules_of
 from acme_ext.config.values import Named
 from acme_ext.errors import UsageError
 
@@ -49,8 +49,7 @@ def _rules(cls: type) -> list[tuple[str, Rule, bool]]:
     for base in reversed(cls.__mro__):
         hints |= hints_of(base, include_extras=True)
         for name, hint in hints.items():
-            for option in (hint, *typing.get_args(hint)):
-                found |= {(name, rule): None for rule in getattr(option, "__metadata__", ())}
+            found |= {(name, rule): None for rule in rules_of(hint)}
     fields = {field.name for field in dataclasses.fields(cls)}
     return [(name, rule, type(None) in typing.get_args(hints[name])) for name, rule in found if name in fields]
 
@@ -63,14 +62,21 @@ def check_types(config: Any, prefix: str = "") -> None:
     hints = hints_of(type(config))
     for field in dataclasses.fields(config):
         value, hint = getattr(config, field.name), hints.get(field.name, Any)
-        fitted = value if hint is Any else fit_value(value, hint)
-        if fitted is MISFIT:
-            shown = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
-            raise UsageError(f"{prefix}{field.name} is {shown}: it must be {describe_type(hint)}.")
-        if fitted is not value:
+        if (fitted := check_value(f"{prefix}{field.name}", value, hint)) is not value:
             object.__setattr__(config, field.name, fitted)
         if dataclasses.is_dataclass(value) and not callable(value):  # a function of the user's has its own rules
             check_types(value, f"{prefix}{field.name}.")
+
+
+def check_value(what: str, value: Any, hint: Any) -> Any:
+    """Returns a value as its type has it, see `types.fit_value`; raises UsageError if the type doesn't allow it."""
+    if (fitted := fit_value(value, hint)) is MISFIT:
+        shown = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
+        raise UsageError(f"{what} is {shown}: it must be {describe_type(hint)}.")
+    for rule in rules_of(hint):
+        if fitted is not None and not rule.holds(fitted):
+            raise UsageError(f"{what} is {fitted}: {rule.wanted}.")
+    return fitted
 
 
 def check_accepts(what: str, function: Callable[..., Any], *arguments: str, **options: Any) -> None:

@@ -57,12 +57,19 @@ def options_of(hint: Any) -> tuple[Any, ...]:
     return typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
 
 
+def rules_of(hint: Any) -> list[Rule]:
+    """Returns the rules of a type, or of the types that it allows."""
+    return [rule for option in (hint, *typing.get_args(hint)) for rule in getattr(option, "__metadata__", ())]
+
+
 def fit_value(value: Any, hint: Any) -> Any:
     """Returns a value if a type allows it, with NumPy's numbers as plain ones and lists as tuples; else `MISFIT`.
 
     A whole number is also a `float`. A type that can't be checked, such as a protocol, allows every value.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return fit_value(value, arguments[0])
     if len(options := options_of(hint)) > 1:
         return next((fitted for each in options if (fitted := fit_value(value, each)) is not MISFIT), MISFIT)
     if hint in (int, float, bool) and getattr(value, "shape", None) == ():
@@ -141,6 +148,8 @@ def is_text(hint: Any) -> bool:
 def describe_type(hint: Any) -> str:
     """Returns in words which values a type allows."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return describe_type(arguments[0])
     if len(options := options_of(hint)) > 1:
         return " or ".join(map(describe_type, options))
     if origin is tuple:

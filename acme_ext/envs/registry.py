@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from acme_ext.config.fields import check_accepts
-from acme_ext.config.types import MISFIT, describe_type, fit_value
+from acme_ext.config.fields import check_accepts, check_value
 from acme_ext.config.values import Named, importable_name, load_object
 from acme_ext.errors import UsageError, nearest
 from acme_ext.utils import install
@@ -416,13 +415,6 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
         if key not in valid:
             hint = nearest(key, valid) if valid else "it takes none."
             raise UsageError(f"{environment!r} has no option {key!r}; {hint}")
-        if value is None and key in backend.nullable:
-            continue
-        hint = Any if valid[key] is None else type(valid[key])
-        if (fit := fit_value(value, hint)) is MISFIT:
-            raise UsageError(
-                f"the option {key!r} of {environment!r} is {value!r}: it must be {describe_type(hint)}, as its "
-                f"default, {valid[key]!r}, is."
-            )
-        fitted[key] = fit
+        hint = backend.types.get(key, Any if valid[key] is None else type(valid[key]))
+        fitted[key] = check_value(f"the option {key!r} of {environment!r}", value, hint)
     return backend, name, fitted

@@ -25,7 +25,8 @@ class CRRConfig(AgentConfig):
     # Learning
     batch_size: int = 256  # transitions
     learning_rate: Positive = 3e-4  # Adam, of each network
-    weighting: Literal["binary", "exp"] = "exp"  # 1(A > 0), or exp(A / temperature); Wang et al. 2020, eq. 3
+    # Weight of an action: 1(A > 0), or exp(A / temperature); Wang et al. 2020, eq. 3
+    weighting: Literal["binary", "exp"] = "exp"
     baseline: Literal["mean", "max"] = "mean"  # over the values of sampled actions; Wang et al. 2020, eq. 4
     num_samples: PositiveInt = 4  # actions sampled from the policy for an expectation; Wang et al. 2020, appendix
     temperature: Positive = 1.0  # beta of exp; Wang et al. 2020, appendix
