@@ -20,8 +20,8 @@ from acme_ext.agents.agent57 import acting
 from acme_ext.builders.agent57 import Agent57
 from acme_ext.config.assignments import configure_builder
 from acme_ext.envs.functional import FunctionalEnvironment, FunctionalState, Moved
-from acme_ext.launch.compiled.loops import Loop
-from acme_ext.launch.compiled.runner import keys_of
+from acme_ext.launch.engines.compiled.engine import keys_of
+from acme_ext.launch.engines.compiled.loops import Loop
 from acme_ext.types import Array, Tree
 from acme_ext.utils import compiling, files, plots
 from benchmarks import command, report

@@ -18,7 +18,7 @@ from acme_ext.builders.base import Builder
 from acme_ext.envs.functional import row_keys
 from acme_ext.envs.jax_games import functional
 from acme_ext.launch import Checkpoints, Evaluation, Experiment
-from acme_ext.launch.compiled import loops, runner
+from acme_ext.launch.engines.compiled import engine, loops
 from acme_ext.utils import compiling
 
 BATCHES_A_CALL = 5
@@ -30,8 +30,8 @@ _NONE_SEEN = np.zeros(4, np.float32), np.ones(4, np.float32), 1e-4  # initial mo
 def package(experiment: Experiment, iterations: int) -> Callable[[], int]:
     """Returns a function that makes one compiled call of a compiled run's loop, and returns the steps taken."""
     agent = dataclasses.replace(experiment.make_agent(experiment.make_spec()), sgd_steps_per_call=1)
-    loop = loops.Loop(agent, runner.environment_of(experiment), experiment.num_envs, experiment.builder.name)
-    world = jax.jit(loop.init)(*runner.keys_of(experiment))
+    loop = loops.Loop(agent, engine.environment_of(experiment), experiment.num_envs, experiment.builder.name)
+    world = jax.jit(loop.init)(*engine.keys_of(experiment))
     advance = compiling.jit(loop.advance, donate_argnums=0)
 
     def one() -> int:

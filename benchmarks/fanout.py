@@ -37,15 +37,15 @@ from acme_ext.acting.shared import SharedFetch
 from acme_ext.acting.variables import VariableClient
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders.base import Agent
+from acme_ext.launch.engines.program.nodes.actor import ActorNode
+from acme_ext.launch.engines.program.nodes.coordinator import Coordinator
+from acme_ext.launch.engines.program.nodes.inference import InferenceNode
+from acme_ext.launch.engines.program.nodes.learner import LearnerCourierNode, LearnerNode
+from acme_ext.launch.engines.program.nodes.replay import ReplayNode
 from acme_ext.launch.processes import launcher
 from acme_ext.launch.processes.forks import Options
-from acme_ext.launch.runners.nodes.actor import ActorNode
-from acme_ext.launch.runners.nodes.coordinator import Coordinator
-from acme_ext.launch.runners.nodes.inference import InferenceNode
-from acme_ext.launch.runners.nodes.learner import LearnerCourierNode, LearnerNode
-from acme_ext.launch.runners.nodes.replay import ReplayNode
-from acme_ext.launch.runners.program import SERVERS
-from acme_ext.launch.runs.store import prepare
+from acme_ext.launch.roles import SERVERS
+from acme_ext.launch.runs.directory import prepare
 from acme_ext.learning.learner import Learner
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import files, loggers

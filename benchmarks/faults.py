@@ -28,6 +28,7 @@ from acme_ext import envs, launch
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders import DQN
 from acme_ext.errors import RunError
+from acme_ext.launch.placement import PROGRAMS
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import files, loggers
@@ -117,9 +118,10 @@ def run(name: str) -> int:
         checkpoints=launch.Checkpoints(every_s=1.0),
         run_dir=str(folder / "run"),
     )
-    topology = launch.Topology(actors=2, inference="server")
+    options = {"restarts": trial.restarts} if trial.restarts else {}
+    on = PROGRAMS[trial.world](actors=2, inference="server", **options)
     try:
-        result = launch.run_program(experiment, topology, quiet=True, on=trial.world, restarts=trial.restarts)
+        result = launch.run(experiment, on, quiet=True)
     except (RunError, ArithmeticError) as error:
         print(error)
         return 1

@@ -266,7 +266,7 @@ class _World:
         return self
 
     def report(self, *_: Any) -> Future:
-        from acme_ext.launch.runners.nodes.reports import Orders
+        from acme_ext.launch.engines.program.nodes.reports import Orders
 
         answer: Future = Future()
         answer.set_result(tuple(Orders(False, 0)))
@@ -276,7 +276,7 @@ class _World:
 def _serve(model: Model, actors: int, num_envs: int, callers: int, pipe: Any) -> None:
     """Runs a server's process: it serves until it is told to stop, and then reports statistics of its batches."""
     _quiet()
-    from acme_ext.launch.runners.nodes.inference import InferenceNode
+    from acme_ext.launch.engines.program.nodes.inference import InferenceNode
     from acme_ext.launch.runs.experiment import Experiment
 
     experiment = Experiment(model.builder(), model.factory, steps=1, num_envs=num_envs, run_dir=os.devnull)

@@ -14,7 +14,7 @@ from acme_ext import launch
 from acme_ext.commands import common
 from acme_ext.config.assignments import split_assignments
 from acme_ext.errors import UsageError, nearest
-from acme_ext.launch.compiled import runner
+from acme_ext.launch.placement import PROGRAMS
 from acme_ext.launch.runs import store
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
@@ -176,11 +176,10 @@ def run_at_once(
 
     Returns the experiment of each seed, and 0, or the exit code if the program was stopped.
     """
-    each = runner.of_seeds(experiment, seeds)
+    each = launch.Compiled(seeds=seeds).experiments(experiment)
     stopped = None
     if fresh or not all(finished(one) for one in each):
-        results = launch.run_compiled(experiment, seeds=seeds, fresh=fresh, quiet=True)
-        stopped = next((result.stopped_by for result in results if result.stopped_by), None)
+        stopped = launch.run(experiment, launch.Compiled(seeds=seeds), fresh=fresh, quiet=True).stopped_by
     return each, 128 + stopped if stopped else 0
 
 
@@ -193,10 +192,11 @@ def _train(experiment: launch.Experiment, setting: Setting, fresh: bool, quiet: 
     for part in range(1, setting.parts + 1):
         budget = dataclasses.replace(experiment, steps=max(1, experiment.steps * part // setting.parts))
         if setting.actors:
-            topology = launch.Topology(setting.actors, inference=setting.inference, experience=setting.experience)
-            result = launch.run_program(budget, topology, fresh=fresh and part == 1, on=setting.on)
+            kind = PROGRAMS[setting.on]
+            on = kind(setting.actors, inference=setting.inference, experience=setting.experience)
+            result = launch.run(budget, on, fresh=fresh and part == 1)
         elif setting.compiled:
-            (result,) = launch.run_compiled(budget, fresh=fresh and part == 1, quiet=quiet)
+            result = launch.run(budget, launch.Compiled(), fresh=fresh and part == 1, quiet=quiet)
         else:
             result = launch.run(budget, fresh=fresh and part == 1, quiet=quiet)
         if result.stopped_by is not None:

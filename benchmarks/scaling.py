@@ -281,7 +281,7 @@ def _main(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             experiment = _experiment(options, seed, run_dir)
             if options.fresh or not learning.finished(experiment):
                 print(f"{actors} actors, seed {seed}: {run_dir}", flush=True)
-                result = launch.run_program(experiment, launch.Topology(actors=actors), fresh=options.fresh)
+                result = launch.run(experiment, launch.Processes(actors=actors), fresh=options.fresh)
                 if result.stopped_by is not None:
                     return 128 + result.stopped_by
             outcomes.append(read(actors, seed, RunDirectory.open(run_dir)))

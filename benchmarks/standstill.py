@@ -24,9 +24,9 @@ import jax
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders.dqn import DQN
 from acme_ext.errors import UsageError
-from acme_ext.launch.runners.nodes.replay import RemoteReplay
+from acme_ext.launch.engines.program.nodes.replay import RemoteReplay
+from acme_ext.launch.runs.saving import Contents, RunCheckpoints
 from acme_ext.launch.runs.schedule import Checkpoints
-from acme_ext.launch.runs.store import RunCheckpoints
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.shards import Shards
 from acme_ext.types import EnvironmentSpec
@@ -135,7 +135,7 @@ def measure(kind: Kind, rows: int) -> Standstill:
 
         def save() -> float:
             begun = time.monotonic()
-            checkpoints.save(1, trees, {}, remote)
+            checkpoints.save(1, Contents(trees, {}, remote))
             return time.monotonic() - begun
 
         try:

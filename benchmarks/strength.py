@@ -74,7 +74,7 @@ def _main(options: argparse.Namespace) -> int:
         steps = options.steps * part // options.parts
         copy = pathlib.Path(f"{experiment.directory}-{steps}")
         if not finished(dataclasses.replace(experiment, steps=steps, run_dir=str(copy))):
-            (result,) = launch.run_compiled(dataclasses.replace(experiment, steps=steps), quiet=True)
+            result = launch.run(dataclasses.replace(experiment, steps=steps), launch.Compiled(), quiet=True)
             if result.stopped_by:
                 return 128 + result.stopped_by
             half = copy.with_name(f"{copy.name}.part")

@@ -60,7 +60,7 @@ def _main(options: argparse.Namespace) -> int:
         steps = options.steps or setting.steps
         experiment = setting.experiment(0, steps, options.runs / f"worlds-{name}")
         experiment = dataclasses.replace(experiment, environment=PAIRS[name])
-        results = launch.run_compiled(experiment, seeds=options.seeds, quiet=True)
+        results = launch.run(experiment, launch.Compiled(seeds=options.seeds), quiet=True).seeds
         found = [
             outcomes.read(dataclasses.replace(experiment, seed=seed, run_dir=str(result.run_dir)), 1)
             for seed, result in enumerate(results)

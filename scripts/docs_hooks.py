@@ -105,7 +105,7 @@ def _fields() -> str:
     lines = ["# Fields", "", "What can be set, with the default, the unit and the source, as the code has it."]
     lines += ["", "On the command line, `--set NAME=VALUE` sets a field of the agent's config; those of `replay` are"]
     lines += ["`replay.NAME`. Each agent's page has the values of its presets beside its defaults."]
-    shared = [launch.Experiment, launch.Evaluation, launch.Checkpoints, launch.Topology]
+    shared = [launch.Experiment, launch.Evaluation, launch.Checkpoints, launch.Processes, launch.Compiled]
     shared += [replay.TransitionConfig, replay.SequenceConfig, replay.UnrollConfig]
     for cls in shared:
         lines += ["", f"## {cls.__name__}", "", *_table(cls)]

@@ -305,7 +305,7 @@ def test_a_node_of_ones_own_is_part_of_a_program_as_its_page_shows(tmp_path, cap
     assert "wait_for_stop(10)" in block
     exec(compile(block.replace("wait_for_stop(10)", "wait_for_stop(0.2)"), "programs.md", "exec"), names)
     experiment = launch.Experiment(builders.DQN(), "gym:CartPole-v1", steps=200, run_dir=tmp_path / "run")
-    launch.run_program(experiment, launch.Topology(actors=2), on="threads", extend=names["extend"])
+    launch.run(experiment, launch.Threads(actors=2, extend=names["extend"]))
     assert re.search(r"^[1-9]\d* arrays of parameters after [\d,]+ steps$", capsys.readouterr().out, re.MULTILINE)
 
 

@@ -20,9 +20,9 @@ from acme_ext.config.fields import check_seed
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
+from acme_ext.launch.runs.directory import check_outside
 from acme_ext.launch.runs.evaluation import place_of
 from acme_ext.launch.runs.identity import about
-from acme_ext.launch.runs.store import check_outside
 from acme_ext.launch.runs.trained import load
 from acme_ext.ops import masking
 from acme_ext.types import EnvironmentSpec, Params, Tree

@@ -4,6 +4,7 @@ import base64
 import datetime
 import html
 import importlib.metadata
+import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,15 +23,11 @@ from acme_ext.utils.rundir import RunDirectory
 _PACKAGES = ("jax", "dm-acme", "dm-reverb", "dm-launchpad", "dm-haiku", "optax", "numpy", "gymnasium")
 _VIDEOS = {".mp4": "video/mp4", ".gif": "image/gif"}
 _VIDEO_BYTES = 32 * 2**20  # larger ones are only named
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 720, 300, 64, 34  # of a chart, in its own units
-_BARS = 20
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #5b6570; --line: #d5dae0; --paper: #ffffff; --card: #f6f8fa;
-  --c0: #0072b2; --c1: #c44e00; --c2: #00805c; --c3: #a8467f; --c4: #8a6100; --c5: #1f83bd; --c6: #444b54; }
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #5b6570; --line: #d5dae0; --paper: #ffffff; --card: #f6f8fa; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e9ed; --soft: #9aa5b1; --line: #39424d; --paper: #12161b;
-  --card: #1a2027; --c0: #56b4e9; --c1: #f08a4b; --c2: #37c498; --c3: #e199c5; --c4: #e6b23c; --c5: #8ecbf0;
-  --c6: #c3cad2; } }
+  --card: #1a2027; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
@@ -43,15 +40,11 @@ th, td { border-bottom: 1px solid var(--line); padding: .3rem .9rem .3rem 0; tex
 th { color: var(--soft); font-weight: 600; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 figure { margin: .5rem 0; overflow-x: auto; }
-svg { display: block; width: 100%; min-width: 30rem; height: auto; }
-svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .75rem; overflow-x: auto;
   font-size: .85rem; }
 summary { cursor: pointer; overflow-wrap: anywhere; }
 video, img { max-width: 100%; height: auto; }
-.key { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; color: var(--ink); }
-.key i { display: inline-block; width: 1.6em; height: 0; border-top: 3px solid; vertical-align: middle;
-  margin-right: .4em; }
+figure > img { background: #fff; border-radius: 6px; }
 .videos { display: flex; flex-wrap: wrap; gap: 1rem; }
 """
 
@@ -162,121 +155,27 @@ def _end(run: RunDirectory, x: str) -> tuple[float, float]:
 
 
 def _charts(groups: Mapping[str, Sequence[RunDirectory]], x: str) -> list[str]:
-    several = [len(members) for members in groups.values() if len(members) > 1]
-    bootstrap = bool(several) and min(several) >= plots.BOOTSTRAP_SEEDS
     parts = []
-    for axis in (x, "wall_time_s"):
-        lines, failures = {}, []
-        for number, (label, members) in enumerate(groups.items()):
-            try:
-                if (line := plots.line_of(members, label, axis, bootstrap=bootstrap)) is not None:
-                    lines[label] = (number, line)
-            except UsageError as error:  # runs of very different speed may have no common range of times
-                failures.append(f"<p>{html.escape(str(error))}</p>")
-        name = plots.X_NAMES[axis]
-        heading = f"<h2>Evaluations, by {html.escape(name)}</h2>"
-        drawn = [_key(lines), _curves(lines, name)] if lines else []
-        parts += [heading, *drawn, *failures] if lines or failures else []
-    if parts and several:
-        band = "the 95% bootstrap interval of it" if bootstrap else "from the least to the greatest run"
-        parts.append(f"<p>Lines are the interquartile mean of the runs, bands {band}.</p>")
+    for axis, name in ((x, x.replace("_", " ")), ("wall_time_s", "wall time")):
+        try:
+            drawn = _figure(plots.curves_figure(groups, axis, "iqm"), f"returns by {name}")
+        except UsageError as error:  # runs of very different speed may have no common range of times
+            drawn = f"<p>{html.escape(str(error))}</p>"
+        parts += [f"<h2>Returns, by {html.escape(name)}</h2>", drawn]
     returns = {label: np.concatenate([_returns(run) for run in members]) for label, members in groups.items()}
-    bars = {label: (i, values) for i, (label, values) in enumerate(returns.items()) if len(values)}
-    if bars:
-        parts += ["<h2>Episodes of the last evaluation</h2>", _key(bars), _histogram(bars)]
+    if returns := {label: values for label, values in returns.items() if len(values)}:
+        name = "return of an episode of the last evaluation"
+        figure = plots.histogram_figure(returns, name)
+        parts += ["<h2>Episodes of the last evaluation</h2>", _figure(figure, name)]
     return parts
 
 
-def _key(lines: Mapping[str, tuple[int, Any]]) -> str:
-    items = [
-        f'<span><i style="border-color:{_colour(i)}"></i>{html.escape(label)}</span>' for label, (i, _) in lines.items()
-    ]
-    return f'<div class="key">{"".join(items)}</div>'
-
-
-def _colour(number: int) -> str:
-    return f"var(--c{number % 7})"
-
-
-def _curves(lines: Mapping[str, tuple[int, plots.Line]], name: str) -> str:
-    all_x = np.concatenate([line.x for _, line in lines.values()])
-    all_y = np.concatenate([part for _, line in lines.values() for part in (line.low, line.high)])
-    frame = _Frame(all_x, all_y)
-    shapes = []
-    for number, line in lines.values():
-        colour, dash = _colour(number), "" if number < 7 else ' stroke-dasharray="6 4"'
-        if (line.high > line.low).any():
-            corners = [*zip(line.x, line.low, strict=True), *zip(line.x[::-1], line.high[::-1], strict=True)]
-            shapes.append(f'<polygon points="{frame.points(corners)}" style="fill:{colour}" fill-opacity="0.16"/>')
-        points = frame.points(zip(line.x, line.y, strict=True))
-        shapes.append(f'<polyline points="{points}" fill="none" style="stroke:{colour}" stroke-width="2"{dash}/>')
-    return frame.figure(shapes, name)
-
-
-def _histogram(bars: Mapping[str, tuple[int, np.ndarray]]) -> str:
-    values = np.concatenate([returns for _, returns in bars.values()])
-    edges = np.histogram_bin_edges(values, _BARS)
-    counts = {number: np.histogram(returns, edges)[0] / len(returns) for number, returns in bars.values()}
-    frame = _Frame(edges, np.array([0, 100 * max(share.max() for share in counts.values())]))
-    shapes = []
-    for number, shares in counts.items():
-        corners = [(edges[0], 0.0)]
-        for share, low, high in zip(shares, edges, edges[1:], strict=False):
-            corners += [(low, 100 * share), (high, 100 * share)]
-        corners.append((edges[-1], 0.0))
-        style = f'style="fill:{_colour(number)};stroke:{_colour(number)}" fill-opacity="0.25" stroke-width="1.5"'
-        shapes.append(f'<polygon points="{frame.points(corners)}" {style}/>')
-    return frame.figure(shapes, "return of an episode, and percent of the episodes")
-
-
-class _Frame:
-    """The axes of a chart, which cover all its values."""
-
-    def __init__(self, x: np.ndarray, y: np.ndarray):
-        self.x, self.y = _span(x), _span(y)
-
-    def place(self, x: float, y: float) -> tuple[float, float]:
-        """Returns a point's position in the chart."""
-        across = (x - self.x[0]) / (self.x[1] - self.x[0])
-        up = (y - self.y[0]) / (self.y[1] - self.y[0])
-        return _LEFT + across * (_WIDTH - _LEFT - 12), (_HEIGHT - _BOTTOM) - up * (_HEIGHT - _BOTTOM - 10)
-
-    def points(self, corners: Iterable[tuple[float, float]]) -> str:
-        return " ".join("{:.1f},{:.1f}".format(*self.place(x, y)) for x, y in corners)
-
-    def figure(self, shapes: Sequence[str], name: str) -> str:
-        """Returns the chart with its axes; `name` is its caption, which describes the x axis."""
-        parts = []
-        for value in _ticks(*self.y):
-            _, top = self.place(self.x[0], value)
-            parts.append(
-                f'<line x1="{_LEFT}" x2="{_WIDTH - 12}" y1="{top:.1f}" y2="{top:.1f}" style="stroke:var(--line)"/>'
-            )
-            parts.append(f'<text x="{_LEFT - 8}" y="{top + 4:.1f}" text-anchor="end">{value:.4g}</text>')
-        for value in _ticks(*self.x):
-            left, _ = self.place(value, self.y[0])
-            anchor = "end" if left > _WIDTH - 32 else "middle"
-            parts.append(f'<text x="{left:.1f}" y="{_HEIGHT - 14}" text-anchor="{anchor}">{_short(value)}</text>')
-        view = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(name)}"'
-        drawn = f"<svg {view}>{''.join([*parts, *shapes])}</svg>"
-        return f"<figure>{drawn}<figcaption>{html.escape(name)}</figcaption></figure>"
-
-
-def _span(values: np.ndarray) -> tuple[float, float]:
-    low, high = float(np.min(values)), float(np.max(values))
-    return (low, high) if high > low else (low - 0.5, low + 0.5)
-
-
-def _ticks(low: float, high: float) -> np.ndarray:
-    """Returns round values from `low` to `high`."""
-    from matplotlib.ticker import MaxNLocator  # imported here, because a page without a chart doesn't need it
-
-    values = np.asarray(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
-    return values[(values >= low) & (values <= high)]
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
+def _figure(figure: Any, name: str) -> str:
+    """Returns a figure as an image in the page."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="svg")
+    data = base64.b64encode(drawn.getvalue()).decode()
+    return f'<figure><img alt="{html.escape(name)}" src="data:image/svg+xml;base64,{data}"></figure>'
 
 
 def _differences(groups: Mapping[str, Sequence[RunDirectory]]) -> list[str]:

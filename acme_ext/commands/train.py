@@ -1,6 +1,7 @@
 """The command `acme-ext train`."""
 
 import argparse
+import contextlib
 import sys
 from typing import Any
 
@@ -84,6 +85,7 @@ def add(commands: Any) -> None:
     train.add_argument(
         "--profile",
         action="store_true",
+        default=None,
         help="measure how a run in one process spends its time; writes profile.txt and trace.json to the run directory",
     )
     train.add_argument(
@@ -167,24 +169,19 @@ def parse(*arguments: str) -> argparse.Namespace:
 
 def _train(options: argparse.Namespace) -> int:
     train_on.take_flags(options)
-    train_on.check(options, parse(options.agent, options.environment))
-    compiled = options.on == "compiled"
+    on = train_on.placement_of(options)
+    program = train_on.is_program(options)
     if not options.quiet:
-        what = "JAX" if compiled or not worlds.has_reverb() else "JAX, TensorFlow and Reverb"
+        what = "JAX" if options.on == "compiled" or not worlds.has_reverb() else "JAX, TensorFlow and Reverb"
         print(f"acme-ext: loading {what} ...", file=sys.stderr, flush=True)
-    if compiled:
-        return train_on.run_compiled(experiment_from(options), options)
-    if train_on.is_program(options):
-        with train_on.started_ahead(options):
-            result = train_on.run_program(experiment_from(options), options)
-    else:
-        from acme_ext.launch.runners import local
+    with train_on.started_ahead(options) if program else contextlib.nullcontext():
+        from acme_ext.launch.runner import run
 
-        result = local.run(
+        result = run(
             experiment_from(options),
+            on,
             fresh=options.fresh,
             quiet=options.quiet,
-            profile=options.profile,
             record=options.record,
             snapshot_every=options.snapshot_every,
             skip_damaged=options.skip_damaged,
@@ -193,6 +190,9 @@ def _train(options: argparse.Namespace) -> int:
         steps = result.environment_steps or result.learner_steps
         print(common.say_stopped(steps, options, result.run_dir))
         return 128 + result.stopped_by
+    if len(result.seeds) > 1:
+        train_on.say_seeds(result)
+        return 0
     assert result.score is not None
     of_environment = f"{result.environment_steps:,} of the environment, " if result.environment_steps else ""
     print(f"steps       {of_environment}{result.learner_steps:,} of the learner")

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -10,27 +11,24 @@ from acme_ext.commands import common
 from acme_ext.errors import UsageError
 from acme_ext.utils import worlds
 
-_NOT_COMPILED = (
-    *("actors", "replay_shards", "evaluators", "accelerated", "inference", "experience", "restart", "open_ports"),
-    *("ray_address", "ray_wait", "resources", "record", "profile", "skip_damaged", "demos", "snapshot_every"),
-    *("inference_servers", "runtime_env_json", "replay_every"),
-)
-"""Options that have no meaning in a compiled run."""
-
-_OF_PROGRAMS = (
-    "replay_shards",
-    "evaluators",
-    "accelerated",
-    "inference",
-    "experience",
-    "restart",
-    "open_ports",
-    "inference_servers",
-)
-"""Options that have no meaning in a run in one process."""
-
-_OF_ACTING = ("num_envs", "replay_every")
-"""Options that have no meaning in a run on recorded data."""
+_FIELDS = {
+    "actors": "actors",
+    "replay_shards": "replay_shards",
+    "evaluators": "evaluators",
+    "accelerated": "accelerated",
+    "inference": "inference",
+    "inference_servers": "inference_servers",
+    "experience": "experience",
+    "resources": "resources",
+    "restart": "restarts",
+    "open_ports": "private",
+    "ray_address": "address",
+    "ray_wait": "wait_s",
+    "runtime_env_json": "runtime_env",
+    "seeds": "seeds",
+    "profile": "profile",
+}
+"""The fields of placements, by the options that set them."""
 
 
 def add_options(train: argparse.ArgumentParser) -> None:
@@ -64,27 +62,20 @@ def add_options(train: argparse.ArgumentParser) -> None:
     train.add_argument(
         "--resources",
         action="append",
-        default=[],
         metavar="NODES=NAME:N[,...]",
         help="the resources of each node of a kind in a program, such as learner=GPU:1,CPU:4; on Ray, also custom ones",
     )
-    train.add_argument(
-        "--replay-shards", type=common.count, default=1, metavar="N", help="replay servers of a program (%(default)s)"
-    )
-    train.add_argument(
-        "--evaluators", type=common.count, default=1, metavar="N", help="evaluators of a program (%(default)s)"
-    )
+    train.add_argument("--replay-shards", type=common.count, metavar="N", help="replay servers of a program (1)")
+    train.add_argument("--evaluators", type=common.count, metavar="N", help="evaluators of a program (1)")
     train.add_argument(
         "--accelerated",
-        default="learner,inference",
         metavar="NODES",
-        help="the nodes of a program that can use GPUs: learner, inference, evaluator, actor (%(default)s)",
+        help="the nodes of a program that can use GPUs: learner, inference, evaluator, actor (learner,inference)",
     )
     train.add_argument(
         "--inference",
         choices=("actor", "server"),
-        default="actor",
-        help="where a program applies the policy: in each actor, or in inference servers (%(default)s)",
+        help="where a program applies the policy: in each actor, or in inference servers (actor)",
     )
     train.add_argument(
         "--inference-servers",
@@ -95,19 +86,18 @@ def add_options(train: argparse.ArgumentParser) -> None:
     train.add_argument(
         "--experience",
         choices=("actor", "server"),
-        default="actor",
-        help="which node writes the experience in a program with an inference server (%(default)s)",
+        help="which node writes the experience in a program with an inference server (actor)",
     )
     train.add_argument(
         "--restart",
         type=int,
-        default=0,
         metavar="N",
-        help="how often per hour nodes that die, or the whole program, are restarted (%(default)s)",
+        help="how often per hour nodes that die, or the whole program, are restarted (0)",
     )
     train.add_argument(
         "--open-ports",
         action="store_true",
+        default=None,
         help="make a program's ports reachable from the network; anyone who can reach them can run code",
     )
 
@@ -124,7 +114,7 @@ def take_flags(options: argparse.Namespace) -> None:
     """Applies Launchpad's flags to the options of `train`; raises UsageError for a flag without effect."""
     if not options.flags:
         return
-    from acme_ext.launch.runners import launchpad_flags
+    from acme_ext.launch.engines.program import launchpad_flags
 
     on, options.grace_s = launchpad_flags.take(options.flags)
     if on is not None and options.on not in (None, on):
@@ -134,68 +124,71 @@ def take_flags(options: argparse.Namespace) -> None:
         raise UsageError(f"{options.flags[0]} is only for programs: add --actors N or --on processes.")
 
 
-def check(options: argparse.Namespace, usual: argparse.Namespace) -> None:
-    """Raises UsageError if options exclude each other.
+def placement_of(options: argparse.Namespace) -> Any:
+    """Returns where the options of `train` say that a run is executed; raises UsageError if they exclude each other."""
+    from acme_ext.config.assignments import parse_amounts
+    from acme_ext.launch import placement
 
-    Args:
-        options: the options of `train`.
-        usual: the options if only agent and environment are given.
-    """
-    if options.environment.startswith("data:"):
-        for name in _OF_ACTING:
-            if getattr(options, name) != getattr(usual, name):
+    recorded = options.environment.startswith("data:")
+    kind: Any = placement.InProcess
+    if options.on == "compiled":
+        kind = placement.Compiled
+    elif is_program(options):
+        kind = placement.PROGRAMS[options.on or "processes"]
+    if recorded:
+        usual = {"num_envs": 1, "replay_every": None}
+        for name, value in usual.items():
+            if getattr(options, name) != value:
                 raise UsageError(
                     f"--{name.replace('_', '-')} can't be used with data:FOLDER: a run on recorded data does not act, "
                     "and has no replay to save."
                 )
-    if options.on == "compiled":
-        for name in _NOT_COMPILED:
-            if getattr(options, name) != getattr(usual, name):
-                raise UsageError(
-                    f"--{name.replace('_', '-')} can't be used with --on compiled: a compiled run has no nodes, and "
-                    "its replay is on the device."
-                )
-    elif options.seeds is not None:
-        raise UsageError("--seeds is only for compiled runs: add --on compiled, or give one seed (--seed).")
-    elif is_program(options):
-        if options.profile:
-            raise UsageError("--profile is only for runs in one process: leave out the options of programs.")
-        for name in ("accelerated", "open_ports") if options.on == "threads" else ():
-            if getattr(options, name) != getattr(usual, name):
-                raise UsageError(
-                    f"--{name.replace('_', '-')} can't be used with --on threads: threads share what their process has."
-                )
-        if options.actors and options.environment.startswith("data:"):
+        if options.actors:
             raise UsageError(
                 "a run on recorded data has no actors: leave out --actors; --on processes makes it a program of a "
                 "learner and evaluators."
             )
-    else:
-        for name in _OF_PROGRAMS:
-            if getattr(options, name) != getattr(usual, name):
-                raise UsageError(f"--{name.replace('_', '-')} is only for programs: add --actors N or --on processes.")
+    fields = {field.name for field in dataclasses.fields(kind)}
+    given = {name: value for name in _FIELDS if (value := getattr(options, name)) is not None}
+    for name in given:
+        if _FIELDS[name] not in fields:
+            raise UsageError(f"--{name.replace('_', '-')} {_why_not(name, options.on, kind is placement.InProcess)}")
+    values = {_FIELDS[name]: value for name, value in given.items()}
+    if "accelerated" in values:
+        values["accelerated"] = tuple(name.strip() for name in values["accelerated"].split(",") if name.strip())
+    if "resources" in values:
+        values["resources"] = parse_amounts(values["resources"])
+    if "private" in values:
+        values["private"] = not values["private"]
+    if issubclass(kind, placement.Program):
+        values = {"actors": 0 if recorded else 1, "grace_s": options.grace_s, **values}
+    return kind(**values)
 
 
-def run_compiled(experiment: Any, options: argparse.Namespace) -> int:
-    """Runs an experiment as one compiled program, prints the results, and returns the command's exit code."""
-    from acme_ext.launch.compiled import runner
+def _why_not(option: str, on: str | None, in_process: bool) -> str:
+    """Returns in words why an option can't be used where a run is executed."""
+    if option == "seeds":
+        return "is only for compiled runs: add --on compiled, or give one seed (--seed)."
+    if option == "profile":
+        return "is only for runs in one process: leave out the options of programs."
+    if in_process:
+        return "is only for programs: add --actors N or --on processes."
+    if option in ("ray_address", "ray_wait", "runtime_env_json"):
+        return "is only for programs on Ray: add --on ray."
+    reason = {
+        "compiled": "a compiled run has no nodes, and its replay is on the device",
+        "threads": "threads share what their process has, and are never restarted",
+    }
+    return f"can't be used with --on {on}: {reason[on or '']}."
 
-    results = runner.run(experiment, seeds=options.seeds or 1, fresh=options.fresh, quiet=options.quiet)
-    first = results[0]
-    if first.stopped_by is not None:
-        print(common.say_stopped(first.environment_steps, options, first.run_dir))
-        return 128 + first.stopped_by
-    for result in results:
-        assert result.score is not None
-        print(f"evaluation  {common.say_score(result.score)}  {result.run_dir}")
-    if len(results) == 1:
-        print(f"steps       {first.environment_steps:,} of the environment, {first.learner_steps:,} of the learner")
-        print(f"curve       {first.curve}")
-        return 0
-    means = [float(result.score.returns.mean()) for result in results if result.score is not None]
+
+def say_seeds(result: Any) -> None:
+    """Prints the results of the seeds of a compiled run."""
+    for each in result.seeds:
+        print(f"evaluation  {common.say_score(each.score)}  {each.run_dir}")
+    means = [float(each.score.returns.mean()) for each in result.seeds]
     print(f"seeds       {len(means)}: mean {sum(means) / len(means):.4g}, least {min(means):.4g}")
-    print(f"curve       {first.run_dir.parent / 'curve.png'}")
-    return 0
+    print(f"curve       {result.curve}")
 
 
 @contextlib.contextmanager
@@ -208,40 +201,6 @@ def started_ahead(options: argparse.Namespace) -> Iterator[None]:
         if options.on in (None, "processes"):
             stack.enter_context(launcher.ahead("processes.supervisor", private=not options.open_ports))
         yield
-
-
-def run_program(experiment: Any, options: argparse.Namespace) -> Any:
-    """Runs an experiment as a program; returns the `Result`."""
-    from acme_ext.config.assignments import parse_amounts
-    from acme_ext.launch.runners import distributed
-    from acme_ext.launch.runners.program import Topology
-
-    accelerated = tuple(name.strip() for name in options.accelerated.split(",") if name.strip())
-    return distributed.run_program(
-        experiment,
-        Topology(
-            0 if experiment.data is not None else options.actors or 1,
-            options.replay_shards,
-            options.evaluators,
-            accelerated,
-            options.inference,
-            options.experience,
-            parse_amounts(options.resources),
-            options.inference_servers,
-        ),
-        fresh=options.fresh,
-        quiet=options.quiet,
-        on=options.on or "processes",
-        restarts=options.restart,
-        grace_s=options.grace_s,
-        private=not options.open_ports,
-        ray_address=options.ray_address,
-        ray_wait_s=options.ray_wait,
-        ray_runtime_env=options.runtime_env_json,
-        record=options.record,
-        snapshot_every=options.snapshot_every,
-        skip_damaged=options.skip_damaged,
-    )
 
 
 def _object(text: str) -> dict[str, Any]:

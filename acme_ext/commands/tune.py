@@ -78,7 +78,7 @@ def _tune(options: argparse.Namespace) -> int:
     run += [str(options.num_envs), *(x for text in options.set for x in ("--set", text))]
     run += [x for text in options.env_set for x in ("--env-set", text)]
     given = train.parse(*run)
-    train_on.check(given, train.parse(options.agent, options.environment))
+    train_on.placement_of(given)
     experiment = train.experiment_from(given)
     if experiment.data is None:
         worlds.need_reverb("a search in an environment")

@@ -32,13 +32,16 @@ def check_seed(value: int) -> None:
         raise UsageError(f"seed is {value}: it must lie in [0, 2**31).")
 
 
-def check_fields(config: Any) -> None:
-    """Raises UsageError if a field of a dataclass doesn't have its declared type, or violates a rule of it."""
-    check_types(config)
+def check_fields(config: Any, prefix: str = "") -> None:
+    """Raises UsageError if a field of a dataclass doesn't have its declared type, or violates a rule of it.
+
+    Messages put the prefix before the field's name.
+    """
+    check_types(config, prefix)
     for name, rule, optional in _rules(type(config)):
         value = getattr(config, name)
         if not (value is None and optional) and not rule.holds(value):
-            raise UsageError(f"{name} is {value}: {rule.wanted}.")
+            raise UsageError(f"{prefix}{name} is {value}: {rule.wanted}.")
 
 
 @functools.cache

@@ -1,18 +1,15 @@
-"""Runs experiments: in one process (`run`), as a program of several processes (`run_program`) or compiled
-(`run_compiled`).
+"""Runs experiments: `run(experiment, on=...)`.
 
-| package | contents |
+| module or package | contents |
 |---|---|
-| `runs` | the experiment, its settings, its run directory, its evaluations and its trained policy |
-| `runners` | runs an experiment: `local` in one process; `program`, its `nodes` and `distributed` in several |
-| `compiled` | runs environments, acting, replay and learning as one compiled JAX program |
-| `processes` | starts, watches and stops a program's processes on one machine |
-| `cluster` | does the same on the hosts of a Ray cluster |
+| `runner` | `launch.run`, which reads top to bottom: checks, directory, session, engine |
+| `placement` | where a run's parts are executed: `InProcess`, `Processes`, `Threads`, `Ray`, `Compiled` |
+| `session` | the life of a run: counts, logs, evaluations, checkpoints, resuming, result |
+| `engines` | what advances a run: in one process, on recorded data, compiled, or as a program of nodes |
+| `roles` | what the nodes of a program are |
+| `runs` | the experiment, the checks before its start, its run directory, its evaluations and its trained policy |
+| `processes`, `cluster` | start, watch and stop a program's nodes on this machine, or on the hosts of a Ray cluster |
 | `exporting` | exports a run's policy to files for NumPy, JAX and ONNX |
-
-The runners import `runs`, and `runs` imports no runner. `processes` and `cluster` run any Launchpad program; all that
-they use of this package's experiments is the modules to import before a fork. The commands in `acme_ext.commands` use
-all of these packages.
 
 This module has the names that users need. Each is imported on first use.
 """
@@ -25,11 +22,15 @@ from acme_ext.launch.processes import interrupt
 from acme_ext.utils import worlds
 
 if TYPE_CHECKING:
-    from acme_ext.launch.compiled.runner import run as run_compiled  # noqa: F401
-    from acme_ext.launch.runners import program as program
-    from acme_ext.launch.runners.distributed import run_program as run_program
-    from acme_ext.launch.runners.local import run as run
-    from acme_ext.launch.runners.program import Topology as Topology
+    from acme_ext.launch.engines.program import program as program
+    from acme_ext.launch.placement import Compiled as Compiled
+    from acme_ext.launch.placement import Handles as Handles
+    from acme_ext.launch.placement import InProcess as InProcess
+    from acme_ext.launch.placement import Processes as Processes
+    from acme_ext.launch.placement import Ray as Ray
+    from acme_ext.launch.placement import RunOptions as RunOptions
+    from acme_ext.launch.placement import Threads as Threads
+    from acme_ext.launch.runner import run as run
     from acme_ext.launch.runs.evaluation import Result as Result
     from acme_ext.launch.runs.experiment import Experiment as Experiment
     from acme_ext.launch.runs.schedule import Checkpoints as Checkpoints
@@ -41,27 +42,30 @@ _WHERE = {
     "Experiment": "runs.experiment",
     "Evaluation": "runs.schedule",
     "Checkpoints": "runs.schedule",
-    "run": "runners.local",
+    "run": "runner",
+    "InProcess": "placement",
+    "Processes": "placement",
+    "Threads": "placement",
+    "Ray": "placement",
+    "Compiled": "placement",
+    "RunOptions": "placement",
+    "Handles": "placement",
     "Result": "runs.evaluation",
-    "Topology": "runners.program",
     "Run": "runs.trained",
     "load": "runs.trained",
-    "run_program": "runners.distributed",
-    "run_compiled": "compiled.runner:run",
-    "program": "runners.program",  # the module; its `make` returns the Launchpad program
+    "program": "engines.program.program",  # the module; its `make` returns the Launchpad program
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if _WHERE[name] in ("runners.distributed", "runners.program"):
+    if name == "program":
         worlds.need_reverb("a program")
     # This imports JAX and Reverb. A Ctrl-C during their import could become another error, or be lost.
     with interrupt.heard_by(None):
-        path, _, there = _WHERE[name].partition(":")
-        module = importlib.import_module(f"acme_ext.launch.{path}")
-    return module if name == "program" else getattr(module, there or name)
+        module = importlib.import_module(f"acme_ext.launch.{_WHERE[name]}")
+    return module if name == "program" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -29,10 +29,11 @@ _CROWDED = 4  # with more lines, the legend is beside the axes, and training ret
 _SHORT = 30  # labels of up to this many characters fit side by side in two columns
 _SAME_POINT = 1.1  # single points are merged if the ratio of the largest to the smallest x is at most this
 _GRID = 256  # maximum number of points of a line
+_BARS = 20  # intervals of a histogram
 _MARKED = 30  # lines with at most this many points have markers
 BOOTSTRAP_SEEDS = 5  # minimum number of seeds for bootstrap intervals; with fewer, they would be misleading
 
-X_NAMES = {
+_X_NAMES = {
     "environment_steps": "environment steps",
     "learner_steps": "learner steps",
     "wall_time_s": "wall time (s)",
@@ -62,14 +63,19 @@ def learning_curves(
     Raises:
         UsageError: a run has no logs, `x` or the format is unknown, or `out` can't be written.
     """
+    check_format(Path(out))
+    return save(curves_figure(runs, x, aggregate), Path(out))
+
+
+def curves_figure(
+    runs: Mapping[str, Sequence[Run]], x: str | None = None, aggregate: Literal["mean", "iqm"] = "mean"
+) -> "Figure":
+    """Returns the figure that `learning_curves` writes, from the same arguments."""
     opened = {label: [_opened(run) for run in members] for label, members in runs.items()}
     if not opened or not all(opened.values()):
         raise UsageError("a plot needs at least one run for each line.")
-    out = Path(out)
     crowded = len(opened) > _CROWDED
     figure = new_figure(9.6 if crowded else 6.8, 4.2, dpi=200)
-    check_format(out)
-
     if x is None:
         x = usual_x([run for members in opened.values() for run in members])
     several = [len(members) for members in opened.values() if len(members) > 1]
@@ -89,8 +95,22 @@ def learning_curves(
     columns = 2 if max(map(len, opened)) <= _SHORT else 1
     place = {"loc": "outside right upper"} if crowded else {"loc": "outside upper left", "ncols": columns}
     figure.legend(**place, frameon=False, fontsize=9, handlelength=2.8)
+    return figure
 
-    return save(figure, out)
+
+def histogram_figure(values: Mapping[str, np.ndarray], name: str) -> "Figure":
+    """Returns a figure of the shares of values `[N]` in equal intervals, for each label; `name` says what they are."""
+    figure = new_figure(6.8, 3.4)
+    axes = figure.add_subplot()
+    edges = np.histogram_bin_edges(np.concatenate(list(values.values())), _BARS)
+    for i, (label, each) in enumerate(values.items()):
+        weights, colour = np.full(len(each), 100 / len(each)), COLOURS[i % len(COLOURS)]
+        axes.hist(each, edges, weights=weights, histtype="stepfilled", color=colour, alpha=0.25)
+        axes.hist(each, edges, weights=weights, histtype="step", color=colour, linewidth=1.5, label=label)
+    axes.set_xlabel(name)
+    axes.set_ylabel("percent")
+    axes.legend(frameon=False, fontsize=9)
+    return figure
 
 
 def check_format(out: Path) -> None:
@@ -115,30 +135,6 @@ def save(figure: "Figure", out: Path) -> Path:
     with files.replacing(out) as temporary:
         figure.savefig(temporary, format=out.suffix.lower().removeprefix("."))
     return out
-
-
-class Line(NamedTuple):
-    """The line of a label in a figure."""
-
-    x: np.ndarray  # [points]
-    y: np.ndarray  # [points] the aggregate over the runs
-    low: np.ndarray  # [points] the band's lower end; equal to y for a single run
-    high: np.ndarray  # [points] the band's upper end
-
-
-def line_of(
-    members: Sequence[Run], label: str, x: str, aggregate: Literal["mean", "iqm"] = "iqm", *, bootstrap: bool = False
-) -> Line | None:
-    """Returns the line of the evaluation returns of runs, as in `learning_curves`; None if a run has no evaluations.
-
-    The band is the 95% bootstrap interval of the aggregate; without `bootstrap`, it is from the minimum to the maximum.
-    """
-    curves = [_curve(_opened(run), "evaluator", x, "episode_return_mean") for run in members]
-    if any(curve is None for curve in curves):
-        return None
-    grid, values = _on_one_grid([curve for curve in curves if curve is not None], label, x)
-    low, high = _interval(values, aggregate) if bootstrap else (values.min(0), values.max(0))
-    return Line(grid, _aggregated(values, aggregate), low, high)
 
 
 def group_runs(paths: Iterable[Run]) -> dict[str, list[RunDirectory]]:
@@ -292,7 +288,7 @@ def _dress(axes: "Axes", opened: Mapping[str, Sequence[RunDirectory]], x: str, n
     environments = {display_name(config["environment"]) for config in configs if "environment" in config}
     if len(environments) == 1:
         axes.set_title(environments.pop(), fontsize=11)
-    axes.set_xlabel(X_NAMES.get(x, x.replace("_", " ")))
+    axes.set_xlabel(_X_NAMES.get(x, x.replace("_", " ")))
     axes.set_ylabel("episode return")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.margins(x=0.02)

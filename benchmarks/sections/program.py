@@ -23,6 +23,7 @@ from dm_env import specs
 from acme_ext import envs, launch
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders.dqn import DQN
+from acme_ext.launch.placement import PROGRAMS
 from acme_ext.learning.learner import Learner
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
@@ -214,7 +215,7 @@ def main(name: str) -> None:
         checkpoints=launch.Checkpoints(every_s=1e9),
         run_dir=str(folder / "run"),
     )
-    result = launch.run_program(experiment, launch.Topology(actors=trial.actors), quiet=True, on=trial.on)
+    result = launch.run(experiment, PROGRAMS[trial.on](actors=trial.actors), quiet=True)
     sys.exit(0 if result.stopped_by is None else 128 + result.stopped_by)
 
 
@@ -319,7 +320,7 @@ def _as_rate(values: Sequence[float]) -> Rate:
 def _importing() -> float:
     start = time.perf_counter()
     code = (
-        "import jax, haiku, optax, acme_ext.launch.runners.local\n"
+        "import jax, haiku, optax, acme_ext.launch.runner\n"
         "from acme_ext.replay import server; server.import_libraries()"
     )
     path = os.pathsep.join([os.getcwd(), *filter(None, sys.path)])

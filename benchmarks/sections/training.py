@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from acme_ext import launch
+from acme_ext import envs, launch
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders.base import Builder
 from acme_ext.builders.dqn import DQN
-from acme_ext.data.format import FolderWriter
-from acme_ext.launch.runners import local
-from acme_ext.launch.runs.identity import about
-from acme_ext.launch.runs.store import hold, prepare
+from acme_ext.launch.engines.in_process import InProcessEngine
+from acme_ext.launch.runs.directory import prepare
+from acme_ext.launch.runs.start import check_start
+from acme_ext.launch.session import open_session
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
@@ -93,15 +93,16 @@ def opened_run(
     """
     environment = experiment.make_environment(experiment.num_envs)
     stack.callback(environment.close)
-    store = stack.enter_context(hold(prepare(experiment), experiment, print))
-    recorded = None if record is None else FolderWriter(record, experiment.make_spec(), about(experiment))
-    run = local._Run(experiment, environment, store, None, print, None, recorded, stack, None, None)
+    options = launch.RunOptions(record=record)
+    start = check_start(experiment, envs.make_spec(environment), None, launch.InProcess(), options)
+    rundir = prepare(experiment, *start.configs)
+    session = stack.enter_context(open_session(rundir, experiment))
+    engine = InProcessEngine(start, launch.InProcess(), session, environment, None, stack)
 
     def step() -> int:
-        before = run.steps
-        run.loop.step()
-        run._learn()
-        return run.steps - before
+        before = session.steps
+        engine.advance()
+        return session.steps - before
 
     return step
 

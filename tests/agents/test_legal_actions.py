@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from acme_ext import builders, envs
+from acme_ext import builders, envs, launch
 from acme_ext.acting import stochastic
 from acme_ext.acting.exploration import epsilon_greedy
 from acme_ext.acting.policy import Context
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.r2d2 import losses as r2d2
 from acme_ext.errors import UsageError
-from acme_ext.launch.runners import local
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.networks import torsos
@@ -71,7 +70,7 @@ def test_an_agent_learns_in_an_environment_with_a_mask(tmp_path, no_figures):
     experiment = Experiment(
         builders.DQN(config), Masked, 200, num_envs=2, evaluation=evaluation, run_dir=tmp_path / "r"
     )
-    assert local.run(experiment, quiet=True).learner_steps > 0
+    assert launch.run(experiment, quiet=True).learner_steps > 0
 
 
 SPEC = envs.make_spec(Masked(0, False))

@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from acme_ext.launch.compiled import runner
+from acme_ext.launch.engines.compiled import engine
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import simulations
@@ -39,7 +39,7 @@ class _Result:
 
 def left_by(experiment, *, seeds, fresh, quiet):
     """Leaves what compiled runs of an experiment would, which took some time; later seeds are better."""
-    for each in runner.of_seeds(experiment, seeds):
+    for each in engine.of_seeds(experiment, seeds):
         rundir = RunDirectory(each.directory)
         rundir.write_config({**each.describe(), "world": "compiled"})
         loggers.csv_path(rundir, "evaluator").write_text(

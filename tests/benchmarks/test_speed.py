@@ -16,7 +16,7 @@ from acme_ext.acting.inference import LocalInference
 from acme_ext.acting.variables import POLICY, VariableClient
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.builders.dqn import DQN
-from acme_ext.launch.runners import upkeep
+from acme_ext.launch import session
 from acme_ext.ops.search import SearchConfig
 from acme_ext.replay.config import TransitionConfig, UnrollConfig
 from benchmarks import cartpole, speed
@@ -149,7 +149,7 @@ def test_training():
 def test_onpolicy(which, monkeypatch):
     from benchmarks.sections import onpolicy
 
-    monkeypatch.setattr(upkeep, "_LOG_EVERY_S", 0.0)  # no game of Pong ends
+    monkeypatch.setattr(session, "_LOG_EVERY_S", 0.0)  # no game of Pong ends
     setting = onpolicy.SETTINGS[which]
     config = {"batch_size": 2, "replay": UnrollConfig(length=8), "hidden_sizes": (8,), "image_features": 8}
     builder = dataclasses.replace(setting.builder, config=dataclasses.replace(setting.builder.config, **config))

@@ -16,7 +16,7 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.agents.apex.config import ApexConfig
 from acme_ext.builders import DQN, ApexDQN
 from acme_ext.errors import UsageError
-from acme_ext.launch.runners import local
+from acme_ext.launch.engines import in_process
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.server import ReplayServer
@@ -184,7 +184,7 @@ def test_parameters_are_renewed_as_often_as_the_config_says(monkeypatch, tmp_pat
             periods.append(period)
             super().__init__(source, period)
 
-    monkeypatch.setattr(local, "VariableClient", Client)
+    monkeypatch.setattr(in_process, "VariableClient", Client)
     builder = ApexDQN(
         ApexConfig(
             variable_period=7,

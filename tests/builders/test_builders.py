@@ -145,7 +145,7 @@ from jax._src import xla_bridge
 from acme_ext import builders, envs
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.feasibility import check
+from acme_ext.launch.runs.validation import check_agent
 
 names = ("gym:CartPole-v1", "gym:Pendulum-v1")
 specs = [envs.make_spec(envs.canonical_actions(envs.make(name))) for name in names]
@@ -154,7 +154,7 @@ agents = [builders.load(name)() for name in builders.AGENTS]
 for builder in [builders.IMPALA(core="lstm"), builders.PPO(core="gru"), *agents]:
     for spec in specs:
         try:
-            check(Experiment(builder, "gym:CartPole-v1", steps=1), spec)
+            check_agent(Experiment(builder, "gym:CartPole-v1", steps=1), spec)
         except UsageError:  # these are not its actions
             continue
         assert builder.make_agent(spec).replay.split(2)._layout.nbytes > 0

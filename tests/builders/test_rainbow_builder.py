@@ -15,7 +15,6 @@ from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.rainbow.config import ATARI, MINATAR, RainbowConfig
 from acme_ext.builders import DQN, Rainbow
 from acme_ext.errors import UsageError
-from acme_ext.launch.runners import local
 from acme_ext.replay.config import TransitionConfig
 from acme_ext.types import PrioritizedExtras, Sample, Transition
 
@@ -135,4 +134,4 @@ def test_it_learns_catch(tmp_path):
         evaluation=launch.Evaluation(every=0, final_episodes=50),
         run_dir=str(tmp_path / "run"),
     )
-    assert np.mean(local.run(experiment, quiet=True).score.returns) >= 0.8
+    assert np.mean(launch.run(experiment, quiet=True).score.returns) >= 0.8

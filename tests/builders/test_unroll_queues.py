@@ -20,7 +20,7 @@ from acme_ext.acting.variables import VariableClient
 from acme_ext.builders import A2C, IMPALA, PPO
 from acme_ext.envs.vector import VectorEnvironment
 from acme_ext.errors import UsageError
-from acme_ext.launch.runners import upkeep
+from acme_ext.launch import session, training
 from acme_ext.learning import normalize
 from acme_ext.learning.normalized import MAX_ABS, NormalizedParams
 from acme_ext.replay.config import UnrollConfig
@@ -252,7 +252,8 @@ def run(builder, folder, environment="bsuite:catch/0", **fields):
 @pytest.mark.usefixtures("no_figures")
 @pytest.mark.slow
 def test_a_run_repeats_to_the_last_digit_and_is_never_off_policy(tmp_path, monkeypatch):
-    monkeypatch.setattr(upkeep, "_LOG_EVERY_S", 0.0)
+    monkeypatch.setattr(session, "_LOG_EVERY_S", 0.0)
+    monkeypatch.setattr(training, "_TICK_S", 0.0)
     fields = {"replay": UnrollConfig(length=5, max_size=3), "batch_size": 3, "num_minibatches": 3, "num_epochs": 2}
     logs = []
     for name, seed in (("a", 0), ("b", 0), ("other", 1)):

@@ -9,14 +9,13 @@ import jax
 import numpy as np
 import pytest
 
-from acme_ext import builders, envs
+from acme_ext import builders, envs, launch
 from acme_ext.agents.alphazero.config import AlphaZeroConfig
 from acme_ext.agents.muzero.config import RootsConfig
 from acme_ext.commands import cli, play, players, tournament
 from acme_ext.envs import opponents
 from acme_ext.envs.board import rules_of
 from acme_ext.errors import UsageError
-from acme_ext.launch.runners import local
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.players import RunPlayer, Thought, player_of
 from acme_ext.launch.runs.schedule import Evaluation
@@ -106,7 +105,7 @@ def test_a_tournament_that_can_not_be_held_is_refused(names, said):
 def run(tmp_path_factory):
     """The directory of a run that has hardly learned, stopped once and resumed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("acme_ext.launch.runners.upkeep.draw_curve", lambda *_: None)
+        patch.setattr("acme_ext.launch.session.Session.draw_curve", lambda *_: None)
         experiment = Experiment(
             builders.AlphaZero(CONFIG),
             "board:tic_tac_toe",
@@ -115,8 +114,8 @@ def run(tmp_path_factory):
             evaluation=Evaluation(every=0, final_episodes=2),
             run_dir=tmp_path_factory.mktemp("alphazero") / "run",
         )
-        first = local.run(experiment, quiet=True)
-        second = local.run(dataclasses.replace(experiment, steps=90), quiet=True)
+        first = launch.run(experiment, quiet=True)
+        second = launch.run(dataclasses.replace(experiment, steps=90), quiet=True)
         assert second.learner_steps > first.learner_steps > 0
     return str(experiment.run_dir)
 
@@ -188,7 +187,7 @@ def test_the_agent_of_a_run_that_can_not_play_is_refused(run, capsys, tmp_path, 
 
 @pytest.mark.release
 def test_an_agent_learns_against_that_of_a_run_and_becomes_one_itself(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("acme_ext.launch.runners.upkeep.draw_curve", lambda *_: None)
+    monkeypatch.setattr("acme_ext.launch.session.Session.draw_curve", lambda *_: None)
     learning = Experiment(
         builders.DQN(),
         "board:tic_tac_toe",
@@ -197,7 +196,7 @@ def test_an_agent_learns_against_that_of_a_run_and_becomes_one_itself(run, tmp_p
         evaluation=Evaluation(every=0, final_episodes=2),
         run_dir=tmp_path / "dqn",
     )
-    assert local.run(learning, quiet=True).score is not None
+    assert launch.run(learning, quiet=True).score is not None
     # Its own opponent is not needed, when it plays: it may be gone, or the run itself.
     described = json.loads((tmp_path / "dqn" / "config.json").read_text())
     described["environment_options"]["opponent"] = str(tmp_path / "dqn")

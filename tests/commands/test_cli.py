@@ -86,7 +86,7 @@ _BAD = [
     ([*_CARTPOLE, "--set", "batch_size=0"], "batch_size is 0: it must be at least 1"),
     ([*_CARTPOLE, "--set", "sgd_steps_per_call=0"], "sgd_steps_per_call is 0: it must be at least 1"),
     ([*_CARTPOLE, "--seed", "-1"], "seed is -1: it must lie in [0, 2**31)"),
-    ([*_CARTPOLE, "--eval-every", "-5"], "evaluation.every is -5: it must be at least 0"),
+    ([*_CARTPOLE, "--eval-every", "-5"], "evaluation.every is -5: it must not be negative"),
     ([*_CARTPOLE, "--checkpoint-every", "nan"], "checkpoints.every_s is nan"),
     ([*_CARTPOLE, "--run-dir", "/proc/nowhere/run"], "the folder /proc/nowhere/run can't be written: "),
     ([*_CARTPOLE, "--run-dir", "/dev/null/run"], "the folder /dev/null/run can't be written: Not a directory"),

@@ -13,11 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from acme_ext import builders, envs
+from acme_ext import builders, envs, launch
 from acme_ext.envs import jax_navix
 from acme_ext.errors import UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment
-from acme_ext.launch.compiled import runner
 from acme_ext.replay import UnrollConfig
 
 FIRST, MID, LAST = 0, 1, 2
@@ -280,7 +279,7 @@ def test_what_one_agent_cannot_play_is_refused_by_name_and_the_rest_is_made():
 
 
 def trained(folder, builder, name, **options):
-    return runner.run(
+    return launch.run(
         Experiment(
             builder,
             name,
@@ -291,6 +290,7 @@ def trained(folder, builder, name, **options):
             evaluation=Evaluation(every=0, final_episodes=2, num_envs=2),
             checkpoints=Checkpoints(every_s=0),
         ),
+        launch.Compiled(),
         quiet=True,
     )[0]
 

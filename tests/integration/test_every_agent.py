@@ -7,11 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from acme_ext import builders, envs
+from acme_ext import builders, envs, launch
 from acme_ext.agents.muzero.config import RootsConfig
 from acme_ext.errors import UsageError
-from acme_ext.launch.runners import distributed, local
-from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.ops.search import SearchConfig
@@ -99,9 +97,9 @@ def small(builder):
 
 @pytest.mark.parametrize("name", agents(slow=KINDS))
 def test_learns_saves_and_goes_on_in_one_process(name, tmp_path):
-    first = local.run(experiment(name, tmp_path, 300), quiet=True)
+    first = launch.run(experiment(name, tmp_path, 300), quiet=True)
     assert first.learner_steps > 0
-    second = local.run(experiment(name, tmp_path, 500), quiet=True)
+    second = launch.run(experiment(name, tmp_path, 500), quiet=True)
     assert second.environment_steps >= 500
     assert second.learner_steps > first.learner_steps
     assert np.isfinite(second.score.returns).all()
@@ -109,7 +107,7 @@ def test_learns_saves_and_goes_on_in_one_process(name, tmp_path):
 
 @pytest.mark.parametrize("name", agents(slow=PROGRAMS, quick=("dqn",)))
 def test_runs_as_a_program(name, tmp_path):
-    result = distributed.run_program(experiment(name, tmp_path, 400), Topology(actors=2), on="threads", quiet=True)
+    result = launch.run(experiment(name, tmp_path, 400), launch.Threads(actors=2), quiet=True)
     assert result.environment_steps >= 400
     assert result.learner_steps > 0
     assert np.isfinite(result.score.returns).all()

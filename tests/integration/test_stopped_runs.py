@@ -107,7 +107,7 @@ def finish(run: Path, stopped_at: int, capfd: pytest.CaptureFixture[str], *, los
     assert before is not None
     assert before.steps == stopped_at
     state = before.info["state"]
-    assert state["counts"]["counts"]["environment_steps"] == state["actor"]["steps"] == stopped_at
+    assert state["counts"]["environment_steps"] == state["actor"]["steps"] == stopped_at
     rows_before = {label: [n for n in rows(run, label) if n <= stopped_at] for label in ("actor", "learner")}
 
     capfd.readouterr()

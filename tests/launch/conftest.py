@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from acme_ext.launch.runners import local
+from acme_ext.launch.engines import in_process
 from acme_ext.replay.server import ReplayServer
 
 
@@ -26,5 +26,5 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
             (table,) = self.client.server_info()
             seen.saved.append(self.counts(table))
 
-    monkeypatch.setattr(local, "ReplayServer", Recorded)
+    monkeypatch.setattr(in_process, "ReplayServer", Recorded)
     return seen

@@ -8,8 +8,9 @@ from typing import Any
 
 from test_compiled import dqn, experiment
 
+from acme_ext import launch
 from acme_ext.launch import Checkpoints
-from acme_ext.launch.compiled import runner
+from acme_ext.launch.engines.compiled import engine
 from acme_ext.learning import checkpoints
 
 if __name__ == "__main__":
@@ -19,7 +20,7 @@ if __name__ == "__main__":
     def die(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    class Killed(runner._Run):
+    class Killed(engine._Run):
         def _call(self) -> None:
             global calls
             calls += 1
@@ -32,6 +33,6 @@ if __name__ == "__main__":
             if calls == 10 and when == "between":
                 die()
 
-    runner._Run = Killed
+    engine._Run = Killed
     often = Checkpoints(every_s=1e-6)  # after each call
-    runner.run(experiment(folder, dqn(prioritized=True), 160, checkpoints=often), quiet=True)
+    launch.run(experiment(folder, dqn(prioritized=True), 160, checkpoints=often), launch.Compiled(), quiet=True)

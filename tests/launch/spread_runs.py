@@ -8,8 +8,7 @@ import jax
 import numpy as np
 from test_compiled import dqn, experiment, learned, ppo, r2d2
 
-from acme_ext import builders
-from acme_ext.launch.compiled import runner
+from acme_ext import builders, launch
 
 STEPS = {"ppo": 200, "r2d2": 120, "dqn": 80}
 
@@ -18,7 +17,7 @@ def compare(kind: str, folder: Path) -> dict:
     builder = {"ppo": ppo(), "r2d2": r2d2(builders.R2D2()), "dqn": dqn(prioritized=True)}[kind]
     steps, seeds = STEPS[kind], 2 if kind == "dqn" else 1
     one, four = (experiment(folder / f"{kind}{n}", builder, steps, num_envs=8, num_devices=n, seed=3) for n in (1, 4))
-    (*_, alone), (*_, spread) = (runner.run(each, seeds=seeds, quiet=True) for each in (one, four))
+    (*_, alone), (*_, spread) = (launch.run(each, launch.Compiled(seeds=seeds), quiet=True) for each in (one, four))
     if seeds > 1:
         one, four = (
             experiment(result.run_dir, builder, steps, num_envs=8, num_devices=n, seed=4)

@@ -17,17 +17,16 @@ import my_jax_envs
 import numpy as np
 import pytest
 
-from acme_ext import builders, envs
+from acme_ext import builders, envs, launch
 from acme_ext.acting import carries
 from acme_ext.agents.muzero.config import RootsConfig
 from acme_ext.commands import cli
 from acme_ext.commands.record import record_run
 from acme_ext.errors import NotFiniteError, RunError, UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, load
-from acme_ext.launch.compiled import runner
-from acme_ext.launch.runners import local
-from acme_ext.launch.runs import store
-from acme_ext.launch.runs.store import BestParams
+from acme_ext.launch.engines.compiled import engine, memory
+from acme_ext.launch.runs import directory
+from acme_ext.launch.runs.saving import BestParams, Counts
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.ops.search import SearchConfig
 from acme_ext.replay import SequenceConfig, TransitionConfig, UnrollConfig
@@ -76,10 +75,10 @@ def learned(each: Experiment) -> Any:
 
 def in_one_process(single: Experiment, capsys: Any) -> Any:
     """The result of a run in one process. It is run again if Reverb lost samples and a learner call was skipped, which
-    happens when a reader has waited for 3 seconds, while something is compiled on a busy machine (`patience.Patience`).
+    happens when a reader has waited for 3 seconds, while something is compiled on a busy machine (`LostBatchDetector`).
     """
     for _ in range(3):
-        result = local.run(single, fresh=True, quiet=True)
+        result = launch.run(single, fresh=True, quiet=True)
         if "a learner call is skipped" not in capsys.readouterr().out:
             return result
     pytest.skip("Reverb has lost samples three times")
@@ -106,7 +105,7 @@ def assert_close(a: Any, b: Any, **tolerance: float) -> None:
 @pytest.mark.slow
 def test_ppo_learns_what_it_learns_in_one_process(tmp_path, capsys):
     compiled, single = (experiment(tmp_path / name, ppo()) for name in ("compiled", "single"))
-    (result,) = runner.run(compiled, quiet=True)
+    result = launch.run(compiled, launch.Compiled(), quiet=True)
     expected = in_one_process(single, capsys)
     assert (result.environment_steps, result.learner_steps) == (_THREE_UNROLLS, 3)
     assert (expected.environment_steps, expected.learner_steps) == (_THREE_UNROLLS, 3)
@@ -130,7 +129,7 @@ def test_unrolls_of_fewer_or_more_environments_than_a_batch_has(tmp_path, capsys
     compiled, single = (
         experiment(tmp_path / name, builder, steps, num_envs=num_envs) for name in ("compiled", "single")
     )
-    (result,) = runner.run(compiled, quiet=True)
+    result = launch.run(compiled, launch.Compiled(), quiet=True)
     expected = in_one_process(single, capsys)
     assert result.learner_steps == expected.learner_steps == 2 * batches
     assert_close(learned(compiled), learned(single), rtol=1e-3, atol=1e-4)
@@ -139,9 +138,9 @@ def test_unrolls_of_fewer_or_more_environments_than_a_batch_has(tmp_path, capsys
 @pytest.mark.release
 def test_a_replay_run_that_was_stopped_goes_on_to_what_it_would_have_been(tmp_path):
     whole, parts = (experiment(tmp_path / name, dqn(prioritized=True), 160) for name in ("whole", "parts"))
-    (result,) = runner.run(whole, quiet=True)
-    runner.run(dataclasses.replace(parts, steps=80), quiet=True)
-    (resumed,) = runner.run(parts, quiet=True)
+    result = launch.run(whole, launch.Compiled(), quiet=True)
+    launch.run(dataclasses.replace(parts, steps=80), launch.Compiled(), quiet=True)
+    resumed = launch.run(parts, launch.Compiled(), quiet=True)
     assert resumed.learner_steps == result.learner_steps > 50
     assert_close(learned(parts), learned(whole), rtol=0, atol=0)
     rows = loggers.read_csv(tmp_path / "parts/logs/learner.csv")
@@ -152,9 +151,9 @@ def test_a_replay_run_that_was_stopped_goes_on_to_what_it_would_have_been(tmp_pa
 @pytest.mark.parametrize("kept", [pytest.param(True, marks=pytest.mark.release), False])
 def test_a_resumed_run_may_keep_its_replay_or_stop_keeping_it(kept, tmp_path):
     begun = experiment(tmp_path, dqn(), 80, checkpoints=Checkpoints(replay=kept))
-    runner.run(begun, quiet=True)
+    launch.run(begun, launch.Compiled(), quiet=True)
     rest = dataclasses.replace(begun, steps=160, checkpoints=Checkpoints(replay=not kept))
-    (result,) = runner.run(rest, quiet=True)
+    result = launch.run(rest, launch.Compiled(), quiet=True)
     assert result.environment_steps >= 160
     assert result.learner_steps > 50
     saved = CheckpointStore(tmp_path / "checkpoints").restore({})
@@ -166,16 +165,16 @@ def test_a_resumed_run_may_keep_its_replay_or_stop_keeping_it(kept, tmp_path):
 def test_a_run_goes_on_without_the_evaluations_that_it_began_with(tmp_path):
     often = Evaluation(every=40, episodes=1, final_episodes=1, num_envs=1)
     begun = experiment(tmp_path, ppo(), evaluation=often)
-    runner.run(begun, quiet=True)
+    launch.run(begun, launch.Compiled(), quiet=True)
     rest = dataclasses.replace(begun, steps=2 * _THREE_UNROLLS, evaluation=dataclasses.replace(often, every=0))
-    (result,) = runner.run(rest, quiet=True)
+    result = launch.run(rest, launch.Compiled(), quiet=True)
     assert result.environment_steps >= 2 * _THREE_UNROLLS
 
 
 def test_evaluations_may_become_more_frequent(tmp_path):
     for steps, every in ((80, 1000), (200, 40)):
         evaluation = Evaluation(every=every, episodes=1, final_episodes=1, num_envs=1)
-        runner.run(experiment(tmp_path, dqn(), steps, evaluation=evaluation), quiet=True)
+        launch.run(experiment(tmp_path, dqn(), steps, evaluation=evaluation), launch.Compiled(), quiet=True)
     assert loggers.read_csv(tmp_path / "logs/evaluator.csv")["environment_steps"].tolist() == [80, 120, 160, 200]
 
 
@@ -190,9 +189,9 @@ def r2d2(builder: Any, **fields: Any) -> Any:
 @pytest.mark.release
 def test_a_run_of_sequences_that_was_stopped_goes_on_to_what_it_would_have_been(tmp_path):
     whole, parts = (experiment(tmp_path / name, r2d2(builders.R2D2()), 160) for name in ("whole", "parts"))
-    (result,) = runner.run(whole, quiet=True)
-    runner.run(dataclasses.replace(parts, steps=80), quiet=True)
-    (resumed,) = runner.run(parts, quiet=True)
+    result = launch.run(whole, launch.Compiled(), quiet=True)
+    launch.run(dataclasses.replace(parts, steps=80), launch.Compiled(), quiet=True)
+    resumed = launch.run(parts, launch.Compiled(), quiet=True)
     assert resumed.learner_steps == result.learner_steps > 30
     assert_close(learned(parts), learned(whole), rtol=0, atol=0)
     assert load(tmp_path / "whole").evaluate().returns.tolist() == result.score.returns.tolist()
@@ -201,7 +200,7 @@ def test_a_run_of_sequences_that_was_stopped_goes_on_to_what_it_would_have_been(
 @pytest.mark.release
 def test_what_a_policy_carries_is_saved_and_given_to_the_evaluation(tmp_path, monkeypatch):
     small = r2d2(builders.Agent57(), num_arms=3, memory_rows=16, embedding_size=4)
-    results = runner.run(experiment(tmp_path / "run", small, 200), seeds=2, quiet=True)
+    results = launch.run(experiment(tmp_path / "run", small, 200), launch.Compiled(seeds=2), quiet=True)
     for result in results:
         loaded = load(result.run_dir)
         plays, returns, *_ = loaded.loaded.standing
@@ -230,7 +229,7 @@ def test_alphazero_plays_searches_and_learns_in_one_program(tmp_path):
         replay=RootsConfig(length=9, max_size=32, min_size=4, samples_per_insert=8.0),
     )
     run = experiment(tmp_path / "run", builders.AlphaZero(config), 120, environment="board:tic_tac_toe")
-    (result,) = runner.run(run, quiet=True)
+    result = launch.run(run, launch.Compiled(), quiet=True)
     assert result.learner_steps > 10
     assert set(result.score.returns.tolist()) <= {-1.0, 0.0, 1.0}
     assert (result.score.lengths <= 5).all(), "against an opponent, whose moves are none of the agent's"
@@ -241,10 +240,10 @@ def test_alphazero_plays_searches_and_learns_in_one_program(tmp_path):
 @pytest.mark.slow
 def test_a_seed_of_several_is_that_seed_alone(tmp_path):
     together = experiment(tmp_path / "together", dqn(), 120, seed=5, evaluation=Evaluation(60, 2, 3, 2))
-    results = runner.run(together, seeds=2, quiet=True)
+    results = launch.run(together, launch.Compiled(seeds=2), quiet=True)
     assert [result.run_dir.name for result in results] == ["s5", "s6"]
     alone = experiment(tmp_path / "alone", dqn(), 120, seed=6, evaluation=Evaluation(60, 2, 3, 2))
-    (result,) = runner.run(alone, quiet=True)
+    result = launch.run(alone, launch.Compiled(), quiet=True)
     assert results[1].learner_steps == result.learner_steps
     of_six = dataclasses.replace(together, seed=6, run_dir=str(results[1].run_dir))
     assert_close(learned(of_six), learned(alone), rtol=1e-3, atol=1e-4)
@@ -267,12 +266,12 @@ def test_four_devices_learn_what_one_learns(tmp_path, kind):
 @pytest.mark.release
 def test_a_killed_run_goes_on_to_what_it_would_have_been(tmp_path):
     whole, killed = (experiment(tmp_path / name, dqn(prioritized=True), 160) for name in ("whole", "killed"))
-    runner.run(whole, quiet=True)
+    launch.run(whole, launch.Compiled(), quiet=True)
     for when in ("between", "inside", "saving"):
         process = started("killed_run.py", tmp_path / "killed", when)
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-    (result,) = runner.run(killed, quiet=True)
+    result = launch.run(killed, launch.Compiled(), quiet=True)
     assert result.environment_steps == 160
     assert_close(learned(killed), learned(whole), rtol=0, atol=0)
     rows = loggers.read_csv(killed.directory / "logs/learner.csv")["environment_steps"].tolist()
@@ -287,7 +286,7 @@ def test_a_continuous_agent_acts_and_learns(tmp_path):
         replay=TransitionConfig(min_size=10, samples_per_insert=8.0, max_size=100),
     )
     sac = experiment(tmp_path / "sac", builders.SAC(config), 60, environment="jax:Pendulum-v1", num_envs=2)
-    (result,) = runner.run(sac, quiet=True)
+    result = launch.run(sac, launch.Compiled(), quiet=True)
     assert result.environment_steps == 60
     assert result.learner_steps > 40
     assert (result.score.lengths == 200).all()
@@ -329,46 +328,46 @@ def test_the_environment_that_is_shown_runs_in_all_ways(tmp_path, monkeypatch):
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     builder = dqn().replace(config=dataclasses.replace(dqn().config, learning_rate=1e38, max_gradient_norm=None))
     with pytest.raises((NotFiniteError, RunError), match="not finite at learner step"):
-        runner.run(experiment(tmp_path / "run", builder, 200), quiet=True)
+        launch.run(experiment(tmp_path / "run", builder, 200), launch.Compiled(), quiet=True)
 
 
 def test_of_several_seeds_none_is_deleted_where_one_is_refused(tmp_path):
-    each = runner.of_seeds(experiment(tmp_path, ppo()), 2)
+    each = launch.Compiled(seeds=2).experiments(experiment(tmp_path, ppo()))
     for one in each:
-        store.prepare(one)
+        directory.prepare(one)
     (tmp_path / "s0" / "mine").write_text("x")
     with RunDirectory.open(tmp_path / "s1").lock(), pytest.raises(UsageError, match="another run holds"):
-        runner.run(experiment(tmp_path, ppo()), seeds=2, fresh=True, quiet=True)
+        launch.run(experiment(tmp_path, ppo()), launch.Compiled(seeds=2), fresh=True, quiet=True)
     assert (tmp_path / "s0" / "mine").exists()
 
 
 @pytest.mark.parametrize("seeds", [0, 1.5, "x", True])
 def test_a_number_of_seeds_that_is_none_is_refused(tmp_path, seeds):
     with pytest.raises(UsageError, match=f"^seeds is {seeds!r}: it must be"):
-        runner.run(experiment(tmp_path / "run", ppo()), seeds=seeds, quiet=True)
+        launch.run(experiment(tmp_path / "run", ppo()), launch.Compiled(seeds=seeds), quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_several_seeds_are_not_put_into_the_run_of_one(tmp_path):
-    store.prepare(experiment(tmp_path, ppo()))
+    directory.prepare(experiment(tmp_path, ppo()))
     for fresh in (False, True):
         with pytest.raises(UsageError, match="holds a run of one seed: choose another directory for the 2 seeds' runs"):
-            runner.run(experiment(tmp_path, ppo()), seeds=2, fresh=fresh, quiet=True)
+            launch.run(experiment(tmp_path, ppo()), launch.Compiled(seeds=2), fresh=fresh, quiet=True)
     assert not (tmp_path / "s0").exists()
 
 
 def test_a_call_that_took_long_makes_the_next_shorter(monkeypatch):
     made, seconds = iter([8, 3, 1, 1]), iter([0, 0.1, 1, 7, 10, 10.1, 20, 20.1])
-    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    run: Any = object.__new__(runner._Run)
-    run.seeds, run.many, run.world, run.progress = [SimpleNamespace(target=100, learner_steps=1)], False, None, None
-    run.loop, run.pace, run._look = SimpleNamespace(spread=None), runner._Pace(), lambda: None
-    run.pace.most = 8
-    run.advance = lambda world, target, most: (world, next(made))
+    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    run: Any = object.__new__(engine.CompiledEngine)
+    run._sessions, run._many = [SimpleNamespace(next_stop=100, counts=Counts(learner_steps=1))], False
+    run._world, run._loop, run._pace, run._count = None, SimpleNamespace(spread=None), engine._Pace(), lambda: None
+    run._pace.most = 8
+    run._advance = lambda world, target, most: (world, next(made))
     lengths = []
     for _ in range(4):
-        run._call()
-        lengths.append(run.pace.most)
+        run.advance()
+        lengths.append(run._pace.most)
     # The second call ended early, because a log row was due, and yet took 6 s. The last ended early too.
     assert lengths == [16, 1, 2, 2]
 
@@ -379,8 +378,8 @@ def test_a_call_ends_where_learning_begins(tmp_path, seeds):
     each = [dataclasses.replace(each, seed=seed) for seed in range(seeds)]
     spec = each[0].make_spec()
     agent = dataclasses.replace(each[0].make_agent(spec), sgd_steps_per_call=1)
-    loop = runner.Loop(agent, runner.environment_of(each[0]), 4, "DQN")
-    worlds = [loop.init(*runner.keys_of(one)) for one in each]
+    loop = engine.Loop(agent, engine.environment_of(each[0]), 4, "DQN")
+    worlds = [loop.init(*engine.keys_of(one)) for one in each]
     if seeds == 1:
         world, advance, target = worlds[0], loop.advance, np.int32(100)
     else:
@@ -399,23 +398,23 @@ def test_a_call_ends_where_learning_begins(tmp_path, seeds):
 
 
 def test_the_calls_are_short_again_where_learning_begins():
-    run: Any = object.__new__(runner._Run)
+    run: Any = object.__new__(engine._Run)
     seed = SimpleNamespace(target=100, learner_steps=0)
     run.seeds, run.many, run.world, run.progress = [seed], False, None, None
-    run.loop, run.pace = SimpleNamespace(spread=None), runner._Pace()
+    run.loop, run.pace = SimpleNamespace(spread=None), engine._Pace()
     run.advance = lambda world, target, most: (world, most)
     learner_steps, lengths = iter([0, 0, 3, 6]), []
     run._look = lambda: setattr(seed, "learner_steps", next(learner_steps))
     for _ in range(4):
-        run._call()
-        lengths.append(run.pace.most)
+        run.advance()
+        lengths.append(run._pace.most)
     assert lengths == [2, 4, 1, 2]
 
 
 def test_a_compiled_evaluation_without_an_end_is_told_once(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(runner, "LONG", 5)
+    monkeypatch.setattr(engine, "LONG", 5)
     monkeypatch.setattr("acme_ext.launch.runs.evaluation.LONG", 5)
-    runner.run(experiment(tmp_path, ppo()), quiet=True)
+    launch.run(experiment(tmp_path, ppo()), launch.Compiled(), quiet=True)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "no episode of" in line]
     assert "no episode of jax:catch has ended in 5 steps of an evaluation" in line
 
@@ -428,20 +427,20 @@ def test_a_compiled_evaluation_without_an_end_is_told_once(tmp_path, monkeypatch
     ],
 )
 def test_a_containers_limit_counts_as_memory(tmp_path, monkeypatch, limit, used, stat):
-    monkeypatch.setattr(runner, "_CGROUPS", tmp_path)
-    assert runner._free_in_container() == 2**62
+    monkeypatch.setattr(memory, "_CGROUPS", tmp_path)
+    assert memory._free_in_container() == 2**62
     (tmp_path / limit).parent.mkdir(exist_ok=True)
     (tmp_path / limit).write_text("1000\n")
     (tmp_path / used).write_text("600\n")
     (tmp_path / limit).with_name("memory.stat").write_text(stat)
-    assert runner._free_in_container() == runner._free_memory(1) == 430
+    assert memory._free_in_container() == memory._free_memory(1) == 430
     (tmp_path / limit).write_text("max\n")
-    assert runner._free_in_container() == 2**62
-    assert runner._free_memory(1) < 2**62
+    assert memory._free_in_container() == 2**62
+    assert memory._free_memory(1) < 2**62
 
 
 def test_a_compiled_run_is_not_said_to_learn_nothing_where_it_does(tmp_path, capfd):
-    (result,) = runner.run(experiment(tmp_path, dqn(min_size=600, max_size=2_000), 640), quiet=True)
+    result = launch.run(experiment(tmp_path, dqn(min_size=600, max_size=2_000), 640), launch.Compiled(), quiet=True)
     assert result.learner_steps > 0
     assert "nothing will be learned" not in capfd.readouterr().out
 
@@ -487,8 +486,8 @@ def test_a_compiled_run_weighs_reprioritizes_and_ranks(tmp_path):
         return (context.rank > 0.5).astype(action.dtype), state, extras
 
     agent = dataclasses.replace(agent, core=dataclasses.replace(core, step=step), policy=policy._replace(apply=apply))
-    loop = runner.Loop(agent, runner.environment_of(each), 4, "DQN")
-    world, advance = loop.init(*runner.keys_of(each)), compiling.jit(loop.advance)
+    loop = engine.Loop(agent, engine.environment_of(each), 4, "DQN")
+    world, advance = loop.init(*engine.keys_of(each)), compiling.jit(loop.advance)
     for _ in range(2):
         world, _ = advance(world, np.int32(100), np.int32(12))
     assert world.learning.steps > 1

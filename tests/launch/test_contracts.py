@@ -16,7 +16,7 @@ from acme_ext.config.agent import AgentConfig
 from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment
 from acme_ext.launch.runs import contracts
-from acme_ext.launch.runs.feasibility import check
+from acme_ext.launch.runs.validation import check_agent
 from acme_ext.learning.core import LossOutput, single_loss_core
 from acme_ext.networks import continuous, recurrent
 from acme_ext.ops.gaussian import SquashedGaussian
@@ -27,7 +27,7 @@ CATCH, PENDULUM = "bsuite:catch/0", "gym:Pendulum-v1"
 
 def _check(builder, environment):
     experiment = Experiment(builder, environment)
-    check(experiment, experiment.make_spec())
+    check_agent(experiment, experiment.make_spec())
 
 
 @dataclasses.dataclass(frozen=True)

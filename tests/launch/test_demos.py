@@ -19,9 +19,6 @@ from acme_ext.commands.record import random_policy
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
-from acme_ext.launch.compiled import runner
-from acme_ext.launch.runners import distributed, local
-from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -114,11 +111,11 @@ def drawn(folder) -> np.ndarray:
 @pytest.mark.parametrize(("name", "environment"), agents(slow={"sqil"}, quick={"dqfd"}))
 def test_agents_learn_from_demonstrations_and_go_on(name, environment, demos, tmp_path):
     described = experiment(tmp_path, small(name), environment, demos=demos[environment], steps=300, num_envs=2)
-    first = local.run(described, quiet=True)
+    first = launch.run(described, quiet=True)
     before = drawn(tmp_path)
     assert before.sum() == first.learner_steps * described.builder.config.batch_size  # one count of all that is learned
     assert json.loads((tmp_path / "config.json").read_text())["demos"]["sha256"] == Folder(demos[environment]).digest
-    second = local.run(dataclasses.replace(described, steps=450), quiet=True)
+    second = launch.run(dataclasses.replace(described, steps=450), quiet=True)
     after = drawn(tmp_path)
     assert np.isfinite(second.score.returns).all()
     assert after.sum() == second.learner_steps * described.builder.config.batch_size
@@ -131,12 +128,12 @@ def test_agents_learn_from_demonstrations_and_go_on(name, environment, demos, tm
 @pytest.mark.parametrize(("name", "environment"), agents(slow={"r2d3"}))
 def test_programs_learn_from_demonstrations_and_go_on(name, environment, demos, tmp_path):
     described = experiment(tmp_path, small(name), environment, demos=demos[environment], steps=300)
-    topology = Topology(actors=2, replay_shards=2)
-    first = distributed.run_program(described, topology, on="threads", quiet=True)
+    topology = launch.Threads(actors=2, replay_shards=2)
+    first = launch.run(described, topology, quiet=True)
     saved = CheckpointStore(tmp_path / "checkpoints").restore({}).info["state"]
     batch = described.builder.config.batch_size
     assert sum(saved["demos"]["drawn"].values()) == first.learner_steps * batch
-    second = distributed.run_program(dataclasses.replace(described, steps=600), topology, on="threads", quiet=True)
+    second = launch.run(dataclasses.replace(described, steps=600), topology, quiet=True)
     assert second.learner_steps > first.learner_steps
     saved = CheckpointStore(tmp_path / "checkpoints").restore({}).info["state"]
     assert sum(saved["demos"]["drawn"].values()) == second.learner_steps * batch
@@ -147,7 +144,7 @@ def test_programs_learn_from_demonstrations_and_go_on(name, environment, demos, 
 def test_without_a_share_of_demonstrations_nothing_is_drawn_of_them(demos, tmp_path):
     builder = small("r2d3", demo_ratio=0.0)
     for name, given in (("with", demos[DISCRETE]), ("without", None)):
-        result = local.run(experiment(tmp_path / name, builder, DISCRETE, demos=given, steps=100), quiet=True)
+        result = launch.run(experiment(tmp_path / name, builder, DISCRETE, demos=given, steps=100), quiet=True)
         assert result.learner_steps > 0
         assert "samples_demos" not in loggers.read_csv(tmp_path / name / "logs/learner.csv")
 
@@ -155,9 +152,9 @@ def test_without_a_share_of_demonstrations_nothing_is_drawn_of_them(demos, tmp_p
 @pytest.mark.slow
 def test_a_run_with_other_demonstrations_is_another(demos, tmp_path):
     described = experiment(tmp_path / "run", small("r2d3"), DISCRETE, demos=demos[DISCRETE], steps=60)
-    local.run(described, quiet=True)
+    launch.run(described, quiet=True)
     with pytest.raises(UsageError, match=r"holds another run: demos\.best is 1\.0 there and 0\.5 here"):
-        local.run(dataclasses.replace(described, demos=f"{demos[DISCRETE]}?best=0.5"), quiet=True)
+        launch.run(dataclasses.replace(described, demos=f"{demos[DISCRETE]}?best=0.5"), quiet=True)
 
 
 @pytest.mark.slow
@@ -165,9 +162,9 @@ def test_what_cannot_be_learned_from_is_refused(demos, tmp_path):
     def refused(said, builder, environment=DISCRETE, **fields):
         described = experiment(tmp_path / "run", builder, environment, **fields)
         with pytest.raises(UsageError, match=said):
-            local.run(described, quiet=True)
+            launch.run(described, quiet=True)
         with pytest.raises(UsageError, match=said):
-            distributed.run_program(described, Topology(actors=1), on="threads", quiet=True)
+            launch.run(described, launch.Threads(actors=1), quiet=True)
         assert not (tmp_path / "run").exists()
 
     refused("r2d3 learns from demonstrations: give it some", small("r2d3"))
@@ -184,14 +181,14 @@ def test_what_cannot_be_learned_from_is_refused(demos, tmp_path):
     refused("SHA-256 differs", small("r2d3"), demos=str(damaged))
     described = experiment(tmp_path / "run", small("r2d3"), DISCRETE, demos=str(damaged))
     with pytest.raises(UsageError, match=r"all shards of .* are damaged"):
-        local.run(described, quiet=True, skip_damaged=True)
+        launch.run(described, quiet=True, skip_damaged=True)
     with pytest.raises(UsageError, match=r"demo_ratio is 1\.5: it must lie in \[0, 1\]"):
         small("r2d3", demo_ratio=1.5)
     with pytest.raises(UsageError, match="use demonstrations too: give only one"):
         experiment(tmp_path, small("r2d3"), DISCRETE, data=demos[DISCRETE], demos=demos[DISCRETE])
     compiled = experiment(tmp_path / "run", small("r2d3"), "jax:CartPole-v1", demos=demos[DISCRETE])
     with pytest.raises(UsageError, match="compiled runs can't mix demonstrations into their replay"):
-        runner.run(compiled)
+        launch.run(compiled, launch.Compiled())
 
 
 def test_from_the_shell(tmp_path, capfd, monkeypatch):
@@ -216,8 +213,8 @@ def test_from_the_shell(tmp_path, capfd, monkeypatch):
 
 def test_any_builder_of_ones_own_takes_demonstrations(tmp_path):
     record = tmp_path / "walks"
-    local.run(experiment(tmp_path / "first", toy(), make_walk, steps=60), quiet=True, record=str(record))
-    result = local.run(experiment(tmp_path / "run", toy(), make_walk, demos=str(record), steps=60), quiet=True)
+    launch.run(experiment(tmp_path / "first", toy(), make_walk, steps=60), quiet=True, record=str(record))
+    result = launch.run(experiment(tmp_path / "run", toy(), make_walk, demos=str(record), steps=60), quiet=True)
     assert result.learner_steps > 0
     assert drawn(tmp_path / "run").min() > 0
     assert launch.Experiment(toy(), make_walk, demos=str(record)).directory.name.endswith("demos-walks-s0")
@@ -243,7 +240,7 @@ def test_dqfd_learns_from_demonstrations_before_it_acts_and_gives_them_prioritie
         noting(cls, name)
     monkeypatch.setattr(FixedRows, "__init__", made)
     builder = small("dqfd")
-    local.run(experiment(tmp_path, builder, DISCRETE, demos=demos[DISCRETE], steps=100, num_envs=2), quiet=True)
+    launch.run(experiment(tmp_path, builder, DISCRETE, demos=demos[DISCRETE], steps=100, num_envs=2), quiet=True)
     c = builder.config
     assert done[: done.index(EnvironmentLoop)].count(Learner) == c.pretrain_steps / c.sgd_steps_per_call
     assert FixedRows in done

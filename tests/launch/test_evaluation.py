@@ -25,9 +25,9 @@ from acme_ext.commands.record import random_policy, record_run
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment
-from acme_ext.launch.runners import local
+from acme_ext.launch.engines.in_process import InProcessEngine
 from acme_ext.launch.runs.evaluation import Evaluator, Score
-from acme_ext.launch.runs.store import BestParams
+from acme_ext.launch.runs.saving import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
@@ -403,10 +403,10 @@ def test_an_evaluation_is_given_the_standing_and_the_best_is_kept(tmp_path, monk
         asked.append(standing)
         return evaluate(self, episodes, on_step)
 
-    monkeypatch.setattr(local._Run, "_standing", lambda self: [[3.0]])
+    monkeypatch.setattr(InProcessEngine, "_standing", lambda self: [[3.0]])
     monkeypatch.setattr(Evaluator, "evaluate", asking)
     evaluation = Evaluation(every=20, episodes=1, final_episodes=1, num_envs=1)
-    local.run(
+    launch.run(
         Experiment(toy(learning_rate=30.0), make_walk, steps=60, run_dir=tmp_path, evaluation=evaluation), quiet=True
     )
     assert asked == [[[3.0]]] * 3

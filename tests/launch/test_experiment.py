@@ -19,7 +19,7 @@ from acme_ext.config.assignments import restore_config
 from acme_ext.config.values import named
 from acme_ext.errors import UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment
-from acme_ext.launch.runs.feasibility import check
+from acme_ext.launch.runs.validation import check_agent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +161,7 @@ def test_a_directory_that_is_given_is_taken():
         (lambda: Experiment(toy(), make_walk, num_envs=0), "num_envs is 0: it must be at least 1"),
         (lambda: Experiment(toy(), make_walk, seed=-1), r"seed is -1: it must lie in \[0, 2\*\*31\)"),
         (lambda: Experiment(toy(), make_walk, seed=2**31), "seed is 2147483648"),
-        (lambda: Evaluation(every=-1), "evaluation.every is -1: it must be at least 0"),
+        (lambda: Evaluation(every=-1), "evaluation.every is -1: it must not be negative"),
         (lambda: Evaluation(episodes=0), "evaluation.episodes is 0"),
         (lambda: Evaluation(final_episodes=0), "evaluation.final_episodes is 0"),
         (lambda: Evaluation(num_envs=0), "evaluation.num_envs is 0"),
@@ -228,9 +228,9 @@ def test_nonsense_is_refused_when_it_is_written_down(make, message):
 def test_the_agent_is_checked_against_the_environment():
     spec = envs.make_spec(envs.make("gym:Pendulum-v1"))
     with pytest.raises(UsageError, match=r"DQN needs an environment with one discrete action"):
-        check(Experiment(DQN(), "gym:Pendulum-v1"), spec)
+        check_agent(Experiment(DQN(), "gym:Pendulum-v1"), spec)
     with pytest.raises(UsageError, match=r"min_size <= 10 or a larger max_size"):
-        check(Experiment(toy(max_size=10, min_size=11), make_walk), envs.make_spec(Walk(0)))
+        check_agent(Experiment(toy(max_size=10, min_size=11), make_walk), envs.make_spec(Walk(0)))
 
 
 def test_the_keys_of_the_parts_and_of_the_seeds_differ():

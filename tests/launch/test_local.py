@@ -15,17 +15,17 @@ import pytest
 from dm_env import specs
 from toys import Walk, make_walk, toy
 
+from acme_ext import launch
 from acme_ext.builders import DQN
 from acme_ext.config.values import named
 from acme_ext.errors import UsageError
-from acme_ext.launch import Evaluation, Experiment, Result
-from acme_ext.launch.runners import keeping, local, patience, upkeep
+from acme_ext.launch import Evaluation, Experiment, Result, session, training
+from acme_ext.launch.engines import lost_batches
 from acme_ext.launch.runs import console
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
-from acme_ext.utils.watchdog import Watchdog
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
@@ -34,7 +34,7 @@ _SHORT = Evaluation(every=0, final_episodes=1, num_envs=1)
 
 def run(folder: Path, builder: Any, **fields: Any) -> Result:
     fields = {"environment": make_walk, "evaluation": _SHORT, **fields}
-    return local.run(Experiment(builder, run_dir=str(folder), **fields), quiet=True)
+    return launch.run(Experiment(builder, run_dir=str(folder), **fields), quiet=True)
 
 
 def params(folder: Path, builder: Any, environment: dm_env.Environment) -> Any:
@@ -129,7 +129,7 @@ def test_a_queue_smaller_than_a_batch_gives_each_item_once(tmp_path, counts, num
 
 @pytest.mark.parametrize("order", ["uniform", "queue"])
 def test_samples_that_never_come_cost_a_call_and_not_the_run(tmp_path, capfd, monkeypatch, order):
-    monkeypatch.setattr(patience, "_LOOKS", 5)
+    monkeypatch.setattr(lost_batches, "_POLLS", 5)
     make = TransitionReplay.dataset
 
     def dataset(self, client, *args, **options):
@@ -190,7 +190,7 @@ def test_a_stalled_run_says_what_the_limiter_waits_for(tmp_path, monkeypatch):
                 told.wait(30)
             return 0.0
 
-    monkeypatch.setattr(keeping, "Watchdog", lambda *args: Watchdog(*args, patience_s=0.2))
+    monkeypatch.setattr(session, "PATIENCE_S", 0.2)
     monkeypatch.setattr(console, "print", report, raising=False)
     result = run(
         tmp_path, toy(min_size=10), steps=20, environment=named("stalls", lambda seed, evaluation: Stalls(seed))
@@ -205,7 +205,8 @@ def test_a_stalled_run_says_what_the_limiter_waits_for(tmp_path, monkeypatch):
 # A queue, whose order is fixed. Rows of the logs go by the step instead of by the clock, so that they can be compared.
 @pytest.fixture
 def logs_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_LOG_EVERY_S", 0.0)
+    monkeypatch.setattr(session, "_LOG_EVERY_S", 0.0)
+    monkeypatch.setattr(training, "_TICK_S", 0.0)
 
 
 def logged(folder: Path) -> dict[str, dict[str, list[float]]]:

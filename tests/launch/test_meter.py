@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acme_ext.launch.runners import patience as patiences
-from acme_ext.launch.runners.local import SampleMeter
-from acme_ext.launch.runners.patience import LostBatchError, Patience
+from acme_ext.launch.engines import lost_batches
+from acme_ext.launch.engines.in_process import SampleMeter
+from acme_ext.launch.engines.lost_batches import LostBatchDetector, LostBatchError
 from acme_ext.replay.limits import RateLimit
 
 
@@ -119,15 +119,15 @@ def test_whoever_asks_for_what_is_due_is_given_it(ratio, slack, min_size, items,
 
 @pytest.mark.parametrize(("sampled", "ends"), [(19, False), (20, True)])
 def test_a_wait_ends_where_all_that_is_allowed_has_been_drawn(monkeypatch, sampled, ends):
-    monkeypatch.setattr(patiences, "_LOOKS", 3)
+    monkeypatch.setattr(lost_batches, "_POLLS", 3)
     # From 10 inserts on: 2 samples an insert, and 4 ahead.
-    patience = Patience(Limited(RateLimit(2.0, 10, 4.0)), lambda: (18, sampled))  # type: ignore[arg-type]
+    detector = LostBatchDetector(Limited(RateLimit(2.0, 10, 4.0)), lambda: (18, sampled))  # type: ignore[arg-type]
     for _ in range(5):
-        patience.begin()
-        patience.look()
-        patience.look()
+        detector.begin()
+        detector.poll()
+        detector.poll()
     if not ends:
-        patience.look()
+        detector.poll()
         return
     with pytest.raises(LostBatchError):
-        patience.look()
+        detector.poll()

@@ -16,8 +16,8 @@ from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
 from acme_ext.launch.exporting import policy as exported
-from acme_ext.launch.runners import local, offline
-from acme_ext.launch.runs import store
+from acme_ext.launch.runners import offline
+from acme_ext.launch.runs import directory
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.identity import about
 from acme_ext.launch.runs.schedule import Evaluation
@@ -79,7 +79,9 @@ def recorded(request, tmp_path_factory):
 def test_agents_learn_from_recorded_data(recorded, tmp_path):
     folder, environment = recorded
     for name in DISCRETE if "CartPole" in environment else CONTINUOUS:
-        result = local.run(experiment(tmp_path / name, small(name), environment, data=str(folder), steps=6), quiet=True)
+        result = launch.run(
+            experiment(tmp_path / name, small(name), environment, data=str(folder), steps=6), quiet=True
+        )
         assert (result.environment_steps, result.learner_steps) == (0, 6)
         assert np.isfinite(result.score.returns).all()
         assert json.loads((tmp_path / name / "config.json").read_text())["data"]["sha256"] == Folder(folder).digest
@@ -88,7 +90,7 @@ def test_agents_learn_from_recorded_data(recorded, tmp_path):
 def test_a_run_on_recorded_data_leaves_snapshots(recorded, tmp_path):
     folder, environment = recorded
     run = experiment(tmp_path / "run", small("bc"), environment, data=str(folder), steps=6)
-    local.run(run, quiet=True, snapshot_every=3)
+    launch.run(run, quiet=True, snapshot_every=3)
     early, late = (exported.load(path) for path in sorted((tmp_path / "run" / "snapshots").iterdir()))
     assert (early.about["steps"], late.about["steps"]) == (4, 6)  # in calls of two steps
     trained = launch.load(tmp_path / "run")
@@ -99,10 +101,10 @@ def test_a_run_on_recorded_data_leaves_snapshots(recorded, tmp_path):
 def test_a_run_on_recorded_data_that_is_refused_late_keeps_its_directory(recorded, tmp_path):
     folder, environment = recorded
     run = experiment(tmp_path, small("bc"), environment, data=str(folder))
-    store.prepare(run)
+    directory.prepare(run)
     (tmp_path / "best").mkdir()
     with pytest.raises(UsageError, match="num_devices is 99"):
-        local.run(dataclasses.replace(run, num_devices=99), fresh=True, quiet=True)
+        launch.run(dataclasses.replace(run, num_devices=99), fresh=True, quiet=True)
     assert (tmp_path / "best").exists()
 
 
@@ -111,7 +113,7 @@ def test_evaluations_may_become_more_frequent(recorded, tmp_path):
     run = experiment(tmp_path, small("bc"), environment, data=str(folder))
     for steps, every in ((6, 1000), (16, 4)):
         evaluation = dataclasses.replace(run.evaluation, every=every, episodes=1)
-        local.run(dataclasses.replace(run, steps=steps, evaluation=evaluation), quiet=True)
+        launch.run(dataclasses.replace(run, steps=steps, evaluation=evaluation), quiet=True)
     evaluated = loggers.read_csv(tmp_path / "logs/evaluator.csv")["learner_steps"]
     assert evaluated.tolist() == [6, 8, 12, 16]
 
@@ -128,7 +130,7 @@ def parameters(folder):
 def test_a_folder_that_can_not_be_recorded_to_is_refused_before_a_run_begins(tmp_path):
     (tmp_path / "notes").write_text("mine")
     with pytest.raises(UsageError, match="neither empty nor recorded data"):
-        local.run(experiment(tmp_path / "run", small("dqn"), make_walk, steps=100), quiet=True, record=tmp_path)
+        launch.run(experiment(tmp_path / "run", small("dqn"), make_walk, steps=100), quiet=True, record=tmp_path)
     assert not (tmp_path / "run").exists()
 
 
@@ -137,16 +139,16 @@ def test_a_folder_in_the_run_directory_is_refused(tmp_path):
     one, told = experiment(tmp_path / "run", small("dqn"), make_walk, steps=100), "record to a folder outside it"
     for record in (tmp_path / "run", tmp_path / "link/episodes"):
         with pytest.raises(UsageError, match=told):
-            local.run(one, quiet=True, record=record)
+            launch.run(one, quiet=True, record=record)
         with pytest.raises(UsageError, match=told):
-            launch.run_program(one, launch.Topology(1), on="threads", quiet=True, record=record)
+            launch.run(one, launch.Threads(1), quiet=True, record=record)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_records_what_it_does_and_learning_from_it_repeats(tmp_path):
     """Stopped in the middle and resumed, a run on fixed data ends with the same parameters."""
     data = tmp_path / "data"
-    local.run(experiment(tmp_path / "online", small("dqn"), make_walk, steps=100), quiet=True, record=str(data))
+    launch.run(experiment(tmp_path / "online", small("dqn"), make_walk, steps=100), quiet=True, record=str(data))
     folder = Folder(data)
     assert folder.manifest["environment"] == "py:toys:make_walk"
     assert folder.steps == 100  # ten whole episodes
@@ -179,10 +181,10 @@ def test_what_cannot_be_learned_from_is_refused(recorded, tmp_path):
         ({"data": data, "environment": "gym:Acrobot-v1"}, "don't match the environment's"),
     ):
         with pytest.raises(UsageError, match=said):
-            local.run(experiment(tmp_path / "run", small("bc"), **{"environment": environment, **fields}), quiet=True)
+            launch.run(experiment(tmp_path / "run", small("bc"), **{"environment": environment, **fields}), quiet=True)
     name = "dqn" if "CartPole" in environment else "td3"
     with pytest.raises(UsageError, match="prioritized"):
-        local.run(experiment(tmp_path / "run", small(name, prioritized=True), environment, data=data), quiet=True)
+        launch.run(experiment(tmp_path / "run", small(name, prioritized=True), environment, data=data), quiet=True)
     assert not (tmp_path / "run").exists()
 
 
@@ -197,15 +199,16 @@ def test_data_of_an_environment_that_is_no_plain_name_is_learned_from(tmp_path):
 def test_what_needs_an_actor_is_refused(recorded, tmp_path):
     folder, environment = recorded
     of_data = experiment(tmp_path / "run", small("bc"), environment, data=str(folder))
-    for fields in ({"record": tmp_path / "more"}, {"profile": True}):
-        with pytest.raises(UsageError, match="does not act"):
-            local.run(of_data, quiet=True, **fields)
-    with pytest.raises(UsageError, match="has no actors"):
-        launch.run_program(of_data, launch.Topology(actors=1), on="threads", quiet=True)
     with pytest.raises(UsageError, match="does not act"):
-        launch.run_program(of_data, launch.Topology(actors=0), on="threads", quiet=True, record=tmp_path / "more")
+        launch.run(of_data, quiet=True, record=tmp_path / "more")
+    with pytest.raises(UsageError, match="does not act"):
+        launch.run(of_data, launch.InProcess(profile=True), quiet=True)
+    with pytest.raises(UsageError, match="has no actors"):
+        launch.run(of_data, launch.Threads(actors=1), quiet=True)
+    with pytest.raises(UsageError, match="does not act"):
+        launch.run(of_data, launch.Threads(actors=0), quiet=True, record=tmp_path / "more")
     with pytest.raises(UsageError, match="this run uses no recorded data"):
-        local.run(experiment(tmp_path / "run", small("bc"), environment), quiet=True, skip_damaged=True)
+        launch.run(experiment(tmp_path / "run", small("bc"), environment), quiet=True, skip_damaged=True)
     assert not (tmp_path / "run").exists()
 
 

@@ -15,13 +15,15 @@ import pytest
 from dm_env import specs
 from toys import Toy, ToyConfig, Walk, make_walk, toy
 
-from acme_ext import builders, envs
+from acme_ext import builders, envs, launch
 from acme_ext.acting.variables import POLICY
 from acme_ext.config.values import named
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, Result
-from acme_ext.launch.runners import local, snapshots
-from acme_ext.launch.runs import store
+from acme_ext.launch.engines import in_process
+from acme_ext.launch.exporting import snapshots
+from acme_ext.launch.runs import directory
+from acme_ext.launch.runs.evaluation import Evaluator
 from acme_ext.learning import checkpoints
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
@@ -41,7 +43,7 @@ def before_release(value: str) -> Any:
 def run(folder: Path, builder: Any = None, *, fresh: bool = False, **fields: Any) -> Result:
     fields = {"environment": make_walk, "evaluation": _SHORT, "checkpoints": _NEVER, **fields}
     experiment = Experiment(builder or toy(), run_dir=str(folder), **fields)
-    return local.run(experiment, fresh=fresh, quiet=True)
+    return launch.run(experiment, fresh=fresh, quiet=True)
 
 
 def latest(folder: Path, builder: Any = None) -> checkpoints.Restored:
@@ -186,7 +188,7 @@ def test_an_environment_that_raises_costs_nothing_that_was_learned(tmp_path, cou
         run(tmp_path, steps=60, environment=named("mine", factory))
     saved = latest(tmp_path)
     assert saved.steps == 25
-    assert saved.info["state"]["counts"]["counts"] == {"environment_steps": 25, "environment_episodes": 2}
+    assert saved.info["state"]["counts"] == {"environment_steps": 25, "environment_episodes": 2}
     factory.mended = True
     result = run(tmp_path, steps=60, environment=named("mine", factory))
     assert result.environment_steps == 60
@@ -214,15 +216,15 @@ def test_a_loss_that_is_no_number_stops_the_run_and_is_not_saved(tmp_path):
         f"Its checkpoint of step {latest(tmp_path, builder).steps} stays."
     )
     saved = latest(tmp_path, builder)
-    assert 0 < saved.info["state"]["learner_steps"] < 14
+    assert 0 < saved.info["state"]["counts"]["learner_steps"] < 14
     assert np.all(np.isfinite(saved.trees["learner"].params["w"]))
 
-    class Saved(local.Evaluator.__mro__[-1]):  # any source will do
+    class Saved(Evaluator.__mro__[-1]):  # any source will do
         def get_variables(self, names: Any) -> list[Any]:
             assert names == [POLICY]
             return [saved.trees["learner"].params]
 
-    score = local.Evaluator(Experiment(builder, make_walk), envs.make_spec(Walk(0)), Saved()).evaluate(3)
+    score = Evaluator(Experiment(builder, make_walk), envs.make_spec(Walk(0)), Saved()).evaluate(3)
     assert np.all(np.isfinite(score.returns))
     # Nothing else comes of it when it is tried again, and the good checkpoint still stands.
     with pytest.raises(RunError, match="learner step 14"):
@@ -308,7 +310,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_left_alone(tmp_path):
 def test_priorities_come_back(tmp_path, monkeypatch):
     seen = []
 
-    class Recorded(local.ReplayServer):
+    class Recorded(in_process.ReplayServer):
         def __init__(self, *args: Any, **kwargs: Any):
             super().__init__(*args, **kwargs)
             seen.append(self.priorities())
@@ -322,7 +324,7 @@ def test_priorities_come_back(tmp_path, monkeypatch):
                 return {}
             return {s[0].info.key: s[0].info.priority for s in self.client.sample("transitions", 500)}
 
-    monkeypatch.setattr(local, "ReplayServer", Recorded)
+    monkeypatch.setattr(in_process, "ReplayServer", Recorded)
     builder = toy(order="prioritized", samples_per_insert=None)
     run(tmp_path, builder, steps=30)
     run(tmp_path, builder, steps=30)
@@ -366,7 +368,7 @@ def _as_if_run(folder: Path) -> None:
 def test_a_start_that_was_killed_is_no_stranger(tmp_path):
     for name in ("lock", ".probe.12", ".config.json.12.tmp"):
         (tmp_path / name).touch()
-    store.check_directory(Experiment(toy(), make_walk, run_dir=str(tmp_path)))
+    directory.check_directory(Experiment(toy(), make_walk, run_dir=str(tmp_path)))
 
 
 def test_the_config_is_the_last_that_a_fresh_start_deletes(tmp_path, monkeypatch):
@@ -375,9 +377,9 @@ def test_the_config_is_the_last_that_a_fresh_start_deletes(tmp_path, monkeypatch
     def stop(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store.shutil, "rmtree", stop)
+    monkeypatch.setattr(directory.shutil, "rmtree", stop)
     with pytest.raises(KeyboardInterrupt):
-        store.prepare(Experiment(toy(), make_walk, run_dir=str(tmp_path)), fresh=True)
+        directory.prepare(Experiment(toy(), make_walk, run_dir=str(tmp_path)), fresh=True)
     assert RunDirectory.open(tmp_path).exists_run()
 
 
@@ -397,7 +399,7 @@ def test_what_is_refused_late_has_changed_nothing(tmp_path, monkeypatch):
         options = {name: fields.pop(name) for name in ("snapshot_every", "record") if name in fields}
         experiment = Experiment(toy(), make_walk, **{"run_dir": str(tmp_path / "run"), "steps": 900, **fields})
         with pytest.raises(UsageError, match=told):
-            local.run(experiment, quiet=True, fresh=True, **options)
+            launch.run(experiment, quiet=True, fresh=True, **options)
         assert contents(tmp_path) == before
 
 
@@ -425,7 +427,7 @@ def test_a_fresh_run_unlinks_a_linked_folder(tmp_path):
     (tmp_path / "disk" / "mine").write_text("x")
     _as_if_run(tmp_path / "r")
     (tmp_path / "r" / "best").symlink_to(tmp_path / "disk")
-    store.prepare(Experiment(toy(), make_walk, run_dir=tmp_path / "r"), fresh=True)
+    directory.prepare(Experiment(toy(), make_walk, run_dir=tmp_path / "r"), fresh=True)
     assert not (tmp_path / "r" / "best").exists()
     assert (tmp_path / "disk" / "mine").exists()
 
@@ -435,7 +437,7 @@ def test_a_run_that_goes_beyond_its_end_has_no_final_evaluation(tmp_path):
     rundir = RunDirectory.open(tmp_path)
     for steps, there in ((100, True), (101, False)):
         rundir.write_evaluation({"environment_steps": 100})
-        store.prepare(Experiment(toy(), make_walk, steps=steps, run_dir=tmp_path))
+        directory.prepare(Experiment(toy(), make_walk, steps=steps, run_dir=tmp_path))
         assert rundir.evaluation.is_file() == there
 
 

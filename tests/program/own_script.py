@@ -9,7 +9,8 @@ from absl import app
 
 from acme_ext.builders import DQN
 from acme_ext.config.assignments import replace_fields
-from acme_ext.launch.runners.program import Topology, make
+from acme_ext.launch.engines.program.program import make
+from acme_ext.launch.placement import Processes
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 
@@ -43,7 +44,7 @@ def main(arguments: list[str]) -> None:
         checkpoints=Checkpoints(every_s=0),
         run_dir=f"{run_dir}/run",
     )
-    program = make(experiment, Topology(actors=1))
+    program = make(experiment, Processes(actors=1))
     with program.group("watcher"):
         (learner,) = program.groups["learner"]
         program.add_node(lp.PyClassNode(Watcher, run_dir, learner.create_handle()))

@@ -17,7 +17,7 @@ from acme_ext import envs
 from acme_ext.builders import DQN
 from acme_ext.config.assignments import replace_fields
 from acme_ext.launch.processes.interrupt import SAME_REQUEST_S
-from acme_ext.launch.runs.store import BestParams
+from acme_ext.launch.runs.saving import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import loggers

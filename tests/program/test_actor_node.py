@@ -5,9 +5,9 @@ import types
 
 import pytest
 
-from acme_ext.launch.runners.nodes import actor as nodes_actor
-from acme_ext.launch.runners.nodes.actor import ActorNode
-from acme_ext.launch.runners.nodes.reports import UNWRITTEN, Orders
+from acme_ext.launch.engines.program.nodes import actor as nodes_actor
+from acme_ext.launch.engines.program.nodes.actor import ActorNode
+from acme_ext.launch.engines.program.nodes.reports import UNWRITTEN, Orders
 
 
 class Reporter:

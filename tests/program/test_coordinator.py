@@ -11,13 +11,14 @@ from programs import Client, rows
 
 from acme_ext.builders import DQN
 from acme_ext.errors import RunError
-from acme_ext.launch.runners.nodes import coordinator as nodes_coordinator
-from acme_ext.launch.runners.nodes.coordinator import Coordinator
-from acme_ext.launch.runners.nodes.reports import STARTING, UNWRITTEN, Orders, Reporter, node_name
-from acme_ext.launch.runs import store
+from acme_ext.launch.engines.program.nodes import coordinator as nodes_coordinator
+from acme_ext.launch.engines.program.nodes.coordinator import Coordinator
+from acme_ext.launch.engines.program.nodes.reports import STARTING, UNWRITTEN, Orders, Reporter
+from acme_ext.launch.roles import NodeId
+from acme_ext.launch.runs import directory
 from acme_ext.launch.runs.experiment import Experiment
+from acme_ext.launch.runs.saving import BestParams, Contents, RunCheckpoints
 from acme_ext.launch.runs.schedule import Evaluation
-from acme_ext.launch.runs.store import BestParams
 from acme_ext.utils.rundir import RunDirectory
 
 
@@ -30,7 +31,7 @@ def experiment(tmp_path):
         evaluation=Evaluation(every=300, episodes=2, final_episodes=5),
         run_dir=str(tmp_path / "run"),
     )
-    store.prepare(described)
+    directory.prepare(described)
     return described
 
 
@@ -56,7 +57,11 @@ def test_a_started_again_actor_is_another_one_and_the_dead_one_s_steps_stay(coor
     coordinator.report("actor 1, start 0", "acting", steps(50))
     assert coordinator.enter("actor 0") == 1
     assert orders(coordinator.report("actor 0, start 1", "acting", steps(30))).environment_steps == 180
-    assert coordinator.snapshot()["counts"] == {"environment_steps": 180, "environment_episodes": 18}
+    assert coordinator.snapshot()["counts"] == {
+        "environment_steps": 180,
+        "environment_episodes": 18,
+        "learner_steps": 0,
+    }
     assert coordinator.snapshot()["starts"] == {"actor 0": 1, "actor 1": 0}
     said = coordinator.explain()
     assert "actor 0, start 1: acting" in said
@@ -76,7 +81,7 @@ def test_a_report_and_its_rows_that_come_twice_count_once(coordinator, experimen
 
 
 def test_the_learner_ends_after_the_actors_and_the_evaluator_last(coordinator, experiment):
-    first, second = node_name("actor 0", 0), node_name("actor 1", 0)
+    first, second = "actor 0, start 0", "actor 1, start 0"
     assert not orders(coordinator.report(first, "acting", steps(600))).stop
     assert orders(coordinator.report(second, "acting", steps(401))) == Orders(True, 1_001, None)
     assert not orders(coordinator.report("learner", "learning", {"learner_steps": 7})).stop
@@ -126,7 +131,11 @@ def test_evaluations_go_on_from_the_last_one_that_was_made(coordinator, experime
     # This one is given and never made: the program is killed.
     assert orders(coordinator.report("evaluator 0", "has nothing to evaluate", {})).evaluate is not None
     assert rows(experiment.directory, "evaluator") == [310]
-    assert coordinator._evaluated_until() == 600
+    coordinator._session.checkpoints.save(650, Contents({}, coordinator.snapshot()))
+    coordinator._stack.close()
+    resumed = Coordinator(experiment, actors=2, resumes=650)
+    assert resumed._session.next_evaluation == 600
+    resumed._stack.close()
 
 
 def test_who_asks_for_a_stop_gets_it_without_an_evaluation(coordinator):
@@ -176,7 +185,7 @@ def test_a_reporter_reports_when_made_then_now_and_then(coordinator):
             return coordinator.report(node, state, counts, rows)
 
     client = Counting()
-    reporter = Reporter(Client(client), "actor 0, start 0", period_s=1e6)
+    reporter = Reporter(Client(client), NodeId("actor", 0, 0), period_s=1e6)
     assert client.states == [("is starting", {}, [])]
     reporter.counts = steps(20)
     reporter.row("actor", {"episode_return": 2.0})
@@ -286,8 +295,8 @@ def test_a_survivor_of_an_earlier_part_is_not_counted_twice(experiment):
     first.enter("actor 1")
     first.report("actor 1, start 0", "acting", steps(100))
     # After the checkpoint it is started again once more, which only the run directory knows.
-    snapshot = {**first.snapshot(), "learner_steps": 0}
-    first._store.checkpoints.save(100, {}, snapshot, None)
+    snapshot = first.snapshot()
+    first._session.checkpoints.save(100, Contents({}, snapshot))
     assert first.enter("actor 1") == 1
     first._stack.close()
 
@@ -320,7 +329,7 @@ def test_every_log_is_cut_back_to_the_checkpoint_that_the_run_goes_on_from(exper
     row = {"inference_steps": 1, "inference_fill": 1.0}
     first.report("actor 0, start 0", "acting", steps(100))
     first.report("inference, start 0", "serving", {}, [(1, "inference", row)])
-    first._store.checkpoints.save(100, {}, {**first.snapshot(), "learner_steps": 0}, None)
+    first._session.checkpoints.save(100, Contents({}, first.snapshot()))
     first.report("actor 0, start 0", "acting", steps(200))
     first.report("inference, start 0", "serving", {}, [(2, "inference", row)])
     first._stack.close()
@@ -350,7 +359,7 @@ class Slow:
 
 def test_nobody_waits_for_the_answer_to_a_report_and_its_rows_stay_until_then():
     client = Slow()
-    reporter = Reporter(client, "actor 0, start 0", period_s=0.0)
+    reporter = Reporter(client, NodeId("actor", 0, 0), period_s=0.0)
     reporter.row("actor", {"episode_return": 1.0})
     for count in (10, 20, 30):  # one report is under way
         reporter.counts["environment_steps"] = count
@@ -365,7 +374,7 @@ def test_nobody_waits_for_the_answer_to_a_report_and_its_rows_stay_until_then():
 
 def test_who_wants_the_answer_now_waits_for_it_and_what_went_wrong_is_raised():
     client = Slow()
-    reporter = Reporter(client, "actor 0, start 0", period_s=0.0)
+    reporter = Reporter(client, NodeId("actor", 0, 0), period_s=0.0)
     reporter.report("acting")
     client.answers[-1].set_result((False, 5, None))
     client.report = lambda *_: done(RunError("another takes its place"))  # what comes next
@@ -381,14 +390,14 @@ def done(error):
 
 def test_rows_are_logged_in_their_order_while_others_report(coordinator, experiment):
     writing, go_on = threading.Event(), threading.Event()
-    log = coordinator._store.log
+    log = coordinator._session._write
 
     def slow(label, row):
         writing.set()
         assert go_on.wait(30)
         log(label, row)
 
-    coordinator._store.log = slow
+    coordinator._session._write = slow
     first = threading.Thread(
         target=coordinator.report,
         args=("actor 0, start 0", "acting", steps(10), [(1, "actor", {"episode_return": 1.0})]),
@@ -408,7 +417,11 @@ def test_totals_are_those_of_the_latest_reports_of_all(coordinator):
     for node, count in ((0, 10), (1, 5), (0, 25), (1, 5), (0, 25)):
         answer = coordinator.report(f"actor {node}, start 0", "acting", steps(count))
     assert orders(answer).environment_steps == 30
-    assert coordinator.snapshot()["counts"] == {"environment_steps": 30, "environment_episodes": 2}
+    assert coordinator.snapshot()["counts"] == {
+        "environment_steps": 30,
+        "environment_episodes": 2,
+        "learner_steps": 0,
+    }
 
 
 def test_a_snapshot_waits_for_the_rows_that_another_thread_writes(coordinator, monkeypatch):
@@ -419,7 +432,7 @@ def test_a_snapshot_waits_for_the_rows_that_another_thread_writes(coordinator, m
         go_on.wait(30)
         order.append("written")
 
-    monkeypatch.setattr(coordinator._store, "log", log)
+    monkeypatch.setattr(coordinator._session, "_write", log)
     row = (1, "actor", {"episode_return": 1.0})
     with futures.ThreadPoolExecutor(2) as pool:
         report = pool.submit(coordinator.report, "actor 0, start 0", "acting", steps(10), [row])
@@ -439,16 +452,16 @@ def test_an_evaluator_that_is_late_is_not_logged_any_more(coordinator):
     coordinator._closed = True
     coordinator._stack.close()
     coordinator.done("evaluator 0", {"task": "400-False", "version": 0, "row": {"episode_return_mean": 1.0}})
-    assert rows(coordinator._store.rundir.path, "evaluator") == []
+    assert rows(coordinator._session.rundir.path, "evaluator") == []
 
 
 def test_the_standings_of_servers_that_a_resumed_run_has_no_more_do_not_count(coordinator, experiment):
     coordinator.keep("inference", "inference", "carry", [[20.0], [2_000.0]])
-    state = {**coordinator.snapshot(), "learner_steps": 0}
+    state = coordinator.snapshot()
     assert state["standing"] == [[20.0], [2_000.0]]
     coordinator._stack.close()
-    store.RunCheckpoints(RunDirectory.open(experiment.directory), experiment.checkpoints, print).save(
-        100, {"learner": {"w": np.ones(1)}}, state, None
+    RunCheckpoints(RunDirectory.open(experiment.directory), experiment.checkpoints, print).save(
+        100, Contents({"learner": {"w": np.ones(1)}}, state)
     )
     resumed = Coordinator(experiment, actors=2, resumes=100)
     try:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from launchpad import context
 
+from acme_ext import launch
 from acme_ext.errors import UsageError
+from acme_ext.launch.engines.program import devices
 from acme_ext.launch.processes import forks
-from acme_ext.launch.runners import devices
-from acme_ext.launch.runners.program import Topology
 
 _CODE = """
 import json, os, pathlib, sys
@@ -74,10 +74,10 @@ def test_a_node_sees_the_devices_that_it_is_given(learners, beforehand, tmp_path
     assert learner["XLA_PYTHON_CLIENT_PREALLOCATE"] == actor["XLA_PYTHON_CLIENT_PREALLOCATE"] == beforehand
 
 
-def _asking(**amounts: float) -> Topology:
+def _asking(**amounts: float) -> launch.Processes:
     resources = {group: {"GPU": amount} for group, amount in amounts.items()}
     groups = ("learner", "inference", "actor")
-    return Topology(actors=3, inference="server", accelerated=groups, resources=resources)
+    return launch.Processes(actors=3, inference="server", accelerated=groups, resources=resources)
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,13 @@ def test_more_devices_than_there_are_are_refused(amounts):
 def test_those_that_ask_for_nothing_are_not_accelerated_and_cpus_are_threads(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
     asked = {"learner": {"GPU": 1, "CPU": 3}, "actor": {"CPU": 0.5}}
-    found = devices.options(Topology(actors=2, inference="server", resources=asked), tmp_path)
+    found = devices.options(launch.Processes(actors=2, inference="server", resources=asked), tmp_path)
     assert (found.accelerated, found.devices) == (("learner",), {"learner": "5"})
     assert (found.threads["learner"], found.threads["actor"]) == (3, 1)
-    assert devices.options(Topology(actors=2, inference="server"), tmp_path).accelerated == ("learner", "inference")
+    assert devices.options(launch.Processes(actors=2, inference="server"), tmp_path).accelerated == (
+        "learner",
+        "inference",
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,6 +136,6 @@ def test_a_process_that_launchpad_s_own_launcher_starts_has_its_node_s_devices(
     launched = context.LaunchContext()
     launched.initialize(context.LaunchType[launch_type], config)
     context.set_context(launched)
-    topology = Topology(actors=2, accelerated=("actor",), resources={"actor": {"GPU": 0.5}})
-    assert devices.on(topology, tmp_path, "actor", 1, dict)(made=True) == {"made": True}
+    topology = launch.Processes(actors=2, accelerated=("actor",), resources={"actor": {"GPU": 0.5}})
+    assert devices.with_devices(topology, tmp_path, "actor", 1, dict)(made=True) == {"made": True}
     assert found == settled

@@ -6,7 +6,7 @@ import pytest
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes.director import Director, Next, Restarts, starting_again
-from acme_ext.launch.runners.program import SERVERS
+from acme_ext.launch.roles import SERVERS
 
 NOTHING = (Next.NOTHING, 0.0)
 

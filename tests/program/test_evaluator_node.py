@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acme_ext.launch.runners.nodes import evaluator as nodes_evaluator
-from acme_ext.launch.runners.nodes.evaluator import EvaluatorNode
+from acme_ext.launch.engines.program.nodes import evaluator as nodes_evaluator
+from acme_ext.launch.engines.program.nodes.evaluator import EvaluatorNode
 from acme_ext.launch.runs.evaluation import Score
 
 TASK = {"task": 3, "learner_steps": 40, "episodes": 2, "steps": 1_000, "best": 4.0, "standing": [[3.0]]}

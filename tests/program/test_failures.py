@@ -67,10 +67,11 @@ import sys
 
 import jax.numpy as jnp
 
+from acme_ext import launch
 from acme_ext.builders import DQN
-from acme_ext.launch.runners.distributed import run_program
+from acme_ext.launch.placement import Processes
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runners.program import Topology
+from acme_ext.launch.runner import run
 
 
 class Eager(DQN):
@@ -80,7 +81,7 @@ class Eager(DQN):
 
 
 if __name__ == "__main__":
-    run_program(Experiment(Eager(), "gym:CartPole-v1", steps=10, run_dir=sys.argv[1]), Topology(actors=1))
+    run(Experiment(Eager(), "gym:CartPole-v1", steps=10, run_dir=sys.argv[1]), Processes(actors=1))
 """
 
 

@@ -22,10 +22,10 @@ from acme_ext.acting.remote import RemoteExperience, RemoteInference, Reply
 from acme_ext.acting.slots import bucket_sizes
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Builder
-from acme_ext.launch.runners.nodes import inference as nodes_inference
-from acme_ext.launch.runners.nodes import reports
-from acme_ext.launch.runners.nodes.inference import InferenceNode
-from acme_ext.launch.runners.nodes.reports import Orders
+from acme_ext.launch.engines.program.nodes import inference as nodes_inference
+from acme_ext.launch.engines.program.nodes import reports
+from acme_ext.launch.engines.program.nodes.inference import InferenceNode
+from acme_ext.launch.engines.program.nodes.reports import Orders
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.learning.core import LearnerCore
 from acme_ext.replay.config import UnrollConfig

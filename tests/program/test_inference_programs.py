@@ -5,12 +5,10 @@ import signal
 import programs
 import pytest
 
-from acme_ext import builders
+from acme_ext import builders, launch
 from acme_ext.builders import DQN
 from acme_ext.config.assignments import replace_fields
 from acme_ext.errors import UsageError
-from acme_ext.launch.runners import distributed
-from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.utils import loggers
@@ -35,8 +33,7 @@ def test_learns_and_goes_on(tmp_path, experience, actors, servers):
             run_dir=str(tmp_path / "run"),
         )
         options = {"replay_shards": 2, "inference": "server", "experience": experience}
-        topology = Topology(actors, inference_servers=servers, **options)
-        return distributed.run_program(described, topology, on="threads", quiet=True)
+        return launch.run(described, launch.Threads(actors, inference_servers=servers, **options), quiet=True)
 
     first = run(600)
     assert 600 <= first.environment_steps <= 600 + 40 * actors
@@ -76,8 +73,8 @@ def test_recurrent_state_stays_on_the_server(tmp_path):
         evaluation=Evaluation(every=0, final_episodes=2),
         run_dir=str(tmp_path / "run"),
     )
-    topology = Topology(actors=2, inference="server", experience="server")
-    result = distributed.run_program(described, topology, on="threads", quiet=True)
+    on = launch.Threads(actors=2, inference="server", experience="server")
+    result = launch.run(described, on, quiet=True)
     assert result.learner_steps > 0
 
 
@@ -133,4 +130,4 @@ def test_an_inference_server_that_dies_for_good_ends_the_program_with_its_name(t
 )
 def test_requests_that_cannot_be(options, said):
     with pytest.raises(UsageError, match=said):
-        Topology(**options)
+        launch.Threads(**options)

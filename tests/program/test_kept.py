@@ -3,7 +3,8 @@
 from programs import Client
 
 from acme_ext.acting.carries import added
-from acme_ext.launch.runners.nodes.reports import Reporter
+from acme_ext.launch.engines.program.nodes.reports import Reporter
+from acme_ext.launch.roles import NodeId
 
 
 class Core:
@@ -41,7 +42,7 @@ class Coordinator:
 
 def test_a_carry_is_sent_now_and_then_and_given_back():
     coordinator, core = Coordinator(), Core()
-    reporter = Reporter(Client(coordinator), "actor 0, start 0")
+    reporter = Reporter(Client(coordinator), NodeId("actor", 0, 0))
     for _ in range(100):
         reporter.keep(core, "actor 0, part 0")
     assert coordinator.calls == [("actor 0, part 0", "packed", [[1.0, 2.0]])]  # not at every step
@@ -54,7 +55,7 @@ def test_a_carry_is_sent_now_and_then_and_given_back():
 def test_a_policy_without_a_carry_is_never_asked():
     coordinator, core = Coordinator(), Core()
     core.has_carry = False
-    reporter = Reporter(Client(coordinator), "actor 0, start 0")
+    reporter = Reporter(Client(coordinator), NodeId("actor", 0, 0))
     for each in (core, None):
         reporter.keep(each, "actor 0, part 0", now=True)
         reporter.kept(each, "actor 0, part 0")

@@ -6,9 +6,11 @@ import sys
 
 import pytest
 
+from acme_ext import launch
 from acme_ext.commands import cli
 from acme_ext.errors import UsageError
-from acme_ext.launch.runners import distributed, launchpad_flags
+from acme_ext.launch import runner
+from acme_ext.launch.engines.program import launchpad_flags
 
 _CODE = """
 import pathlib, sys, time
@@ -79,22 +81,22 @@ def test_a_flag_without_effect_is_refused_by_its_name(arguments, told):
 
 
 def test_flags_after_two_dashes_reach_the_program(monkeypatch, tmp_path):
-    asked = {}
+    asked = []
 
-    def run_program(experiment, topology, **options):
-        asked.update(options)
+    def run(experiment, on, **options):
+        asked.append(on)
         raise UsageError("it was only asked for.")
 
-    monkeypatch.setattr(distributed, "run_program", run_program)
+    monkeypatch.setattr(runner, "run", run)
     monkeypatch.chdir(tmp_path)
     flags = ["--lp_launch_type=local_mt", "--lp_termination_notice_secs=60"]
     assert cli.main(["train", "dqn", "gym:CartPole-v1", "--", *flags]) == 2
-    assert (asked["on"], asked["grace_s"]) == ("threads", 60)
+    assert asked == [launch.Threads(actors=1, grace_s=60)]
 
 
-def test_no_time_before_nothing_is_no_grace(tmp_path):
-    with pytest.raises(UsageError, match="grace_s is -1: it must be at least 0"):
-        distributed.run_program(None, None, grace_s=-1)  # type: ignore[arg-type]
+def test_a_negative_grace_is_refused():
+    with pytest.raises(UsageError, match="grace_s is -1"):
+        launch.Processes(grace_s=-1)
 
 
 @pytest.mark.parametrize(("grace_s", "ended"), [(math.inf, True), (0, False)])

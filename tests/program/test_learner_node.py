@@ -8,9 +8,9 @@ from concurrent import futures
 import pytest
 
 from acme_ext.errors import RunError
-from acme_ext.launch.runners.nodes import learner as nodes_learner
-from acme_ext.launch.runners.nodes.learner import LearnerNode
-from acme_ext.launch.runners.nodes.reports import Orders
+from acme_ext.launch.engines.program.nodes import learner as nodes_learner
+from acme_ext.launch.engines.program.nodes.learner import LearnerNode
+from acme_ext.launch.engines.program.nodes.reports import Orders
 
 
 class Learner:
@@ -39,12 +39,12 @@ class Checkpoints:
     def due(self):
         return not self.begun.is_set()
 
-    def save(self, steps, trees, state, replay, *, last):
+    def save(self, steps, contents, *, last):
         self.begun.set()
         assert last or self.go_on.wait(30)
         if self.error is not None:
             raise self.error
-        self.saved.append((trees["learner"], state["learner_steps"], last))
+        self.saved.append((contents.trees["learner"], contents.state["counts"]["learner_steps"], last))
 
 
 class Around:
@@ -72,6 +72,7 @@ def node(monkeypatch):
     made._pool = futures.ThreadPoolExecutor(1)
     made._log, made._snapshots, made._drawn = lambda: None, None, {}
     made._is_over = lambda: False
+    made._experiment = types.SimpleNamespace(step_key="environment_steps")
     return made
 
 
@@ -114,11 +115,10 @@ def test_a_checkpoint_is_saved_while_the_learner_waits_for_a_batch(node, monkeyp
             return Part()
 
     monkeypatch.setattr(nodes_learner, "Shards", lambda datasets, calls: types.SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(nodes_learner.demonstrations, "rows_of", lambda *arguments, **options: None)
-    node._stack, node._clients, node._experiment = contextlib.ExitStack(), [None], None
+    node._stack, node._clients = contextlib.ExitStack(), [None]
     node._learner = Learner(lambda step: None)
     monkeypatch.setattr(nodes_learner, "RemoteReplay", lambda clients, table: types.SimpleNamespace(describe=str))
-    node._of_replay(types.SimpleNamespace(replay=Replay(), sgd_steps_per_call=1), None, False)
+    node._of_replay(types.SimpleNamespace(replay=Replay(), sgd_steps_per_call=1), None)
     node._checkpoints.go_on.set()
     waits[0]()
     node._saving.result()

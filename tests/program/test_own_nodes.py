@@ -8,11 +8,12 @@ import launchpad as lp
 import programs
 import pytest
 
+from acme_ext import launch
 from acme_ext.builders import DQN
 from acme_ext.config.assignments import replace_fields
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch.runners import distributed
-from acme_ext.launch.runners.program import SERVERS, Topology, added_groups
+from acme_ext.launch.engines.program.program import added_groups
+from acme_ext.launch.roles import SERVERS
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 
@@ -67,11 +68,11 @@ _NO_RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ne
 @pytest.mark.parametrize(
     ("on", "stop"),
     [
-        ("threads", _stop_by_stopper),
-        ("threads", None),
-        pytest.param("threads", _stop_by_lp, marks=pytest.mark.slow),
-        pytest.param("processes", _stop_by_stopper, marks=pytest.mark.slow),
-        pytest.param("ray", _stop_by_lp, marks=[pytest.mark.release, pytest.mark.timeout(900), _NO_RAY]),
+        (launch.Threads, _stop_by_stopper),
+        (launch.Threads, None),
+        pytest.param(launch.Threads, _stop_by_lp, marks=pytest.mark.slow),
+        pytest.param(launch.Processes, _stop_by_stopper, marks=pytest.mark.slow),
+        pytest.param(launch.Ray, _stop_by_lp, marks=[pytest.mark.release, pytest.mark.timeout(900), _NO_RAY]),
     ],
 )
 def test_a_node_of_ones_own_uses_the_parts_and_ends_the_program_after_a_last_save(on, stop, tmp_path):
@@ -83,7 +84,7 @@ def test_a_node_of_ones_own_uses_the_parts_and_ends_the_program_after_a_last_sav
             program.add_node(node)
 
     described = _experiment(tmp_path, _FOR_EVER)
-    result = distributed.run_program(described, Topology(actors=1), on=on, quiet=True, extend=extend)
+    result = launch.run(described, on(actors=1, extend=extend), quiet=True)
     assert result.stopped_by == signal.SIGTERM
     assert programs.saved(tmp_path / "run") == [result.environment_steps]
     assert result.environment_steps >= 200
@@ -96,7 +97,7 @@ def test_a_node_of_ones_own_that_raises_ends_the_program_with_its_name(tmp_path,
         program.add_node(lp.PyClassNode(Broken), label="watcher")
 
     with pytest.raises(RunError, match="the program failed"):
-        distributed.run_program(_experiment(tmp_path, _FOR_EVER), Topology(actors=1), quiet=True, extend=extend)
+        launch.run(_experiment(tmp_path, _FOR_EVER), launch.Processes(actors=1, extend=extend), quiet=True)
     err = capfd.readouterr().err
     assert "acme-ext: watcher failed with exit code 1:\nTraceback" in err
     assert "ArithmeticError: the watcher fell asleep" in err
@@ -108,7 +109,7 @@ def test_groups_of_ones_own_are_known_before_anything_is_started():
             for replay in handles.replays:
                 program.add_node(lp.PyClassNode(Watcher, "", None, handles.learner, handles.coordinator, [replay]))
 
-    assert added_groups(Topology(actors=2, replay_shards=2), extend) == {"watcher": 2}
+    assert added_groups(launch.Threads(actors=2, replay_shards=2, extend=extend)) == {"watcher": 2}
 
 
 @pytest.mark.parametrize("group", [*SERVERS, "actor", "evaluator"])
@@ -117,5 +118,5 @@ def test_the_program_s_own_groups_are_refused(group, tmp_path):
         program.add_node(lp.PyClassNode(Broken), label=group)
 
     with pytest.raises(UsageError, match=f"can't be in the group '{group}'"):
-        distributed.run_program(_experiment(tmp_path, 10), Topology(), on="threads", extend=extend)
+        launch.run(_experiment(tmp_path, 10), launch.Threads(extend=extend))
     assert not (tmp_path / "run").exists()

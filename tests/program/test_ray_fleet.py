@@ -8,11 +8,12 @@ import types
 
 import pytest
 
+from acme_ext import launch
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.cluster import driver
 from acme_ext.launch.cluster.agent import Place
 from acme_ext.launch.cluster.fleet import Fleet
-from acme_ext.launch.runners.program import SERVERS, Topology
+from acme_ext.launch.roles import SERVERS
 
 
 class Agent:
@@ -39,8 +40,8 @@ def fleet(topology, directory):
 @pytest.mark.parametrize(
     ("topology", "threads"),
     [
-        (Topology(actors=1, resources={"actor": {"CPU": 2}}), {"actor": 2, "evaluator": 1}),
-        (Topology(actors=0), {"evaluator": 1}),
+        (launch.Ray(actors=1, resources={"actor": {"CPU": 2}}), {"actor": 2, "evaluator": 1}),
+        (launch.Ray(actors=0), {"evaluator": 1}),
     ],
 )
 def test_the_nodes_of_every_topology_can_be_started(topology, threads, tmp_path):
@@ -54,7 +55,7 @@ def test_the_nodes_of_every_topology_can_be_started(topology, threads, tmp_path)
 
 def test_a_folder_that_can_not_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
-    made = fleet(Topology(actors=1), tmp_path / "file" / "run")
+    made = fleet(launch.Ray(actors=1), tmp_path / "file" / "run")
     with pytest.raises(UsageError, match="file is a file: choose a folder"):
         made._make_token("learner")
 
@@ -106,7 +107,7 @@ def driven(tmp_path, monkeypatch):
 
 
 def test_nodes_that_are_lost_together_count_once_and_one_that_is_lost_again_counts_again(driven):
-    program = driven(Topology(actors=3), restarts=3)
+    program = driven(launch.Ray(actors=3), restarts=3)
     lost = ("lost", ".")
     program.happen(("actor-0", lost), ("actor-1", lost))
     assert [program.pause(name) for name in ("actor-0", "actor-1")] == [0, 0]
@@ -122,7 +123,7 @@ def test_nodes_that_are_lost_together_count_once_and_one_that_is_lost_again_coun
 
 
 def test_a_node_whose_host_is_lost_before_its_restart_is_not_started_there(driven):
-    program = driven(Topology(actors=1, inference="server"))
+    program = driven(launch.Ray(actors=1, inference="server"))
     for pause in (0, 1):
         program.happen(("inference", ("ended", -9, ".")))
         assert program.pause("inference") == pause
@@ -158,7 +159,7 @@ def relaunch(program, placed_at=()):
 
 def test_a_program_starts_again_without_an_actor_for_which_no_host_has_room(driven, monkeypatch):
     monkeypatch.setattr(driver, "ANSWER_S", 0.2)
-    program = driven(Topology(actors=2))
+    program = driven(launch.Ray(actors=2))
     waits = program.by_name["actor-1"]
     program.happen(("actor-1", ("lost", ".")))
     program.restart("actor-1")
@@ -174,7 +175,7 @@ def test_a_program_starts_again_without_an_actor_for_which_no_host_has_room(driv
 @pytest.mark.parametrize("wait_s", [None, 60.0])
 def test_a_program_that_starts_again_waits_for_a_server_s_host_as_long_as_for_all_at_first(driven, monkeypatch, wait_s):
     monkeypatch.setattr(driver, "ANSWER_S", 0.0)
-    program = driven(Topology(actors=1), wait_s=wait_s)
+    program = driven(launch.Ray(actors=1), wait_s=wait_s)
     program.by_name["learner"].agent = program.by_name["learner"].place = None
     if wait_s is None:
         with pytest.raises(RunError, match="gave up after waiting 0 s for learner to be placed"):

@@ -9,12 +9,12 @@ import sysconfig
 import archives
 import pytest
 
+from acme_ext import launch
 from acme_ext.commands.train import parse
 from acme_ext.config.assignments import parse_amounts
 from acme_ext.errors import UsageError
 from acme_ext.launch.cluster import connection, placement
 from acme_ext.launch.processes import launcher
-from acme_ext.launch.runners.program import Topology
 
 
 def test_amounts_from_the_command_line():
@@ -29,7 +29,7 @@ def test_what_is_no_amount_is_refused(text):
 
 
 def test_every_node_asks_for_a_cpu_where_nothing_is_said():
-    topology = Topology(actors=3, replay_shards=2, inference="server", resources={"learner": {"GPU": 1, "CPU": 4}})
+    topology = launch.Ray(actors=3, replay_shards=2, inference="server", resources={"learner": {"GPU": 1, "CPU": 4}})
     assert list(topology.groups.items()) == [
         ("replay", 2),
         ("coordinator", 1),
@@ -46,7 +46,7 @@ def test_every_node_asks_for_a_cpu_where_nothing_is_said():
 
 def test_each_inference_server_has_a_place():
     asked = {"inference": {"GPU": 1}}
-    topology = Topology(actors=3, inference="server", inference_servers=2, resources=asked)
+    topology = launch.Ray(actors=3, inference="server", inference_servers=2, resources=asked)
     assert topology.groups["inference"] == 2
     assert topology.all_resources["inference"] == {"CPU": 1.0, "GPU": 1}
 
@@ -66,7 +66,7 @@ def test_each_inference_server_has_a_place():
 )
 def test_resources_that_can_not_be_asked_for_are_refused(resources, message):
     with pytest.raises(UsageError, match=message):
-        Topology(resources=resources)
+        launch.Ray(resources=resources)
 
 
 def test_a_bundle_is_pinned_by_the_address_and_its_pin_is_no_resource():
@@ -144,7 +144,7 @@ def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else find_spec(name))
     experiment = launch.Experiment(DQN(), "gym:CartPole-v1", run_dir=str(tmp_path / "run"))
     with pytest.raises(UsageError, match="needs the extra `ray`"):
-        launch.run_program(experiment, Topology(), on="ray")
+        launch.run(experiment, launch.Ray())
     assert not (tmp_path / "run").exists()
 
 
@@ -163,7 +163,7 @@ _GROUPS = ["replay", "learner", "actor"]
     ],
 )
 def test_writers_stay_on_this_host_unless_all_are_known_to_share_the_run_directory(shared, cpus, pinned, words):
-    made, said = placement.bundles(_GROUPS, _ASKED, ("replay", "learner"), "10.0.0.1", shared, {"CPU": cpus})
+    made, said = placement.bundles(_GROUPS, _ASKED, "10.0.0.1", shared, {"CPU": cpus})
     assert [made[0], made[1]] == [placement.bundle(asked, "10.0.0.1" if pinned else None) for asked in _ASKED[:2]]
     assert made[2] == {"CPU": 8.0}
     assert (said is None) if words is None else (words in said)

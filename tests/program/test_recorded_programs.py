@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from programs import FIELDS, rows
 
+from acme_ext import launch
 from acme_ext.builders import DQN
 from acme_ext.commands.record import describe
 from acme_ext.config.assignments import replace_fields
 from acme_ext.data.format import Episode, Folder, FolderWriter
 from acme_ext.launch.exporting.policy import load
-from acme_ext.launch.runners import distributed, offline
-from acme_ext.launch.runners.program import Topology
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -24,18 +23,21 @@ pytestmark = pytest.mark.usefixtures("no_figures")
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("topology", "writers"),
+    ("on", "writers"),
     [
         *(
             pytest.param(
-                Topology(actors=2, inference=place), {"actor-0", "actor-1"}, marks=pytest.mark.release, id=place
+                launch.Threads(actors=2, inference=place), {"actor-0", "actor-1"}, marks=pytest.mark.release, id=place
             )
             for place in ("actor", "server")
         ),
-        (Topology(2, inference="server", experience="server", inference_servers=2), {"inference-0", "inference-1"}),
+        (
+            launch.Threads(2, inference="server", experience="server", inference_servers=2),
+            {"inference-0", "inference-1"},
+        ),
     ],
 )
-def test_all_whole_episodes_are_recorded_by_who_writes_the_experience(tmp_path, topology, writers):
+def test_all_whole_episodes_are_recorded_by_who_writes_the_experience(tmp_path, on, writers):
     def run(steps):
         described = Experiment(
             DQN(replace_fields(DQN().config, {name: str(value) for name, value in FIELDS.items()})),
@@ -45,7 +47,7 @@ def test_all_whole_episodes_are_recorded_by_who_writes_the_experience(tmp_path, 
             evaluation=Evaluation(every=0, final_episodes=2),
             run_dir=str(tmp_path / "run"),
         )
-        return distributed.run_program(described, topology, on="threads", quiet=True, record=tmp_path / "data")
+        return launch.run(described, on, quiet=True, record=tmp_path / "data")
 
     for parts, steps in ((1, 400), (2, 700)):  # the second goes on with the run, and with the folder
         run(steps)
@@ -95,12 +97,11 @@ def test_a_program_on_recorded_data_learns_what_one_process_does(tmp_path):
     writer.close()
 
     def alone(name, steps):
-        return offline.run(of_data(tmp_path / name, tmp_path / "data", steps), quiet=True)
+        return launch.run(of_data(tmp_path / name, tmp_path / "data", steps), quiet=True)
 
     def program(name, steps):
         described = of_data(tmp_path / name, tmp_path / "data", steps)
-        topology = Topology(actors=0, evaluators=2)
-        return distributed.run_program(described, topology, on="threads", quiet=True, snapshot_every=100)
+        return launch.run(described, launch.Threads(evaluators=2), quiet=True, snapshot_every=100)
 
     alone("whole", 200)
     for name, first, second in (("pp", program, program), ("ap", alone, program), ("pa", program, alone)):

@@ -2,7 +2,7 @@
 
 import threading
 
-from acme_ext.launch.runners.nodes.replay import RemoteReplay, shard_folder
+from acme_ext.launch.engines.program.nodes.replay import RemoteReplay, shard_folder
 
 
 class Shard:

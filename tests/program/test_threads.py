@@ -15,16 +15,16 @@ import pytest
 from dm_env import specs
 from toys import Walk, toy
 
+from acme_ext import launch
 from acme_ext.builders import DQN
 from acme_ext.builders.base import Agent
 from acme_ext.config.assignments import replace_fields
 from acme_ext.config.values import named
 from acme_ext.data.format import FolderWriter
 from acme_ext.errors import UsageError
-from acme_ext.launch.runners import distributed
-from acme_ext.launch.runners.nodes import coordinator
-from acme_ext.launch.runners.program import Topology
-from acme_ext.launch.runs import store
+from acme_ext.launch.engines.program import start
+from acme_ext.launch.engines.program.nodes import coordinator
+from acme_ext.launch.runs import directory
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.identity import about
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
@@ -62,9 +62,9 @@ def handlers_are_given_back():
 
 @pytest.mark.release
 def test_two_shards_with_priorities_by_threads_twice_in_a_process(tmp_path):
-    topology = Topology(actors=2, replay_shards=2)
+    on = launch.Threads(actors=2, replay_shards=2)
     described = experiment(tmp_path, 600, every=200, **{"replay.prioritized": "true"})
-    result = distributed.run_program(described, topology, on="threads")
+    result = launch.run(described, on)
     assert result.score is not None
     assert len(result.score.returns) == 2
     assert 600 <= result.environment_steps <= 640
@@ -79,7 +79,7 @@ def test_two_shards_with_priorities_by_threads_twice_in_a_process(tmp_path):
 
     # It goes on from there with both shards' contents.
     again = experiment(tmp_path, 900, every=200, **{"replay.prioritized": "true"})
-    more = distributed.run_program(again, topology, on="threads")
+    more = launch.run(again, on)
     assert 900 <= more.environment_steps <= 940
     assert more.learner_steps > result.learner_steps
     steps = programs.rows(run, "actor")
@@ -96,7 +96,7 @@ def test_an_interrupt_saves_and_a_node_that_raises_is_what_the_caller_sees(tmp_p
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    result = distributed.run_program(described, Topology(actors=2), on="threads")
+    result = launch.run(described, launch.Threads(actors=2))
     thread.join()
     assert result.stopped_by == signal.SIGINT
     assert programs.saved(tmp_path / "run") == [result.environment_steps]
@@ -104,14 +104,14 @@ def test_an_interrupt_saves_and_a_node_that_raises_is_what_the_caller_sees(tmp_p
 
     monkeypatch.setenv("LAB_WALK_RAISES_AT", "50")
     with pytest.raises(ArithmeticError, match="the arm fell off"):
-        distributed.run_program(described, Topology(actors=2), on="threads")
+        launch.run(described, launch.Threads(actors=2))
 
 
 @pytest.mark.release
 def test_what_was_learned_is_saved_where_an_environment_raises(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_WALK_RAISES_AT", "300")
     with pytest.raises(ArithmeticError, match="the arm fell off"):
-        distributed.run_program(experiment(tmp_path, _FOR_EVER), Topology(actors=1), on="threads")
+        launch.run(experiment(tmp_path, _FOR_EVER), launch.Threads(actors=1))
     counted, _, learned = programs.state(tmp_path / "run")
     assert programs.saved(tmp_path / "run") == [counted]
     assert counted > 100
@@ -120,7 +120,7 @@ def test_what_was_learned_is_saved_where_an_environment_raises(tmp_path, monkeyp
 
 def test_evaluations_of_two_evaluators_are_logged_in_the_order_of_steps(tmp_path):
     described = experiment(tmp_path, 400, every=50)
-    result = distributed.run_program(described, Topology(actors=1, evaluators=2), on="threads")
+    result = launch.run(described, launch.Threads(actors=1, evaluators=2))
     steps = programs.rows(tmp_path / "run", "evaluator")
     assert steps == sorted(steps)
     assert steps[-1] == result.environment_steps
@@ -173,7 +173,7 @@ def test_a_program_that_stands_still_says_what_each_node_waits_for(tmp_path, mon
 
     monkeypatch.setattr(coordinator.ProgressLine, "print", print_line)
     described = experiment(tmp_path, 150, environment=make_stuck)
-    distributed.run_program(described, Topology(actors=1), on="threads")
+    launch.run(described, launch.Threads(actors=1))
     assert _RELEASED.is_set(), told
     said = next(text for text in told if "start 0: acting" in text and "waiting for a batch" in text)
     assert re.search(
@@ -184,17 +184,17 @@ def test_a_program_that_stands_still_says_what_each_node_waits_for(tmp_path, mon
     assert _MADE.count(False) == 2  # the actor's, and one whose specs all nodes are given
 
 
-def test_other_worlds_are_refused(tmp_path):
+def test_what_cannot_run_on_threads_is_refused(tmp_path):
     described = experiment(tmp_path, 100)
-    with pytest.raises(UsageError, match="'processes', 'threads' or 'ray', not on 'boats'"):
-        distributed.run_program(described, Topology(actors=1), on="boats")
+    with pytest.raises(UsageError, match="on is 'boats': it must be InProcess"):
+        launch.run(described, "boats")
     refused = []
-    store.prepare(described)
+    directory.prepare(described)
     (tmp_path / "run/best").mkdir()
 
     def run():
         with pytest.raises(UsageError, match="main thread"):
-            distributed.run_program(described, Topology(actors=1), on="threads", fresh=True)
+            launch.run(described, launch.Threads(actors=1), fresh=True)
         refused.append(True)
 
     thread = threading.Thread(target=run)
@@ -203,16 +203,16 @@ def test_other_worlds_are_refused(tmp_path):
     assert refused == [True]
     # So do a batch that can't be split over the shards, and data without an episode.
     with pytest.raises(UsageError, match="does not divide over 3 replay shards"):
-        distributed.run_program(described, Topology(actors=3, replay_shards=3), on="threads", fresh=True)
+        launch.run(described, launch.Threads(actors=3, replay_shards=3), fresh=True)
     FolderWriter(tmp_path / "data", described.make_spec(), about(described)).begin()
     of_data = dataclasses.replace(described, data=str(tmp_path / "data"))
     with pytest.raises(UsageError, match="data has no whole episode yet"):
-        distributed.run_program(of_data, Topology(actors=0), on="threads", fresh=True)
+        launch.run(of_data, launch.Threads(), fresh=True)
     assert (tmp_path / "run/best").is_dir()
 
 
 def test_a_program_that_is_stopped_before_it_begins_leaves_no_directory(tmp_path):
-    result = distributed._result(experiment(tmp_path, 100), 128 + signal.SIGINT)
+    result = start._result(experiment(tmp_path, 100), 128 + signal.SIGINT)
     assert (result.environment_steps, result.stopped_by) == (0, signal.SIGINT)
     assert not (tmp_path / "run").exists()
 
@@ -241,7 +241,7 @@ def test_each_environment_of_a_program_has_its_own_seed_key_and_rank(tmp_path, m
         evaluation=Evaluation(every=0, final_episodes=1, num_envs=1),
         checkpoints=Checkpoints(every_s=0),
     )
-    result = distributed.run_program(experiment, Topology(actors=2), on="threads", quiet=True)
+    result = launch.run(experiment, launch.Threads(actors=2), quiet=True)
     keys, ranks, actors = zip(*made, strict=True)
     assert len(set(keys)) == len(actors) == 2
     np.testing.assert_allclose(sorted(np.concatenate(ranks)), [0, 1 / 3, 2 / 3, 1], rtol=1e-6)

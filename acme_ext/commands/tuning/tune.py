@@ -13,9 +13,9 @@ from acme_ext.config.assignments import configure_builder, parse_amounts, split_
 from acme_ext.errors import UsageError
 from acme_ext.launch.cluster import hosts
 from acme_ext.launch.processes import interrupt
-from acme_ext.launch.runners import offline
 from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.feasibility import check
+from acme_ext.launch.runs.recorded_data import check_recorded_data
+from acme_ext.launch.runs.validation import check_agent
 
 
 def tuned_by(options: Any, experiment: Experiment) -> Tuned:
@@ -36,10 +36,7 @@ def tuned_by(options: Any, experiment: Experiment) -> Tuned:
     builder = configure_builder(experiment.builder, spaces.middle(space))
     tried = dataclasses.replace(experiment, builder=builder)
     spec = tried.make_spec()
-    if tried.data is None:
-        check(tried, spec)
-    else:
-        offline.check_data(tried, spec)
+    check_recorded_data(tried, check_agent(tried, spec), spec)
     return Tuned(
         agent=options.agent,
         environment=options.environment,

@@ -22,12 +22,12 @@ from acme_ext.launch.cluster.fleet import ANSWER_S, Fleet, Member
 from acme_ext.launch.processes import isolation, launcher, process_tree
 from acme_ext.launch.processes.director import Crew, Director, Next, Restarts, starting_again
 from acme_ext.launch.processes.forks import GRACE_S, MAKE_SPEC, how, in_child
+from acme_ext.launch.roles import role_of
 from acme_ext.types import EnvironmentSpec
 
 _SILENCE_S = 10.0  # of waiting, before a message says for what
 _START_S = 180.0  # for a node's process to start: its host first imports libraries
 _NOTICE_S = 90.0  # for Ray to detect that a host is lost
-_MOVABLE = ("actor", "evaluator")  # groups whose nodes the program can start or continue without
 _SAME_LOSS_S = 60.0  # within it, lost agents of the same host count as one loss
 
 
@@ -123,7 +123,7 @@ class Driver(Crew):
                 signal.signal(number, self._on_stop_request)
         limit_s = ANSWER_S if first else max(ANSWER_S, self._plan.wait_s or 0)  # a new host may have to be started
         self._settle(
-            lambda member: member.place is not None or (not first and member.group in _MOVABLE),
+            lambda member: member.place is not None or (not first and role_of(member.group).movable),
             limit_s,
             "to be placed",
             self._send_again,

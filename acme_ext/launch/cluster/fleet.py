@@ -16,10 +16,9 @@ from acme_ext.launch.cluster.agent import Agent, Place, Visit, exists
 from acme_ext.launch.cluster.nursery import Order, stop_program
 from acme_ext.launch.processes import director
 from acme_ext.launch.processes.forks import Options, bind
+from acme_ext.launch.roles import nodes_of, role_of
 from acme_ext.utils import files
 
-WRITERS = ("replay", "coordinator", "learner")
-"""Groups of nodes that write to the run directory."""
 ANSWER_S = 120.0
 """Seconds that agents have to answer."""
 
@@ -68,7 +67,7 @@ class Fleet:
         self._alone = alone
         self._run, self._resources, self._directory, self._path = run, resources, directory, path
         self._say = say
-        self.members = [Member(*name, bundle=bundle) for bundle, name in enumerate(director.names_of(groups))]
+        self.members = [Member(node, bundle=bundle) for bundle, node in enumerate(nodes_of(groups))]
         self._group: Any = None
         self._tokens: dict[str, pathlib.Path] = {}  # node's name -> token, while its agent has not started
 
@@ -81,7 +80,7 @@ class Fleet:
         asked = [self._resources[member.group] for member in self.members]
         here = ray.util.get_node_ip_address()
         groups = [member.group for member in self.members]
-        bundles, why = placement.bundles(groups, asked, WRITERS, here, self._is_shared(), placement.resources_of(here))
+        bundles, why = placement.bundles(groups, asked, here, self._is_shared(), placement.resources_of(here))
         if why is not None:
             self._say(why)
         self._group = placement.reserve([member.name for member in self.members], bundles, wait_s, self._say)
@@ -98,7 +97,7 @@ class Fleet:
         lasting: dict[str, Any] = {"concurrency_groups": {"events": 1}, "max_restarts": 0}
         asked = placement.actor_options(self._resources[member.group])
         # The name in Ray's dashboard. It can be reused only some time after its agent has ended.
-        name = member.name if not member.sent else f"{member.name}, start {member.sent}"
+        name = dataclasses.replace(member.id, start=member.sent or None).name
         named = {"name": name, "namespace": self._run}
         member.sent += 1
         member.agent = ray.remote(**lasting)(Agent).options(scheduling_strategy=where, **named, **asked).remote()
@@ -120,7 +119,7 @@ class Fleet:
 
     def _arrive(self, member: Member, place: Place) -> None:
         self._drop_token(member.name)
-        if member.group in WRITERS and not place.shared:
+        if role_of(member.group).writes and not place.shared:
             raise UsageError(
                 f"{member.name} was placed on {place.ip}, where {self._directory} is not the same folder as here: "
                 "choose a run directory that all hosts share."
@@ -210,9 +209,7 @@ class Fleet:
         options = Options(
             folder / "nodes",
             accelerated=tuple(group for group in asked if "GPU" in asked[group]),
-            threads={
-                group: max(1, math.floor(asked[group]["CPU"])) for group in ("actor", "evaluator") if group in asked
-            },
+            threads={group: max(1, math.floor(asked[group]["CPU"])) for group in asked if role_of(group).limited},
         )
         columns, environment = 0, {}
         if member.group == "coordinator" and sys.stderr.isatty():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from acme_ext.errors import UsageError
+from acme_ext.launch.roles import role_of
 
 Resources = Mapping[str, float]
 
@@ -25,7 +26,6 @@ def bundle(asked: Resources, ip: str | None) -> dict[str, float]:
 def bundles(
     groups: Sequence[str],
     asked: Sequence[Resources],
-    writers: Sequence[str],
     here: str,
     shared: bool | None,
     there: Resources,
@@ -39,11 +39,11 @@ def bundles(
     Args:
         groups: each node's group.
         asked: each node's requested resources.
-        writers: the groups that write to the run directory.
         here: this host's address.
         shared: whether all hosts share the run directory; None if unknown.
         there: all resources of this host.
     """
+    writers = list(dict.fromkeys(group for group in groups if role_of(group).writes))
     wanted = total(resources for group, resources in zip(groups, asked, strict=True) if group in writers)
     fits = all(there.get(kind, 0) >= amount for kind, amount in wanted.items())
     pinned = shared is False or (shared is None and fits)

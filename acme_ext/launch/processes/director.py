@@ -14,12 +14,13 @@ import enum
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import process_tree
-from acme_ext.launch.processes.forks import GRACE_S, RESUMABLE
+from acme_ext.launch.processes.forks import GRACE_S
+from acme_ext.launch.roles import NodeId, role_of
 
 _HOUR_S = 3600.0
 _SETTLED_S = 60.0  # a node that ran for longer restarts at once
@@ -140,7 +141,7 @@ class Director:
             place: where it ran, for the message.
             free: whether this restart was already counted, with another node that ended for the same reason.
         """
-        dialled, essential = group in self.servers, group in self.servers and group not in RESUMABLE
+        dialled, essential = group in self.servers, group in self.servers and not role_of(group).resumable
         if self.ended or self.at_once or self.relaunching or (code == 0 and not dialled and not gone):
             return Next.NOTHING, 0.0
         if self.stopping and not dialled:
@@ -182,21 +183,18 @@ class Director:
 class Member:
     """A node of a running program."""
 
-    group: str
-    name: str
+    id: NodeId
     node: Any = None  # Launchpad's node
     runs: bool = False  # whether it was started and has not ended
     again: float | None = None  # when to restart it
 
+    @property
+    def group(self) -> str:
+        return self.id.role
 
-def names_of(groups: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Returns the group and the name of each node, given the number of nodes in each group."""
-    return [(group, name_of(group, index, count)) for group, count in groups.items() for index in range(count)]
-
-
-def name_of(group: str, index: int, count: int) -> str:
-    """Returns the name of a node, given its index in its group and the size of the group."""
-    return group if count == 1 else f"{group}-{index}"
+    @property
+    def name(self) -> str:
+        return self.id.name
 
 
 @contextlib.contextmanager

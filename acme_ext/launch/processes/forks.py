@@ -19,8 +19,6 @@ from acme_ext.launch.processes import process_tree
 
 Result = TypeVar("Result")
 
-RESUMABLE = ("inference",)
-"""Groups of nodes that others connect to, and that can restart at the same address."""
 IN_ORDER = "in order"
 """Launchpad's configuration for nodes that are stopped one group after the other, see `director.Crew.stop`."""
 MAKE_SPEC = "make an environment and see what it is like"

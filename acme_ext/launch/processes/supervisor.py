@@ -16,7 +16,7 @@ from typing import Any
 
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.processes import isolation, launcher, process_tree
-from acme_ext.launch.processes.director import Crew, Director, Member, Next, Restarts, names_of, starting_again
+from acme_ext.launch.processes.director import Crew, Director, Member, Next, Restarts, starting_again
 from acme_ext.launch.processes.forks import (
     Options,
     ask_to_stop,
@@ -28,6 +28,7 @@ from acme_ext.launch.processes.forks import (
     refuse_devices,
     run_node,
 )
+from acme_ext.launch.roles import nodes_of
 
 
 @dataclasses.dataclass(eq=False)
@@ -78,9 +79,9 @@ class Supervisor(Crew):
     def _launch(self) -> None:
         """Starts the program's nodes."""
         groups = self._program.groups
-        names = names_of({group: len(nodes) for group, nodes in groups.items()})
+        ids = nodes_of({group: len(nodes) for group, nodes in groups.items()})
         nodes = [node for nodes in groups.values() for node in nodes]
-        self.members = [_Process(*name, node) for name, node in zip(names, nodes, strict=True)]
+        self.members = [_Process(*pair) for pair in zip(ids, nodes, strict=True)]
         refuse_devices()
         bind(self._program, _stopper(os.getpid()))
         for process in self.members:
@@ -218,7 +219,7 @@ def warm() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import courier  # noqa: F401
 
-    from acme_ext.launch.runners import local, program  # noqa: F401
+    from acme_ext.launch.engines.program import program  # noqa: F401
     from acme_ext.replay import server
 
     server.import_libraries()

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from acme_ext import envs, interfaces
 from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.variables import POLICY, VariableClient
+from acme_ext.builders.base import Agent
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import files
@@ -38,6 +39,10 @@ class Score(NamedTuple):
             "episodes": len(self.returns),
         }
 
+    def joined(self, others: "Iterable[Score]") -> "Score":
+        """Returns the score of these episodes and those of other scores."""
+        return Score(*(np.concatenate(each) for each in zip(self, *others, strict=True)))
+
     def to_json(self) -> dict[str, Any]:
         """Returns the row and the lists of returns and lengths, as they are written to the run directory."""
         return {**self.row(), "returns": self.returns.tolist(), "lengths": self.lengths.tolist()}
@@ -53,6 +58,7 @@ class Result:
     score: Score | None  # of the final evaluation; None if the run was stopped before its end
     curve: pathlib.Path | None  # the PNG of the learning curve; None if the run was stopped
     stopped_by: int | None = None  # the signal that stopped the run
+    seeds: "tuple[Result, ...]" = ()  # the results of the single seeds of a compiled run
 
 
 class Evaluator:
@@ -65,6 +71,7 @@ class Evaluator:
         experiment: the experiment.
         spec: its environment's spec.
         source: where the parameters come from.
+        agent: the experiment's agent; None to make it.
         explore_at: steps of the run, for schedules of exploration, if the agent acts as in training; None: it acts as
             in evaluation.
     """
@@ -75,11 +82,12 @@ class Evaluator:
         spec: EnvironmentSpec,
         source: interfaces.VariableSource,
         *,
+        agent: Agent | None = None,
         explore_at: int | None = None,
     ):
         self._experiment, self._explore_at = experiment, explore_at
         self._variables = VariableClient(source)
-        self._agent = experiment.make_agent(spec)
+        self._agent = experiment.make_agent(spec) if agent is None else agent
         self.steps = 0
         """Steps taken in all evaluations so far; it grows while an evaluation makes progress."""
         self._actors: dict[int, Any] = {}  # by number of environments, so that each policy is compiled once
@@ -141,8 +149,8 @@ def endless(experiment: Experiment) -> str:
     )
 
 
-class Saved(interfaces.VariableSource):
-    """The variables of a learner state."""
+class FixedVariables(interfaces.VariableSource):
+    """The variables of a learner state, which don't change."""
 
     def __init__(self, variables: dict[str, Any]):
         self._variables = variables
@@ -156,6 +164,7 @@ class Loaded(NamedTuple):
 
     experiment: Experiment
     spec: EnvironmentSpec
+    agent: Agent
     source: interfaces.VariableSource
     standing: Any  # the policies' saved statistics from one episode to the next; see `acting.policy.Policy.standing`
     steps: int  # steps of the run's budget at the time of the checkpoint

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import pathlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acme_ext import __version__, builders
 from acme_ext.builders.base import Builder
@@ -14,13 +14,12 @@ from acme_ext.data.format import Folder
 from acme_ext.errors import UsageError
 from acme_ext.utils import files
 
-if TYPE_CHECKING:
-    from acme_ext.launch.runs.experiment import Experiment
+# In this module `experiment` is an `Experiment`, whose module imports this one.
 
 _LONGEST = 80  # characters of a run directory's name for the settings that are not defaults
 
 
-def describe(experiment: "Experiment") -> dict[str, Any]:
+def describe(experiment: Any) -> dict[str, Any]:
     """Returns `Experiment.describe()`."""
     builder = describe_value(experiment.builder, "the agent")
     return {
@@ -41,7 +40,7 @@ def describe(experiment: "Experiment") -> dict[str, Any]:
     }
 
 
-def _describe_recorded(experiment: "Experiment") -> dict[str, Any]:
+def _describe_recorded(experiment: Any) -> dict[str, Any]:
     described = {}
     for name, given in (("data", experiment.data), ("demos", experiment.demos)):
         if given is not None:
@@ -50,7 +49,7 @@ def _describe_recorded(experiment: "Experiment") -> dict[str, Any]:
     return described
 
 
-def _describe_environment(experiment: "Experiment") -> Any:
+def _describe_environment(experiment: Any) -> Any:
     """Returns the environment in JSON types: its name, or `py:module:name` for a factory function."""
     if isinstance(experiment.environment, str):
         return experiment.environment
@@ -67,7 +66,7 @@ def restore_environment(described: Any) -> Any:
     return described if isinstance(described, str) else restore_value(described)
 
 
-def _describe_options(experiment: "Experiment") -> dict[str, Any]:
+def _describe_options(experiment: Any) -> dict[str, Any]:
     """Returns the environment's options; raises UsageError for one that has no JSON form."""
     for name, value in experiment.options.items():
         try:
@@ -80,7 +79,7 @@ def _describe_options(experiment: "Experiment") -> dict[str, Any]:
     return dict(experiment.options)
 
 
-def about(experiment: "Experiment", **more: Any) -> dict[str, Any]:
+def about(experiment: Any, **more: Any) -> dict[str, Any]:
     """Returns the run's description for the data that it records, as plain JSON."""
     described = describe(experiment)
     names = ("environment", "environment_options", "agent", "config", "seed")
@@ -100,7 +99,7 @@ def split_data(data: str) -> tuple[str, float]:
     return folder, share
 
 
-def usual_directory(experiment: "Experiment") -> pathlib.Path:
+def usual_directory(experiment: Any) -> pathlib.Path:
     """Returns an experiment's default run directory."""
     where = experiment.environment_name if experiment.data is None else f"data-{pathlib.Path(experiment.data).name}"
     demos = [] if experiment.demos is None else [f"demos-{pathlib.Path(experiment.demos).name}"]
@@ -108,7 +107,7 @@ def usual_directory(experiment: "Experiment") -> pathlib.Path:
     return pathlib.Path("runs") / re.sub(r"[^\w.=+-]+", "-", "-".join(parts))
 
 
-def _choices(experiment: "Experiment") -> list[str]:
+def _choices(experiment: Any) -> list[str]:
     """Returns `name=value` for each field of the agent that differs from its default for the environment, and for each
     environment option that the user has set. A long list is cut, and a digest of the whole list is added.
     """

@@ -24,12 +24,13 @@ from acme_ext.config.assignments import configure_builder, restore_config
 from acme_ext.envs import pictures
 from acme_ext.envs.canonical import ActionScale, bounds_of, own_actions
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs import contracts
-from acme_ext.launch.runs.evaluation import Evaluator, Loaded, Saved, Score, place_of
+from acme_ext.launch.runs import validation
+from acme_ext.launch.runs.directory import by_another_version
+from acme_ext.launch.runs.evaluation import Evaluator, FixedVariables, Loaded, Score, place_of
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.identity import restore_environment
+from acme_ext.launch.runs.saving import BestParams
 from acme_ext.launch.runs.schedule import Evaluation
-from acme_ext.launch.runs.store import BestParams, by_another_version
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.learning.core import LearnerCore
 from acme_ext.types import Array, Params, Tree
@@ -99,7 +100,7 @@ class TrainedPolicy:
 
     def __init__(self, loaded: Loaded, seed: int = 0):
         self._params, self._spec, self._seed = loaded.params, loaded.spec, seed
-        agent = loaded.experiment.builder.make_agent(loaded.spec)
+        agent = loaded.agent
         bounds = bounds_of(loaded.actions)
         self._scale = None if bounds is None else ActionScale(*bounds)
         # The standing is for evaluation; in training, the policy computes its own statistics.
@@ -238,7 +239,9 @@ class Run:
         run = self.loaded
         if explore not in self._evaluators:
             explore_at = run.steps if explore else None
-            self._evaluators[explore] = Evaluator(run.experiment, run.spec, run.source, explore_at=explore_at)
+            self._evaluators[explore] = Evaluator(
+                run.experiment, run.spec, run.source, agent=run.agent, explore_at=explore_at
+            )
         usual = run.experiment.evaluation.final_episodes
         return self._evaluators[explore].evaluate(episodes or usual, standing=run.standing)
 
@@ -349,15 +352,15 @@ def load(
     for name in config or {}:
         others = {other: value for other, value in (config or {}).items() if other != name}
         without = configure_builder(builder, others)
-        if without != acting and contracts.act_alike(without.make_agent(spec), agent, spec):
+        if without != acting and validation.policies_equal(without.make_agent(spec), agent, spec):
             raise UsageError(f"{name} changes nothing in how the agent acts, and only that can be changed here.")
     if best:
         template = jax.eval_shape(lambda: core.variables(core.abstract_state())[POLICY])
         kept = BestParams(rundir).restore(template)
         if kept is None:
             raise UsageError(f"{path} has no best parameters yet: they are those of its best evaluation.")
-        source = Saved({POLICY: kept.trees[POLICY]})
-        return Run(path, Loaded(experiment, spec, source, kept.info["best"]["standing"], kept.steps, actions))
+        source = FixedVariables({POLICY: kept.trees[POLICY]})
+        return Run(path, Loaded(experiment, spec, agent, source, kept.info["best"]["standing"], kept.steps, actions))
     store = CheckpointStore(rundir.checkpoints)
     restored = store.restore({"learner": core.abstract_state()}, extra=False, steps=wanted)
     if restored is None:
@@ -365,9 +368,9 @@ def load(
         if wanted is None or latest is None:
             raise UsageError(f"{rundir.path} has no checkpoint yet.")
         raise UsageError(f"{rundir.path} has no checkpoint of {wanted} steps: its latest is of {latest}.")
-    source = Saved(core.variables(restored.trees["learner"]))
+    source = FixedVariables(core.variables(restored.trees["learner"]))
     standing = restored.info["state"].get("standing")
-    return Run(path, Loaded(experiment, spec, source, standing, restored.steps, actions))
+    return Run(path, Loaded(experiment, spec, agent, source, standing, restored.steps, actions))
 
 
 def _shapes(core: LearnerCore) -> Any:
