@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch.processes import process_tree
+from acme_ext.launch.hosts import process_tree
 
 
 def run(name: str, command: Callable[[], int]) -> int:

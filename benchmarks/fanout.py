@@ -42,9 +42,8 @@ from acme_ext.launch.engines.program.nodes.coordinator import Coordinator
 from acme_ext.launch.engines.program.nodes.inference import InferenceNode
 from acme_ext.launch.engines.program.nodes.learner import LearnerCourierNode, LearnerNode
 from acme_ext.launch.engines.program.nodes.replay import ReplayNode
-from acme_ext.launch.processes import launcher
-from acme_ext.launch.processes.forks import Options
-from acme_ext.launch.roles import SERVERS
+from acme_ext.launch.hosts import launcher
+from acme_ext.launch.hosts.node_process import Options
 from acme_ext.launch.runs.directory import prepare
 from acme_ext.learning.learner import Learner
 from acme_ext.replay.config import TransitionConfig
@@ -366,9 +365,9 @@ def measure(actors: int, demand: Demand) -> tuple[dict[str, Load], float, float]
 
         def load() -> Any:
             logs = folder / "run" / "logs" / "nodes"
-            return lambda first: make(experiment, actors, demand, folder), SERVERS, Options(logs, 0, (), {"actor": 1})
+            return lambda first: make(experiment, actors, demand, folder), Options(logs, 0, (), {"actor": 1})
 
-        code = launcher.run("processes.supervisor", load, True)
+        code = launcher.run("local", load, True)
         if not (folder / "found.json").is_file():
             raise RuntimeError(f"the program of {actors} actors ended with exit code {code} before the measurement")
         found = json.loads((folder / "found.json").read_text())

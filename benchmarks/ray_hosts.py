@@ -173,7 +173,7 @@ def play(steps: int) -> None:
         assert restored.steps >= steps
         _say("steps", restored.steps)
         left = {
-            h.name: [p for p in h.processes() if b"cluster.nursery" in _command_of(p)] for h in (head, second, fourth)
+            h.name: [p for p in h.processes() if b"ray.host_server" in _command_of(p)] for h in (head, second, fourth)
         }
         assert not any(left.values()), left
         _say("no processes of the program are left on", ", ".join(left))

@@ -101,7 +101,7 @@ class InferenceCore(carries.CarryHolder):
         self._packing = Packing()  # of actions and extras
         self._compiled: Any = None
 
-    def seat(self, slots: np.ndarray, keys: Array, ranks: np.ndarray) -> None:
+    def assign_slots(self, slots: np.ndarray, keys: Array, ranks: np.ndarray) -> None:
         """Assigns slots `[K]` to environments with random keys `[K]` and ranks `[K]` (see `Context`).
 
         Their next step begins an episode.
@@ -171,7 +171,7 @@ class LocalInference:
         self._variables, self._ticks = variables, 0
         self._core = InferenceCore(policy, num_envs)
         rank = np.linspace(0, 1, num_envs, dtype=np.float32) if rank is None else rank
-        self._core.seat(np.arange(num_envs), slot_keys(key, num_envs), rank)
+        self._core.assign_slots(np.arange(num_envs), slot_keys(key, num_envs), rank)
         self._none = jnp.zeros(num_envs, jnp.bool_)  # on the device already, which makes calls faster
 
     def step(self, steps: int, timestep: dm_env.TimeStep) -> Acted:

@@ -15,7 +15,6 @@ import numpy as np
 from acme_ext import interfaces
 from acme_ext.acting.inference import Acted
 from acme_ext.acting.variables import POLICY
-from acme_ext.replay.base import Replay
 from acme_ext.types import Params, Tree
 from acme_ext.utils.calls import Call, CallServer
 
@@ -32,13 +31,13 @@ may wait some time for a newer version.
 """
 
 
-def renewal_s(replay: Replay) -> float:
+def renewal_s(on_policy: bool) -> float:
     """Returns the minimum seconds between an actor's requests for newer parameters.
 
-    It is 0 for on-policy agents, whose replay is a queue: their data should come from the newest policy, and a learner
-    of short unrolls can make ten or more steps in 0.1 s.
+    It is 0 for on-policy agents: their data should come from the newest policy, and a learner of short unrolls can make
+    ten or more steps in 0.1 s.
     """
-    return 0.0 if replay.fifo else 0.1
+    return 0.0 if on_policy else 0.1
 
 
 class RemoteVariables(interfaces.VariableSource):

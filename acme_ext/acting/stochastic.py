@@ -9,7 +9,6 @@ import numpy as np
 
 from acme_ext.acting.exploration import normal_noise
 from acme_ext.acting.policy import Context, Policy
-from acme_ext.learning.on_policy import VersionedParams
 from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.ops import masking
 from acme_ext.ops.gaussian import Gaussian
@@ -20,6 +19,13 @@ Distribution = Categorical | Gaussian
 
 Decide = Callable[[Any, Context, Tree, Tree], tuple[Distribution, Tree]]
 """`(params, context, observation [B, ...], state) -> (distribution [B, ...], state)`."""
+
+
+class VersionedParams(NamedTuple):
+    """The parameters that a stochastic policy receives."""
+
+    params: Any  # the policy's parameters
+    learner_steps: Array  # [] int32, the learner steps behind them: their version, stored with every action
 
 
 class Behaviour(NamedTuple):

@@ -44,7 +44,7 @@ def check_builder(builder: Any, *, own_replay: bool) -> None:
         shown = f"the class {config.__name__}" if isinstance(config, type) else repr(config)
         raise UsageError(
             f"the config of {name} is {shown}: it must be an object of a dataclass that derives from "
-            "acme_ext.config.agent.AgentConfig."
+            "acme_ext.config.AgentConfig."
         )
     default = cls.__dataclass_fields__["config"].default
     if default is not dataclasses.MISSING and not isinstance(config, type(default)):

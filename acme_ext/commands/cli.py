@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import acme_ext
 from acme_ext.commands import board_games, data, doctor, evaluate, export, listing, runs, train, tune
 from acme_ext.errors import RunError, UsageError, exited, nearest
-from acme_ext.launch.processes import interrupt
+from acme_ext.launch.hosts import interrupt
 
 _COMMANDS = (train, evaluate, export, board_games, data, runs, tune, listing, doctor)
 

@@ -59,7 +59,7 @@ def add(commands: Any) -> None:
 def _record(options: argparse.Namespace) -> int:
     from acme_ext.commands.record import record_run
     from acme_ext.config.assignments import split_assignments
-    from acme_ext.launch.processes import interrupt
+    from acme_ext.launch.hosts import interrupt
 
     said = iter(["stopping; finished episodes are kept.", "stopped at once; the last episodes are lost."])
     with interrupt.graceful(lambda _: print(next(said))) as asked:

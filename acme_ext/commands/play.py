@@ -9,7 +9,7 @@ import numpy as np
 
 from acme_ext.commands.players import COLUMNS, name_of
 from acme_ext.commands.trees import svg
-from acme_ext.envs.board import rules_of
+from acme_ext.envs.board_rules import rules_of
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.players import RunPlayer, Thought
 from acme_ext.utils import compiling, files

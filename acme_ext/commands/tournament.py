@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from acme_ext.config.fields import check_seed
-from acme_ext.envs.board import rules_of
+from acme_ext.envs.board_rules import rules_of
 from acme_ext.envs.opponents import Opponents, check_opponent, is_run, make_opponents
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.players import player_of

@@ -195,11 +195,11 @@ def say_seeds(result: Any) -> None:
 def started_ahead(options: argparse.Namespace) -> Iterator[None]:
     """Starts a program's processes early, so that they import their libraries while this process imports its own."""
     worlds.need_reverb("a program")
-    from acme_ext.launch.processes import launcher
+    from acme_ext.launch.hosts import launcher
 
     with contextlib.ExitStack() as stack:
         if options.on in (None, "processes"):
-            stack.enter_context(launcher.ahead("processes.supervisor", private=not options.open_ports))
+            stack.enter_context(launcher.prestart("local", private=not options.open_ports))
         yield
 
 

@@ -7,3 +7,5 @@
 - `assignments`: settings given as text, `name=value`, and configs from their JSON.
 - `comparison`: the fields in which two descriptions differ.
 """
+
+from acme_ext.config.agent import AgentConfig as AgentConfig

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from dm_env import specs
 
-from acme_ext.envs.board import RANDOM, rules_of, specs_of
+from acme_ext.envs.board_rules import RANDOM, rules_of, specs_of
 from acme_ext.envs.functional import FunctionalEnvironment, Moved
 from acme_ext.errors import UsageError
 from acme_ext.specs import ACTION_MASK, PLAYER, STATE

@@ -8,7 +8,7 @@
 | `engines` | what advances a run: in one process, on recorded data, compiled, or as a program of nodes |
 | `roles` | what the nodes of a program are |
 | `runs` | the experiment, the checks before its start, its run directory, its evaluations and its trained policy |
-| `processes`, `cluster` | start, watch and stop a program's nodes on this machine, or on the hosts of a Ray cluster |
+| `hosts` | starts, watches and stops a program's nodes on this machine, or on the hosts of a Ray cluster |
 | `exporting` | exports a run's policy to files for NumPy, JAX and ONNX |
 
 This module has the names that users need. Each is imported on first use.
@@ -18,7 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from acme_ext.config.values import named as named
-from acme_ext.launch.processes import interrupt
+from acme_ext.launch.hosts import interrupt
 from acme_ext.utils import worlds
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def __getattr__(name: str) -> Any:
     if name == "program":
         worlds.need_reverb("a program")
     # This imports JAX and Reverb. A Ctrl-C during their import could become another error, or be lost.
-    with interrupt.heard_by(None):
+    with interrupt.install_handler(None):
         module = importlib.import_module(f"acme_ext.launch.{_WHERE[name]}")
     return module if name == "program" else getattr(module, name)
 

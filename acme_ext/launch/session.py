@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from acme_ext.launch.processes.interrupt import Interrupt
+from acme_ext.launch.hosts.interrupt import Interrupt
 from acme_ext.launch.runs.evaluation import Loaded, Result, Score
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.saving import BestParams, Contents, Counts, RunCheckpoints

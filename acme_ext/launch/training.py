@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from acme_ext.errors import NotFiniteError
-from acme_ext.launch.processes.interrupt import Interrupt
+from acme_ext.launch.hosts.interrupt import Interrupt
 from acme_ext.launch.runs.evaluation import Loaded, Result, Score
 from acme_ext.launch.runs.saving import Contents
 from acme_ext.launch.session import Session

@@ -18,7 +18,7 @@ from acme_ext.learning.intrinsic import Distillation, DistillationConfig, Distil
 from acme_ext.learning.normalize import Moments
 from acme_ext.learning.on_policy import masked_mean
 from acme_ext.ops.intrinsic import lifelong_factor
-from acme_ext.types import Array, Params, Sample, Sequence, Transition, Tree
+from acme_ext.types import Array, Sample, Sequence, Transition, Tree
 
 _MOST = 5.0  # the largest bonus, in standard deviations; 4 with L = 5 of Badia et al. 2020a, table 6
 _HORIZON = 100_000.0  # horizon of the errors' running moments, in errors
@@ -78,10 +78,7 @@ def distilled(
         inner, of_core, td_errors = core.step(state.core, sample._replace(data=_added(sample.data, weight * bonus)))
         return BonusState(inner, trained, errors), {**of_core, **metrics}, td_errors
 
-    def variables(state: BonusState) -> dict[str, Params]:
-        return core.variables(state.core)
-
-    return LearnerCore(init, step, variables)
+    return LearnerCore(init, step, lambda state: core.variables(state.core))
 
 
 def clipped_core(core: LearnerCore, clip: Callable[[Array], Array]) -> LearnerCore:

@@ -138,13 +138,8 @@ def single_loss_core(
     def init(key: Array) -> State:
         key, params_key = jax.random.split(key)
         params = init_params(params_key)
-        return State(
-            params=params,
-            target_params=params if target_update else (),
-            optimizer=optimizer.init(params),
-            key=key,
-            steps=jnp.zeros((), jnp.int32),
-        )
+        target = params if target_update else ()
+        return State(params, target, optimizer.init(params), key, jnp.zeros((), jnp.int32))
 
     def step(state: State, sample: Sample) -> tuple[State, dict[str, Array], Array | None]:
         key, loss_key = jax.random.split(state.key)
@@ -154,14 +149,8 @@ def single_loss_core(
         updates, opt_state = optimizer.update(gradient, state.optimizer, state.params)
         params: Params = optax.apply_updates(state.params, updates)
         steps = state.steps + 1
-        new_state = State(
-            params=params,
-            target_params=target_update(params, state.target_params, steps) if target_update else (),
-            optimizer=opt_state,
-            key=key,
-            steps=steps,
-        )
+        target = target_update(params, state.target_params, steps) if target_update else ()
         metrics = {**output.metrics, "loss": value, "gradient_norm": _norm(gradient)}
-        return new_state, metrics, output.error
+        return State(params, target, opt_state, key, steps), metrics, output.error
 
     return LearnerCore(init, step, lambda state: {"policy": state.params})

@@ -1,17 +1,8 @@
 """Functions for agents that learn from unrolls of (nearly) their current policy."""
 
-from typing import Any, NamedTuple
-
 import jax.numpy as jnp
 
 from acme_ext.types import Array, Sequence
-
-
-class VersionedParams(NamedTuple):
-    """The parameters that the actors of such an agent receive."""
-
-    params: Any  # the policy's parameters
-    learner_steps: Array  # [] int32, the learner steps behind them: their version, stored with every action
 
 
 def lag(learner_steps: Array, unrolls: Sequence) -> dict[str, Array]:

@@ -11,7 +11,7 @@ import jax
 from acme_ext.errors import UsageError
 from acme_ext.learning.core import LearnerCore
 from acme_ext.ops.pictures import is_picture, random_shift
-from acme_ext.types import Array, Params, Sample, Transition, Tree
+from acme_ext.types import Array, Sample, Transition, Tree
 
 
 class ShiftedState(NamedTuple):
@@ -68,7 +68,4 @@ def shifted_core(core: LearnerCore, observation: Tree, most: int) -> LearnerCore
         inner, metrics, errors = core.step(state.core, sample._replace(data=data))
         return ShiftedState(inner, key), metrics, errors
 
-    def variables(state: ShiftedState) -> dict[str, Params]:
-        return core.variables(state.core)
-
-    return LearnerCore(init, step, variables)
+    return LearnerCore(init, step, lambda state: core.variables(state.core))

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from acme_ext.errors import UsageError
-from acme_ext.ops.value import numpy_of
 from acme_ext.types import Array, Tree
+from acme_ext.utils.arrays import numpy_of
 
 
 class Bandit(NamedTuple):

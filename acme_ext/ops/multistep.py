@@ -1,10 +1,12 @@
 """Multi-step returns, and the value rescaling of Pohlen et al. 2018, batched. Arguments are named as in rlax."""
 
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 
 from acme_ext.ops.policy import discounted_sums
-from acme_ext.ops.value import numpy_of
 from acme_ext.types import Array
+from acme_ext.utils.arrays import numpy_of
 
 
 def signed_hyperbolic(x: Array, epsilon: float) -> Array:
@@ -28,7 +30,13 @@ def signed_parabolic(x: Array, epsilon: float) -> Array:
     return xp.sign(x) * z_less_one * (z_less_one + 2.0)
 
 
-def n_step_returns(r_t: Array, discount_t: Array, v_t: Array, mask: Array, n: int) -> Array:
+def continues_of(mask: Array) -> Array:
+    """Returns whether another step follows each step of a sequence, bool `[T, ...]`, for a mask `[T, ...]` of steps."""
+    xp = numpy_of(mask)
+    return xp.concatenate([mask[1:] > 0, xp.zeros_like(mask[:1], bool)])
+
+
+def n_step_returns(r_t: Array, discount_t: Array, v_t: Array, continues: Array, n: int | None) -> Array:
     """Returns the n-step returns `[T, ...]` from each step of a sequence, over fewer steps where the sequence ends.
 
     G_t = r_{t+1} + gamma_{t+1} (r_{t+2} + gamma_{t+2} (... + gamma_{t+m} v_{t+m})), m <= n.
@@ -37,15 +45,29 @@ def n_step_returns(r_t: Array, discount_t: Array, v_t: Array, mask: Array, n: in
         r_t: `[T, ...]` rewards of the steps; all arrays may be JAX's or NumPy's.
         discount_t: `[T, ...]` discounts of the steps, zero after a termination.
         v_t: `[T, ...]` values after the steps.
-        mask: `[T, ...]` 1 for steps, 0 for others.
-        n: number of steps.
+        continues: `[T, ...]` whether a return goes on with the next step, see `continues_of`; false at the last step.
+        n: number of steps; None for all that follow, in one pass from the last step to the first.
     """
-    xp = numpy_of(r_t, discount_t, v_t, mask)
-    returns = r_t + discount_t * v_t
-    for _ in range(n - 1):
-        following = xp.concatenate([xp.where(mask[1:] > 0, returns[1:], v_t[:-1]), v_t[-1:]])
-        returns = r_t + discount_t * following
-    return returns
+    xp = numpy_of(r_t, discount_t, v_t, continues)
+    if n is not None and n < len(r_t):
+        returns = r_t + discount_t * v_t
+        for _ in range(n - 1):
+            following = xp.concatenate([returns[1:], v_t[-1:]])
+            returns = r_t + discount_t * xp.where(continues, following, v_t)
+        return returns
+
+    def back(following: Array, step: tuple[Array, ...]) -> tuple[Array, Array]:
+        r_t, discount_t, v_t, continues = step
+        returns = r_t + discount_t * xp.where(continues, following, v_t)
+        return returns, returns
+
+    steps = (r_t, discount_t, v_t, continues)
+    if xp is jnp:
+        return lax.scan(back, jnp.zeros_like(v_t[-1]), steps, reverse=True)[1]
+    returns = [v_t[-1]]
+    for step in zip(*(x[::-1] for x in steps), strict=True):
+        returns.append(back(returns[-1], step)[0])
+    return np.stack(returns[:0:-1])
 
 
 def retrace_targets(

@@ -97,45 +97,109 @@ def search(
     Raises:
         UsageError: mctx is not installed.
     """
-    mctx = load_mctx()
     legal = jnp.ones(root.logits.shape, bool) if legal is None else legal
-    logits = masking.masked(root.logits, legal)
-    if explore and not config.gumbel:
-        logits = masking.masked(_noisy(config, keys, logits, legal), legal)
+    root = root._replace(logits=masking.masked(root.logits, legal))
+    return (gumbel_search if config.gumbel else puct_search)(config, keys, root, model, legal, explore=explore)
+
+
+def gumbel_search(
+    config: SearchConfig, keys: Array, root: Root, model: Model, legal: Array, *, explore: bool
+) -> Searched:
+    """Does the search of Gumbel MuZero (Danihelka et al. 2022, algorithm 2); see `search`."""
+    mctx = load_mctx()
+    gumbel = jax.vmap(lambda key: jax.random.gumbel(key, root.logits.shape[1:]))(keys) * (1.0 if explore else 0.0)
+    completed = functools.partial(  # sigma(q) of a node's actions, including those that were not visited
+        mctx.qtransform_completed_by_mix_value,
+        value_scale=config.value_scale,
+        maxvisit_init=config.value_visits,
+        epsilon=config.value_range,
+    )
+    halving = functools.partial(
+        mctx.gumbel_muzero_root_action_selection,
+        num_simulations=config.simulations,
+        max_num_considered_actions=config.considered_actions,
+        qtransform=completed,
+    )
+    below = functools.partial(mctx.gumbel_muzero_interior_action_selection, qtransform=completed)
+    tree = _tree(config, root, model, legal, halving, below, mctx.GumbelMuZeroExtraData(root_gumbel=gumbel))
+    # Of the most visited actions, take the one with the largest gumbel + logits + sigma(q). The policy is computed in
+    # the same way without the noise (eq. 11).
+    improved = root.logits + jax.vmap(completed, (0, None))(tree, tree.ROOT_INDEX)
+    visits = tree.summary().visit_counts
+    most = legal & (visits == jnp.max(visits, axis=-1, keepdims=True))
+    action = jnp.argmax(masking.masked(gumbel + improved, most), axis=-1)
+    return _searched(tree, root, action, jax.nn.softmax(masking.masked(improved, legal)))
+
+
+def puct_search(
+    config: SearchConfig, keys: Array, root: Root, model: Model, legal: Array, *, explore: bool
+) -> Searched:
+    """Does the search of MuZero (Schrittwieser et al. 2020, appendix B); see `search`.
+
+    Without `explore`, ties are broken alike in all rows.
+    """
+    mctx = load_mctx()
+    if explore:
+        root = root._replace(logits=masking.masked(_noisy(config, keys, root.logits, legal), legal))
+    else:
+        keys = jnp.broadcast_to(jax.random.key(0), keys.shape)
+
+    def select(key: Array, tree: Any, node: Array, depth: Any) -> Array:
+        del key  # it depends on the batch size
+        # A simulation passes a node at most once, and the root's visits count the simulations.
+        own = jax.random.fold_in(jax.random.fold_in(tree.extra_data, tree.node_visits[tree.ROOT_INDEX]), node)
+        scaled = functools.partial(mctx.qtransform_by_parent_and_siblings, epsilon=config.value_range)
+        bound = {"pb_c_init": config.pb_c_init, "pb_c_base": config.pb_c_base}
+        return mctx.muzero_action_selection(own, tree, node, depth, qtransform=scaled, **bound)
+
+    tree = _tree(config, root, model, legal, functools.partial(select, depth=0), select, keys)
+    visits = tree.summary().visit_probs
+    return _searched(tree, root, jnp.argmax(visits, axis=-1), visits)
+
+
+def _tree(
+    config: SearchConfig, root: Root, model: Model, legal: Array, at_root: Callable, below: Callable, extra_data: Any
+) -> Any:
+    """Returns the tree of a search, with functions that select an action at the root and below it.
+
+    `extra_data` `[B, ...]` is put into the tree for these functions.
+    """
+    mctx = load_mctx()
 
     def recurrent(params: Any, key: Array, action: Array, state: Tree) -> tuple[Any, Tree]:
         del params, key
         step, state = model(action, state)
-        said = {"reward": step.reward, "discount": step.discount, "prior_logits": step.logits, "value": step.value}
-        return mctx.RecurrentFnOutput(**said), state
+        predicted = {"reward": step.reward, "discount": step.discount, "prior_logits": step.logits, "value": step.value}
+        return mctx.RecurrentFnOutput(**predicted), state
 
-    choose = _gumbel_choices if config.gumbel else _puct_choices
-    first, later, carried = choose(mctx, config, keys, root.logits.shape[-1], explore)
-    tree = mctx.search(
+    return mctx.search(
         (),
         jax.random.key(0),  # not used: all randomness comes from the rows' keys
-        root=mctx.RootFnOutput(prior_logits=logits, value=root.value, embedding=root.state),
+        root=mctx.RootFnOutput(prior_logits=root.logits, value=root.value, embedding=root.state),
         recurrent_fn=recurrent,
-        root_action_selection_fn=first,
-        interior_action_selection_fn=later,
+        root_action_selection_fn=at_root,
+        interior_action_selection_fn=below,
         num_simulations=config.simulations,
         max_depth=config.max_depth,
         invalid_actions=~legal,
-        extra_data=carried,
+        extra_data=extra_data,
     )
-    summary = tree.summary()
-    visits = summary.visit_probs
-    if config.gumbel:
-        # Of the most visited actions, take the one with the largest gumbel + logits + sigma(q). The policy is computed
-        # in the same way without the noise (Danihelka et al. 2022, algorithm 2 and eq. 11).
-        improved = logits + jax.vmap(_completed(mctx, config), (0, None))(tree, tree.ROOT_INDEX)
-        most = legal & (summary.visit_counts == jnp.max(summary.visit_counts, axis=-1, keepdims=True))
-        action = jnp.argmax(masking.masked(carried.root_gumbel + improved, most), axis=-1)
-        policy = jax.nn.softmax(masking.masked(improved, legal))
-    else:
-        action, policy = jnp.argmax(visits, axis=-1), visits
-    prior = jax.nn.softmax(logits)
-    return Searched(action.astype(jnp.int32), policy, summary.value, visits, prior, summary.qvalues, tree)
+
+
+def _searched(tree: Any, root: Root, action: Array, policy: Array) -> Searched:
+    summary, prior = tree.summary(), jax.nn.softmax(root.logits)
+    action = action.astype(jnp.int32)
+    return Searched(action, policy, summary.value, summary.visit_probs, prior, summary.qvalues, tree)
+
+
+def _noisy(config: SearchConfig, keys: Array, logits: Array, legal: Array) -> Array:
+    """Returns the root's logits with Dirichlet noise over the legal actions mixed into their probabilities."""
+    alpha = jnp.full(logits.shape[-1], config.dirichlet_alpha)
+    drawn = jax.vmap(lambda key: jax.random.loggamma(key, alpha))(keys)
+    noise = jax.nn.softmax(masking.masked(drawn, legal))  # of gamma variables: a Dirichlet distribution
+    share = config.dirichlet_share
+    probs = (1 - share) * jax.nn.softmax(logits) + share * noise
+    return jnp.log(jnp.maximum(probs, jnp.finfo(jnp.float32).tiny))
 
 
 def nodes_of(tree: Any) -> Array:
@@ -149,62 +213,6 @@ def nodes_of(tree: Any) -> Array:
     value = tree.children_rewards[taken] + tree.children_discounts[taken] * tree.node_values
     value = jnp.where(tree.parents < 0, tree.node_values, value)
     return jnp.stack([tree.parents, action, tree.node_visits, value], axis=-1).astype(jnp.float32)
-
-
-def _noisy(config: SearchConfig, keys: Array, logits: Array, legal: Array) -> Array:
-    """Returns the root's logits with Dirichlet noise over the legal actions mixed into their probabilities."""
-    alpha = jnp.full(logits.shape[-1], config.dirichlet_alpha)
-    drawn = jax.vmap(lambda key: jax.random.loggamma(key, alpha))(keys)
-    noise = jax.nn.softmax(masking.masked(drawn, legal))  # of gamma variables: a Dirichlet distribution
-    share = config.dirichlet_share
-    probs = (1 - share) * jax.nn.softmax(logits) + share * noise
-    return jnp.log(jnp.maximum(probs, jnp.finfo(jnp.float32).tiny))
-
-
-def _completed(mctx: Any, config: SearchConfig) -> Callable:
-    """Returns a function that computes sigma(q) for a node's actions, including those that were not visited."""
-    return functools.partial(
-        mctx.qtransform_completed_by_mix_value,
-        value_scale=config.value_scale,
-        maxvisit_init=config.value_visits,
-        epsilon=config.value_range,
-    )
-
-
-def _gumbel_choices(mctx: Any, config: SearchConfig, keys: Array, actions: int, explore: bool) -> tuple:
-    """Returns functions that select an action at the root and below it, and their extra data in the tree `[B, ...]`."""
-    gumbel = jax.vmap(lambda key: jax.random.gumbel(key, (actions,)))(keys) * (1.0 if explore else 0.0)
-    first = functools.partial(
-        mctx.gumbel_muzero_root_action_selection,
-        num_simulations=config.simulations,
-        max_num_considered_actions=config.considered_actions,
-        qtransform=_completed(mctx, config),
-    )
-    later = functools.partial(mctx.gumbel_muzero_interior_action_selection, qtransform=_completed(mctx, config))
-    return first, later, mctx.GumbelMuZeroExtraData(root_gumbel=gumbel)
-
-
-def _puct_choices(mctx: Any, config: SearchConfig, keys: Array, actions: int, explore: bool) -> tuple:
-    """Returns the same as `_gumbel_choices`, for MuZero. Without `explore`, ties are broken alike in all rows."""
-    del actions
-    if not explore:
-        keys = jnp.broadcast_to(jax.random.key(0), keys.shape)
-
-    def later(key: Array, tree: Any, node: Array, depth: Any) -> Array:
-        del key  # it depends on the batch size
-        # A simulation passes a node at most once, and the root's visits count the simulations.
-        own = jax.random.fold_in(jax.random.fold_in(tree.extra_data, tree.node_visits[tree.ROOT_INDEX]), node)
-        return mctx.muzero_action_selection(
-            own,
-            tree,
-            node,
-            depth,
-            qtransform=functools.partial(mctx.qtransform_by_parent_and_siblings, epsilon=config.value_range),
-            pb_c_init=config.pb_c_init,
-            pb_c_base=config.pb_c_base,
-        )
-
-    return functools.partial(later, depth=0), later, keys
 
 
 def sample_visits(keys: Array, visits: Array, temperature: Array) -> Array:

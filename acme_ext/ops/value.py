@@ -1,9 +1,6 @@
 """Value-learning targets and errors that several agents use, batched. Arguments are named as in rlax."""
 
-from types import ModuleType
-
 import jax.numpy as jnp
-import numpy as np
 
 from acme_ext.types import Array
 
@@ -45,8 +42,3 @@ def clipped_double_q_target(r_t: Array, discount_t: Array, q_t: Array) -> Array:
         q_t: `[N, B]` each target critic's value of the same next action.
     """
     return r_t + discount_t * jnp.min(q_t, axis=0)
-
-
-def numpy_of(*arrays: Array) -> ModuleType:
-    """Returns NumPy if all arrays are NumPy's, else jax.numpy; actors use NumPy, so they don't wait for a device."""
-    return np if all(isinstance(array, np.ndarray) for array in arrays) else jnp

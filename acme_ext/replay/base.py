@@ -156,18 +156,10 @@ class Replay(Sampling, abc.ABC):
         signature = tf.TensorSpec(self._item_shape, tf.uint8)
         if self.fifo:
             return [reverb.Table.queue(self.table, self.max_size, signature=signature)]
-        selectors = reverb.selectors
+        selectors, size = reverb.selectors, -(-self.max_size // self.block)
         sampler = selectors.Prioritized(self.priority_exponent) if self.prioritized else selectors.Uniform()
-        return [
-            reverb.Table(
-                name=self.table,
-                sampler=sampler,
-                remover=selectors.Fifo(),
-                max_size=-(-self.max_size // self.block),
-                rate_limiter=self._table_limit.make(),
-                signature=signature,
-            )
-        ]
+        limiter = self._table_limit.make()
+        return [reverb.Table(self.table, sampler, selectors.Fifo(), size, limiter, signature=signature)]
 
     def _sink(self, client: Any) -> Sink:
         if isinstance(client, Sink):

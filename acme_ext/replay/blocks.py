@@ -4,16 +4,13 @@ item.
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from acme_ext.errors import UsageError
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.rows import OnWait, Sink
-
-if TYPE_CHECKING:
-    from acme_ext.replay.transitions import TransitionReplay
 
 _LEAST_BLOCKS = 8  # minimum number of blocks in a batch, so that it has rows from several parts of the table
 _SHUFFLED_BLOCK = 8  # rows in a block if there are fewer environments
@@ -58,50 +55,41 @@ class BlockSink:
         self._sink.close()
 
 
-def check(replay: "TransitionReplay") -> None:
-    """Raises UsageError if the user's `rows_per_item` is not possible for this replay."""
-    if replay.rows_per_item is None:
-        return
-    if replay.rows_per_item > 1 and replay.order != "uniform":
-        kind = "prioritized replay" if replay.prioritized else "queue"
-        raise UsageError(
-            f"rows_per_item is {replay.rows_per_item}: a {kind} keeps 1 transition an item, drawn by itself."
-        )
-    if replay.batch_size % replay.rows_per_item:
-        raise UsageError(
-            f"batch_size {replay.batch_size} is not a multiple of rows_per_item {replay.rows_per_item}: a batch is "
-            f"drawn in whole items; give rows_per_item {math.gcd(replay.batch_size, replay.rows_per_item)}."
-        )
-
-
 def singly(replay: Any) -> Any:
     """Returns a replay with one row per item, or the replay itself if it has no blocks of rows."""
     return dataclasses.replace(replay, rows_per_item=1) if hasattr(replay, "rows_per_item") else replay
 
 
-def size(replay: "TransitionReplay") -> int:
-    """Returns a replay's number of rows per block: the user's, or one that suits its batch size and environments."""
-    if replay.rows_per_item is not None:
-        return replay.rows_per_item
-    if replay.order != "uniform":
-        return 1
-    few = _SHUFFLED_BLOCK if _can_wait(replay, _SHUFFLED_BLOCK) else 1
-    most = max(1, min(max(replay.num_envs, few), replay.batch_size // _LEAST_BLOCKS))
-    return next(size for size in range(most, 0, -1) if replay.batch_size % size == 0)
+def check(rows_per_item: int, batch_size: int, order: str) -> None:
+    """Raises UsageError if the user's `rows_per_item` is not possible for a replay of transitions."""
+    if rows_per_item > 1 and order != "uniform":
+        kind = "prioritized replay" if order == "prioritized" else "queue"
+        raise UsageError(f"rows_per_item is {rows_per_item}: a {kind} keeps 1 transition an item, drawn by itself.")
+    if batch_size % rows_per_item:
+        raise UsageError(
+            f"batch_size {batch_size} is not a multiple of rows_per_item {rows_per_item}: a batch is drawn in whole "
+            f"items; give rows_per_item {math.gcd(batch_size, rows_per_item)}."
+        )
 
 
-def pool(replay: "TransitionReplay") -> int:
+def size(batch_size: int, num_envs: int, limit: RateLimit | None) -> int:
+    """Returns a number of rows per block that suits a uniform replay's batch size and environments."""
+    few = _SHUFFLED_BLOCK if _can_wait(_SHUFFLED_BLOCK, limit) else 1
+    most = max(1, min(max(num_envs, few), batch_size // _LEAST_BLOCKS))
+    return next(size for size in range(most, 0, -1) if batch_size % size == 0)
+
+
+def pool(block: int, num_envs: int, limit: RateLimit | None) -> int:
     """Returns the size of the shuffling pool, in rows.
 
     It is 0 if a block's rows come from as many environments, because these rows are already nearly independent.
     """
-    shuffled = replay.num_envs < replay.block and _can_wait(replay, replay.block)
-    return _POOL_BLOCKS * replay.block if shuffled else 0
+    return _POOL_BLOCKS * block if num_envs < block and _can_wait(block, limit) else 0
 
 
-def _can_wait(replay: "TransitionReplay", block: int) -> bool:
+def _can_wait(block: int, limit: RateLimit | None) -> bool:
     """Whether the shuffling pool is small compared to the number of rows when learning starts."""
-    return replay.limit is not None and 4 * _POOL_BLOCKS * block <= replay.limit.min_size
+    return limit is not None and 4 * _POOL_BLOCKS * block <= limit.min_size
 
 
 def limit_of(limit: RateLimit | None, block: int) -> RateLimit:

@@ -6,6 +6,7 @@ every item is sampled separately.
 """
 
 import abc
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,42 +18,24 @@ import jax.numpy as jnp
 from acme_ext.errors import UsageError
 from acme_ext.replay import nstep, unrolls
 from acme_ext.replay.base import Replay
+from acme_ext.replay.nstep import Rings
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
-from acme_ext.types import FIRST, LAST, Array, Sequence, Transition, Tree, stored_extras
+from acme_ext.replay.unrolls import Unfinished
+from acme_ext.types import Array, Sequence, Tree, stored_extras
 from acme_ext.utils.trees import select
 
 _GROUP = 256  # priorities per group; sampling chooses a group first
 _AT_ONCE = 2**20  # maximum bytes of batches that are sampled at once
 
 
-class Happened(NamedTuple):
+class Step(NamedTuple):
     """A step of N environments."""
 
     timestep: dm_env.TimeStep  # [N, ...] the timestep before the step
     action: Array  # [N, ...] the action taken at it; ignored where the timestep is LAST
     extras: Tree  # [N, ...] the policy's extras
     state: Tree = ()  # [N, ...] the policy's recurrent state before it saw the timestep
-
-
-class Pending(NamedTuple):
-    """The newest R timesteps of all environments, with their actions, as ring buffers."""
-
-    step_type: Array  # [R, N]
-    reward: Array  # [R, N]
-    discount: Array  # [R, N] the environment's discount
-    observation: Tree  # [R, N, ...]
-    action: Array  # [R, N, ...]
-    extras: Tree  # [R, N, ...]
-
-
-class Unfinished(NamedTuple):
-    """The unfinished sequences of all environments; the names are the same as in `unrolls.UnrollStore`."""
-
-    pending: Pending  # [T + 1, N, ...]
-    start: Array  # [N] int32 tick at which the oldest unfinished sequence starts
-    origin: Array  # [N] int32 tick of the first timestep that it may contain: the episode's first, or the run's
-    state: Tree  # [open sequences, N, ...] recurrent states at the sequences' starts
 
 
 class DeviceReplayState(NamedTuple):
@@ -63,10 +46,10 @@ class DeviceReplayState(NamedTuple):
     inserted: Array  # [] int32 items inserted in total
     ticks: Array  # [] int32 timesteps added in total
     credit: Array  # [] float32 samples that the rate limit allows now
-    pending: Any  # steps that are not in an item yet: Pending or Unfinished
+    pending: Any  # steps that are not in an item yet: Rings or Unfinished
 
 
-class Made(NamedTuple):
+class NewItems(NamedTuple):
     """The items that a step of all environments completes: at most one for each environment."""
 
     items: Any  # [N, ...]
@@ -74,7 +57,7 @@ class Made(NamedTuple):
     errors: Callable[[], Array]  # `-> [N]`: the errors for their initial priorities
 
 
-class Drawn(NamedTuple):
+class Sampled(NamedTuple):
     """A sampled batch."""
 
     items: Any  # in the learner's form: Transition [B, ...] or Sequence [T, B, ...]
@@ -102,11 +85,11 @@ class DeviceReplay(abc.ABC):
         self._limit = replay.limit
 
     @abc.abstractmethod
-    def _begin(self, happened: Happened) -> Any:
+    def _begin(self, step: Step) -> Any:
         """Returns the pending steps before the first timestep."""
 
     @abc.abstractmethod
-    def _make(self, pending: Any, now: Array, happened: Happened, active: Array | bool) -> tuple[Any, Made]:
+    def _make(self, pending: Any, now: Array, step: Step, active: Array | bool) -> tuple[Any, NewItems]:
         """Returns the pending steps after timestep number `now`, and the items that it completes.
 
         If `active` is false, the pending steps stay unchanged.
@@ -116,14 +99,14 @@ class DeviceReplay(abc.ABC):
         """Returns items `[B, ...]` in the form that the learner takes."""
         return items
 
-    def init(self, happened: Happened) -> DeviceReplayState:
+    def init(self, step: Step) -> DeviceReplayState:
         """Returns an empty replay for steps like this one; only its shapes and dtypes are used."""
-        pending = self._begin(happened)
+        pending = self._begin(step)
 
-        def example(pending: Any, now: Array, happened: Happened) -> Any:
-            return self._make(pending, now, happened, True)[1].items
+        def example(pending: Any, now: Array, step: Step) -> Any:
+            return self._make(pending, now, step, True)[1].items
 
-        items = jax.eval_shape(example, pending, jnp.int32(0), happened)
+        items = jax.eval_shape(example, pending, jnp.int32(0), step)
         groups = -(-self._settings.max_size // _GROUP)
         return DeviceReplayState(
             items=jax.tree.map(lambda x: jnp.zeros((self._settings.max_size, *x.shape[1:]), x.dtype), items),
@@ -134,25 +117,25 @@ class DeviceReplay(abc.ABC):
             pending=pending,
         )
 
-    def add(self, state: DeviceReplayState, happened: Happened, active: Array | bool) -> DeviceReplayState:
+    def add(self, state: DeviceReplayState, step: Step, active: Array | bool) -> DeviceReplayState:
         """Adds a step of all environments, and inserts the items that it completes.
 
         Args:
             state: the replay.
-            happened: the step.
+            step: the step.
             active: `[]` whether to add the step; if not, the replay stays unchanged.
         """
         size = self._settings.max_size
-        pending, made = self._make(state.pending, state.ticks, happened, active)
-        valid = made.valid & active
+        pending, new = self._make(state.pending, state.ticks, step, active)
+        valid = new.valid & active
         number = jnp.cumsum(valid, dtype=jnp.int32)
         index = select(valid, (state.inserted + number - 1) % size, size)
         weight = state.weight
         if self._settings.prioritized:
-            weight = self._weighed(weight, index, made.errors())
+            weight = self._weighed(weight, index, new.errors())
         count = number[-1]
         return DeviceReplayState(
-            items=jax.tree.map(lambda table, x: table.at[index].set(x, mode="drop"), state.items, made.items),
+            items=jax.tree.map(lambda table, x: table.at[index].set(x, mode="drop"), state.items, new.items),
             weight=weight,
             inserted=state.inserted + count,
             ticks=state.ticks + jnp.asarray(active, jnp.int32),
@@ -176,7 +159,7 @@ class DeviceReplay(abc.ABC):
         size = batch * sum(table.nbytes for table in jax.tree.leaves(state.items)) // self._settings.max_size
         return max(1, min(math.ceil(self._num_envs * self._limit.samples_per_insert / batch), _AT_ONCE // size))
 
-    def draw(self, state: DeviceReplayState, key: Array) -> Drawn:
+    def draw(self, state: DeviceReplayState, key: Array) -> Sampled:
         """Samples a batch with replacement."""
         size, batch = jnp.minimum(state.inserted, self._settings.max_size), self._settings.batch_size
         if self._settings.prioritized:
@@ -184,7 +167,7 @@ class DeviceReplay(abc.ABC):
         else:
             index = jax.random.randint(key, (batch,), 0, size)
             probability = jnp.full(batch, 1.0, jnp.float32) / size
-        return Drawn(self._batch(jax.tree.map(lambda table: rows_of(table, index), state.items)), index, probability)
+        return Sampled(self._batch(jax.tree.map(lambda table: rows_of(table, index), state.items)), index, probability)
 
     def counted(self, state: DeviceReplayState) -> DeviceReplayState:
         """Returns the replay after its rate limit has counted one more batch."""
@@ -251,46 +234,19 @@ class DeviceTransitions(DeviceReplay):
             )
         self._replay, self._span = replay, replay.n_step + 1
 
-    def _begin(self, happened: Happened) -> Pending:
-        return _rings(happened, self._span)
+    def _begin(self, step: Step) -> Rings:
+        return _rings(step, self._span)
 
-    def _make(self, pending: Pending, now: Array, happened: Happened, active: Array | bool) -> tuple[Pending, Made]:
+    def _make(self, pending: Rings, now: Array, step: Step, active: Array | bool) -> tuple[Rings, NewItems]:
         """Completes the transitions that started n steps ago."""
-        replay, span = self._replay, self._span
-        pending = _recorded(pending, now, happened, active)
-        start = (now + 1) % span
-        rewards = pending.reward
-        if replay.max_abs_reward is not None:
-            rewards = jnp.clip(rewards, -replay.max_abs_reward, replay.max_abs_reward)
-        started = running = pending.step_type[start] != LAST
-        returns = jnp.zeros(self._num_envs, jnp.float32)
-        discounts, length = jnp.ones_like(returns), jnp.zeros(self._num_envs, jnp.int32)
-        for k in range(1, replay.n_step + 1):
-            at = (start + k) % span
-            returns += select(running, discounts * rewards[at], 0.0)
-            discounts = select(running, discounts * (replay.discount * pending.discount[at]), discounts)
-            length += running
-            running &= pending.step_type[at] != LAST
-        env, end = jnp.arange(self._num_envs), (start + length) % span
-
-        def at_end(ring: Array) -> Array:
-            return ring[end, env]
-
-        extras_tm1 = jax.tree.map(lambda ring: ring[start], pending.extras)
-        items = Transition(
-            observation=jax.tree.map(lambda ring: ring[start], pending.observation),
-            action=pending.action[start],
-            reward=returns,
-            discount=discounts,
-            next_observation=jax.tree.map(at_end, pending.observation),
-            extras=stored_extras(extras_tm1) if replay.extras else (),
-        )
-        error_of: Callable[..., Array] = replay.priority or nstep.largest_error
-
-        def errors() -> Array:
-            return error_of(returns, discounts, extras_tm1, jax.tree.map(at_end, pending.extras))
-
-        return pending, Made(items, started & (now >= replay.n_step), errors)
+        replay = self._replay
+        pending, start = _recorded(pending, now, step, active), now - replay.n_step
+        steps = nstep.n_steps(pending, start, replay.n_step, replay.discount, replay.max_abs_reward)
+        begin, end = (start % self._span,), ((start + steps.length) % self._span, jnp.arange(self._num_envs))
+        items = nstep.transitions(pending, steps, begin, end, keep_extras=bool(jax.tree.leaves(replay.extras)))
+        priority = replay.priority or nstep.largest_error
+        errors = functools.partial(nstep.first_errors, priority, pending, steps, begin, end)
+        return pending, NewItems(items, (steps.length > 0) & (start >= 0), errors)
 
 
 class DeviceSequences(DeviceReplay):
@@ -298,31 +254,27 @@ class DeviceSequences(DeviceReplay):
 
     def __init__(self, replay: SequenceReplay, num_envs: int):
         super().__init__(replay, num_envs)
-        self._replay, self._open = replay, -(-replay.length // replay.period)
+        self._replay, self._cut = replay, replay.cut
 
-    def _begin(self, happened: Happened) -> Unfinished:
+    def _begin(self, step: Step) -> Unfinished:
         zeros = jnp.zeros(self._num_envs, jnp.int32)
         state: Tree = ()
         if jax.tree.leaves(self._replay.state):
-            state = jax.tree.map(lambda x: jnp.zeros((self._open, *x.shape), x.dtype), happened.state)
-        return Unfinished(_rings(happened, self._replay.length + 1), zeros - self._replay.burn_in, zeros, state)
+            state = jax.tree.map(lambda x: jnp.zeros((self._cut.open, *x.shape), x.dtype), step.state)
+        return Unfinished(_rings(step, self._cut.length + 1), zeros - self._cut.burn_in, zeros, state)
 
-    def _make(
-        self, pending: Unfinished, now: Array, happened: Happened, active: Array | bool
-    ) -> tuple[Unfinished, Made]:
+    def _make(self, pending: Unfinished, now: Array, step: Step, active: Array | bool) -> tuple[Unfinished, NewItems]:
         """Completes the oldest unfinished sequences that have reached their length, or whose episode has ended."""
-        replay = self._replay
-        held = pending._replace(pending=_recorded(pending.pending, now, happened, active))
-        full = now - held.start == replay.length
-        ended = (happened.timestep.step_type == LAST) & (not replay.cross_episodes)
-        sequence, kept = self._sequences(held, now)
-        started = select(full, held.start + replay.period, held.start)
-        fresh = held._replace(
-            start=select(ended, now + 1 - replay.burn_in, started), origin=select(ended, now + 1, held.origin)
-        )
-        fresh = fresh._replace(state=self._states(fresh, now, happened.state))
-        clocks = select(active, fresh._replace(pending=()), held._replace(pending=()))
-        return clocks._replace(pending=held.pending), Made(
+        replay, cut = self._replay, self._cut
+        held = pending._replace(pending=_recorded(pending.pending, now, step, active))
+        full, ended = cut.due(held, now)
+        sequence, kept = cut.oldest(held, now, jnp.arange(self._num_envs))
+        start, origin = cut.next_clocks(held, now, full, ended)
+        state = held.state
+        if jax.tree.leaves(state):
+            state = select(cut.keeps_state(origin, now), jax.tree.map(lambda x: x[None], step.state), state)
+        start, origin, state = select(active, (start, origin, state), (held.start, held.origin, held.state))
+        return Unfinished(held.pending, start, origin, state), NewItems(
             sequence._replace(extras=stored_extras(sequence.extras) if jax.tree.leaves(replay.extras) else ()),
             (full | ended) & kept,
             lambda: (replay.priority or unrolls.largest_error)(unrolls.swap_axes(sequence)),
@@ -330,49 +282,6 @@ class DeviceSequences(DeviceReplay):
 
     def _batch(self, items: Sequence) -> Sequence:
         return unrolls.swap_axes(items)
-
-    def _states(self, held: Unfinished, now: Array, state: Tree) -> Tree:
-        """Returns the states at the starts of sequences; see `UnrollStore._keep_state`."""
-        if not jax.tree.leaves(held.state):
-            return ()
-        age = now - held.origin
-        sequence, phase = jnp.divmod(age + self._replay.burn_in, self._replay.period)
-        place = jnp.arange(self._open)[:, None]
-        # The state at the first timestep also belongs to the sequences that begin with padding.
-        put = (age == 0) | ((phase == 0) & (place == sequence % self._open))  # [open, N]
-        return select(put, jax.tree.map(lambda x: x[None], state), held.state)
-
-    def _sequences(self, held: Unfinished, now: Array) -> tuple[Sequence, Array]:
-        """Returns the oldest unfinished sequences `[N, T, ...]` in their current state, with all extras, and whether
-        each has a step that the previous sequence didn't have; see `UnrollStore._finish`.
-        """
-        replay, rings = self._replay, held.pending
-        number = (held.start - held.origin + replay.burn_in) // replay.period
-        time = jnp.arange(replay.length + 1)
-        tick = held.start[:, None] + time  # [N, T + 1]
-        at = tick % len(time), jnp.arange(self._num_envs)[:, None]
-        there = (tick >= held.origin[:, None]) & (tick <= now)
-        kinds = select(there, rings.step_type[at], LAST)
-        mask = there[:, 1:] & (kinds[:, :-1] != LAST)
-        known = select(number > 0, replay.length - replay.period, 0)
-        kept = jnp.any(mask & (time[:-1] >= known[:, None]), axis=1)
-        taken = there[:, :-1] & there[:, 1:]
-
-        def of(nest: Tree, rows: Array) -> Tree:
-            steps = rows.shape[1]
-            found = jax.tree.map(lambda ring: ring[at[0][:, :steps], at[1]], nest)
-            return select(rows, found, jax.tree.map(lambda x: jnp.zeros((), x.dtype), found))
-
-        return Sequence(
-            observation=of(rings.observation, there),
-            reward=of(rings.reward, there),
-            first=kinds == FIRST,
-            action=of(rings.action, taken),
-            discount=select(mask, jnp.float32(replay.discount) * rings.discount[at][:, 1:], 0.0),
-            mask=mask.astype(jnp.float32),
-            extras=of(rings.extras, there if replay.last_extras else taken),
-            state=jax.tree.map(lambda ring: ring[number % self._open, at[1][:, 0]], held.state),
-        ), kept
 
 
 def device_replay(replay: TransitionReplay | SequenceReplay, num_envs: int) -> DeviceReplay:
@@ -409,19 +318,19 @@ def _rows_of_many(count: int, batched: list[bool], table: Array, index: Array) -
     return rows.reshape(*index.shape, *tables.shape[2:]), True
 
 
-def _rings(happened: Happened, span: int) -> Pending:
+def _rings(step: Step, span: int) -> Rings:
     """Returns empty ring buffers of `span` timesteps."""
-    now = _of_now(happened)
+    now = _of_now(step)
     return jax.tree.map(lambda x: jnp.zeros((span, *x.shape), x.dtype), now)
 
 
-def _recorded(rings: Pending, now: Array, happened: Happened, active: Array | bool) -> Pending:
+def _recorded(rings: Rings, now: Array, step: Step, active: Array | bool) -> Rings:
     """Returns the ring buffers with timestep number `now` written to them, if `active`."""
     span = len(rings.reward)
     place = select(active, now % span, span)
-    return jax.tree.map(lambda ring, x: ring.at[place].set(x.astype(ring.dtype), mode="drop"), rings, _of_now(happened))
+    return jax.tree.map(lambda ring, x: ring.at[place].set(x.astype(ring.dtype), mode="drop"), rings, _of_now(step))
 
 
-def _of_now(happened: Happened) -> Pending:
-    step_type, reward, discount, observation = happened.timestep
-    return Pending(step_type, reward, discount, observation, happened.action, happened.extras)
+def _of_now(step: Step) -> Rings:
+    step_type, reward, discount, observation = step.timestep
+    return Rings(step_type, reward, discount, observation, step.action, step.extras)

@@ -19,7 +19,7 @@ from acme_ext.acting.loop import EnvironmentLoop
 from acme_ext.acting.variables import POLICY, VariableClient
 from acme_ext.builders.alphazero import AlphaZero
 from acme_ext.builders.muzero import MuZero, Planning
-from acme_ext.envs.board import rules_of
+from acme_ext.envs.board_rules import rules_of
 from acme_ext.envs.opponents import load_spiel
 from acme_ext.ops import masking
 from acme_ext.ops.search import SearchConfig, load_mctx

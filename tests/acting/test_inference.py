@@ -50,7 +50,7 @@ def local(experience):
 
 def seated(buckets) -> SlotCore:
     core = SlotCore(recurrent_policy(), SLOTS, buckets)
-    core.seat(np.arange(SLOTS), slot_keys(KEY, SLOTS), np.linspace(0, 1, SLOTS, dtype=np.float32))
+    core.assign_slots(np.arange(SLOTS), slot_keys(KEY, SLOTS), np.linspace(0, 1, SLOTS, dtype=np.float32))
     return core
 
 
@@ -131,7 +131,7 @@ def test_a_step_writes_nothing_into_the_arrays_that_a_policy_begins_with(experie
         return {"memory": memory if batch == rows else np.zeros((batch, UNITS), np.float32)}
 
     core = SlotCore(recurrent_policy()._replace(init_state=init_state), SLOTS, [SLOTS])
-    core.seat(np.arange(SLOTS), slot_keys(KEY, SLOTS), np.zeros(SLOTS, np.float32))
+    core.assign_slots(np.arange(SLOTS), slot_keys(KEY, SLOTS), np.zeros(SLOTS, np.float32))
     for time in range(2):
         ticks = np.full(SLOTS, time, np.int32)
         core.step(2.0, np.arange(SLOTS), ticks, 0, first[time], reward[time], observation[time])

@@ -70,7 +70,7 @@ def served():
 
 @pytest.mark.parametrize(("name", "pauses"), [("a2c", False), ("impala", False), ("dqn", True), ("r2d2", True)])
 def test_parameters_for_a_queue_are_asked_for_without_a_pause(name, pauses):
-    assert (renewal_s(builders.make(name).make_agent(spec_of.discrete(2)).replay) > 0) == pauses
+    assert (renewal_s(builders.make(name).make_agent(spec_of.discrete(2)).replay.fifo) > 0) == pauses
 
 
 def test_a_version_is_pickled_once_and_sent_only_to_those_that_have_an_older_one(served):

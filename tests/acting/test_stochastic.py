@@ -4,7 +4,7 @@ import numpy as np
 
 from acme_ext.acting import stochastic
 from acme_ext.acting.policy import Context
-from acme_ext.learning.on_policy import VersionedParams
+from acme_ext.acting.stochastic import VersionedParams
 from acme_ext.ops.gaussian import Gaussian
 from acme_ext.ops.policy import Categorical
 

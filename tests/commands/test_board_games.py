@@ -14,7 +14,7 @@ from acme_ext.agents.alphazero.config import AlphaZeroConfig
 from acme_ext.agents.muzero.config import RootsConfig
 from acme_ext.commands import cli, play, players, tournament
 from acme_ext.envs import opponents
-from acme_ext.envs.board import rules_of
+from acme_ext.envs.board_rules import rules_of
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.players import RunPlayer, Thought, player_of

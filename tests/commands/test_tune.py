@@ -15,8 +15,8 @@ from acme_ext.commands.tuning.study import State, Study, Tuned
 from acme_ext.data.format import FolderWriter
 from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment
-from acme_ext.launch.cluster import hosts
-from acme_ext.launch.processes.interrupt import Interrupt
+from acme_ext.launch.hosts.interrupt import Interrupt
+from acme_ext.launch.hosts.ray import commands
 
 SPACE = {"learning_rate": spaces.parse("log:1e-4:1e-2"), "batch_size": spaces.parse("int:1:100")}
 
@@ -300,11 +300,11 @@ def test_a_request_to_stop_ends_the_runs_and_the_trial_goes_on_later(runs):
 def test_a_run_whose_host_is_lost_goes_on_on_another_and_fails_in_the_end(runs, monkeypatch):
     monkeypatch.setattr(study, "_PAUSE_S", 0.01)
 
-    class Host(hosts.OnHost):
+    class Host(commands.OnHost):
         def __init__(self, lost):
             self.returncode, self.lost = (-9, True) if lost else (0, False)
 
-    class Cluster(hosts.Cluster):
+    class Cluster(commands.Cluster):
         def __init__(self, losses):
             self.losses = losses
 

@@ -60,5 +60,5 @@ def test_a_config_of_another_base_is_refused_with_the_one_to_derive_it_from():
     class Config:
         batch_size: int = 8
 
-    with pytest.raises(UsageError, match=r"derives from acme_ext\.config\.agent\.AgentConfig\.$"):
+    with pytest.raises(UsageError, match=r"derives from acme_ext\.config\.AgentConfig\.$"):
         builders.DQN(Config())  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 
 from acme_ext import envs
 from acme_ext.envs import opponents
-from acme_ext.envs.board import rules_of
+from acme_ext.envs.board_rules import rules_of
 from acme_ext.errors import RunError, UsageError
 
 FIRST, LAST = 0, 2
@@ -218,7 +218,7 @@ def test_rules_may_be_asked_for_first_where_a_function_is_traced():
     """As in an inference server or a learner of a program, which have no environment."""
     code = """
 import jax
-from acme_ext.envs.board import rules_of
+from acme_ext.envs.board_rules import rules_of
 
 def begin(key):
     return rules_of("tic_tac_toe").init(key)

@@ -361,7 +361,7 @@ def test_a_call_that_took_long_makes_the_next_shorter(monkeypatch):
     monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
     run: Any = object.__new__(engine.CompiledEngine)
     run._sessions, run._many = [SimpleNamespace(next_stop=100, counts=Counts(learner_steps=1))], False
-    run._world, run._loop, run._pace, run._count = None, SimpleNamespace(spread=None), engine._Pace(), lambda: None
+    run._world, run._loop, run._pace, run._count = None, SimpleNamespace(sharding=None), engine._Pace(), lambda: None
     run._pace.most = 8
     run._advance = lambda world, target, most: (world, next(made))
     lengths = []
@@ -401,7 +401,7 @@ def test_the_calls_are_short_again_where_learning_begins():
     run: Any = object.__new__(engine._Run)
     seed = SimpleNamespace(target=100, learner_steps=0)
     run.seeds, run.many, run.world, run.progress = [seed], False, None, None
-    run.loop, run.pace = SimpleNamespace(spread=None), engine._Pace()
+    run.loop, run.pace = SimpleNamespace(sharding=None), engine._Pace()
     run.advance = lambda world, target, most: (world, most)
     learner_steps, lengths = iter([0, 0, 3, 6]), []
     run._look = lambda: setattr(seed, "learner_steps", next(learner_steps))

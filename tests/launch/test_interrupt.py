@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from acme_ext.launch.processes import interrupt
-from acme_ext.launch.processes.interrupt import at_once, graceful, heard_by
+from acme_ext.launch.hosts import interrupt
+from acme_ext.launch.hosts.interrupt import at_once, graceful, install_handler
 
 _FIRST = "stopping after a last save; Ctrl-C again stops at once."
 
@@ -76,7 +76,7 @@ def test_a_signal_is_heard_while_compiled_code_keeps_the_main_thread():
 
 _CLOCK = """
 import os, signal, time
-from acme_ext.launch.processes import interrupt
+from acme_ext.launch.hosts import interrupt
 
 class Clock:
     now, looks = 0.0, 0
@@ -129,8 +129,8 @@ def test_in_an_interactive_session_a_second_ctrl_c_is_a_keyboard_interrupt(monke
 def test_of_two_the_inner_one_hears_and_then_the_outer_one_again():
     outer: list[int] = []
     inner: list[int] = []
-    with heard_by(outer.append):
-        with heard_by(inner.append):
+    with install_handler(outer.append):
+        with install_handler(inner.append):
             send(signal.SIGINT)
             wait_for(lambda: bool(inner))
         send(signal.SIGTERM)
@@ -142,7 +142,7 @@ def test_what_nobody_hears_is_delivered_afterwards():
     done = []
 
     def interrupt_once() -> None:
-        with heard_by(None):
+        with install_handler(None):
             send(signal.SIGINT)
             done.append(True)
 
@@ -192,7 +192,7 @@ def test_while_libraries_are_imported_a_signal_ends_the_process(tmp_path, number
         "except KeyboardInterrupt as error:\n"
         "    raise ImportError('it is not installed') from error\n"
     )
-    code = "from acme_ext.launch.processes.interrupt import at_once\nwith at_once('it stopped.'):\n    import library"
+    code = "from acme_ext.launch.hosts.interrupt import at_once\nwith at_once('it stopped.'):\n    import library"
     found = _run(code, tmp_path)
     assert (found.returncode, found.stdout, found.stderr) == (128 + number, "", "it stopped.\n")
 

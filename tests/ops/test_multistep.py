@@ -36,13 +36,13 @@ def test_n_step_returns_by_hand():
     discount_t = np.full(4, 0.5, np.float32)
     v_t = np.array([10.0, 20.0, 30.0, 40.0], np.float32)
     # 1 + 0.5 (2 + 0.5 * 20);  2 + 0.5 (4 + 0.5 * 30);  4 + 0.5 (8 + 0.5 * 40);  8 + 0.5 * 40.
-    np.testing.assert_allclose(multistep.n_step_returns(r_t, discount_t, v_t, np.ones(4), 2), [7, 11.5, 18, 28])
+    np.testing.assert_allclose(multistep.n_step_returns(r_t, discount_t, v_t, np.arange(4) < 3, 2), [7, 11.5, 18, 28])
     # The third is no step: the second's return ends in its own value. 1 + 0.5 (2 + 0.5 * 20) and 2 + 0.5 * 20.
-    mask = np.array([1, 1, 0, 0])
-    np.testing.assert_allclose(multistep.n_step_returns(r_t, discount_t, v_t, mask, 3)[:2], [7, 12])
+    continues = multistep.continues_of(np.array([1, 1, 0, 0]))
+    np.testing.assert_allclose(multistep.n_step_returns(r_t, discount_t, v_t, continues, 3)[:2], [7, 12])
     # After a termination nothing counts. 1 + 0.5 * 2.
     discount_t[1] = 0
-    np.testing.assert_allclose(multistep.n_step_returns(r_t, discount_t, v_t, np.ones(4), 4)[0], 2)
+    np.testing.assert_allclose(multistep.n_step_returns(r_t, discount_t, v_t, np.arange(4) < 3, 4)[0], 2)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 9])
@@ -54,8 +54,22 @@ def test_n_step_returns_agree_with_rlax(rlax, n):
     continues = np.concatenate([mask[1:], np.zeros((1, 3))])
     expected = jax.vmap(rlax.n_step_bootstrapped_returns, (1, 1, 1, None, 1), 1)(r_t, discount_t, v_t, n, continues)
     for array in (np.asarray, jnp.asarray):
-        got = multistep.n_step_returns(*map(array, (r_t, discount_t, v_t, mask)), n)
+        r, discount, v, there = map(array, (r_t, discount_t, v_t, mask))
+        got = multistep.n_step_returns(r, discount, v, multistep.continues_of(there), n)
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+        if n >= 7:
+            no_limit = multistep.n_step_returns(r, discount, v, multistep.continues_of(there), None)
+            assert isinstance(no_limit, type(r))
+            np.testing.assert_array_equal(no_limit, got)
+
+
+def test_returns_to_the_end_are_compiled_as_one_loop_whatever_the_length():
+    def operations(length):
+        x = jnp.ones((length, 2))
+        traced = jax.make_jaxpr(lambda x: multistep.n_step_returns(x, x, x, x > 0, None))(x)
+        return len(traced.jaxpr.eqns)
+
+    assert operations(8) == operations(512) < 10
 
 
 def test_retrace_by_hand():

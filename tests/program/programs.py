@@ -16,7 +16,7 @@ import psutil
 from acme_ext import envs
 from acme_ext.builders import DQN
 from acme_ext.config.assignments import replace_fields
-from acme_ext.launch.processes.interrupt import SAME_REQUEST_S
+from acme_ext.launch.hosts.interrupt import SAME_REQUEST_S
 from acme_ext.launch.runs.saving import BestParams
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.server import ReplayServer

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from acme_ext.commands.tuning import spaces, study
 from acme_ext.commands.tuning.study import Study, Tuned
-from acme_ext.launch.cluster import hosts
-from acme_ext.launch.processes.interrupt import Interrupt
+from acme_ext.launch.hosts.interrupt import Interrupt
+from acme_ext.launch.hosts.ray import commands
 
 RUN = """
 import json, pathlib, sys, time
-from acme_ext.launch.processes import process_tree
+from acme_ext.launch.hosts import process_tree
 if not process_tree.tell_when_orphaned(int(sys.argv[1]), 15):
     sys.exit(1)
 run = pathlib.Path(sys.argv[sys.argv.index("--run-dir") + 1])
@@ -47,7 +47,7 @@ def main() -> None:
     study.CHILD = RUN
     path = Path(sys.argv[1])
     # The host of the search has nothing of what runs ask for.
-    with hosts.joined(sys.argv[2], path, {"field": 1.0}) as cluster:
+    with commands.joined(sys.argv[2], path, {"field": 1.0}) as cluster:
         Study(path, TUNED, lambda text: print(text, flush=True), cluster).search(2, 2, Interrupt())
 
 

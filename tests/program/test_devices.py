@@ -11,15 +11,15 @@ from launchpad import context
 from acme_ext import launch
 from acme_ext.errors import UsageError
 from acme_ext.launch.engines.program import devices
-from acme_ext.launch.processes import forks
+from acme_ext.launch.hosts import node_process
 
 _CODE = """
-import json, os, pathlib, sys
+import json, os, pathlib, sys, time
 import jax
 import launchpad as lp
 from absl import flags
-from acme_ext.launch.processes.forks import Options
-from acme_ext.launch.processes.supervisor import Supervisor
+from acme_ext.launch.hosts.local import LocalSupervisor
+from acme_ext.launch.hosts.node_process import Options, end_program
 
 def tell(name):
     import jax.numpy as jnp
@@ -28,7 +28,12 @@ def tell(name):
     found = {variable: os.environ.get(variable) for variable in names}
     found["platforms"] = jax.config.jax_platforms
     found["threads"] = len(os.listdir("/proc/self/task"))
-    (pathlib.Path(sys.argv[1]) / name).write_text(json.dumps(found))
+    folder = pathlib.Path(sys.argv[1])
+    (folder / name).write_text(json.dumps(found))
+    if name == "learner":  # whose end would be a failure before the program's
+        while not (folder / "actor").exists():
+            time.sleep(0.01)
+        end_program()
 
 flags.FLAGS(["test"])
 program = lp.Program("test")
@@ -38,7 +43,7 @@ for name in ("learner", "actor"):
 accelerated = tuple(sys.argv[2].split(","))
 devices = json.loads(sys.argv[3])
 options = Options(pathlib.Path(sys.argv[1]), accelerated=accelerated, threads={"actor": 1}, devices=devices)
-sys.exit(Supervisor(lambda first: program, (), options).run())
+sys.exit(LocalSupervisor(lambda first: program, options).run())
 """
 
 
@@ -122,9 +127,9 @@ def test_those_that_ask_for_nothing_are_not_accelerated_and_cpus_are_threads(tmp
 @pytest.mark.parametrize(
     ("launch_type", "config", "settled"),
     [
-        ("LOCAL_MULTI_PROCESSING", None, [("actor", "actor-1", "5")]),
+        ("LOCAL_MULTI_PROCESSING", None, [("actor-1", "5")]),
         ("LOCAL_MULTI_THREADING", None, []),  # which share one process
-        ("LOCAL_MULTI_PROCESSING", forks.IN_ORDER, []),  # whoever forked the process has done it
+        ("LOCAL_MULTI_PROCESSING", node_process.IN_ORDER, []),  # whoever forked the process has done it
     ],
 )
 def test_a_process_that_launchpad_s_own_launcher_starts_has_its_node_s_devices(
@@ -132,7 +137,7 @@ def test_a_process_that_launchpad_s_own_launcher_starts_has_its_node_s_devices(
 ):
     found = []
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
-    monkeypatch.setattr(devices, "give_devices", lambda group, name, o: found.append((group, name, o.devices[name])))
+    monkeypatch.setattr(devices, "give_devices", lambda node, o: found.append((node.name, o.devices[node.name])))
     launched = context.LaunchContext()
     launched.initialize(context.LaunchType[launch_type], config)
     context.set_context(launched)

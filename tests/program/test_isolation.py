@@ -10,7 +10,7 @@ import pytest
 
 _LISTENER = """
 import socket, sys
-from acme_ext.launch.processes import isolation
+from acme_ext.launch.hosts import isolation
 print(isolation.enter(), flush=True)
 server = socket.create_server(("", 0))
 port = server.getsockname()[1]
@@ -30,7 +30,7 @@ except BlockingIOError:
 
 _FORBIDDEN = """
 import ctypes, os
-from acme_ext.launch.processes import isolation
+from acme_ext.launch.hosts import isolation
 
 class Kernel:
     def unshare(self, flags):

@@ -16,8 +16,8 @@ _CODE = """
 import pathlib, sys, time
 import launchpad as lp
 from absl import flags
-from acme_ext.launch.processes.forks import Options
-from acme_ext.launch.processes.supervisor import Supervisor
+from acme_ext.launch.hosts.local import LocalSupervisor
+from acme_ext.launch.hosts.node_process import Options
 
 folder = pathlib.Path(sys.argv[1])
 
@@ -39,7 +39,7 @@ for name, function in {"watcher": end_slowly, "coordinator": coordinate}.items()
     with program.group(name):
         program.add_node(lp.PyNode(function))
 options = Options(folder, grace_s=float(sys.argv[2]))
-sys.exit(Supervisor(lambda first: program, ("coordinator",), options).run())
+sys.exit(LocalSupervisor(lambda first: program, options).run())
 """
 
 

@@ -106,7 +106,7 @@ def test_a_sigterm_to_everybody_is_a_request_to_stop_and_who_hangs_does_not_hold
 
 def test_an_interrupt_before_anything_runs_is_no_failure(tmp_path, train):
     program = train(tmp_path / "run", _FOR_EVER)
-    program.wait_for(lambda: any("acme_ext.launch.processes.keeper" in p.cmdline() for p in program.processes()))
+    program.wait_for(lambda: any("acme_ext.launch.hosts.subreaper" in p.cmdline() for p in program.processes()))
     program.interrupt()
     code, out, err = program.end()
     assert code == 128 + signal.SIGINT

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from acme_ext.launch.processes import process_tree
+from acme_ext.launch.hosts import process_tree
 
 _CODE = """
 import os, pathlib, signal, sys, types
 from acme_ext.errors import UsageError
-from acme_ext.launch.cluster import connection, driver
-from acme_ext.launch.processes import launcher
+from acme_ext.launch.hosts import launcher, subreaper
+from acme_ext.launch.hosts.ray import connection, driver
 
 asked = pathlib.Path(sys.argv[1])
 
@@ -39,9 +39,9 @@ plan = types.SimpleNamespace(
     make_spec=make_spec, address=sys.argv[2] or None, groups={"actor": 1}, resources={"actor": {"CPU": 1}},
     folder=asked.parent, code=asked.parent, directory=asked.parent, runtime_env={},
 )
-launcher.receive = lambda descriptor, ready: plan
+launcher.receive = lambda reader: plan
 connection.start = connection.connect = begin
-sys.exit(driver.main(-1, -1, os.getppid(), False))
+sys.exit(subreaper.supervise("ray.driver", -1, False, os.getppid()))
 """
 
 

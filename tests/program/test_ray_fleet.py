@@ -1,4 +1,4 @@
-"""What a program's fleet and driver do with the agents of its nodes, without Ray: the agents are the test's own."""
+"""What a program's fleet and driver do with the proxies of its nodes, without Ray: the proxies are the test's own."""
 
 import pathlib
 import signal
@@ -10,13 +10,12 @@ import pytest
 
 from acme_ext import launch
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch.cluster import driver
-from acme_ext.launch.cluster.agent import Place
-from acme_ext.launch.cluster.fleet import Fleet
-from acme_ext.launch.roles import SERVERS
+from acme_ext.launch.hosts.ray import driver
+from acme_ext.launch.hosts.ray.fleet import Fleet
+from acme_ext.launch.hosts.ray.proxy import Place
 
 
-class Agent:
+class Proxy:
     """Takes down what it is told."""
 
     def __init__(self):
@@ -30,10 +29,15 @@ def place(host="a"):
     return Place(host, "10.0.0.1", True, pathlib.Path("/tmp"), 0)
 
 
+def plan_of(topology, directory, **fields):
+    named = {"run": "run", "groups": topology.groups, "resources": topology.all_resources, "directory": directory}
+    return types.SimpleNamespace(**{**named, "path": [], "address": "auto", "wait_s": None, "grace_s": 1.0, **fields})
+
+
 def fleet(topology, directory):
-    made = Fleet("run", topology.groups, topology.all_resources, directory, [], print, alone=True)
+    made = Fleet(plan_of(topology, directory, address=None), print)
     for member in made.members:
-        member.agent, member.place = Agent(), place()
+        member.proxy, member.place = Proxy(), place()
     return made
 
 
@@ -48,8 +52,8 @@ def test_the_nodes_of_every_topology_can_be_started(topology, threads, tmp_path)
     made = fleet(topology, tmp_path)
     for member in made.members:
         made.start(member)
-        ((what, order),) = member.agent.told
-        assert (what, order.name, order.options.threads) == ("start", member.name, threads)
+        ((what, command),) = member.proxy.told
+        assert (what, command.id.name, command.options.threads) == ("start", member.name, threads)
         assert member.runs
 
 
@@ -61,35 +65,30 @@ def test_a_folder_that_can_not_be_written_is_named(tmp_path):
 
 
 class Driven:
-    """A driver of a running program, each of whose groups has a host of its own, and the agents that it sends."""
+    """A driver of a running program, each of whose groups has a host of its own, and the proxies that it sends."""
 
     def __init__(self, topology, directory, monkeypatch, **fields):
-        groups, resources = topology.groups, topology.all_resources
-        fields = {"restarts": 5, "wait_s": None, "grace_s": 1.0, **fields}
-        plan = types.SimpleNamespace(
-            run="run", groups=groups, resources=resources, directory=directory, path=[], address="auto", servers=SERVERS
-        )
-        vars(plan).update(fields)
+        plan = plan_of(topology, directory, **{"restarts": 5, **fields})
         self.sent, self.said = [], []
-        monkeypatch.setattr(driver, "_say", self.said.append)
+        monkeypatch.setattr(driver, "say", self.said.append)
         self.driver = driver.Driver(plan, None)
         self.fleet = self.driver._fleet
         self.by_name = {member.name: member for member in self.fleet.members}
         for member in self.fleet.members:
-            member.agent, member.place, member.node = Agent(), place(member.group), object()
+            member.proxy, member.place, member.node = Proxy(), place(member.group), object()
             member.runs = member.started = True
-        monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(kill=lambda agent: None))
+        monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(kill=lambda proxy: None))
         monkeypatch.setitem(sys.modules, "ray.exceptions", types.SimpleNamespace(RayError=ArithmeticError))
         monkeypatch.setattr(self.fleet, "send", self._send)
 
     def _send(self, member):
         self.sent.append(member.name)
-        member.agent, member.place, member.since, member.started = Agent(), None, time.monotonic(), False
+        member.proxy, member.place, member.since, member.started = Proxy(), None, time.monotonic(), False
 
     def happen(self, *events):
-        """What its agents tell, as `(node's name, event)`."""
+        """What its proxies tell, as `(node's name, event)`."""
         self.fleet.events = lambda: iter([(self.by_name[name], event) for name, event in events])
-        self.driver.take_news()
+        self.driver.poll_events()
 
     def pause(self, name):
         """How long a node waits for its restart, in seconds; None if it will not restart."""
@@ -98,7 +97,7 @@ class Driven:
 
     def restart(self, name):
         self.by_name[name].again = 0.0
-        self.driver._start_pending()
+        self.driver.start_due()
 
 
 @pytest.fixture
@@ -115,10 +114,10 @@ def test_nodes_that_are_lost_together_count_once_and_one_that_is_lost_again_coun
         program.restart("actor-0")
         program.happen(("actor-0", lost))
         assert program.pause("actor-0") == pause
-    assert not program.driver.director.failed
+    assert not program.driver.policy.failed
     program.restart("actor-0")
     program.happen(("actor-0", lost))
-    assert program.driver.director.failed
+    assert program.driver.policy.failed
     assert sorted(program.sent) == ["actor-0"] * 3 + ["actor-1"]
 
 
@@ -129,10 +128,10 @@ def test_a_node_whose_host_is_lost_before_its_restart_is_not_started_there(drive
         assert program.pause("inference") == pause
         if not pause:
             program.restart("inference")
-    program.driver.director.request_stop(signal.SIGINT)
+    program.driver.policy.request_stop(signal.SIGINT)
     program.happen(("inference", ("lost", ".")))
-    program.driver._start_pending()  # the remaining nodes make the last save
-    assert (program.driver.director.failed, program.driver.director.ended) == (True, False)
+    program.driver.start_due()  # the remaining nodes make the last save
+    assert (program.driver.policy.failed, program.driver.policy.ended) == (True, False)
     assert not program.by_name["inference"].runs
     assert program.sent == []
 
@@ -154,7 +153,7 @@ def relaunch(program, placed_at=()):
         member.node, member.runs = None, False
     program.fleet.events, program.fleet.bind = events, bind
     program.driver._plan.load = lambda first, spec: object()
-    program.driver._launch(first=False)
+    program.driver.launch(first=False)
 
 
 def test_a_program_starts_again_without_an_actor_for_which_no_host_has_room(driven, monkeypatch):
@@ -176,7 +175,7 @@ def test_a_program_starts_again_without_an_actor_for_which_no_host_has_room(driv
 def test_a_program_that_starts_again_waits_for_a_server_s_host_as_long_as_for_all_at_first(driven, monkeypatch, wait_s):
     monkeypatch.setattr(driver, "ANSWER_S", 0.0)
     program = driven(launch.Ray(actors=1), wait_s=wait_s)
-    program.by_name["learner"].agent = program.by_name["learner"].place = None
+    program.by_name["learner"].proxy = program.by_name["learner"].place = None
     if wait_s is None:
         with pytest.raises(RunError, match="gave up after waiting 0 s for learner to be placed"):
             relaunch(program)

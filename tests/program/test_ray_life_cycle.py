@@ -30,7 +30,7 @@ def test_a_killed_launcher_takes_all_along_and_the_command_goes_on_to_its_end(tm
     program.wait_for(lambda: saved(run) and program.steps() > saved(run)[-1] + 50)
     names = [" ".join(process.cmdline()) for process in program.processes()]
     assert any("raylet" in name for name in names)
-    assert any("launch.cluster.nursery" in name for name in names)
+    assert any("launch.hosts.ray.host_server" in name for name in names)
     assert program.servers()
     program.process.kill()
     code, _, err = program.end()

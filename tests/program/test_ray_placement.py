@@ -13,8 +13,8 @@ from acme_ext import launch
 from acme_ext.commands.train import parse
 from acme_ext.config.assignments import parse_amounts
 from acme_ext.errors import UsageError
-from acme_ext.launch.cluster import connection, placement
-from acme_ext.launch.processes import launcher
+from acme_ext.launch.hosts import launcher
+from acme_ext.launch.hosts.ray import connection, placement
 
 
 def test_amounts_from_the_command_line():
@@ -185,7 +185,7 @@ def test_the_interpreter_s_own_folders_are_not_handed_to_what_an_environment_sta
     (tmp_path / "parts.zip").touch()
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "parts.zip"), *sys.path])
     monkeypatch.setattr(launcher.subprocess, "Popen", Process)
-    assert launcher.run("processes.supervisor", None, False) == 0
+    assert launcher.run("local", None, False) == 0
     folders = given["PYTHONPATH"].split(os.pathsep)
     assert folders[:2] == [str(tmp_path), str(tmp_path / "parts.zip")]
     own = {os.path.dirname(re.__file__), sysconfig.get_config_var("DESTSHARED"), sysconfig.get_path("purelib")}

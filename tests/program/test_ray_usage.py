@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from acme_ext.launch.cluster import usage
+from acme_ext.launch.hosts.ray import usage
 
 # It computes until it has used half a second of CPU, and has a child that does so too.
 _CODE = """
@@ -43,7 +43,7 @@ def test_a_process_is_measured_with_what_it_has_started(tmp_path):
             child.kill()
         process.kill()
         process.wait()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(psutil.NoSuchProcess):
         meter.measure()
 
 
@@ -65,7 +65,7 @@ def test_what_is_measured_is_told_for_each_node_and_nothing_once_it_has_ended(mo
     class _EndedError(Exception):
         pass
 
-    values = iter([(0.5, 3_000_000), (0.25, 4_000_000), FileNotFoundError()])
+    values = iter([(0.5, 3_000_000), (0.25, 4_000_000), psutil.NoSuchProcess(1)])
 
     class Meter:
         def __init__(self, pid):

@@ -1,4 +1,4 @@
-"""Programs of threads, in this process; not before test_forks.py, because processes forked after gRPC was used hang."""
+"""Programs of threads, in this process; not before test_fork_server.py: forks after gRPC was used hang."""
 
 import dataclasses
 import os

@@ -19,7 +19,7 @@ from acme_ext.agents.ngu import acting as ngu
 from acme_ext.agents.r2d2 import acting as r2d2
 from acme_ext.errors import UsageError
 from acme_ext.replay import RateLimit, Replay, SequenceReplay, TransitionReplay, unrolls
-from acme_ext.replay.device import Happened, device_replay, rows_of
+from acme_ext.replay.device import Step, device_replay, rows_of
 from acme_ext.types import PrioritizedExtras
 
 FIRST, MID, LAST = 0, 1, 2
@@ -40,7 +40,7 @@ def stream(num_envs, ticks, seed=0):
         extras = ActorValues(*rng.normal(size=(2, num_envs)).astype(np.float32))
         timestep = dm_env.TimeStep(kinds.astype(np.uint8), reward, discount, observation)
         state = {"hidden": rng.normal(size=(num_envs, 2)).astype(np.float32)}
-        yield Happened(timestep, rng.integers(4, size=num_envs).astype(np.int32), extras, state)
+        yield Step(timestep, rng.integers(4, size=num_envs).astype(np.int32), extras, state)
         kinds = np.where(ended, FIRST, np.where(rng.random(num_envs) < 0.2, LAST, MID))
 
 
@@ -67,9 +67,9 @@ def kept(replay, num_envs, ticks, extras=None):
     device = device_replay(replay, num_envs)
     timeline = timeline_of(num_envs, ticks, extras)
     state = device.init(timeline[0])
-    add = jax.jit(lambda state, happened: device.add(state, happened, True))
-    for happened in timeline:
-        state = add(state, happened)
+    add = jax.jit(lambda state, step: device.add(state, step, True))
+    for step in timeline:
+        state = add(state, step)
     return device, state
 
 
@@ -206,10 +206,10 @@ def test_new_items_may_have_the_largest_error_so_far():
     replay = TransitionReplay(SPEC, batch_size=4, max_size=50, order="prioritized", priority_exponent=1.0)
     device = device_replay(replay, 2)
     state = None
-    for happened in stream(2, 8):
-        happened = happened._replace(extras=PrioritizedExtras((), jnp.full(2, 7.0)))
-        state = device.init(happened) if state is None else state
-        state = device.add(state, happened, True)
+    for step in stream(2, 8):
+        step = step._replace(extras=PrioritizedExtras((), jnp.full(2, 7.0)))
+        state = device.init(step) if state is None else state
+        state = device.add(state, step, True)
     filled = np.asarray(state.weight).reshape(-1)[: int(state.inserted)]
     np.testing.assert_allclose(filled, 7.0 + replay.priority_offset, rtol=1e-6)
 
@@ -277,9 +277,9 @@ def test_updates_are_due_as_the_rate_limit_has_it(ratio):
     replay = TransitionReplay(SPEC, batch_size=4, max_size=50, limit=limit, rows_per_item=1)
     device, drawn = device_replay(replay, 3), 0
     state = None
-    for happened in stream(3, 60):
-        state = device.init(happened) if state is None else state
-        state = device.add(state, happened, True)
+    for step in stream(3, 60):
+        state = device.init(step) if state is None else state
+        state = device.add(state, step, True)
         while device.due(state):
             state = device.counted(state)
             drawn += 4

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from timelines import FIRST, LAST, MID, SPEC, Timeline, assert_items, read, timelines
 
 from acme_ext.replay.blocks import BlockSink
-from acme_ext.replay.nstep import NStepWriter, transition_spec
 from acme_ext.replay.rows import Layout
+from acme_ext.replay.transitions import NStepWriter, TransitionReplay
 from acme_ext.types import Transition
 
 
@@ -33,10 +33,10 @@ class FakeSink:
         self.closed = True
 
 
-def make(sink, num_envs, extras=(), **options):
-    layout = Layout(transition_spec(SPEC, extras))
-    options = {"n_step": 3, "discount": 0.9, "burst": 8, **options}
-    return layout, NStepWriter(layout, sink, num_envs=num_envs, **options)
+def make(sink, num_envs, *, max_pending=None, **options):
+    settings = {"n_step": 3, "discount": 0.9, "burst": 8, **options}
+    replay = TransitionReplay(SPEC, batch_size=1, **settings)
+    return replay._layout, NStepWriter(replay, sink, num_envs, max_pending=max_pending)
 
 
 def transitions(layout: Layout, sink: FakeSink) -> Transition:
@@ -135,8 +135,8 @@ def test_extras_and_priorities(lines, n, burst, stored):
 
     sink = FakeSink()
     spec = {"place": np.zeros((), np.float32), "logits": np.zeros(2, np.float32)} if stored else ()
-    options = {"n_step": n, "burst": burst, "priority": priority, "keep_extras": stored}
-    layout, writer = make(sink, lines[0].num_envs, spec, **options)
+    options = {"n_step": n, "burst": burst, "order": "prioritized", "priority": priority, "extras": spec}
+    layout, writer = make(sink, lines[0].num_envs, **options)
     for line in lines:
         line.feed(writer, with_extras=True)
     writer.flush()
@@ -239,7 +239,7 @@ def test_waiting_is_the_sinks():
 
 
 def test_extras_that_were_promised_must_come():
-    _, writer = make(FakeSink(), 1, {"place": np.zeros((), np.float32)}, n_step=1, burst=1, keep_extras=True)
+    _, writer = make(FakeSink(), 1, extras={"place": np.zeros((), np.float32)}, n_step=1, burst=1)
     with pytest.raises(ValueError, match="shorter"):
         Timeline(np.full((4, 1), "go"), 0).feed(writer)
 
@@ -250,11 +250,8 @@ def test_the_first_step_beside_n(lines, n, clip):
     """It is what a writer of single steps would write."""
     found = []
     for steps, kept in ((n, True), (1, False)):
-        sink, layout = FakeSink(), Layout(transition_spec(SPEC, (), kept))
-        writer = NStepWriter(
-            layout, sink, num_envs=lines[0].num_envs, n_step=steps, discount=0.9, burst=8, max_abs_reward=clip,
-            keep_one_step=kept,
-        )  # fmt: skip
+        sink = FakeSink()
+        layout, writer = make(sink, lines[0].num_envs, n_step=steps, max_abs_reward=clip, keeps_one_step=kept)
         for line in lines:
             line.feed(writer)
         writer.flush()

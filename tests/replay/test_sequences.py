@@ -184,16 +184,15 @@ def test_a_table_gets_what_a_list_would_hold(servers, lines, length, period, bur
 def test_every_step_is_in_a_sequence_and_only_real_ones_count(lines, length, period, burn_in, cross):
     replay = make(**sizes(length, period, burn_in), cross_episodes=cross)
     burn_in = replay.burn_in
-    slots = np.arange(lines[0].num_envs)
-    store = replay.store(len(slots))
+    store = replay.store(lines[0].num_envs)
     finished = []
     for line in lines:
-        finished.append(store.flush(slots))
-        store.begin(slots, line.timestep(0))
+        finished.append(store.flush())
+        store.begin(line.timestep(0))
         for t in range(1, line.ticks):
             extras, state = line.extras(t - 1), state_at(line, t - 1)
-            finished.append(store.step(slots, line.actions[t - 1], line.timestep(t), extras, state))
-    finished.append(store.flush(slots))
+            finished.append(store.step(line.actions[t - 1], line.timestep(t), extras, state))
+    finished.append(store.flush())
     counted: dict[tuple[float, float], int] = {}
     for sequence in filter(None, finished):
         assert sequence.mask[:, burn_in:].any(axis=1).all()
@@ -207,57 +206,13 @@ def test_every_step_is_in_a_sequence_and_only_real_ones_count(lines, length, per
     steps = {
         (b, t + line.first_tick)
         for line in lines
-        for b in slots
+        for b in range(line.num_envs)
         for t in range(line.ticks - 1)
         if line.step_type[t, b] != LAST
     }
     assert set(counted) == steps
     if replay.period == length - burn_in:
         assert set(counted.values()) <= {1}
-
-
-@settings(max_examples=40, deadline=None)
-@given(timelines(max_ticks=25), st.sampled_from([2, 3, 5]), st.booleans(), st.integers(0, 2**31), st.booleans())
-def test_slots_have_clocks_of_their_own(lines, length, cross, seed, last):
-    """Told of in any order, by any groups, the slots give what each gives alone; one that begins anew forgets."""
-    line, rng = lines[0], np.random.default_rng(seed)
-    replay = make(length=length, period=max(1, length // 2), cross_episodes=cross, last_extras=last)
-    store = replay.store(line.num_envs + 1)
-    slots = np.arange(line.num_envs) + 1  # the first slot is never used
-    store.begin(slots, line.timestep(0))
-    got: list[dict] = []
-
-    def keep(finished):
-        if finished is not None:
-            got.extend(read(replay.decode(replay._layout.pack(tree.flatten(finished)))))
-
-    def advance(who, times):
-        """Tells of a step of environments `who`, each from its own tick."""
-        rows = [tree.map_structure(lambda x, b=b: x[b], line.timestep(t)) for b, t in zip(who, times, strict=True)]
-        step = tree.map_structure(lambda *leaves: np.stack(leaves), *rows)
-        took = [
-            tree.map_structure(lambda x, b=b: x[b], (line.actions[t - 1], line.extras(t - 1), state_at(line, t - 1)))
-            for b, t in zip(who, times, strict=True)
-        ]
-        action, extras, state = tree.map_structure(lambda *leaves: np.stack(leaves), *took)
-        keep(store.step(slots[who], action, step, extras, state))
-
-    # One begins anew before its first sequence is finished, and what it had is forgotten.
-    again = rng.integers(0, line.num_envs, 1)
-    for t in range(1, min(length, line.ticks)):
-        if line.step_type[t, again] == LAST:
-            break
-        advance(again, np.array([t]))
-    assert not got
-    store.begin(slots[again], tree.map_structure(lambda x: x[again], line.timestep(0)))
-
-    ticks = np.zeros(line.num_envs, int)
-    while len(left := np.nonzero(ticks < line.ticks - 1)[0]):
-        who = rng.permutation(left)[: rng.integers(1, len(left) + 1)]
-        ticks[who] += 1
-        advance(who, ticks[who])
-    keep(store.flush(slots))
-    assert_sequences(got, [s for b in range(line.num_envs) for s in naive(line, b, replay)])
 
 
 def sizes(length: int, period: int, burn_in: int) -> dict[str, int]:

@@ -7,7 +7,7 @@ from acme_ext.acting.policy import Policy
 from acme_ext.agents.alphazero.config import AlphaZeroConfig
 from acme_ext.agents.alphazero.networks import Networks
 from acme_ext.agents.muzero.acting import Plan, policy_of
-from acme_ext.envs.board import rules_of
+from acme_ext.envs.board_rules import rules_of
 from acme_ext.ops import masking, search
 from acme_ext.ops.search import Root, Searched, Step
 from acme_ext.specs import STATE

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from acme_ext.acting.stochastic import among_legal
+from acme_ext.acting.stochastic import VersionedParams, among_legal
 from acme_ext.agents.impala import losses
 from acme_ext.agents.impala.config import IMPALAConfig
 from acme_ext.learning import normalize, optimizers
 from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
 from acme_ext.learning.normalize import Moments
-from acme_ext.learning.on_policy import VersionedParams, lag
+from acme_ext.learning.on_policy import lag
 from acme_ext.networks.recurrent import RecurrentNetwork
 from acme_ext.types import Array, Params, Sample, Sequence, Tree
 

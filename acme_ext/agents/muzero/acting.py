@@ -1,5 +1,6 @@
 """How MuZero acts: by a tree search with its learned model."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,9 +12,10 @@ from acme_ext.acting.policy import Context, Policy
 from acme_ext.agents.muzero.config import MuZeroConfig, PlanningConfig
 from acme_ext.agents.muzero.losses import signed_discounts, value_targets
 from acme_ext.networks.models import ModelNetwork, Recalling
-from acme_ext.ops import masking, search, value
+from acme_ext.ops import masking, multistep, search
 from acme_ext.ops.search import Root, Searched, Step
 from acme_ext.types import Array, Params, Sequence, Tree
+from acme_ext.utils.arrays import numpy_of
 
 
 class Planned(NamedTuple):
@@ -110,30 +112,54 @@ def policy_of(plan: Plan, config: PlanningConfig, *, evaluation: bool) -> Policy
 
     If the first moves of an episode are sampled, the policy's state is the number of moves so far.
     """
-    counts = config.sampled_moves > 0 and not evaluation
+    opening = config.sampled_moves > 0 and not evaluation
+    if opening:
+        choose: Choose = functools.partial(sampled_opening, config)
+    elif config.search.gumbel or evaluation:
+        choose = greedy
+    else:
+        choose = functools.partial(by_temperature, config)
 
-    def apply(params: Params, context: Context, observation: Tree, state: Tree):
+    def apply(params: Params, context: Context, observation: Tree, moves: Tree):
         keys = jax.vmap(lambda key: jax.random.split(key))(context.key)
         found = plan(params, keys[:, 0], observation, not evaluation)
-        action, own = found.action, jnp.ones_like(found.value)
+        action, own = choose(keys[:, 1], found, context, observation, moves)
         if evaluation:
             shown = found.policy, found.value, found.visits, found.prior, found.action_values
-            return action, state, Shown(*shown, search.nodes_of(found.tree))
-        if counts:
-            legal = masking.legal_actions(observation)
-            any_of = jnp.ones_like(found.visits) if legal is None else legal.astype(jnp.float32)
-            share = config.random_share
-            chances = (1 - share) * found.visits + share * any_of / jnp.sum(any_of, axis=-1, keepdims=True)
-            sampled = search.sample_visits(keys[:, 1], chances, jnp.float32(1))
-            sampled = jnp.where(state < config.sampled_moves, sampled, action)
-            own = (sampled == action).astype(jnp.float32)
-            action, state = sampled, state + 1
-        elif not config.search.gumbel:
-            action = search.sample_visits(keys[:, 1], found.visits, temperature(context.steps, config))
-        return action, state, Planned(found.policy, found.value, own)
+            return action, moves, Shown(*shown, search.nodes_of(found.tree))
+        return action, moves + 1 if opening else moves, Planned(found.policy, found.value, own)
 
     policy = Policy(apply, threaded=True)  # makes searches 3 times as fast, see `compiling.jit`
-    return policy._replace(init_state=lambda batch: np.zeros(batch, np.int32)) if counts else policy
+    return policy._replace(init_state=lambda batch: np.zeros(batch, np.int32)) if opening else policy
+
+
+Choose = Callable[[Array, Searched, Context, Tree, Tree], tuple[Array, Array]]
+"""`(keys [B], search's result, context, observation, moves so far [B]) -> (actions [B], `Planned.own` [B])`."""
+
+
+def greedy(keys: Array, found: Searched, context: Context, observation: Tree, moves: Tree) -> tuple[Array, Array]:
+    """Chooses the search's best actions."""
+    return found.action, jnp.ones_like(found.value)
+
+
+def by_temperature(
+    config: PlanningConfig, keys: Array, found: Searched, context: Context, observation: Tree, moves: Tree
+) -> tuple[Array, Array]:
+    """Samples actions by the visits, with a temperature that falls (Schrittwieser et al. 2020, appendix D)."""
+    action = search.sample_visits(keys, found.visits, temperature(context.steps, config))
+    return action, jnp.ones_like(found.value)
+
+
+def sampled_opening(
+    config: PlanningConfig, keys: Array, found: Searched, context: Context, observation: Tree, moves: Tree
+) -> tuple[Array, Array]:
+    """Samples the first moves of an episode by the visits, a share of them uniformly; later ones are the search's."""
+    legal, share = masking.legal_actions(observation), config.random_share
+    any_of = jnp.ones_like(found.visits) if legal is None else legal.astype(jnp.float32)
+    chances = (1 - share) * found.visits + share * any_of / jnp.sum(any_of, axis=-1, keepdims=True)
+    sampled = search.sample_visits(keys, chances, jnp.float32(1))
+    action = jnp.where(moves < config.sampled_moves, sampled, found.action)
+    return action, (action == found.action).astype(jnp.float32)
 
 
 def temperature(steps: Array, config: PlanningConfig) -> Array:
@@ -156,11 +182,10 @@ def first_error(batch: Sequence, config: PlanningConfig) -> Array:
     used instead.
     """
     nu, mask = batch.extras.value, batch.mask
-    xp = value.numpy_of(nu, mask)
-    known = xp.concatenate([mask[1:] > 0, xp.zeros_like(mask[:1], bool)])
+    xp = numpy_of(nu, mask)
     # The value of the timestep before is that of the other player if the players alternate.
     sign = signed_discounts(xp.ones_like(mask), batch.observation)
-    v_t = xp.where(known, xp.concatenate([nu[1:], nu[-1:]]), sign * nu)
+    v_t = xp.where(multistep.continues_of(mask), xp.concatenate([nu[1:], nu[-1:]]), sign * nu)
     discount = signed_discounts(batch.discount, batch.observation)
     z = value_targets(batch.reward[1:], discount, v_t, mask, config.n_step, own_steps(batch, config), nu)
     return (mask * abs(nu - z)).sum(axis=0) / mask.sum(axis=0).clip(1)

@@ -5,9 +5,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.ops import distributional, masking, multistep, value
+from acme_ext.ops import distributional, masking, multistep
 from acme_ext.ops.distributional import Support
 from acme_ext.types import Array, Tree
+from acme_ext.utils.arrays import numpy_of
 
 
 class Targets(NamedTuple):
@@ -15,10 +16,9 @@ class Targets(NamedTuple):
 
     policy: Array  # [K + 1, N, A]
     value: Array  # [K + 1, N]
-    reward: Array  # [K + 1, N] reward of the step from k - 1 to k; not used at k = 0
-    policy_mask: Array  # [K + 1, N] 1 where there is a search's policy
-    value_mask: Array  # [K + 1, N] 1 where the value is known
-    reward_mask: Array  # [K + 1, N] 1 where the reward is known
+    reward: Array  # [K, N] reward of the step from k to k + 1
+    acted: Array  # [K + 1, N] 1 where there is a step, and so a search's policy
+    known: Array  # [K + 1, N] 1 where the value is known, and the reward of the step from there
 
 
 def signed_discounts(discount_t: Array, observation: Tree) -> Array:
@@ -61,11 +61,10 @@ def value_targets(
         own: `[T, B]` 1 where the search's best action was taken; None to use all actions.
         v_tm1: `[T, B]` values at the beginnings of the steps; only needed with `own`.
     """
-    steps = len(r_t) if n is None else n
     if own is None:
-        return multistep.n_step_returns(r_t, discount_t, v_t, mask, steps)
-    z = multistep.n_step_returns(r_t, discount_t, v_t, mask * own, steps)
-    return value.numpy_of(z).where(own > 0, z, v_tm1)
+        return multistep.n_step_returns(r_t, discount_t, v_t, multistep.continues_of(mask), n)
+    z = multistep.n_step_returns(r_t, discount_t, v_t, multistep.continues_of(mask * own), n)
+    return numpy_of(z).where(own > 0, z, v_tm1)
 
 
 def targets_at(
@@ -87,41 +86,30 @@ def targets_at(
     """
     steps = roots + jnp.arange(unroll_steps + 1)[:, None, None]  # [K + 1, R, B]
 
-    def after(x: Array) -> Array:
-        """Adds zeros after the last step, and one before the first."""
-        return jnp.pad(x, ((1, unroll_steps + 1), *((0, 0) for _ in x.shape[1:])))
+    def padded(x: Array) -> Array:
+        return jnp.pad(x, ((0, unroll_steps + 1), *((0, 0) for _ in x.shape[1:])))
 
-    columns = jnp.arange(roots.shape[1])
-
-    def at(x: Array, steps: Array) -> Array:
-        found = after(x)[steps + 1, columns]
-        return found.reshape(found.shape[0], -1, *x.shape[2:])
-
-    ended = mask * (discount_t == 0)
-    # Whether the episode has terminated before step t.
-    over = jnp.cumsum(jnp.pad(ended, ((1, unroll_steps + 1), (0, 0))), axis=0) > 0
-    absorbed = over[steps, columns].reshape(len(steps), -1).astype(jnp.float32)
-    # A reward belongs to the step that ends at k.
-    is_step, was_step = at(mask, steps), at(mask, steps - 1)
-    was_absorbed = jnp.concatenate([jnp.zeros_like(absorbed[:1]), absorbed[:-1]])
-    first = jnp.arange(unroll_steps + 1)[:, None] == 0
+    terminated = jnp.cumsum(padded(mask * (discount_t == 0)), axis=0) > 0  # [T + K + 1, B] by this step or an earlier
+    acted = take(padded(mask), steps)
+    absorbed = take(jnp.pad(terminated, ((1, 0), (0, 0))), steps)
     return Targets(
-        policy=at(policy, steps),
-        value=at(mask * z, steps),
-        reward=at(mask * r_t, steps - 1),
-        policy_mask=is_step,
-        value_mask=jnp.maximum(is_step, absorbed),
-        reward_mask=jnp.where(first, 0.0, jnp.maximum(was_step, was_absorbed)),
+        policy=take(padded(policy), steps),
+        value=take(padded(mask * z), steps),
+        reward=take(padded(mask * r_t), steps)[:-1],
+        acted=acted,
+        known=jnp.maximum(acted, absorbed),
     )
 
 
-def value_prefixes(reward: Array) -> Array:
-    """Returns the sums of the rewards from the root to each unrolled step, `[K + 1, N]` (Ye et al. 2021, section 4.2).
+def take(x: Array, steps: Array) -> Array:
+    """Returns `x[steps[..., r, b], b]`, `[..., R * B, ...]`, for x `[T, B, ...]` and steps `[..., R, B]`."""
+    found = x[steps, jnp.arange(steps.shape[-1])]
+    return found.reshape(*steps.shape[:-2], -1, *x.shape[2:])
 
-    Args:
-        reward: `[K + 1, N]` as in `Targets`; that of k = 0 led to the root and is not counted.
-    """
-    return jnp.cumsum(jnp.asarray(reward).at[0].set(0.0), axis=0)
+
+def value_prefixes(reward: Array) -> Array:
+    """Returns the sums of the rewards from the root to the end of each step, `[K, N]` (Ye et al. 2021, section 4.2)."""
+    return jnp.cumsum(reward, axis=0)
 
 
 class Costs(NamedTuple):
@@ -146,20 +134,21 @@ def unrolled_costs(
     Args:
         logits: `[K + 1, N, A]` logits of the policy.
         value_logits: `[K + 1, N, S]` logits of the value, on the support.
-        reward_logits: `[K + 1, N, S]` logits of the reward, on the support.
+        reward_logits: `[K, N, S]` logits of the rewards of the unrolled steps, on the support.
         targets: their targets.
         support: the support phi.
     """
-    steps = len(logits) - 1
+    steps = len(reward_logits)
     weight = jnp.where(jnp.arange(steps + 1) == 0, 1.0, 1.0 / max(1, steps))
 
     def total(cost: Array, mask: Array) -> Array:
-        return jnp.einsum("k,kn->n", weight, jnp.where(mask > 0, cost, 0.0))
+        before = len(weight) - len(cost)  # there is no reward at the root
+        return jnp.einsum("k,kn->n", weight, jnp.pad(jnp.where(mask > 0, cost, 0.0), ((before, 0), (0, 0))))
 
     return Costs(
-        policy=total(distributional.categorical_kl(targets.policy, logits), targets.policy_mask),
-        value=total(distributional.cross_entropy(support.probs(targets.value), value_logits), targets.value_mask),
-        reward=total(distributional.cross_entropy(support.probs(targets.reward), reward_logits), targets.reward_mask),
+        policy=total(distributional.categorical_kl(targets.policy, logits), targets.acted),
+        value=total(distributional.cross_entropy(support.probs(targets.value), value_logits), targets.known),
+        reward=total(distributional.cross_entropy(support.probs(targets.reward), reward_logits), targets.known[:-1]),
     )
 
 

@@ -16,6 +16,8 @@ from acme_ext.learning.intrinsic import DistillationParams
 from acme_ext.learning.normalize import Moments
 from acme_ext.ops import intrinsic, masking, value
 from acme_ext.types import Array, Params, Sequence, Tree
+from acme_ext.utils import trees
+from acme_ext.utils.arrays import numpy_of
 
 
 class NGUParams(NamedTuple):
@@ -52,11 +54,11 @@ class Distances(NamedTuple):
 class Choice(NamedTuple):
     """How a policy of the family is selected for each episode."""
 
-    init: Callable[[int], tuple[Tree, Tree]]
-    """`B -> (kept [B, ...], ongoing [B, ...])`: the initial state, for the whole run and for the present episode."""
-    begin: Callable[[Array, Context, Tree, Tree], tuple[Array, Tree, Tree]]
-    """`(keys [B], context, kept, ongoing) -> (arms [B], kept, ongoing)`, called at every step. The arms are only used
-    where `context.first`.
+    init: Callable[[int], Carry]
+    """`B -> memory [B, ...]`: what the selection remembers, at first."""
+    select: Callable[[Array, Context, Carry], tuple[Array, Carry]]
+    """`(keys [B], context, memory) -> (arms [B], memory)`, called at every step. The arms are only used where
+    `context.first`.
     """
 
 
@@ -82,16 +84,15 @@ Preferred = Callable[[Tree, Array], Array]
 def uniform(num_arms: int) -> Choice:
     """Returns the uniformly random selection of a policy."""
 
-    def begin(keys: Array, context: Context, kept: Tree, ongoing: Tree) -> tuple[Array, Tree, Tree]:
-        del context
-        return jax.vmap(lambda key: jax.random.randint(key, (), 0, num_arms))(keys), kept, ongoing
+    def select(keys: Array, context: Context, memory: Carry) -> tuple[Array, Carry]:
+        return jax.vmap(lambda key: jax.random.randint(key, (), 0, num_arms))(keys), memory
 
-    return Choice(lambda batch: ((), ()), begin)
+    return Choice(lambda batch: Carry(), select)
 
 
 def exploiting() -> Choice:
     """Returns the selection that always takes policy 0, which has no bonus."""
-    return Choice(lambda batch: ((), ()), lambda keys, context, *state: (jnp.zeros(len(keys), jnp.int32), *state))
+    return Choice(lambda batch: Carry(), lambda keys, context, memory: (jnp.zeros(len(keys), jnp.int32), memory))
 
 
 def own_values(q: Tree, beta: Array) -> Array:
@@ -122,14 +123,14 @@ def policy_of(
         evaluation: whether to act for evaluation.
         preferred: see `Preferred`.
     """
-    distillation = networks.distillation
     epsilon_of = ladder(config, evaluation=evaluation)
 
     def init_carry(batch: int) -> Carry:
         zeros = np.zeros(batch, np.float32)
         memory = intrinsic.init_memory(batch, config.memory_rows, config.embedding_size)
-        kept, ongoing = choice.init(batch)
-        return Carry(Run(kept, Distances(zeros, zeros)), Episode(memory, np.zeros(batch, np.int32), ongoing))
+        chosen = choice.init(batch)
+        run = Run(chosen.run, Distances(zeros, zeros))
+        return Carry(run, Episode(memory, np.zeros(batch, np.int32), chosen.episode))
 
     def bonus_of(params: NGUParams, context: Context, observation: Tree) -> tuple[Array, Distances, Tree]:
         """Returns the bonuses `[B]` for observations, the updated distances, and the updated episodic memory."""
@@ -138,31 +139,20 @@ def policy_of(
         embedding = networks.embedding.embed(params.embedding, observation)
         squares, known = intrinsic.nearest_distances(memory, embedding, config.neighbours)
         known = known & ~first
-        moved = intrinsic.moving_average(old.average, old.seen, jnp.mean(squares, axis=-1), config.distance_horizon)
-        distances = Distances(*(jnp.where(known, new, before) for new, before in zip(moved, old, strict=True)))
-        episodic = intrinsic.kernel_bonus(
-            squares,
-            distances.average,
-            kernel_epsilon=config.kernel_epsilon,
-            cluster_distance=config.cluster_distance,
-        )
-        errors = params.errors
-        factor = intrinsic.lifelong_factor(
-            distillation.errors(params.distillation, observation),
-            errors.mean,
-            jnp.sqrt(errors.variance),
-            config.max_lifelong,
-        )
-        return (
-            jnp.where(known, episodic * factor, 0.0),
-            distances,
-            intrinsic.remember(memory, embedding, first, squares),
-        )
+        average = intrinsic.moving_average(*old, jnp.mean(squares, axis=-1), config.distance_horizon)
+        distances = trees.select(known, Distances(*average), old)
+        kernel = {"kernel_epsilon": config.kernel_epsilon, "cluster_distance": config.cluster_distance}
+        episodic = intrinsic.kernel_bonus(squares, distances.average, **kernel)
+        error = networks.distillation.errors(params.distillation, observation)
+        mean, stddev = params.errors.mean, jnp.sqrt(params.errors.variance)
+        lifelong = intrinsic.lifelong_factor(error, mean, stddev, config.max_lifelong)
+        memory = intrinsic.remember(memory, embedding, first, squares)
+        return jnp.where(known, episodic * lifelong, 0.0), distances, memory
 
     def apply(params: NGUParams, context: Context, observation: Tree, state: Tree):
         run, episode = context.carry
         bonus, distances, memory = bonus_of(params, context, observation)
-        fresh, kept, ongoing = choice.begin(other_keys(context.key), context, run.choice, episode.choice)
+        fresh, chosen = choice.select(other_keys(context.key), context, Carry(run.choice, episode.choice))
         arm = jnp.where(context.first, fresh, episode.arm)
         q, state = networks.values.step(params.values, context.reward, Seen(observation, bonus, arm), state)
         legal = masking.legal_actions(observation)
@@ -171,7 +161,7 @@ def policy_of(
         action = epsilon_greedy(context.key, q, epsilon, legal)
         probability = value.take_action(epsilon_greedy_probabilities(q, epsilon, legal), action)
         extras = NGUExtras(value.take_action(q, action), jnp.max(q, axis=-1), probability, arm, bonus)
-        carry = Carry(Run(kept, distances), Episode(memory, arm, ongoing))
+        carry = Carry(Run(chosen.run, distances), Episode(memory, arm, chosen.episode))
         return action, Kept(networks.values.remember(state, action), carry), extras
 
     return Policy(apply, networks.values.init_memory, init_carry)
@@ -187,18 +177,14 @@ def bonuses_of(batch: Sequence) -> Array:
     return batch.extras.bonus[1:] * batch.mask
 
 
-def of_steps(extras: NGUExtras) -> NGUExtras:
-    """Returns the extras `[T, B]` of the steps, without those of the last timestep."""
-    return jax.tree.map(lambda x: x[:-1], extras)
-
-
 def first_error(batch: Sequence, config: NGUConfig) -> Array:
     """Returns the errors `[M]` for the initial priorities of new sequences.
 
     They are R2D2's, with the reward, bonus and discount of the policy that acted.
     """
-    arm, xp = arms_of(batch), value.numpy_of(batch.reward)
+    arm, xp = arms_of(batch), numpy_of(batch.reward)
     betas, discounts = xp.asarray(config.betas), xp.asarray(config.discounts)
     reward = xp.concatenate([batch.reward[:1], batch.reward[1:] + betas[arm] * bonuses_of(batch)])
-    own = batch._replace(reward=reward, discount=batch.discount * discounts[arm], extras=of_steps(batch.extras))
+    extras = NGUExtras(*(x[:-1] for x in batch.extras))
+    own = batch._replace(reward=reward, discount=batch.discount * discounts[arm], extras=extras)
     return r2d2.first_error(own, config)

@@ -12,9 +12,10 @@ from acme_ext.agents.ngu import acting
 from acme_ext.agents.ngu.config import NGUConfig
 from acme_ext.agents.ngu.networks import NGUNetworks, Seen
 from acme_ext.agents.r2d2 import learning as r2d2
-from acme_ext.agents.r2d2.learning import Task
+from acme_ext.agents.r2d2 import losses as r2d2_losses
+from acme_ext.agents.r2d2.learning import Steps
 from acme_ext.learning import core, intrinsic, normalize
-from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
+from acme_ext.learning.core import LearnerCore, LossOutput, TrainState, sgd_step
 from acme_ext.learning.intrinsic import DistillationState
 from acme_ext.learning.normalize import Moments
 from acme_ext.learning.on_policy import masked_mean
@@ -32,13 +33,19 @@ class State(NamedTuple):
 
 def make_core(networks: NGUNetworks, config: NGUConfig, observation: Tree) -> LearnerCore[State]:
     """Returns NGU's learner core."""
+    network = networks.values
 
-    def task_of(batch: Sequence) -> Task:
-        task, bonus, beta = asked(batch, config)
-        return task._replace(rewards=(batch.reward[1:] + beta * bonus,))
+    def loss(
+        params: Params, target_params: Params, batch: Sequence, weight: Array, key: Array
+    ) -> tuple[Array, LossOutput]:
+        inputs, steps, bonus, beta = asked(batch, config)
+        q = r2d2.values_of(network, params, inputs, config)
+        q_target = r2d2.values_of(network, target_params, inputs, config)
+        error = r2d2.td_error(q, q_target, steps._replace(reward=steps.reward + beta * bonus), config)
+        priority = r2d2_losses.sequence_error(error, steps.mask, config.priority_max_share)
+        return r2d2_losses.sequence_loss(error, weight), r2d2.output(q, jnp.abs(error), priority, steps)
 
-    values = r2d2.make_core(networks.values, config, example(observation), task_of=task_of)
-    return with_bonus(values, networks, config, observation)
+    return with_bonus(r2d2.core_of_loss(loss, network, config, example(observation)), networks, config, observation)
 
 
 def example(observation: Tree) -> Seen:
@@ -46,19 +53,18 @@ def example(observation: Tree) -> Seen:
     return Seen(observation, np.zeros(1, np.float32), np.zeros(1, np.int32))
 
 
-def asked(batch: Sequence, config: NGUConfig) -> tuple[Task, Array, Array]:
-    """Returns the learning task without the rewards, the bonuses `[T, B]` of steps, and their weights `[B]`.
+def asked(batch: Sequence, config: NGUConfig) -> tuple[Sequence, Steps, Array, Array]:
+    """Returns the network's inputs, the steps to learn from, their bonuses `[T, B]`, and the bonuses' weights `[B]`.
 
     The first sequences of the batch, a fraction of `exploiting_share`, are used to train policy 0; the others train the
-    policy that acted.
+    policy that acted. The steps have the environment's reward, and the discount of the policy that is trained.
     """
     arm = acting.arms_of(batch)
     arm = jnp.where(jnp.arange(len(arm)) < round(config.exploiting_share * len(arm)), 0, arm)
     seen = Seen(batch.observation, batch.extras.bonus, jnp.broadcast_to(arm, batch.reward.shape))
-    given = batch._replace(observation=seen, extras=acting.of_steps(batch.extras))
-    discount = batch.discount * jnp.asarray(config.discounts)[arm]
-    task = Task(given, (), discount, batch.mask, batch.observation)
-    return task, acting.bonuses_of(batch), jnp.asarray(config.betas)[arm]
+    steps = r2d2.steps_of(batch._replace(discount=batch.discount * jnp.asarray(config.discounts)[arm]), config)
+    bonus = acting.bonuses_of(batch)[config.replay.burn_in :]
+    return batch._replace(observation=seen), steps, bonus, jnp.asarray(config.betas)[arm]
 
 
 def with_bonus(
@@ -124,7 +130,7 @@ def shuffled(key: Array, batch: Sequence) -> Sequence:
     return batch._replace(extras=batch.extras._replace(bonus=intrinsic.shuffle(key, bonus, came)))
 
 
-class Steps(NamedTuple):
+class Transitions(NamedTuple):
     """Steps in any order."""
 
     before: Tree  # [N, ...] observations
@@ -133,7 +139,7 @@ class Steps(NamedTuple):
     mask: Array  # [N] 1 for steps, 0 for padding
 
 
-def last_steps(batch: Sequence, count: int) -> Steps:
+def last_steps(batch: Sequence, count: int) -> Transitions:
     """Returns the last `count` steps of each sequence, N = count * B."""
     length = len(batch.mask)
     ends = jnp.max(jnp.where(batch.mask > 0, jnp.arange(1, length + 1)[:, None], 0), axis=0)
@@ -146,6 +152,6 @@ def last_steps(batch: Sequence, count: int) -> Steps:
         return chosen.reshape(-1, *x.shape[2:])
 
     before, after = (jax.tree.map(functools.partial(at, later=later), batch.observation) for later in (0, 1))
-    return Steps(
+    return Transitions(
         before, after, at(batch.action).astype(jnp.int32), (there * at(batch.mask).reshape(there.shape)).reshape(-1)
     )

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from acme_ext.acting.stochastic import among_legal
+from acme_ext.acting.stochastic import VersionedParams, among_legal
 from acme_ext.agents.ppo import losses
 from acme_ext.agents.ppo.config import AdvantageConfig, PPOConfig
 from acme_ext.errors import UsageError
 from acme_ext.learning import normalize, optimizers
 from acme_ext.learning.core import LearnerCore, TrainState, sgd_step
 from acme_ext.learning.normalize import Moments
-from acme_ext.learning.on_policy import VersionedParams, lag, masked_mean, normalized_advantages
+from acme_ext.learning.on_policy import lag, masked_mean, normalized_advantages
 from acme_ext.networks.recurrent import Inputs, RecurrentNetwork
 from acme_ext.ops.policy import importance_ratios, truncated_generalized_advantage_estimation
 from acme_ext.types import Array, Params, Sample, Sequence, Tree

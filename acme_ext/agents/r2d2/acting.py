@@ -10,8 +10,9 @@ from acme_ext.acting.values import ActorValues, SequenceValues
 from acme_ext.agents.r2d2 import losses
 from acme_ext.agents.r2d2.config import R2D2Config
 from acme_ext.networks.recurrent import RecurrentNetwork
-from acme_ext.ops import masking, value
+from acme_ext.ops import masking, multistep, value
 from acme_ext.types import Array, Params, Sequence, Tree
+from acme_ext.utils.arrays import numpy_of
 
 
 def make_policy(network: RecurrentNetwork, config: R2D2Config, *, evaluation: bool) -> Policy:
@@ -62,9 +63,8 @@ def first_error(batch: Sequence, config: R2D2Config) -> Array:
         config: the agent's config.
     """
     best, mask = batch.extras.best, batch.mask
-    xp = value.numpy_of(best, mask)
-    known = xp.concatenate([mask[1:] > 0, xp.zeros_like(mask[:1], bool)])
-    v_t = xp.where(known, xp.concatenate([best[1:], best[-1:]]), best)
+    xp = numpy_of(best, mask)
+    v_t = xp.where(multistep.continues_of(mask), xp.concatenate([best[1:], best[-1:]]), best)
     target = losses.n_step_target(batch.reward[1:], batch.discount, v_t, mask, config.n_step, config.rescaling_epsilon)
     error = target - batch.extras.taken
     learned = slice(config.replay.burn_in, None)

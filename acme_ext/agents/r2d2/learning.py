@@ -1,7 +1,6 @@
 """R2D2's learning: recurrent networks are unrolled over sequences with burn-in."""
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,99 +11,101 @@ from jax import lax
 from acme_ext.agents.r2d2 import losses
 from acme_ext.agents.r2d2.config import R2D2Config
 from acme_ext.learning import optimizers
-from acme_ext.learning.core import LearnerCore, LossOutput, State, TargetUpdate, single_loss_core
+from acme_ext.learning.core import LearnerCore, Loss, LossOutput, State, TargetUpdate, single_loss_core
 from acme_ext.networks.recurrent import Inputs, RecurrentNetwork
 from acme_ext.ops import masking
 from acme_ext.types import Array, Params, Sequence, Tree
 
 
-class Task(NamedTuple):
-    """The learning task for a batch of sequences."""
+class Steps(NamedTuple):
+    """The steps of sequences that are learned from: those after the burn-in."""
 
-    batch: Sequence  # the network's inputs
-    rewards: tuple[Array, ...]  # [T, B] each; one for each kind of values that the network outputs
+    action: Array  # [T, B]
+    reward: Array  # [T, B]
     discount: Array  # [T, B] including the agent's discount
-    mask: Array  # [T, B] 1 where there is a step to learn from
-    observation: Tree  # [T + 1, B, ...] the environment's observations
-    preferred: Callable[[tuple[Array, ...]], Array] = lambda q: q[0]
-    """`kinds of values [T, B, A] -> [T, B, A]`: the values for action selection."""
+    mask: Array  # [T, B] 1 where there is a step
+    legal: Array | None  # [T + 1, B, A] the legal actions; None if all are legal
+    probability: Array | None  # [T, B] of the action under the policy that took it; only with Retrace
 
 
-def own_task(batch: Sequence) -> Task:
-    """Returns R2D2's task, with the environment's reward."""
-    return Task(batch, (batch.reward[1:],), batch.discount, batch.mask, batch.observation)
-
-
-def make_core(
-    network: RecurrentNetwork,
-    config: R2D2Config,
-    observation: Tree,
-    *,
-    task_of: Callable[[Sequence], Task] = own_task,
-    optimizer: optax.GradientTransformation | None = None,
-) -> LearnerCore[State]:
+def make_core(network: RecurrentNetwork, config: R2D2Config, observation: Tree) -> LearnerCore[State]:
     """Returns R2D2's learner core.
 
     Args:
-        network: see `networks.make_network`; its output may also be a tuple of several kinds of values.
+        network: see `networks.make_network`.
         config: the agent's config.
         observation: an example of the network's input `[1, ...]`, for the parameters' shapes.
-        task_of: returns the learning task for a batch.
-        optimizer: None for Adam with the config's settings.
     """
-    burn_in = config.replay.burn_in
-    learned = slice(burn_in, None)
-
-    def errors(q: tuple[Array, ...], q_target: tuple[Array, ...], task: Task) -> list[Array]:
-        """Returns the TD errors `[T, B]` of each kind of values."""
-        if config.retrace_lambda is None:
-            error = functools.partial(losses.td_error, n=config.n_step)
-        else:
-            error = functools.partial(
-                losses.retrace_error,
-                preferred=task.preferred(q),
-                mu_tm1=task.batch.extras.probability[learned],
-                lambda_=config.retrace_lambda,
-                target_epsilon=config.retrace_epsilon,
-            )
-        of_all = {
-            "a_tm1": task.batch.action[learned],
-            "discount_t": task.discount[learned],
-            "mask": task.mask[learned],
-            "rescaling_epsilon": config.rescaling_epsilon,
-            "legal": masking.legal_actions(jax.tree.map(lambda x: x[learned], task.observation)),
-        }
-        kinds = zip(q, task.rewards, q_target, strict=True)
-        return [error(q, r_t=reward[learned], q_target=q_target, **of_all) for q, reward, q_target in kinds]
 
     def loss(
         params: Params, target_params: Params, batch: Sequence, weight: Array, key: Array
     ) -> tuple[Array, LossOutput]:
-        task = task_of(batch)
-        inputs, state = network.inputs_of(task.batch), network.core_state_of(batch)
-        q, q_target = (
-            q if isinstance(q := values(network, each, inputs, state, burn_in), tuple) else (q,)
-            for each in (params, target_params)
-        )
-        mask = task.mask[learned]
-        each = errors(q, q_target, task)
-        steps = jnp.maximum(jnp.sum(mask), 1)
-        size: Any = sum(map(jnp.abs, each))
-        metrics = {
-            "q_mean": jnp.sum(mask * jnp.mean(task.preferred(q)[:-1], axis=-1)) / steps,
-            "td_error_abs": jnp.sum(size) / steps,
-            "steps_share": jnp.mean(mask),
-        }
-        of_sequence = losses.sequence_error(size, mask, config.priority_max_share)
-        total: Any = sum(losses.sequence_loss(error, weight) for error in each)
-        return total, LossOutput(metrics, lax.stop_gradient(of_sequence))
+        steps = steps_of(batch, config)
+        q = values_of(network, params, batch, config)
+        q_target = values_of(network, target_params, batch, config)
+        error = td_error(q, q_target, steps, config)
+        priority = losses.sequence_error(error, steps.mask, config.priority_max_share)
+        return losses.sequence_loss(error, weight), output(q, jnp.abs(error), priority, steps)
 
-    return single_loss_core(
-        loss,
-        lambda key: network.init(key, observation),
-        optimizer or adam(config),
-        target_update=TargetUpdate(config.target_period, config.target_rate),
-    )
+    return core_of_loss(loss, network, config, observation)
+
+
+def core_of_loss(
+    loss: Loss,
+    network: RecurrentNetwork,
+    config: R2D2Config,
+    observation: Tree,
+    optimizer: optax.GradientTransformation | None = None,
+) -> LearnerCore[State]:
+    """Returns the core of an agent with another loss, and with R2D2's target network and optimizer, unless given."""
+    target_update = TargetUpdate(config.target_period, config.target_rate)
+    init = functools.partial(network.init, observation=observation)
+    return single_loss_core(loss, init, optimizer or adam(config), target_update=target_update)
+
+
+def steps_of(batch: Sequence, config: R2D2Config) -> Steps:
+    """Returns the steps of a batch's sequences after the burn-in."""
+    after = jax.tree.map(lambda x: x[config.replay.burn_in :], batch._replace(state=()))
+    probability = None if config.retrace_lambda is None else after.extras.probability[: len(after.mask)]
+    legal = masking.legal_actions(after.observation)
+    return Steps(after.action, after.reward[1:], after.discount, after.mask, legal, probability)
+
+
+def values_of(network: RecurrentNetwork, params: Params, batch: Sequence, config: R2D2Config) -> Any:
+    """Returns the action values `[T + 1, B, A]` after the burn-in; a tuple for a network with several kinds of them."""
+    return values(network, params, network.inputs_of(batch), network.core_state_of(batch), config.replay.burn_in)
+
+
+def td_error(q: Array, q_target: Array, steps: Steps, config: R2D2Config, *, preferred: Array | None = None) -> Array:
+    """Returns the errors `[T, B]` of action values `[T + 1, B, A]`: Retrace's, or else double Q-learning's.
+
+    Retrace's target policy is epsilon-greedy in the values `preferred`; None for `q`.
+    """
+    a_tm1, r_t, discount_t, mask, legal, mu_tm1 = steps
+    common = {"rescaling_epsilon": config.rescaling_epsilon, "legal": legal}
+    if mu_tm1 is None:
+        return losses.td_error(q, a_tm1, r_t, discount_t, q_target, mask, config.n_step, **common)
+    preferred = q if preferred is None else preferred
+    trace = {"lambda_": config.retrace_lambda, "target_epsilon": config.retrace_epsilon}
+    return losses.retrace_error(q, preferred, a_tm1, mu_tm1, r_t, discount_t, q_target, mask, **trace, **common)
+
+
+def output(preferred: Array, size: Array, priority: Array, steps: Steps) -> LossOutput:
+    """Returns the metrics and priorities of a loss.
+
+    Args:
+        preferred: `[T + 1, B, A]` the values for action selection.
+        size: `[T, B]` the absolute errors.
+        priority: `[B]`.
+        steps: the steps that were learned from.
+    """
+    count = jnp.maximum(jnp.sum(steps.mask), 1)
+    metrics = {
+        "q_mean": jnp.sum(steps.mask * jnp.mean(preferred[:-1], axis=-1)) / count,
+        "td_error_abs": jnp.sum(size) / count,
+        "steps_share": jnp.mean(steps.mask),
+    }
+    return LossOutput(metrics, lax.stop_gradient(priority))
 
 
 def adam(config: R2D2Config) -> optax.GradientTransformation:

@@ -26,10 +26,11 @@ def n_step_target(
         n: number of steps.
         rescaling_epsilon: epsilon of h; None for unscaled values.
     """
+    continues = multistep.continues_of(mask)
     if rescaling_epsilon is None:
-        return multistep.n_step_returns(r_t, discount_t, v_t, mask, n)
+        return multistep.n_step_returns(r_t, discount_t, v_t, continues, n)
     v_t = multistep.signed_parabolic(v_t, rescaling_epsilon)
-    returns = multistep.n_step_returns(r_t, discount_t, v_t, mask, n)
+    returns = multistep.n_step_returns(r_t, discount_t, v_t, continues, n)
     return multistep.signed_hyperbolic(returns, rescaling_epsilon)
 
 
@@ -114,7 +115,7 @@ def retrace_error(
         pi_t,
         r_t,
         discount_t,
-        jnp.concatenate([mask[1:] > 0, jnp.zeros_like(mask[:1], bool)]),
+        multistep.continues_of(mask),
         rescaling_epsilon,
     )
     return mask * (lax.stop_gradient(target) - value.take_action(q[:-1], a_tm1))

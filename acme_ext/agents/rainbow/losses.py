@@ -43,32 +43,31 @@ def categorical_q_loss(logits_tm1: Array, a_tm1: Array, target: Array) -> Array:
     return distributional.categorical_kl(target, of_action(logits_tm1, a_tm1))
 
 
-def quantile_double_q_loss(
-    quantiles_tm1: Array,
-    taus_tm1: Array,
-    a_tm1: Array,
-    r_t: Array,
-    discount_t: Array,
-    quantiles_t: Array,
-    q_t_selector: Array,
-    kappa: float,
-) -> Array:
-    """Returns each transition's quantile regression loss `[B]` (Dabney et al. 2018a, algorithm 1, with double Q).
+def quantile_double_q_target(r_t: Array, discount_t: Array, quantiles_t: Array, q_t_selector: Array) -> Array:
+    """Returns the quantiles `[B, M]` of the target (Dabney et al. 2018a, algorithm 1, with double Q).
 
-    Its gradient flows only through `quantiles_tm1`.
+    No gradient flows through it.
+
+    Args:
+        r_t: `[B]` n-step rewards.
+        discount_t: `[B]` n-step discounts, zero after a termination.
+        quantiles_t: `[B, A, M]` target network's quantiles at the last observation.
+        q_t_selector: `[B, A]` action values that select the action, as for `categorical_double_q_target`.
+    """
+    quantiles_t = of_action(quantiles_t, jnp.argmax(q_t_selector, axis=-1))
+    return lax.stop_gradient(r_t[:, None] + discount_t[:, None] * quantiles_t)
+
+
+def quantile_q_loss(quantiles_tm1: Array, taus_tm1: Array, a_tm1: Array, target: Array, kappa: float) -> Array:
+    """Returns each transition's quantile regression loss `[B]` (Dabney et al. 2018a, eq. 10).
 
     Args:
         quantiles_tm1: `[B, A, N]` online quantiles at the first observation.
         taus_tm1: `[B, N]` their fractions.
         a_tm1: `[B]` actions taken there.
-        r_t: `[B]` n-step rewards.
-        discount_t: `[B]` n-step discounts, zero after a termination.
-        quantiles_t: `[B, A, M]` target network's quantiles at the last observation.
-        q_t_selector: `[B, A]` action values that select the action, as for `categorical_double_q_target`.
+        target: `[B, M]` quantiles of the target.
         kappa: where the Huber loss becomes linear.
     """
-    quantiles_t = of_action(quantiles_t, jnp.argmax(q_t_selector, axis=-1))
-    target = lax.stop_gradient(r_t[:, None] + discount_t[:, None] * quantiles_t)
     return distributional.quantile_loss(of_action(quantiles_tm1, a_tm1), taus_tm1, target, kappa)
 
 

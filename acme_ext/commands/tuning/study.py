@@ -32,8 +32,8 @@ from optuna.storages.journal import JournalFileBackend
 from acme_ext.commands.tuning import spaces
 from acme_ext.config.comparison import differences
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch.cluster import hosts
-from acme_ext.launch.processes.interrupt import Interrupt
+from acme_ext.launch.hosts.interrupt import Interrupt
+from acme_ext.launch.hosts.ray import commands
 from acme_ext.utils import files, loggers
 from acme_ext.utils.rundir import RunDirectory
 
@@ -48,7 +48,7 @@ _WARM_UP = 1 / 3  # fraction of a trial's evaluations before it can be pruned
 CHILD = """
 import signal, sys
 from acme_ext.commands import cli
-from acme_ext.launch.processes import process_tree
+from acme_ext.launch.hosts import process_tree
 if not process_tree.tell_when_orphaned(int(sys.argv[1]), signal.SIGTERM):
     sys.exit(1)
 sys.exit(cli.main(sys.argv[2:]))
@@ -131,12 +131,12 @@ class _Work:
     """A run that this process supervises, on this machine or on another host of a cluster."""
 
     def __init__(
-        self, run_dir: Path, command: list[str], lock: int, trial: Any = None, cluster: hosts.Cluster | None = None
+        self, run_dir: Path, command: list[str], lock: int, trial: Any = None, cluster: commands.Cluster | None = None
     ):
         self.run_dir, self.trial, self.lock = run_dir, trial, lock
         self.pruned = False
         self.log = run_dir.with_name(f"{run_dir.name}.log")
-        self.process: subprocess.Popen | hosts.OnHost
+        self.process: subprocess.Popen | commands.OnHost
         if cluster is not None:
             self.process = cluster.start(CHILD, command, run_dir)
             return
@@ -153,7 +153,7 @@ class _Work:
     @property
     def lost(self) -> bool:
         """Whether it ended because its host was lost."""
-        return isinstance(self.process, hosts.OnHost) and self.process.lost
+        return isinstance(self.process, commands.OnHost) and self.process.lost
 
     @property
     def score(self) -> float:
@@ -194,7 +194,7 @@ class Study:
         path: str | os.PathLike[str],
         tuned: Tuned,
         report: Callable[[str], None] = print,
-        cluster: hosts.Cluster | None = None,
+        cluster: commands.Cluster | None = None,
     ):
         self.path, self.tuned, self._report, self._cluster = Path(path), tuned, report, cluster
         self._losses: collections.Counter[Path] = collections.Counter()  # how often each run has lost its host

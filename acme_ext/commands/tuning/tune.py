@@ -11,8 +11,8 @@ from acme_ext.commands.tuning import results, spaces
 from acme_ext.commands.tuning.study import Study, Tuned
 from acme_ext.config.assignments import configure_builder, parse_amounts, split_assignments
 from acme_ext.errors import UsageError
-from acme_ext.launch.cluster import hosts
-from acme_ext.launch.processes import interrupt
+from acme_ext.launch.hosts import interrupt
+from acme_ext.launch.hosts.ray import commands
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.recorded_data import check_recorded_data
 from acme_ext.launch.runs.validation import check_agent
@@ -72,7 +72,7 @@ def tune(tuned: Tuned, options: Any) -> int:
     with contextlib.ExitStack() as stack:
         cluster = None
         if options.on == "ray":  # before the signal handlers are set, because Ray sets its own
-            cluster = stack.enter_context(hosts.joined(options.ray_address, path, _amounts(options.resources)))
+            cluster = stack.enter_context(commands.joined(options.ray_address, path, _amounts(options.resources)))
         study = Study(path, tuned, report, cluster)
         report("\n".join([f"the study is {path}; it searches", *spaces.table(tuned.space)]))
         stop = stack.enter_context(interrupt.graceful(report))

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from acme_ext.errors import exited
-from acme_ext.launch.processes.interrupt import Interrupt, graceful
+from acme_ext.launch.hosts.interrupt import Interrupt, graceful
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.utils.progress import ProgressLine
 

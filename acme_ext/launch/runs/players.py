@@ -10,7 +10,7 @@ import numpy as np
 
 from acme_ext.acting.policy import Context
 from acme_ext.config.values import display_name
-from acme_ext.envs.board import RANDOM, rules_of
+from acme_ext.envs.board_rules import RANDOM, rules_of
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.evaluation import place_of
 from acme_ext.launch.runs.trained import load

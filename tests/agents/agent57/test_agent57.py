@@ -12,7 +12,6 @@ from acme_ext.agents.agent57 import acting, learning
 from acme_ext.agents.agent57.config import ATARI, Agent57Config
 from acme_ext.builders import Agent57
 from acme_ext.errors import UsageError
-from acme_ext.learning.core import LearnerCore
 from acme_ext.ops import multistep
 from acme_ext.replay.config import SequenceConfig
 from acme_ext.types import Sample
@@ -57,20 +56,24 @@ def test_combined_values_by_hand():
 
 
 def test_the_target_policy_of_retrace_prefers_the_combined_values(monkeypatch):
-    tasks = []
-
-    def make_core(*_, task_of, **__):
-        tasks.append(task_of)
-        return LearnerCore(None, None, None)
-
-    monkeypatch.setattr(learning.r2d2, "make_core", make_core)
-    config = Agent57Config(num_arms=3, exploiting_share=0.0, **SMALL)
+    config, given = Agent57Config(num_arms=3, exploiting_share=0.0, **SMALL), []
     data = sample(Agent57(config).make_agent(SPEC), 1)
-    task = tasks[0](data)
+
+    def td_error(q, q_target, steps, config, *, preferred):
+        given.append((steps.reward, preferred))
+        return jnp.zeros_like(steps.mask)
+
+    monkeypatch.setattr(learning.r2d2, "td_error", td_error)
     values = tuple(np.random.default_rng(0).normal(size=(2, 5, 3, 3)).astype(np.float32))
+    monkeypatch.setattr(learning.r2d2, "values_of", lambda *_: values)
+    monkeypatch.setattr(learning.r2d2, "core_of_loss", lambda loss, *_: loss)
+    monkeypatch.setattr(learning.ngu, "with_bonus", lambda loss, *_: loss)
+    loss = learning.make_core(Agent57(config).make_networks(SPEC), config, np.zeros((1, 4), np.float32))
+    loss({}, {}, data, np.ones(3, np.float32), None)
     expected = acting.combined_values(values, np.full(3, config.betas[1]), config.rescaling_epsilon)
-    np.testing.assert_allclose(task.preferred(values), expected, rtol=1e-5)
-    np.testing.assert_array_equal(task.rewards[0], data.reward[1:])
+    for (reward, preferred), own in zip(given, (data.reward, data.extras.bonus), strict=True):
+        np.testing.assert_array_equal(reward, own[3:])
+        np.testing.assert_allclose(preferred, expected, rtol=1e-5)
 
 
 def sample(agent, beta_arm):
@@ -124,10 +127,10 @@ def test_the_bandit_is_told_an_episodes_return_where_the_next_begins():
     # Episodes with rewards 1 + 2, and 5: policy 0, then 1. The rewards come with the timesteps after the first.
     for first, reward in ((True, 0), (False, 1), (False, 2), (True, 0), (False, 5), (True, 0)):
         now = context([first], [reward])
-        arm, *state = choice.begin(now.key, now, *state)
+        arm, state = choice.select(now.key, now, state)
         arms.append(int(arm[0]))
     assert arms[:5] == [0, 0, 0, 1, 1]
-    counts = acting.bandits.in_window(jax.device_get(state[0]), 2)
+    counts = acting.bandits.in_window(jax.device_get(state.run), 2)
     np.testing.assert_array_equal(counts.plays, [[1, 1]])  # at the very first there was nothing to tell
     np.testing.assert_array_equal(counts.total, [[3, 5]])
     assert arms[5] == 1
@@ -152,7 +155,7 @@ def test_a_resumed_run_does_not_count_the_episode_that_was_cut():
     assert (sum(plays), sum(returns)) == (2, 7 + 2)
     # Nor where an actor was started again, whose slot a server keeps.
     step(resumed, False, 3)
-    resumed.seat(np.arange(1), jax.random.split(jax.random.key(0), 1), np.zeros(1, np.float32))
+    resumed.assign_slots(np.arange(1), jax.random.split(jax.random.key(0), 1), np.zeros(1, np.float32))
     step(resumed, True, 0)
     plays, returns, *_ = resumed.standing()
     assert (sum(plays), sum(returns)) == (2, 7 + 2)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from acme_ext.agents.alphazero import symmetries
-from acme_ext.envs.board import rules_of
+from acme_ext.envs.board_rules import rules_of
 
 
 @pytest.mark.parametrize(("game", "count"), [("tic_tac_toe", 8), ("connect_four", 2), ("hex", 1)])

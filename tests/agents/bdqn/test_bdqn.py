@@ -154,7 +154,7 @@ def acted(config, firsts):
     agent = builder.make_agent(spec_of.discrete(HEADS, (5,)))
     params = agent.core.variables(agent.core.init(jax.random.key(0)))["policy"]
     core = InferenceCore(agent.policy, 2)
-    core.seat(np.arange(2), slot_keys(jax.random.key(0), 2), np.zeros(2, np.float32))
+    core.assign_slots(np.arange(2), slot_keys(jax.random.key(0), 2), np.zeros(2, np.float32))
     zeros = np.zeros(2, np.float32), np.zeros((2, 5), np.float32)
     found = [core.step_all(params, tick, 0, np.array(first), *zeros) for tick, first in enumerate(firsts)]
     return np.stack([a.action for a in found]), np.stack([a.extras.mask for a in found])

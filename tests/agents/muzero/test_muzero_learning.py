@@ -117,7 +117,7 @@ def test_the_models_states_are_compared_with_what_was_seen_there():
     network = models.ModelNetwork(
         None, lambda params, seen: seen + params, None, None, lambda params, state, predict: state
     )
-    seen = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]], np.float32)[:, None]
+    seen = np.array([[1, 0], [0, 1], [-1, 0], [0, -1], [1, 0]], np.float32)[:, None]
     states = np.array([[9, 9], [-3, 4], [0, -2]], np.float32)[:, None]
     root = jnp.array([[1]])
 
@@ -126,9 +126,9 @@ def test_the_models_states_are_compared_with_what_was_seen_there():
         return learning.consistency_costs(network, params, states, seen, root, mask)[0]
 
     # The cosines at the two steps after the root are 3/5 and 1.
-    np.testing.assert_allclose(cost(jnp.zeros(2), [1, 1, 1, 1, 0, 0]), -(0.6 + 1) / 2, rtol=1e-5)
-    np.testing.assert_allclose(cost(jnp.zeros(2), [1, 1, 1, 0, 0, 0]), -0.6 / 2, rtol=1e-5)
-    assert not jax.grad(cost)(jnp.zeros(2), [1, 1, 1, 1, 0, 0]).any()  # what was seen is no prediction
+    np.testing.assert_allclose(cost(jnp.zeros(2), [1, 1, 1, 1]), -(0.6 + 1) / 2, rtol=1e-5)
+    np.testing.assert_allclose(cost(jnp.zeros(2), [1, 1, 1, 0]), -0.6 / 2, rtol=1e-5)
+    assert not jax.grad(cost)(jnp.zeros(2), [1, 1, 1, 1]).any()  # what was seen is no prediction
 
 
 def test_a_reward_is_what_a_value_prefix_has_more_than_the_one_before():

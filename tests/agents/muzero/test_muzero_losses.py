@@ -11,7 +11,8 @@ from acme_ext.agents.muzero import acting, losses
 from acme_ext.agents.muzero.config import MuZeroConfig
 from acme_ext.ops.distributional import Support
 from acme_ext.ops.search import SearchConfig, Searched
-from acme_ext.replay.unrolls import UnrollStore
+from acme_ext.replay.sequences import UnrollStore
+from acme_ext.replay.unrolls import Cut
 from acme_ext.types import Sequence
 
 
@@ -81,26 +82,24 @@ def targets_of(discount, mask, roots, unroll=3):
 
 def test_a_value_prefix_has_the_rewards_since_the_root():
     targets = targets_of(np.ones(5), np.ones(5), roots=[0, 1], unroll=2)  # the rewards are 1 to 5
-    np.testing.assert_array_equal(losses.value_prefixes(targets.reward), [[0, 0], [1, 2], [3, 5]])
+    np.testing.assert_array_equal(losses.value_prefixes(targets.reward), [[1, 2], [3, 5]])
 
 
 def test_after_a_termination_the_state_is_absorbing():
     t = targets_of([1, 1, 0, 0], [1, 1, 1, 0], [1, 2])
     assert t.value.T.tolist() == [[11, 12, 0, 0], [12, 0, 0, 0]]
-    assert t.value_mask.T.tolist() == [[1, 1, 1, 1], [1, 1, 1, 1]]
-    assert t.reward.T.tolist() == [[1, 2, 3, 0], [2, 3, 0, 0]]
-    assert t.reward_mask.T.tolist() == [[0, 1, 1, 1], [0, 1, 1, 1]]
-    assert t.policy_mask.T.tolist() == [[1, 1, 0, 0], [1, 0, 0, 0]]
+    assert t.known.T.tolist() == [[1, 1, 1, 1], [1, 1, 1, 1]]
+    assert t.reward.T.tolist() == [[2, 3, 0], [3, 0, 0]]
+    assert t.acted.T.tolist() == [[1, 1, 0, 0], [1, 0, 0, 0]]
     assert t.policy[:2, 0, 0].tolist() == [1, 2]
 
 
 def test_after_a_truncation_nothing_is_known():
     t = targets_of([1, 1, 1, 0], [1, 1, 1, 0], [1])
-    assert t.value_mask.T.tolist() == [[1, 1, 0, 0]]
-    assert t.reward_mask.T.tolist() == [[0, 1, 1, 0]]  # the last step's reward is
+    assert t.known.T.tolist() == [[1, 1, 0, 0]]  # also the rewards of the steps from there
+    assert t.reward[:2].T.tolist() == [[2, 3]]
     full = targets_of([1, 1, 1, 1], [1, 1, 1, 1], [2])  # the sequence's end
-    assert full.value_mask.T.tolist() == [[1, 1, 0, 0]]
-    assert full.reward_mask.T.tolist() == [[0, 1, 1, 0]]
+    assert full.known.T.tolist() == [[1, 1, 0, 0]]
 
 
 def test_the_loss_is_the_sum_of_its_parts():
@@ -108,15 +107,14 @@ def test_the_loss_is_the_sum_of_its_parts():
     targets = losses.Targets(
         policy=jnp.array([[[1.0, 0.0]], [[0.5, 0.5]], [[0.5, 0.5]]]),
         value=jnp.array([[1.0], [0.5], [0.0]]),
-        reward=jnp.array([[7.0], [0.0], [-1.0]]),
-        policy_mask=jnp.array([[1.0], [1.0], [0.0]]),
-        value_mask=jnp.array([[1.0], [1.0], [1.0]]),
-        reward_mask=jnp.array([[0.0], [1.0], [0.0]]),
+        reward=jnp.array([[0.0], [-1.0]]),
+        acted=jnp.array([[1.0], [1.0], [0.0]]),
+        known=jnp.array([[1.0], [0.0], [1.0]]),
     )
-    costs = losses.unrolled_costs(jnp.zeros((3, 1, 2)), jnp.zeros((3, 1, 3)), jnp.zeros((3, 1, 3)), targets, support)
+    costs = losses.unrolled_costs(jnp.zeros((3, 1, 2)), jnp.zeros((3, 1, 3)), jnp.zeros((2, 1, 3)), targets, support)
     log3 = np.log(3)
     np.testing.assert_allclose(costs.policy, np.log(2), rtol=1e-6)  # no KL from what is uniform
-    np.testing.assert_allclose(costs.value, log3 + log3 / 2 + log3 / 2, rtol=1e-6)
+    np.testing.assert_allclose(costs.value, log3 + log3 / 2, rtol=1e-6)
     np.testing.assert_allclose(costs.reward, log3 / 2, rtol=1e-6)
 
 
@@ -124,23 +122,23 @@ def test_the_loss_is_the_sum_of_its_parts():
 def test_every_state_of_every_episode_is_a_root_about_once(terminates):
     """Also those of short tails; the observation says which state it is."""
     own, after, rng = 4, 5, np.random.default_rng(0)
-    store = UnrollStore(1, length=own + after, period=own, discount=0.9, cross_episodes=False)
-    slots, seen, states = np.arange(1), [], 0
+    store = UnrollStore(1, Cut(length=own + after, period=own, discount=0.9, cross_episodes=False))
+    seen, states = [], 0
 
     def timestep(kind, discount, state):
         one = np.ones(1, np.float32)
         return dm_env.TimeStep(np.full(1, kind, np.uint8), 0 * one, discount * one, np.full((1, 1), state, np.int32))
 
     first = timestep(0, 1, 0)
-    store.begin(slots, first)
+    store.begin(first)
     for length in rng.integers(1, 30, size=40):
         for step in range(1, length + 1):
             last = step == length
             now = timestep(2 if last else 1, 0.0 if last and terminates else 1.0, states + step)
-            found = store.step(slots, np.zeros(1, np.int32), now)
+            found = store.step(np.zeros(1, np.int32), now)
             seen += [] if found is None else [found]
         states += length + 1
-        store.step(slots, np.zeros(1, np.int32), timestep(0, 1, states))
+        store.step(np.zeros(1, np.int32), timestep(0, 1, states))
     weights = np.zeros(states + 1)
     for item in seen:
         w = losses.root_weights(item.mask.T, item.discount.T, own)[:, 0]

@@ -15,7 +15,6 @@ from acme_ext.agents.ngu.config import NGUConfig
 from acme_ext.agents.r2d2 import acting as r2d2
 from acme_ext.builders import NGU, R2D2
 from acme_ext.errors import UsageError
-from acme_ext.learning.core import LearnerCore
 from acme_ext.replay.config import SequenceConfig
 from acme_ext.types import Sample, Sequence
 
@@ -78,40 +77,42 @@ def sequences(arm=(1, 0, 2), extras=True):
 
 def test_what_a_sequence_asks_to_be_learned():
     batch, c = sequences(), NGUConfig(num_arms=3, exploiting_share=0.0, **SMALL)
-    task, bonus, beta = learning.asked(batch, c)
+    inputs, steps, bonus, beta = learning.asked(batch, c)
     np.testing.assert_array_equal(beta, c.betas[[1, 0, 2]])
     # The bonus of a step came with the next timestep, also at the end of a sequence and of an episode.
-    np.testing.assert_array_equal(bonus[:, 0], batch.extras.bonus[1:, 0])
-    np.testing.assert_array_equal(bonus[:, 1], [*batch.extras.bonus[1:5, 1], 0, 0])
-    np.testing.assert_array_equal(bonus[:, 2], [0, 0, *batch.extras.bonus[3:, 2]])
-    assert bonus[5, 0] > 0
-    assert bonus[3, 1] > 0
-    np.testing.assert_array_equal(task.mask, batch.mask)
-    np.testing.assert_allclose(task.discount[:, 0], c.discounts[1])
-    assert float(task.discount[3, 1]) == 0
-    np.testing.assert_array_equal(task.batch.observation.arm[:, 2], [2] * 7)
-    np.testing.assert_array_equal(task.batch.observation.bonus, batch.extras.bonus)
+    # Steps are those after a burn-in of 2.
+    np.testing.assert_array_equal(bonus[:, 0], batch.extras.bonus[3:, 0])
+    np.testing.assert_array_equal(bonus[:, 1], [*batch.extras.bonus[3:5, 1], 0, 0])
+    np.testing.assert_array_equal(bonus[:, 2], batch.extras.bonus[3:, 2])
+    assert bonus[3, 0] > 0
+    assert bonus[1, 1] > 0
+    np.testing.assert_array_equal(steps.mask, batch.mask[2:])
+    np.testing.assert_array_equal(steps.reward, batch.reward[3:])
+    np.testing.assert_allclose(steps.discount[:, 0], c.discounts[1])
+    assert float(steps.discount[1, 1]) == 0
+    np.testing.assert_array_equal(inputs.observation.arm[:, 2], [2] * 7)
+    np.testing.assert_array_equal(inputs.observation.bonus, batch.extras.bonus)
 
 
 def test_the_policy_without_a_bonus_may_learn_from_what_the_others_do():
     batch, c = sequences(arm=(1, 2, 2)), NGUConfig(num_arms=3, exploiting_share=0.7, **SMALL)
-    task, _, beta = learning.asked(batch, c)
+    inputs, steps, _, beta = learning.asked(batch, c)
     np.testing.assert_array_equal(beta, c.betas[[0, 0, 2]])
-    np.testing.assert_array_equal(task.batch.observation.arm, np.tile([0, 0, 2], (7, 1)))
-    np.testing.assert_allclose(task.discount[0, :2], c.discounts[0])
+    np.testing.assert_array_equal(inputs.observation.arm, np.tile([0, 0, 2], (7, 1)))
+    np.testing.assert_allclose(steps.discount[0, :2], c.discounts[0])
     # What came and what was probable as it acted stay as they were.
-    np.testing.assert_array_equal(task.batch.observation.bonus, batch.extras.bonus)
-    np.testing.assert_array_equal(task.batch.extras.probability, batch.extras.probability[:-1])
+    np.testing.assert_array_equal(inputs.observation.bonus, batch.extras.bonus)
+    np.testing.assert_array_equal(steps.probability, batch.extras.probability[2:-1])
 
 
 @pytest.mark.release
 def test_shuffled_bonuses_are_the_same_ones_at_other_steps():
     batch, c = sequences(), NGUConfig(num_arms=3, **SMALL)
     other = learning.shuffled(jax.random.key(0), batch)
-    (task, bonus, _), (given, dealt, _) = (learning.asked(each, c) for each in (batch, other))
+    bonus, dealt = (acting.bonuses_of(each) for each in (batch, other))
     assert (np.asarray(bonus) != dealt).sum() > 6
     np.testing.assert_array_equal(np.sort(bonus, axis=None), np.sort(dealt, axis=None))
-    np.testing.assert_array_equal(task.mask, given.mask)
+    np.testing.assert_array_equal(batch.mask, other.mask)
     np.testing.assert_array_equal(other.extras.bonus[0], batch.extras.bonus[0])
     states, losses = [], []
     for shuffled in (False, True):
@@ -165,7 +166,7 @@ def acted(builder, observations, firsts, **options):
     params = agent.core.variables(agent.core.init(jax.random.key(1)))["policy"]
     policy = agent.policy
     core = InferenceCore(policy, 2)
-    core.seat(np.arange(2), slot_keys(jax.random.key(0), 2), np.zeros(2, np.float32))
+    core.assign_slots(np.arange(2), slot_keys(jax.random.key(0), 2), np.zeros(2, np.float32))
     params = getattr(params, "policy", params)
     found = []
     for tick, (observation, first) in enumerate(zip(observations, firsts, strict=True)):
@@ -248,16 +249,24 @@ def test_continuous_actions_are_refused():
 
 
 def test_each_policy_learns_from_the_reward_and_its_share_of_the_bonus(monkeypatch):
-    c, batch, arm, task_of = NGUConfig(num_arms=3, exploiting_share=0.0, **SMALL), sequences(), [1, 0, 2], []
+    c, batch, arm, given = NGUConfig(num_arms=3, exploiting_share=0.0, **SMALL), sequences(), [1, 0, 2], []
 
-    def make_core(*_, **given):
-        task_of.append(given["task_of"])
-        return LearnerCore(None, None, None)
+    def td_error(q, q_target, steps, config):
+        given.append(steps.reward)
+        return jnp.zeros_like(steps.mask)
 
-    monkeypatch.setattr(learning.r2d2, "make_core", make_core)
+    monkeypatch.setattr(learning.r2d2, "td_error", td_error)
     agent = NGU(c).make_agent(SPEC)
+    data = batch._replace(state=jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), agent.replay.example(3)).state)
+    loss = []
+    monkeypatch.setattr(learning.r2d2, "core_of_loss", lambda *given: loss.append(given[0]))
+    monkeypatch.setattr(learning, "with_bonus", lambda values, *_: agent.core)
+    networks = NGU(c).make_networks(SPEC)
+    learning.make_core(networks, c, np.zeros((1, 4), np.float32))
+    params = networks.values.init(jax.random.key(0), learning.example(np.zeros((1, 4), np.float32)))
+    loss[0](params, params, data, np.ones(BATCH, np.float32), None)
     reward = batch.reward[1:] + c.betas[arm] * batch.extras.bonus[1:] * batch.mask
-    np.testing.assert_allclose(task_of[0](batch).rewards[0], reward, rtol=1e-6)
+    np.testing.assert_allclose(given[0], reward[2:], rtol=1e-6)
     own = batch._replace(
         reward=np.concatenate([batch.reward[:1], reward]),
         discount=batch.discount * c.discounts[arm],

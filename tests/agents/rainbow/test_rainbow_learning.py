@@ -76,9 +76,8 @@ def test_priorities_of_quantiles_are_the_absolute_errors_of_the_means(distributi
         target = BATCH.reward + BATCH.discount * np.asarray(t.q)[[0, 1], np.argmax(q, axis=1)]
         error = np.abs(target - np.asarray(tm1.q)[[0, 1], BATCH.action])
         np.testing.assert_allclose(errors, error, rtol=1e-4)
-        each = losses.quantile_double_q_loss(
-            tm1.values, tm1.taus, BATCH.action, BATCH.reward, BATCH.discount, t.values, q, config.quantile_kappa
-        )
+        target = losses.quantile_double_q_target(BATCH.reward, BATCH.discount, t.values, q)
+        each = losses.quantile_q_loss(tm1.values, tm1.taus, BATCH.action, target, config.quantile_kappa)
         np.testing.assert_allclose(metrics["loss"], np.mean(WEIGHT * each), rtol=1e-4)
     np.testing.assert_allclose(metrics["td_error_abs"], np.mean(errors), rtol=1e-4)
 

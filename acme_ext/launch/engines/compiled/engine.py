@@ -15,9 +15,10 @@ from acme_ext.envs.backend import environment_seed
 from acme_ext.envs.functional import FunctionalEnvironment, canonical_functional, row_keys
 from acme_ext.envs.jax_games import Jax
 from acme_ext.errors import NotFiniteError, UsageError, nearest
-from acme_ext.launch.engines.compiled.loops import NONE_ENDED, EvaluationLoop, Loop, Scores, World
+from acme_ext.launch.engines.compiled.loops import EvaluationLoop, Loop
 from acme_ext.launch.engines.compiled.memory import check_memory
-from acme_ext.launch.engines.compiled.spread import Spread
+from acme_ext.launch.engines.compiled.sharding import Sharding
+from acme_ext.launch.engines.compiled.state import NONE_ENDED, RunState, Scores
 from acme_ext.launch.runs.evaluation import LONG, FixedVariables, Loaded, Score, endless
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.saving import Contents
@@ -58,8 +59,8 @@ def make_loop(start: Start, environment: FunctionalEnvironment, seeds: int) -> L
     """Returns the compiled loop of a run; raises UsageError if it can't run compiled, or doesn't fit into memory."""
     experiment, agent = start.experiment, start.agent
     devices = experiment.devices()
-    spread = Spread(devices, experiment.num_envs, agent.replay.batch_size) if devices else None
-    loop = Loop(agent, environment, experiment.num_envs, type(experiment.builder).__name__, spread)
+    sharding = Sharding(devices, experiment.num_envs, agent.replay.batch_size) if devices else None
+    loop = Loop(agent, environment, experiment.num_envs, type(experiment.builder).__name__, sharding)
     check_memory(jax.eval_shape(loop.init, *keys_of(experiment)), loop, seeds)
     return loop
 
@@ -106,7 +107,7 @@ class CompiledEngine:
         self._pace, self._evaluations = _Pace(), {}
         self._count()
 
-    def _begin(self) -> World:
+    def _begin(self) -> RunState:
         """Returns the world of the checkpoints; makes a fresh one only for what they lack."""
         template = jax.eval_shape(self._loop.init, *keys_of(self._experiment))
         parts: list[Any] = [self._restored(session, template) for session in self._sessions]
@@ -120,16 +121,16 @@ class CompiledEngine:
                 parts[number] = new if part is None else part._replace(replay=new.replay)
         return jax.tree.map(lambda *each: jnp.stack(each), *parts) if self._many else parts[0]
 
-    def _fresh(self) -> World:
+    def _fresh(self) -> RunState:
         keys = [keys_of(session.experiment) for session in self._sessions]
         begin = jax.vmap(self._loop.init) if self._many else self._loop.init
         start = jax.tree.map(lambda *each: jnp.stack(each), *keys) if self._many else keys[0]
         where = None
-        if self._loop.spread:
-            where = self._loop.spread.of_world(jax.eval_shape(begin, *start), seeds=self._many)
+        if self._loop.sharding:
+            where = self._loop.sharding.of_state(jax.eval_shape(begin, *start), seeds=self._many)
         return compiling.jit(begin, out_shardings=where)(*start)
 
-    def _restored(self, session: Session, template: World) -> World | None:
+    def _restored(self, session: Session, template: RunState) -> RunState | None:
         """Restores a session and returns its world, see `_world`; None if it has no checkpoint."""
         restored = session.restore(_trees(template, with_replay=True), optional=[_REPLAY])
         return None if restored is None else _world(restored.trees)
@@ -139,8 +140,8 @@ class CompiledEngine:
         targets = np.array([session.next_stop for session in self._sessions], np.int32)
         began = time.monotonic()
         world = self._world
-        if self._loop.spread:  # arrays that a checkpoint or `metrics` replaced are on one device
-            world = jax.device_put(world, self._loop.spread.of_world(world, seeds=self._many))
+        if self._loop.sharding:  # arrays that a checkpoint or `metrics` replaced are on one device
+            world = jax.device_put(world, self._loop.sharding.of_state(world, seeds=self._many))
         self._world, made = self._advance(world, targets if self._many else targets[0], np.int32(self._pace.most))
         self._pace.adapt(int(made), time.monotonic() - began)  # `int` waits for the device
         before = [session.counts.learner_steps for session in self._sessions]
@@ -239,8 +240,8 @@ class CompiledEngine:
         scores = self._with_standings(scores)
         variables = self._loop.agent.core.variables
         params = (jax.vmap(variables) if self._many else variables)(self._world.learning.state)[POLICY]
-        if self._loop.spread:
-            params = jax.device_put(params, self._loop.spread.devices[0])
+        if self._loop.sharding:
+            params = jax.device_put(params, self._loop.sharding.devices[0])
         ended, since, told = 0, 0, False
         while (np.asarray(scores.finished) < evaluation.quota).any():
             on_step()
@@ -280,14 +281,14 @@ def _rows_every(experiment: Experiment) -> int:
     return max(1, min(experiment.evaluation.every or experiment.steps, experiment.steps // _ROWS))
 
 
-def _trees(world: World, *, with_replay: bool) -> dict[str, Any]:
+def _trees(world: RunState, *, with_replay: bool) -> dict[str, Any]:
     """Returns the trees of a world's checkpoint; the learner's state has the name under which evaluations read it."""
     rest = world._replace(learning=world.learning._replace(state=()), replay=())
     trees = {"learner": world.learning.state, "world": rest}
     return {**trees, _REPLAY: world.replay} if with_replay and world.replay else trees
 
 
-def _world(trees: Mapping[str, Any]) -> World:
+def _world(trees: Mapping[str, Any]) -> RunState:
     """Returns the world of a checkpoint's trees; its replay is `()` if there is none."""
     rest = trees["world"]
     world = rest._replace(learning=rest.learning._replace(state=trees["learner"]), replay=trees.get(_REPLAY, ()))

@@ -1,8 +1,9 @@
 """The loops of a compiled run, as pure functions of one seed's state; `jax.vmap` runs many seeds."""
 
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any
 
-import dm_env
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,73 +14,21 @@ from acme_ext.acting.variables import POLICY
 from acme_ext.builders.base import Agent
 from acme_ext.envs.functional import FunctionalEnvironment
 from acme_ext.errors import UsageError
-from acme_ext.launch.engines.compiled.spread import Spread
+from acme_ext.launch.engines.compiled.sharding import Sharding
+from acme_ext.launch.engines.compiled.state import NONE_ENDED, Ended, Learning, RolloutState, RunState, Scores
 from acme_ext.learning.core import is_finite
 from acme_ext.learning.prioritized import importance_weights
-from acme_ext.replay.device import DeviceReplay, Happened, device_replay
+from acme_ext.replay.device import Sampled, Step, device_replay
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.replay.transitions import TransitionReplay
-from acme_ext.types import FIRST, LAST, Array, Params, Sample, Sequence, Tree
+from acme_ext.types import FIRST, LAST, Array, Params, Sample, Sequence
 from acme_ext.utils.trees import select
 
 
-class Place(NamedTuple):
-    """The state of N environments and of the policy that acts in them."""
-
-    environment: Tree  # [N] FunctionalState
-    timestep: dm_env.TimeStep  # [N, ...] the newest
-    policy: Tree  # [N, ...] the policy's recurrent state
-    carry: Tree  # [N, ...] the policy's other state, see `acting.policy.Carry`
-    keys: Array  # [N] random keys of the actions
-    ticks: Array  # [] int32 number of calls of the policy, including those whose step was a reset
-    steps: Array  # [] int32 environment steps, summed over the environments; resets don't count
-    returns: Array  # [N] float32 return of the current episode so far
-    lengths: Array  # [N] int32 steps of the current episode so far
-
-
-class Ended(NamedTuple):
-    """Sums over ended episodes."""
-
-    episodes: Array  # [] int32
-    returns: Array  # [] float32
-    lengths: Array  # [] int32
-
-
-NONE_ENDED = Ended(np.int32(0), np.float32(0), np.int32(0))  # type: ignore
-
-
-class Learning(NamedTuple):
-    """The learner's state."""
-
-    state: Any  # state of the `LearnerCore`
-    steps: Array  # [] int32 learner steps
-    bad_step: Array  # [] int32 the first learner step with a loss, gradient or TD error that is not finite; -1: none
-    metrics: dict[str, Array]  # [] each; of the newest learner step
-
-
-class World(NamedTuple):
-    """The whole state of one seed's run."""
-
-    learning: Learning
-    place: Place
-    ended: Ended  # episodes that ended since the actor's last log row
-    replay: Any  # DeviceReplayState; empty for agents that learn from unrolls
-    key: Array  # [] random key for sampling from the replay
-
-
-class Scores(NamedTuple):
-    """The state of an evaluation."""
-
-    place: Place
-    finished: Array  # [N] int32 number of finished episodes
-    returns: jax.Array  # [N, Q] float32 returns of the finished episodes
-    lengths: jax.Array  # [N, Q] int32 their lengths
-
-
-def _start(environment: FunctionalEnvironment, policy: Policy, environment_keys: Array, keys: Array) -> Place:
+def _start(environment: FunctionalEnvironment, policy: Policy, environment_keys: Array, keys: Array) -> RolloutState:
     state, timestep = jax.vmap(environment.reset)(environment_keys)
     count, zero = len(keys), jnp.int32(0)
-    return Place(
+    return RolloutState(
         environment=state,
         timestep=timestep,
         policy=jax.tree.map(jnp.asarray, policy.init_state(count)),
@@ -93,8 +42,8 @@ def _start(environment: FunctionalEnvironment, policy: Policy, environment_keys:
 
 
 def _step(
-    environment: FunctionalEnvironment, policy: Policy, params: Params, place: Place
-) -> tuple[Place, Happened, Array]:
+    environment: FunctionalEnvironment, policy: Policy, params: Params, place: RolloutState
+) -> tuple[RolloutState, Step, Array]:
     """Acts once in all environments.
 
     Returns:
@@ -119,7 +68,7 @@ def _step(
         returns=select(moved, place.returns + timestep.reward, 0.0),
         lengths=select(moved, place.lengths + 1, 0),
     )
-    return place, Happened(before, action, extras, used), timestep.step_type == LAST
+    return place, Step(before, action, extras, used), timestep.step_type == LAST
 
 
 class Loop:
@@ -134,7 +83,7 @@ class Loop:
         environment: the environment to act in.
         num_envs: the number of environments, N.
         name: the agent's name, for messages.
-        spread: how arrays are split over several devices; None: there is one device.
+        sharding: how arrays are split over several devices; None: there is one device.
 
     Raises:
         UsageError: the agent can't run compiled with these settings; the message says why.
@@ -146,12 +95,12 @@ class Loop:
         environment: FunctionalEnvironment,
         num_envs: int,
         name: str,
-        spread: Spread | None = None,
+        sharding: Sharding | None = None,
     ):
-        self.agent, self._environment, self._num_envs, self.spread = agent, environment, num_envs, spread
+        self.agent, self._environment, self._num_envs, self.sharding = agent, environment, num_envs, sharding
         replay = agent.replay
         self._rounds = self._batches = 1
-        self._replay: DeviceReplay | None = None
+        self._replay: Any = None  # a DeviceReplay; None for agents that learn from unrolls
         if isinstance(replay, TransitionReplay | SequenceReplay) and not replay.fifo:
             self._replay = device_replay(replay, num_envs)
         elif not isinstance(replay, SequenceReplay):
@@ -169,69 +118,69 @@ class Loop:
                 "multiple of the other, because all environments finish their unrolls at the same time."
             )
 
-    def init(self, learner_key: Array, environment_keys: Array, actor_key: Array, replay_key: Array) -> World:
-        """Returns the initial world; `environment_keys` are `[N]`."""
+    def init(self, learner_key: Array, environment_keys: Array, actor_key: Array, replay_key: Array) -> RunState:
+        """Returns the initial state; `environment_keys` are `[N]`."""
         place = _start(self._environment, self.agent.policy, environment_keys, slot_keys(actor_key, self._num_envs))
         state = jax.tree.map(jnp.asarray, self.agent.core.init(learner_key))
         replay: Any = ()
         params = self.agent.core.variables(state)[POLICY]
         if self._replay is not None:
-            _, happened, _ = jax.eval_shape(self._act, params, place)
-            replay = self._replay.init(happened)
+            _, step, _ = jax.eval_shape(self._act, params, place)
+            replay = self._replay.init(step)
         learning = Learning(state, jnp.int32(0), jnp.int32(-1), {})
         metrics = jax.eval_shape(self._metrics_of, learning, place, replay)
         learning = learning._replace(metrics={name: jnp.zeros(m.shape, m.dtype) for name, m in metrics.items()})
-        return World(learning, place, jax.tree.map(jnp.asarray, NONE_ENDED), replay, replay_key)
+        return RunState(learning, place, jax.tree.map(jnp.asarray, NONE_ENDED), replay, replay_key)
 
-    def advance(self, world: World, target: Array, most: Array) -> tuple[World, Array]:
-        """Returns the world after iterations until it has taken `target` `[]` environment steps, or `most` `[]`
+    def advance(self, state: RunState, target: Array, most: Array) -> tuple[RunState, Array]:
+        """Returns the state after iterations until it has taken `target` `[]` environment steps, or `most` `[]`
         iterations; and the iterations made. It stops after the first iteration that makes a learner step, because
         iterations take longer from then on.
         """
 
-        def going(carry: tuple[World, Array]) -> Array:
-            return (carry[0].place.steps < target) & (carry[1] < most) & ~_begins_to_learn(world, carry[0])
+        def going(carry: tuple[RunState, Array]) -> Array:
+            return (carry[0].place.steps < target) & (carry[1] < most) & ~_begins_to_learn(state, carry[0])
 
-        return jax.lax.while_loop(going, lambda c: (self._iterate(c[0], True), c[1] + 1), (world, jnp.int32(0)))
+        return jax.lax.while_loop(going, lambda c: (self._iterate(c[0], True), c[1] + 1), (state, jnp.int32(0)))
 
-    def advance_all(self, worlds: World, targets: Array, most: Array) -> tuple[World, Array]:
-        """Does the same as `advance` for worlds `[S]` with targets `[S]`.
+    def advance_all(self, states: RunState, targets: Array, most: Array) -> tuple[RunState, Array]:
+        """Does the same as `advance` for states `[S]` with targets `[S]`.
 
-        A world that has reached its target doesn't change while the others continue.
+        A state that has reached its target doesn't change while the others continue.
         """
 
-        def active(worlds: World) -> Array:
-            return worlds.place.steps < targets
+        def active(states: RunState) -> Array:
+            return states.place.steps < targets
 
-        def going(carry: tuple[World, Array]) -> Array:
-            return jnp.any(active(carry[0])) & (carry[1] < most) & ~_begins_to_learn(worlds, carry[0])
+        def going(carry: tuple[RunState, Array]) -> Array:
+            return jnp.any(active(carry[0])) & (carry[1] < most) & ~_begins_to_learn(states, carry[0])
 
-        def body(carry: tuple[World, Array]) -> tuple[World, Array]:
+        def body(carry: tuple[RunState, Array]) -> tuple[RunState, Array]:
             return jax.vmap(self._waiting)(carry[0], active(carry[0])), carry[1] + 1
 
-        return jax.lax.while_loop(going, body, (worlds, jnp.int32(0)))
+        return jax.lax.while_loop(going, body, (states, jnp.int32(0)))
 
-    def _waiting(self, world: World, active: Array) -> World:
-        after = self._iterate(world, active)
+    def _waiting(self, state: RunState, active: Array) -> RunState:
+        after = self._iterate(state, active)
         # The replay is large, so `_with_replay` uses `active` itself instead of copying it here.
-        rest = select(active, after._replace(replay=()), world._replace(replay=()))
+        rest = select(active, after._replace(replay=()), state._replace(replay=()))
         return rest._replace(replay=after.replay)
 
-    def _iterate(self, world: World, active: Array | bool) -> World:
-        world = self._with_unrolls(world) if self._replay is None else self._with_replay(world, active)
-        return self.spread.held(world) if self.spread else world
+    def _iterate(self, state: RunState, active: Array | bool) -> RunState:
+        state = self._with_unrolls(state) if self._replay is None else self._with_replay(state, active)
+        return self.sharding.held(state) if self.sharding else state
 
-    def _act(self, params: Params, place: Place) -> tuple[Place, Happened, Array]:
+    def _act(self, params: Params, place: RolloutState) -> tuple[RolloutState, Step, Array]:
         return _step(self._environment, self.agent.policy, params, place)
 
     def _params(self, learning: Learning) -> Params:
         return self.agent.core.variables(learning.state)[POLICY]
 
     def _learn(self, learning: Learning, data: Any, weight: Array) -> tuple[Learning, Array | None]:
-        if self.spread:
+        if self.sharding:
             timed = isinstance(data, Sequence)
-            state = self.spread.batch(data.state, 0) if timed else ()
-            data = self.spread.batch(data, int(timed))
+            state = self.sharding.batch(data.state, 0) if timed else ()
+            data = self.sharding.batch(data, int(timed))
             data = data._replace(state=state) if timed else data
         state, metrics, errors = self.agent.core.step(learning.state, Sample(data, weight))
         finite = is_finite(metrics, errors if self.agent.replay.prioritized else None)
@@ -239,7 +188,7 @@ class Loop:
         bad_step = select((learning.bad_step < 0) & ~finite, steps, learning.bad_step)
         return Learning(state, steps, bad_step, metrics), errors
 
-    def _metrics_of(self, learning: Learning, place: Place, replay: Any) -> dict[str, Array]:
+    def _metrics_of(self, learning: Learning, place: RolloutState, replay: Any) -> dict[str, Array]:
         """Returns the metrics of a learner step; called only for their shapes."""
         if self._replay is None:
             unrolls = self._roll_out(self._params(learning), place, NONE_ENDED)[2]
@@ -248,72 +197,70 @@ class Loop:
             data = self._replay.draw(replay, jax.random.key(0)).items
         return self._learn(learning, data, jnp.ones(self.agent.replay.batch_size))[0].metrics
 
-    def _with_replay(self, world: World, active: Array | bool) -> World:
-        assert self._replay is not None
-        device, replay = self._replay, self.agent.replay
-        place, happened, last = self._act(self._params(world.learning), world.place)
-        held = device.add(world.replay, happened, active)
+    def _with_replay(self, state: RunState, active: Array | bool) -> RunState:
+        place, step, last = self._act(self._params(state.learning), state.place)
+        replay = self._replay.add(state.replay, step, active)
+        learning, replay = self._learn_while_due(state.learning, replay, state.key, active)
+        return state._replace(learning=learning, place=place, ended=_count(state.ended, place, last), replay=replay)
 
+    def _learn_while_due(self, learning: Learning, replay: Any, key: Array, active: Array | bool) -> tuple:
+        """Makes as many learner steps as the rate limit allows; returns the learner's state and the replay."""
         # Sampling doesn't change these parts of the replay. With several seeds they stay outside the loop's carry,
         # which `vmap` copies at every learner step. With one seed they are in the carry, because XLA would otherwise
         # copy them before the loop.
-        fixed = {} if active is True else {"items": held.items, "pending": held.pending}
-        none = dict.fromkeys(fixed, ())
+        fixed = {} if active is True else {"items": replay.items, "pending": replay.pending}
+        carry = learning, replay._replace(**dict.fromkeys(fixed, ()))
+        is_due = functools.partial(self._is_due, active)
+        learn = functools.partial(self._learn_from_samples, fixed, key, is_due, self._replay.at_once(replay))
+        learning, replay = jax.lax.while_loop(is_due, learn, carry)
+        return learning, replay._replace(**fixed)
 
-        def due(carry: tuple[Learning, Any]) -> Array:
-            return device.due(carry[1]) & active
+    def _is_due(self, active: Array | bool, carry: tuple[Learning, Any]) -> Array:
+        return self._replay.due(carry[1]) & active
 
-        at_once = device.at_once(held)
+    def _learn_from_samples(
+        self, fixed: dict[str, Any], key: Array, is_due: Callable, count: int, carry: tuple[Learning, Any]
+    ) -> tuple[Learning, Any]:
+        """Samples `count` batches, and learns from them while the rate limit allows it."""
+        learning, replay = carry
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, learning.steps + jnp.arange(count))
+        batches = jax.vmap(self._replay.draw, (None, 0))(replay._replace(**fixed), keys)
+        if count == 1:
+            return self._learn_from_sample(batches, (*carry, jnp.int32(0)))[:2]
+        return jax.lax.while_loop(
+            lambda carry: is_due(carry[:2]) & (carry[2] < count),
+            functools.partial(self._learn_from_sample, batches),
+            (*carry, jnp.int32(0)),
+        )[:2]
 
-        def learn(carry: tuple[Learning, Any]) -> tuple[Learning, Any]:
-            keys = jax.vmap(jax.random.fold_in, (None, 0))(world.key, carry[0].steps + jnp.arange(at_once))
-            batches = jax.vmap(device.draw, (None, 0))(carry[1]._replace(**fixed), keys)
+    def _learn_from_sample(self, batches: Sampled, carry: tuple[Learning, Any, Array]) -> tuple[Learning, Any, Array]:
+        """Makes a learner step from one of several batches, and updates the priorities of its items."""
+        learning, replay, number = carry
+        sampled = jax.tree.map(lambda x: x[number], batches)
+        weight = jnp.ones_like(sampled.probability)
+        if self.agent.replay.prioritized:
+            weight = importance_weights(sampled.probability, self.agent.replay.importance_exponent_at(learning.steps))
+        learning, errors = self._learn(learning, sampled.items, weight)
+        return learning, self._replay.counted(self._replay.reprioritized(replay, sampled.index, errors)), number + 1
 
-            def step(carry: tuple[Learning, Any, Array]) -> tuple[Learning, Any, Array]:
-                learning, held, number = carry
-                drawn = jax.tree.map(lambda x: x[number], batches)
-                weight = jnp.ones_like(drawn.probability)
-                if replay.prioritized:
-                    weight = importance_weights(drawn.probability, replay.importance_exponent_at(learning.steps))
-                learning, errors = self._learn(learning, drawn.items, weight)
-                return learning, device.counted(device.reprioritized(held, drawn.index, errors)), number + 1
+    def _with_unrolls(self, state: RunState) -> RunState:
+        params = self._params(state.learning)
 
-            if at_once == 1:
-                return step((*carry, jnp.int32(0)))[:2]
-            return jax.lax.while_loop(
-                lambda carry: due(carry[:2]) & (carry[2] < at_once), step, (*carry, jnp.int32(0))
-            )[:2]
-
-        learning, held = jax.lax.while_loop(due, learn, (world.learning, held._replace(**none)))
-        held = held._replace(**fixed)
-        return world._replace(learning=learning, place=place, ended=_count(world.ended, place, last), replay=held)
-
-    def _with_unrolls(self, world: World) -> World:
-        params = self._params(world.learning)
-
-        def a_round(carry: tuple[Place, Ended], _: None) -> tuple[tuple[Place, Ended], Sequence]:
+        def a_round(carry: tuple[RolloutState, Ended], _: None) -> tuple[tuple[RolloutState, Ended], Sequence]:
             place, ended, unrolls = self._roll_out(params, *carry)
             return (place, ended), unrolls
 
-        if self._rounds == 1:
-            (place, ended), unrolls = a_round((world.place, world.ended), None)
-        else:
-            (place, ended), rounds = jax.lax.scan(a_round, (world.place, world.ended), length=self._rounds)
-            state = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rounds.state)
-            timed = jax.tree.map(
-                lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:]), rounds._replace(state=())
-            )
-            unrolls = timed._replace(state=state)
+        (place, ended), rounds = jax.lax.scan(a_round, (state.place, state.ended), length=self._rounds)
+        timed = jax.tree.map(
+            lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:]), rounds._replace(state=())
+        )
+        unrolls = timed._replace(state=jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rounds.state))
         batches, weight = self._batches_of(unrolls), jnp.ones(self.agent.replay.batch_size)
-        learning = world.learning
-        if len(batches) == 1:
-            learning, _ = self._learn(learning, batches[0], weight)
-        else:
-            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
-            learning, _ = jax.lax.scan(
-                lambda learning, batch: (self._learn(learning, batch, weight)[0], None), learning, stacked
-            )
-        return world._replace(learning=learning, place=place, ended=ended)
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+        learning, _ = jax.lax.scan(
+            lambda learning, batch: (self._learn(learning, batch, weight)[0], None), state.learning, stacked
+        )
+        return state._replace(learning=learning, place=place, ended=ended)
 
     def _batches_of(self, unrolls: Sequence) -> list[Sequence]:
         """Returns the learner's batches, with the unrolls in the order in which a queue would return them."""
@@ -325,7 +272,7 @@ class Loop:
             batches.append(timed._replace(state=state))
         return batches
 
-    def _roll_out(self, params: Params, place: Place, ended: Ended) -> tuple[Place, Ended, Sequence]:
+    def _roll_out(self, params: Params, place: RolloutState, ended: Ended) -> tuple[RolloutState, Ended, Sequence]:
         """Acts for the steps of an unroll.
 
         Returns:
@@ -335,12 +282,12 @@ class Loop:
         replay: Any = self.agent.replay
         before = select(place.timestep.step_type == FIRST, self.agent.policy.init_state(1), place.policy)
 
-        def tick(carry: tuple[Place, Ended], _: None) -> tuple[tuple[Place, Ended], Happened]:
-            place, happened, last = self._act(params, carry[0])
-            return (place, _count(carry[1], place, last)), happened._replace(state=())
+        def tick(carry: tuple[RolloutState, Ended], _: None) -> tuple[tuple[RolloutState, Ended], Step]:
+            place, step, last = self._act(params, carry[0])
+            return (place, _count(carry[1], place, last)), step._replace(state=())
 
-        (place, ended), happened = jax.lax.scan(tick, (place, ended), length=replay.length)
-        steps = jax.tree.map(lambda xs, x: jnp.concatenate([xs, x[None]]), happened.timestep, place.timestep)
+        (place, ended), step = jax.lax.scan(tick, (place, ended), length=replay.length)
+        steps = jax.tree.map(lambda xs, x: jnp.concatenate([xs, x[None]]), step.timestep, place.timestep)
         mask = steps.step_type[:-1] != LAST
         return (
             place,
@@ -349,10 +296,10 @@ class Loop:
                 observation=steps.observation,
                 reward=steps.reward,
                 first=steps.step_type == FIRST,
-                action=happened.action,
+                action=step.action,
                 discount=select(mask, replay.discount * steps.discount[1:], 0.0),
                 mask=mask.astype(jnp.float32),
-                extras=happened.extras,
+                extras=step.extras,
                 state=before if jax.tree.leaves(replay.state) else (),
             ),
         )
@@ -407,12 +354,12 @@ class EvaluationLoop:
         return jax.lax.while_loop(going, tick, (scores, jnp.int32(0)))
 
 
-def _begins_to_learn(before: World, now: World) -> Array:
+def _begins_to_learn(before: RunState, now: RunState) -> Array:
     """Returns `[]` whether a run has made its first learner step since `before`."""
     return jnp.any((before.learning.steps == 0) & (now.learning.steps > 0))
 
 
-def _count(ended: Ended, place: Place, last: Array) -> Ended:
+def _count(ended: Ended, place: RolloutState, last: Array) -> Ended:
     return Ended(
         ended.episodes + jnp.sum(last, dtype=jnp.int32),
         ended.returns + jnp.sum(select(last, place.returns, 0.0)),

@@ -8,19 +8,20 @@ import jax
 import numpy as np
 
 from acme_ext.errors import UsageError
-from acme_ext.launch.engines.compiled.loops import Loop, World
+from acme_ext.launch.engines.compiled.loops import Loop
+from acme_ext.launch.engines.compiled.state import RunState
 from acme_ext.types import Tree
 
 _CGROUPS = pathlib.Path("/sys/fs/cgroup")  # where Linux tells a container its limits
 
 
-def check_memory(world: World, loop: Loop, seeds: int) -> None:
+def check_memory(world: RunState, loop: Loop, seeds: int) -> None:
     """Raises UsageError if a run's arrays don't fit into the device's memory."""
-    held = loop.spread.nbytes(world, seeds) if loop.spread else _nbytes(world) * seeds
+    held = loop.sharding.nbytes(world, seeds) if loop.sharding else _nbytes(world) * seeds
     if not world.replay:
         replay: Any = loop.agent.replay
         held += 3 * replay.length * max(replay.batch_size, len(world.place.lengths)) * seeds * _row_nbytes(world)
-    free = _free_memory(len(loop.spread.devices) if loop.spread else 1)
+    free = _free_memory(len(loop.sharding.devices) if loop.sharding else 1)
     if held > free:
         large = "replay.max_size, " if world.replay else "replay.length, "
         raise UsageError(
@@ -33,7 +34,7 @@ def _nbytes(tree: Tree) -> int:
     return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def _row_nbytes(world: World) -> int:
+def _row_nbytes(world: RunState) -> int:
     return _nbytes(world.place.timestep) // len(world.place.lengths)
 
 

@@ -1,6 +1,5 @@
 """Assigns CPU threads and GPUs to the nodes of a program whose processes run on one machine."""
 
-import functools
 import glob
 import os
 import pathlib
@@ -11,8 +10,8 @@ from launchpad import context
 
 from acme_ext.errors import UsageError
 from acme_ext.launch.engines.program.nodes import stops
+from acme_ext.launch.hosts.node_process import GRACE_S, Options, give_devices
 from acme_ext.launch.placement import ProcessProgram, Program
-from acme_ext.launch.processes.forks import GRACE_S, Options, give_devices
 from acme_ext.launch.roles import NodeId, nodes_of, role_of
 
 
@@ -20,7 +19,7 @@ def options(on: ProcessProgram, directory: pathlib.Path) -> Options:
     """Returns the options with which a program's nodes run as processes of this machine.
 
     Args:
-        topology: the program's on.
+        on: the program.
         directory: the run directory.
 
     Raises:
@@ -75,22 +74,14 @@ def with_devices(on: Program, directory: pathlib.Path, group: str, index: int, m
     """
     if not isinstance(on, ProcessProgram):  # threads have the devices of their process
         return make_worker
-    return functools.partial(_on, on, directory, group, index, make_worker)
-
-
-def _on(
-    on: ProcessProgram,
-    directory: pathlib.Path,
-    group: str,
-    index: int,
-    make_worker: Callable,
-    *arguments: Any,
-    **named: Any,
-) -> Any:
     processes = (context.LaunchType.LOCAL_MULTI_PROCESSING, context.LaunchType.TEST_MULTI_PROCESSING)
-    if stops.told_at_once() and context.get_context().launch_type in processes:
-        give_devices(group, NodeId.of(group, index, on.groups[group]).name, options(on, directory))
-    return make_worker(*arguments, **named)
+
+    def make(*arguments: Any, **named: Any) -> Any:
+        if stops.stopped_together() and context.get_context().launch_type in processes:
+            give_devices(NodeId.of(group, index, on.groups[group]), options(on, directory))
+        return make_worker(*arguments, **named)
+
+    return make
 
 
 def _visible() -> list[str]:

@@ -18,17 +18,11 @@ import numpy as np
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.engines.program import devices
 from acme_ext.launch.engines.program.program import added_groups, make
+from acme_ext.launch.hosts import launcher, threads
+from acme_ext.launch.hosts.fork_server import MAKE_SPEC, in_child, refuse_devices
+from acme_ext.launch.hosts.node_process import GRACE_S, Options, give_devices
 from acme_ext.launch.placement import Processes, Program, Ray, RunOptions, Threads
-from acme_ext.launch.processes import launcher, threads
-from acme_ext.launch.processes.forks import (
-    GRACE_S,
-    MAKE_SPEC,
-    Options,
-    give_devices,
-    in_child,
-    refuse_devices,
-)
-from acme_ext.launch.roles import ROLES, SERVERS, role_of
+from acme_ext.launch.roles import NodeId, role_of
 from acme_ext.launch.runs.evaluation import Result, Score
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.saving import Counts
@@ -49,7 +43,6 @@ def run_program(experiment: Experiment, on: Program, options: RunOptions) -> Res
         server.import_libraries()
         code = threads.run(
             make(experiment, on, options, spec=_spec(experiment, on, options)),
-            [group for group in SERVERS if not ROLES[group].resumable],
             threads.GRACE_S if on.grace_s is None else on.grace_s,
         )
     elif isinstance(on, Processes):
@@ -78,7 +71,7 @@ def _spec(
         node_options: gives this process the devices of the learner; None if it has them.
     """
     if node_options is not None:
-        give_devices("learner", "learner", node_options)
+        give_devices(NodeId("learner"), node_options)
     spec = experiment.make_spec()
     check_learner(experiment, experiment.make_agent(spec), spec, options)
     return spec
@@ -87,7 +80,7 @@ def _spec(
 def _run_processes(experiment: Experiment, on: Processes, options: RunOptions) -> int:
     node_options = devices.options(on, pathlib.Path(experiment.directory))
 
-    def load() -> tuple[Callable[[bool], Any], tuple[str, ...], Options]:
+    def load() -> tuple[Callable[[bool], Any], Options]:
         # An environment may start threads or a device, and processes that are forked later must not inherit those.
         spec = in_child(functools.partial(_spec, experiment, on, options, node_options), MAKE_SPEC)
 
@@ -96,16 +89,16 @@ def _run_processes(experiment: Experiment, on: Processes, options: RunOptions) -
             refuse_devices()  # before anything is written
             return make(experiment, on, dataclasses.replace(options, fresh=options.fresh and first), spec=spec)
 
-        return make_program, SERVERS, node_options
+        return make_program, node_options
 
-    return launcher.run("processes.supervisor", load, on.private)
+    return launcher.run("local", load, on.private)
 
 
 def _run_on_ray(experiment: Experiment, on: Ray, options: RunOptions) -> int:
     if importlib.util.find_spec("ray") is None:
         raise UsageError(f"a program on Ray needs the extra `ray`, not installed here: {install.command('ray')}")
-    from acme_ext.launch.cluster import connection, nursery
-    from acme_ext.launch.cluster.driver import Plan
+    from acme_ext.launch.hosts.ray import connection, host_server
+    from acme_ext.launch.hosts.ray.fleet import Plan
 
     address = connection.address_of(on.address)
     directory = experiment.directory.absolute()
@@ -132,7 +125,6 @@ def _run_on_ray(experiment: Experiment, on: Ray, options: RunOptions) -> int:
             load,
             {**on.groups, **added},
             {**on.all_resources, **{group: {"CPU": role_of(group).cpus} for group in added}},
-            SERVERS,
             directory,
             address,
             pathlib.Path(folder),
@@ -144,12 +136,12 @@ def _run_on_ray(experiment: Experiment, on: Ray, options: RunOptions) -> int:
             GRACE_S if on.grace_s is None else on.grace_s,
         )
         try:
-            return launcher.run("cluster.driver", plan, on.private and address is None)
+            return launcher.run("ray.driver", plan, on.private and address is None)
         finally:
             for token in directory.parent.glob(f".{run}-*"):
                 token.unlink(missing_ok=True)
-            for scratch in nursery.scratch().glob(f"{run}-*"):
-                nursery.clear(scratch)
+            for scratch in host_server.scratch().glob(f"{run}-*"):
+                host_server.clear(scratch)
 
 
 def _result(experiment: Experiment, code: int) -> Result:

@@ -158,7 +158,7 @@ class ActorNode:
         """Returns an actor with its own parameters, and a function that returns their version."""
         num_envs = self._experiment.num_envs
         on_wait = self._waiting(lambda: "waiting for the learner's first parameters")
-        variables = RemoteVariables(learner.variables, period_s=renewal_s(agent.replay), on_wait=on_wait)
+        variables = RemoteVariables(learner.variables, period_s=renewal_s(agent.replay.fifo), on_wait=on_wait)
         self._stack.callback(variables.close)
         actor = agent.make_actor(
             VariableClient(variables, agent.variable_period),

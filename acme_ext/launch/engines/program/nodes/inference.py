@@ -141,7 +141,7 @@ class InferenceNode:
         slots = len(served) * num_envs
         self._core = SlotCore(agent.policy, slots, bucket_sizes(slots))
         on_wait = waiting(self._reporter, lambda: "waiting for the learner's first parameters")
-        self._variables = RemoteVariables(learner.variables, period_s=renewal_s(agent.replay), on_wait=on_wait)
+        self._variables = RemoteVariables(learner.variables, period_s=renewal_s(agent.replay.fifo), on_wait=on_wait)
         with contextlib.suppress(StopWaitingError):  # then no actor will send requests
             _, params = self._variables.held()
             self._core.warm_up(params, example)
@@ -405,7 +405,7 @@ class InferenceNode:
         version, params = self._variables.held()
         for request in batch:
             if request.keys is not None:
-                self._core.seat(request.seat.slots, request.keys, request.seat.ranks)
+                self._core.assign_slots(request.seat.slots, request.keys, request.seat.ranks)
         acted = self._core.step(
             params,
             _joined([request.seat.slots for request in batch]),

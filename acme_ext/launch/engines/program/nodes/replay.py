@@ -56,7 +56,7 @@ class ReplayNode(lp.PyNode):
         server = ReplayServer(self._tables(), scratch=self._scratch, restore=self._restore, port=port)
         try:
             lp.wait_for_stop()
-            while stops.told_at_once() and RunDirectory(self._scratch.parent, create=False).status.exists():
+            while stops.stopped_together() and RunDirectory(self._scratch.parent, create=False).status.exists():
                 time.sleep(_LOOK_S)  # the coordinator has not ended the run
         finally:
             server.close()

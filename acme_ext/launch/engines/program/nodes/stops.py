@@ -10,10 +10,10 @@ import time
 import launchpad as lp
 from launchpad import context
 
-from acme_ext.launch.processes.forks import IN_ORDER
+from acme_ext.launch.hosts.node_process import IN_ORDER
 
 
-def told_at_once() -> bool:
+def stopped_together() -> bool:
     """Whether one of Launchpad's own launchers runs this node; call this in the node's own thread."""
     return context.get_context().launch_config != IN_ORDER
 
@@ -22,7 +22,7 @@ def ends(timeout_s: float) -> bool:
     """Waits up to `timeout_s`; returns whether this node, which takes part in the last save, must end now."""
     if not lp.wait_for_stop(timeout_s):
         return False
-    if told_at_once():
+    if stopped_together():
         time.sleep(timeout_s)
         return False
     return True

@@ -7,23 +7,21 @@ same as on one device.
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from acme_ext.errors import UsageError
-from acme_ext.replay.device import Unfinished
+from acme_ext.launch.engines.compiled.state import RunState
+from acme_ext.replay.unrolls import Unfinished
 from acme_ext.types import Tree
-
-if TYPE_CHECKING:
-    from acme_ext.launch.engines.compiled.loops import World
 
 _AXIS = "devices"
 
 
-class Spread:
+class Sharding:
     """How the arrays of a run are split over devices.
 
     Args:
@@ -42,8 +40,8 @@ class Spread:
         self.devices = list(devices)
         self._mesh = Mesh(self.devices, (_AXIS,))
 
-    def of_world(self, world: "World", *, seeds: bool = False) -> "World":
-        """Returns the sharding of each array of a world, or of the worlds of several seeds `[S]`.
+    def of_state(self, state: RunState, *, seeds: bool = False) -> RunState:
+        """Returns the sharding of each array of a run's state, or of the states of several seeds `[S]`.
 
         The leaves may be `jax.ShapeDtypeStruct`s: only their shapes are used.
         """
@@ -55,7 +53,7 @@ class Spread:
         def everywhere(tree: Tree) -> Tree:
             return jax.tree.map(lambda _: NamedSharding(self._mesh, PartitionSpec()), tree)
 
-        whole, place, replay = everywhere(world), world.place, world.replay
+        whole, place, replay = everywhere(state), state.place, state.replay
         split = {name: along(getattr(place, name), 0) for name in place._fields if name not in ("ticks", "steps")}
         whole = whole._replace(place=whole.place._replace(**split))
         if not replay:
@@ -66,17 +64,17 @@ class Spread:
             pending = pending._replace(**clocks)
         return whole._replace(replay=whole.replay._replace(items=along(replay.items, 0), pending=pending))
 
-    def held(self, world: "World") -> "World":
-        """Constrains a world's arrays to the shardings of `of_world`, within a compiled program."""
-        return jax.tree.map(_constrained, world, self.of_world(world))
+    def held(self, state: RunState) -> RunState:
+        """Constrains a run's arrays to the shardings of `of_state`, within a compiled program."""
+        return jax.tree.map(_constrained, state, self.of_state(state))
 
     def batch(self, data: Tree, axis: int) -> Tree:
         """Constrains a batch's arrays to be split along an axis, within a compiled program."""
         return jax.tree.map(lambda leaf: _constrained(leaf, self._along(leaf, axis)), data)
 
-    def nbytes(self, world: "World", seeds: int) -> int:
-        """Returns the size of the worlds of `seeds` seeds on all devices together, in bytes."""
-        pairs = zip(jax.tree.leaves(world), jax.tree.leaves(self.of_world(world)), strict=True)
+    def nbytes(self, state: RunState, seeds: int) -> int:
+        """Returns the size of the states of `seeds` seeds on all devices together, in bytes."""
+        pairs = zip(jax.tree.leaves(state), jax.tree.leaves(self.of_state(state)), strict=True)
         of_one = sum(math.prod(sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf, sharding in pairs)
         return of_one * len(self.devices) * seeds
 

@@ -1,11 +1,11 @@
-"""Measures the resource usage of nodes. Ray itself sees only a node's agent, not the node's own processes."""
+"""Measures the resource usage of nodes. Ray itself sees only a node's proxy, not the node's own processes."""
 
 import contextlib
-import os
-import pathlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+
+import psutil
 
 _PERIOD_S = 5.0
 _LOG_EVERY_S = 60.0
@@ -17,10 +17,13 @@ class Meter:
     Args:
         pid: the process's pid.
         clock: returns the time in seconds.
+
+    Raises:
+        psutil.Error: the process has ended.
     """
 
     def __init__(self, pid: int, clock: Callable[[], float] = time.monotonic):
-        self._pid, self._clock = pid, clock
+        self._process, self._clock = psutil.Process(pid), clock
         self._seconds: dict[int, float] = {}  # pid -> seconds of CPU time at the last measurement
         self._at = clock()
         self.measure()
@@ -29,31 +32,16 @@ class Meter:
         """Returns the mean number of CPUs in use since the last measurement, and the bytes of memory in use now.
 
         Raises:
-            OSError: the process has ended.
+            psutil.Error: the process has ended.
         """
-        found = {self._pid: _status(self._pid)}
-        for pid in _descendants(self._pid):
-            with contextlib.suppress(OSError):  # it has just ended
-                found[pid] = _status(pid)
-        before, self._seconds = self._seconds, {pid: seconds for pid, (seconds, _) in found.items()}
-        used = sum(max(0.0, now - before.get(pid, 0.0)) for pid, now in self._seconds.items())
+        used, memory, before, self._seconds = 0.0, 0, self._seconds, {}
+        for process in [self._process, *self._process.children(recursive=True)]:
+            with contextlib.nullcontext() if process is self._process else contextlib.suppress(psutil.Error):
+                self._seconds[process.pid] = seconds = sum(process.cpu_times()[:2])
+                used += max(0.0, seconds - before.get(process.pid, 0.0))
+                memory += process.memory_info().rss
         passed, self._at = self._clock() - self._at, self._clock()
-        return used / max(passed, 1e-9), sum(memory for _, memory in found.values())
-
-
-def _status(pid: int) -> tuple[float, int]:
-    """Returns the seconds of CPU time that a process has used, and its bytes of resident memory."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    """Yields the descendants of a process: its children, and their descendants."""
-    with contextlib.suppress(OSError):  # it has just ended
-        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (task / "children").read_text().split()):
-                yield child
-                yield from _descendants(child)
+        return used / max(passed, 1e-9), memory
 
 
 class Usage:
@@ -79,7 +67,7 @@ class Usage:
 
     def follow(self, pid: int) -> None:
         """Starts measuring a process."""
-        with contextlib.suppress(OSError):  # it has ended already
+        with contextlib.suppress(psutil.Error):  # it has ended already
             self._meter = Meter(pid)
 
     def _run(self) -> None:
@@ -88,7 +76,7 @@ class Usage:
             time.sleep(_PERIOD_S)
             try:
                 found = (0.0, 0) if self._meter is None else self._meter.measure()
-            except OSError:
+            except psutil.Error:
                 self._meter, found = None, (0.0, 0)
             for gauge, value in zip(self._gauges, found, strict=True):
                 gauge.set(value)

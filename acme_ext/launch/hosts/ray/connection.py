@@ -14,7 +14,7 @@ EXCLUDED = ("/runs/", ".git/", ".venv/", "venv/", "__pycache__/", "*.egg-info/",
 """Parts of the working directory that are not copied to other hosts, besides those in `.gitignore`."""
 _SETTINGS = {
     "RAY_worker_niceness": "0",  # Ray's 15 is meant for tasks that run besides a user's own work
-    "RAY_memory_monitor_refresh_ms": "0",  # it would kill agents, which use little memory, for the memory of nodes
+    "RAY_memory_monitor_refresh_ms": "0",  # it would kill proxies, which use little memory, for the memory of nodes
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 _KNOCK_S = 5.0

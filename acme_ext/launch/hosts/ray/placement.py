@@ -65,7 +65,7 @@ def resources_of(host: str) -> dict[str, float]:
 
 
 def actor_options(asked: Resources) -> dict[str, Any]:
-    """Returns the resources of an agent as options of a Ray actor."""
+    """Returns the resources of a proxy as options of a Ray actor."""
     others = {name: amount for name, amount in asked.items() if name not in _HEADINGS}
     return {"num_cpus": asked.get("CPU", 0), "num_gpus": asked.get("GPU", 0), "resources": others}
 
@@ -79,7 +79,7 @@ def total(bundles: Iterable[Resources]) -> dict[str, float]:
 
 
 def reserve(
-    names: Sequence[str], bundles: Sequence[Resources], wait_s: float | None, say_to_user: Callable[[str], None]
+    names: Sequence[str], bundles: Sequence[Resources], wait_s: float | None, say: Callable[[str], None]
 ) -> Any:
     """Returns a placement group with a bundle for each node; reserves all of them or none.
 
@@ -88,7 +88,7 @@ def reserve(
         bundles: the bundle of each node.
         wait_s: longest wait for the resources. None: 30 s if others use them, and no wait if the cluster doesn't have
             them.
-        say_to_user: shows a message about the wait.
+        say: shows a message about the wait.
 
     Raises:
         UsageError: there were not enough resources; the message says which are missing.
@@ -109,7 +109,7 @@ def reserve(
                 raise _refusal(missing(names, bundles, _hosts()), bundles)
             if waited > _SILENCE_S and silent:
                 silent = False
-                say_to_user(f"waiting for room on the cluster, for {wait_s:.0f} s at most: {_compare(bundles)}.")
+                say(f"waiting for room on the cluster, for {wait_s:.0f} s at most: {_compare(bundles)}.")
     except BaseException:
         remove_placement_group(group)
         raise
@@ -135,7 +135,7 @@ def missing(names: Sequence[str], bundles: Sequence[Resources], hosts: Sequence[
         if not any(all(there.get(kind, 0) >= amount for kind, amount in asked.items()) for _, there in hosts):
             pinned = next((kind.removeprefix("node:") for kind in asked if kind.startswith("node:")), None)
             where = "no host has" if pinned is None else f"{pinned}, where the run directory is, does not have"
-            reasons.append(f"{name} asks for {say(total([asked]))}, which {where}")
+            reasons.append(f"{name} asks for {describe(total([asked]))}, which {where}")
     if reasons:
         return [*reasons[:3], *(["and others likewise"] if len(reasons) > 3 else [])]
     there = total(resources for _, resources in hosts)
@@ -149,11 +149,11 @@ def _compare(bundles: Sequence[Resources]) -> str:
 
     asked, there, free = total(bundles), ray.cluster_resources(), ray.available_resources()
     return (
-        f"asked for are {say(asked)}; there are {say({kind: there.get(kind, 0) for kind in asked})}, "
-        f"and of these free {say({kind: free.get(kind, 0) for kind in asked})}"
+        f"asked for are {describe(asked)}; there are {describe({kind: there.get(kind, 0) for kind in asked})}, "
+        f"and of these free {describe({kind: free.get(kind, 0) for kind in asked})}"
     )
 
 
-def say(amounts: Resources) -> str:
+def describe(amounts: Resources) -> str:
     """Returns amounts as text, such as `2 CPU, 1 GPU`."""
     return ", ".join(f"{math.floor(amount * 1000) / 1000:g} {kind}" for kind, amount in sorted(amounts.items()))

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch.cluster import agent, connection, placement
-from acme_ext.launch.processes import launcher
+from acme_ext.launch.hosts import launcher
+from acme_ext.launch.hosts.ray import connection, placement, proxy
 from acme_ext.utils import install
 
 _ANSWER_S = 60.0  # time for a host's answer, before its run counts as lost
@@ -35,31 +35,32 @@ class Runner:
 
     def begin(
         self, child: str, command: Sequence[str], run_dir: str, token: str, path: Sequence[str], threads: str | None
-    ) -> str | None:
-        """Starts a run and returns None; returns this host's address if the host doesn't share the directory.
+    ) -> None:
+        """Starts a run.
 
         Args:
             child: the Python code to run; its first argument is the pid of a process that it must not outlive.
             command: the further arguments.
             run_dir: the run's directory. If an earlier run in it is still ending, waits for it.
             token: the content of the file `DIRECTORY.process` beside the run's directory, if the host shares it.
-            path: folders of modules, see `agent.environment_of`.
+            path: folders of modules, see `proxy.environment_of`.
             threads: `OMP_NUM_THREADS`, which Ray sets for itself; None for unset.
+
+        Raises:
+            UsageError: this host doesn't share the directory; the message is the host's address.
         """
         import ray
 
+        file = Path(f"{run_dir}{_PROCESS}")
+        if not file.exists() or file.read_text() != token:
+            raise UsageError(ray.util.get_node_ip_address())
+        lock = os.open(file, os.O_RDWR)
         try:
-            lock = os.open(f"{run_dir}{_PROCESS}", os.O_RDWR)
-        except FileNotFoundError:
-            return ray.util.get_node_ip_address()
-        try:
-            if os.read(lock, len(token)) != token.encode():
-                return ray.util.get_node_ip_address()
             fcntl.flock(lock, fcntl.LOCK_EX)
             with open(f"{run_dir}.log", "ab") as log:
                 self._process = subprocess.Popen(
                     [sys.executable, "-c", child, str(os.getpid()), *command],
-                    env=agent.environment_of(path, {"OMP_NUM_THREADS": threads}),
+                    env=proxy.environment_of(path, {"OMP_NUM_THREADS": threads}),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -68,7 +69,6 @@ class Runner:
                 )
         finally:
             os.close(lock)
-        return None
 
     def poll(self) -> int | None:
         """Returns the run's exit code; None while it is running."""
@@ -112,18 +112,10 @@ class OnHost:
     def _has_begun(self) -> bool:
         import ray
 
-        if self._begun is None:
-            return True
-        if not ray.wait([self._begun], timeout=0)[0]:
-            return False
-        elsewhere = self._answer(self._begun)
-        if elsewhere is not None:
-            raise UsageError(
-                f"a run was placed on {elsewhere}, where {self._directory.absolute()} is not the same folder as here: "
-                "choose one that all hosts share."
-            )
-        self._begun = None
-        return not self.lost
+        if self._begun is not None and ray.wait([self._begun], timeout=0)[0]:
+            self._answer(self._begun)
+            self._begun = None
+        return self._begun is None and not self.lost
 
     def _answer(self, question: Any) -> Any:
         import ray
@@ -135,6 +127,11 @@ class OnHost:
             self.lost = True
             self._end(-signal.SIGKILL)
         except exceptions.RayTaskError as error:
+            if isinstance(error.cause, UsageError):
+                raise UsageError(
+                    f"a run was placed on {error.cause}, where {self._directory.absolute()} is not the same folder as "
+                    "here: choose one that all hosts share."
+                ) from error
             raise RunError(f"a host could not start a run: {error.cause}") from error
         except exceptions.RayError as error:
             raise RunError(f"Ray failed: {error}") from error
@@ -180,12 +177,6 @@ class Cluster:
         run = (child, list(command), str(run_dir.absolute()))
         return OnHost(runner, runner.begin.remote(*run, token, self._path, threads), self._directory)
 
-    def close(self) -> None:
-        """Leaves the cluster."""
-        import ray
-
-        ray.shutdown()
-
 
 @contextlib.contextmanager
 def joined(address: str | None, directory: Path, asked: Mapping[str, float]) -> Iterator[Cluster]:
@@ -202,5 +193,9 @@ def joined(address: str | None, directory: Path, asked: Mapping[str, float]) -> 
     if importlib.util.find_spec("ray") is None:
         raise UsageError(f"runs on Ray need the extra `ray`, not installed here: {install.command('ray')}")
     connection.connect(connection.address_of(address) or "auto", launcher.code_folder(), directory.absolute())
-    with contextlib.closing(Cluster(directory, asked)) as cluster:
-        yield cluster
+    import ray
+
+    try:
+        yield Cluster(directory, asked)
+    finally:
+        ray.shutdown()

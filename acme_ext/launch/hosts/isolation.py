@@ -9,7 +9,6 @@ import fcntl
 import os
 import socket
 import struct
-import sys
 
 from acme_ext.errors import RunError
 
@@ -46,12 +45,6 @@ def enter() -> str | None:
             "Python private=False."
         ) from error
     return None
-
-
-def say(why: str | None) -> None:
-    """Tells the user why the program has no network namespace, unless `why` is None."""
-    if why is not None:
-        print(f"acme-ext: the program's ports are open to the network ({why}).", file=sys.stderr)
 
 
 def _raise_loopback() -> None:

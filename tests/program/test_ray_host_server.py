@@ -1,4 +1,4 @@
-"""The process that forks nodes on a host, without Ray: what agents are told, and what ends with what."""
+"""The process that forks nodes on a host, without Ray: what proxies are told, and what ends with what."""
 
 import os
 import pathlib
@@ -16,11 +16,13 @@ import psutil
 import pytest
 from programs import PATIENCE_S
 
-from acme_ext.launch.cluster import nursery
-from acme_ext.launch.cluster.nursery import Order
-from acme_ext.launch.processes import forks
+from acme_ext.launch.hosts import process_tree
+from acme_ext.launch.hosts.node_process import Options, bind
+from acme_ext.launch.hosts.ray import host_server
+from acme_ext.launch.hosts.ray.host_server import StartCommand
+from acme_ext.launch.roles import NodeId
 
-_MARK = "ACME_EXT_TEST_NURSERY"
+_MARK = "ACME_EXT_TEST_HOST_SERVER"
 
 
 @pytest.fixture
@@ -55,17 +57,21 @@ def _until(condition: Callable[[], bool]) -> None:
 
 def _connect(folder: pathlib.Path) -> Connection:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return nursery.connect(folder, environment)
+    return host_server.connect(folder, environment)
 
 
-def _order(tmp_path: pathlib.Path, name: str, function: Callable[[], Any], **options: Any) -> tuple[str, Order]:
+def _command(
+    tmp_path: pathlib.Path, name: str, function: Callable[[], Any], **options: Any
+) -> tuple[str, StartCommand]:
     program = lp.Program("test")
     node = lp.PyNode(function)
     with program.group(name):
         program.add_node(node)
-    forks.bind(program, nursery.stop_program)
-    made = forks.Options(tmp_path / "logs")
-    return "start", Order(cloudpickle.dumps(node), name, name, made, {"GIVEN": "too", "LANG": None}, **options)
+    bind(program)
+    made = Options(tmp_path / "logs")
+    return "start", StartCommand(
+        cloudpickle.dumps(node), NodeId.parse(name), made, {"GIVEN": "too", "LANG": None}, **options
+    )
 
 
 def _receive(connection: Connection) -> tuple:
@@ -95,11 +101,11 @@ def _leave_a_process() -> None:
     time.sleep(1000)
 
 
-def test_nodes_tell_and_are_told_and_end_with_their_agents(tmp_path, folder):
+def test_nodes_tell_and_are_told_and_end_with_their_proxies(tmp_path, folder):
     first, second = _connect(folder), _connect(folder)
 
-    # What a coordinator says to the user comes to its agent, and the word that the program ends to all.
-    first.send(_order(tmp_path, "coordinator", _say_and_stop, columns=80))
+    # What a coordinator says to the user comes to its proxy, and the word that the program ends to all.
+    first.send(_command(tmp_path, "coordinator", _say_and_stop, columns=80))
     assert _receive(first)[0] == "started"
     said = b""
     while (message := _receive(first))[0] == "said":
@@ -110,19 +116,19 @@ def test_nodes_tell_and_are_told_and_end_with_their_agents(tmp_path, folder):
     assert _receive(second) == ("stop",)
     assert (tmp_path / "logs" / "coordinator.log").read_text() == "in the log\n"
 
-    # A node that fails gives the reason; the same agent may have it started again, and signals it.
-    first.send(_order(tmp_path, "actor-0", _fail))
+    # A node that fails gives the reason; the same proxy may have it started again, and signals it.
+    first.send(_command(tmp_path, "actor-0", _fail))
     assert _receive(first)[0] == "started"
     what, code, words = _receive(first)
     assert (what, code) == ("ended", 1)
     assert "ArithmeticError: the arm fell off" in words
-    first.send(_order(tmp_path, "actor-0", _leave_a_process))
+    first.send(_command(tmp_path, "actor-0", _leave_a_process))
     assert _receive(first)[0] == "started"
     first.send(("signal", int(signal.SIGKILL)))
     assert _receive(first) == ("ended", -signal.SIGKILL, ".")
 
-    # An agent that goes takes its node along, the last one all.
-    first.send(_order(tmp_path, "actor-0", _leave_a_process))
+    # A proxy that goes takes its node along, the last one all.
+    first.send(_command(tmp_path, "actor-0", _leave_a_process))
     _, pid = _receive(first)
     assert psutil.pid_exists(pid)
     first.close()
@@ -137,51 +143,53 @@ def test_nodes_tell_and_are_told_and_end_with_their_agents(tmp_path, folder):
 @pytest.mark.parametrize("place", [0, pytest.param(1, marks=pytest.mark.release)])
 def test_whichever_process_of_it_is_killed_takes_the_nodes_along(place, tmp_path, folder):
     connection = _connect(folder)
-    connection.send(_order(tmp_path, "actor", _leave_a_process))
+    connection.send(_command(tmp_path, "actor", _leave_a_process))
     assert _receive(connection)[0] == "started"
-    above = sorted((p for p in _marked(tmp_path) if "nursery" in " ".join(p.cmdline())), key=lambda p: p.create_time())
-    assert len(above) >= 3  # what watches, the nursery, the node
+    above = sorted(
+        (p for p in _marked(tmp_path) if "host_server" in " ".join(p.cmdline())), key=lambda p: p.create_time()
+    )
+    assert len(above) >= 3  # what watches, the server, the node
     above[place].kill()
     with pytest.raises((EOFError, ConnectionResetError)):
         _drain(connection)
     _until(lambda: not _marked(tmp_path))
-    nursery.clear(folder)
+    host_server.clear(folder)
 
 
-def test_a_nursery_that_can_not_import_says_why(tmp_path, folder, monkeypatch):
+def test_a_server_that_can_not_import_says_why(tmp_path, folder, monkeypatch):
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "courier.py").write_text("raise ImportError('not for this machine')")
-    connection = nursery.connect(folder, {**os.environ, "PYTHONPATH": os.pathsep.join([str(broken), *sys.path])})
+    connection = host_server.connect(folder, {**os.environ, "PYTHONPATH": os.pathsep.join([str(broken), *sys.path])})
     with pytest.raises((EOFError, ConnectionResetError)):
         _receive(connection)
-    assert "ImportError: not for this machine" in nursery.why(folder)
+    assert "ImportError: not for this machine" in host_server.why(folder)
     _until(lambda: not _marked(tmp_path))
-    nursery.clear(folder)
+    host_server.clear(folder)
 
 
 @pytest.mark.release
-def test_an_agent_that_comes_while_a_nursery_ends_is_given_another(tmp_path, folder):
-    """Nodes with much memory take seconds to end, and the nursery waits for them."""
+def test_a_proxy_that_comes_while_a_server_ends_is_given_another(tmp_path, folder):
+    """Nodes with much memory take seconds to end, and the server waits for them."""
     folder.mkdir()
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(folder / "nursery.sock"))
+        server.bind(str(folder / "server.sock"))
         server.listen()
 
         def run() -> int:
-            nursery.Nursery(server, folder).run()
+            host_server.HostServer(server, folder).run()
             time.sleep(1000)  # as long as its last node takes
             return 0
 
-        ending = forks.fork(run)
+        ending = process_tree.fork(run)
     try:
         _connect(folder).close()
         time.sleep(0.5)
         connection = _connect(folder)
-        connection.send(_order(tmp_path, "actor", _fail))
+        connection.send(_command(tmp_path, "actor", _fail))
         assert _receive(connection)[0] == "started"
-        nursery.clear(folder)  # as the one that ends does at last: it leaves the other's files
-        assert (folder / "nursery.sock").exists()
+        host_server.clear(folder)  # as the one that ends does at last: it leaves the other's files
+        assert (folder / "server.sock").exists()
     finally:
         os.kill(ending, signal.SIGKILL)
         os.waitpid(ending, 0)

@@ -1,7 +1,7 @@
-"""The launcher's side of a program: it starts the keeper, sends it the program, and waits.
+"""The launcher's side of a program: it starts the subreaper, sends it the program, and waits.
 
 The supervisor first imports its libraries, which takes seconds, and needs the program only then. So a command starts
-the supervisor (`ahead`) before it does its own imports. This module imports nothing heavy.
+the supervisor (`prestart`) before it does its own imports. This module imports nothing heavy.
 """
 
 import contextlib
@@ -18,30 +18,28 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from acme_ext.launch.processes import interrupt, process_tree
+from acme_ext.launch.hosts import interrupt, process_tree
 
-_ahead: "list[Launch]" = []  # started ahead, without a program yet
+_prestarted: "list[Launch]" = []  # without a program yet
 
 
 class Launch:
-    """Starts a keeper, with the supervisor or Ray's driver as its child, and runs a program with it.
+    """Starts a subreaper, with a supervisor as its child, and runs a program with it.
 
     Args:
-        entry: the module of `launch` whose `main` the keeper runs.
+        entry: the module of `launch.hosts` that has the supervisor, see `subreaper.main`.
         private: whether the program gets its own network namespace.
     """
 
     def __init__(self, entry: str, private: bool):
         self.entry, self.private, self._passed_on = entry, private, -math.inf
-        self._file = os.fdopen(os.memfd_create("acme-ext"), "w+b")
-        reader, self._ready = os.pipe()
-        descriptors = [self._file.fileno(), reader]
-        arguments = [entry, *descriptors, os.getpid(), int(private)]
-        line = [sys.executable, "-m", "acme_ext.launch.processes.keeper", *map(str, arguments)]
+        reader, self._writer = os.pipe()
+        arguments = [entry, reader, os.getpid(), int(private)]
+        line = [sys.executable, "-m", "acme_ext.launch.hosts.subreaper", *map(str, arguments)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(module_folders(None))}
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*process_tree.REQUESTS, *process_tree.REQUESTS.values()])
         try:
-            self._process = subprocess.Popen(line, env=environment, pass_fds=descriptors)
+            self._process = subprocess.Popen(line, env=environment, pass_fds=[reader])
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(reader)
@@ -50,10 +48,9 @@ class Launch:
         """Runs `payload` and returns the exit code."""
         import cloudpickle
 
-        cloudpickle.dump((dict(os.environ), module_folders(None), cloudpickle.dumps(payload)), self._file)
-        self._file.seek(0)
-        with contextlib.suppress(BrokenPipeError):  # it has ended; its exit code tells
-            os.write(self._ready, b"\0")
+        given = cloudpickle.dumps((dict(os.environ), module_folders(None), cloudpickle.dumps(payload)))
+        with contextlib.suppress(BrokenPipeError), open(self._writer, "wb", closefd=False) as pipe:
+            pipe.write(given)  # if the process has ended, its exit code tells
         return self._process.wait()
 
     def pass_on(self, number: int) -> None:
@@ -63,23 +60,22 @@ class Launch:
             self._process.send_signal(process_tree.REQUESTS[signal.Signals(number)])
 
     def close(self) -> None:
-        """Ends the keeper, if it has not ended."""
-        os.close(self._ready)
-        self._file.close()
+        """Ends the subreaper, if it has not ended."""
+        os.close(self._writer)
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
 
 
-def receive(descriptor: int, ready: int) -> Any:
+def receive(reader: int) -> Any:
     """Waits for the launcher's payload and returns it; None if the launcher has given up."""
     import cloudpickle
 
-    with open(ready, "rb", buffering=0) as pipe:
-        if not pipe.read(1):
+    with open(reader, "rb") as pipe:
+        try:
+            environment, folders, payload = cloudpickle.load(pipe)
+        except EOFError:
             return None
-    with open(descriptor, "rb") as file:
-        environment, folders, payload = cloudpickle.load(file)
     # Since this process started, the launcher's imports may have set variables and extended the module path.
     os.environ.update({**environment, "PYTHONPATH": os.pathsep.join(folders)})
     sys.path += [folder for folder in folders if folder not in sys.path]
@@ -87,20 +83,22 @@ def receive(descriptor: int, ready: int) -> Any:
 
 
 @contextlib.contextmanager
-def ahead(entry: str, private: bool) -> Iterator[None]:
-    """Starts a keeper for the next `run` with the same arguments, and ends it if there was no such run."""
+def prestart(entry: str, private: bool) -> Iterator[None]:
+    """Starts a subreaper for the next `run` with the same arguments, and ends it if there was no such run."""
     launch = Launch(entry, private)
-    _ahead.append(launch)
+    _prestarted.append(launch)
     try:
         yield
     finally:
-        if launch in _ahead:
-            _ahead.remove(launch)
+        if launch in _prestarted:
+            _prestarted.remove(launch)
             launch.close()
 
 
 def run(entry: str, payload: Any, private: bool) -> int:
-    """Runs the `main` of a module in `launch` as a child of a keeper; returns its exit code.
+    """Runs a program below a subreaper; returns its exit code.
+
+    See `Launch` and `subreaper.main` for the arguments.
 
     Stop requests are passed on from the start.
     """
@@ -112,10 +110,10 @@ def run(entry: str, payload: Any, private: bool) -> int:
         if launch is not None:
             launch.pass_on(number)
 
-    with interrupt.heard_by(pass_on):
+    with interrupt.install_handler(pass_on):
         try:
-            there = bool(_ahead) and (_ahead[-1].entry, _ahead[-1].private) == (entry, private)
-            launch = _ahead.pop() if there else Launch(entry, private)
+            there = bool(_prestarted) and (_prestarted[-1].entry, _prestarted[-1].private) == (entry, private)
+            launch = _prestarted.pop() if there else Launch(entry, private)
         finally:
             started.set()
         with contextlib.closing(launch):

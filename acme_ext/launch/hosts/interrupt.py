@@ -22,7 +22,7 @@ SAME_REQUEST_S = 0.25
 """Seconds within which a second signal is the same request: `timeout` signals a command, then its process group."""
 
 _SAYING_S = 1.0  # time for a last message before an immediate end
-_before: list[dict[int, Any]] = []  # the previous handlers of each active `heard_by`, the outermost first
+_before: list[dict[int, Any]] = []  # the previous handlers of each active `install_handler`, the outermost first
 
 
 class Interrupt:
@@ -38,7 +38,7 @@ class Interrupt:
 
 
 @contextlib.contextmanager
-def heard_by(listener: Callable[[int], None] | None) -> Iterator[None]:
+def install_handler(listener: Callable[[int], None] | None) -> Iterator[None]:
     """Calls `listener(number)`, in a thread, for each SIGINT and SIGTERM; without a listener, delivers them at the end.
 
     If they are nested, the innermost receives the signals. Processes that are forked meanwhile ignore their first
@@ -113,14 +113,14 @@ def graceful(
             on_end()
             end(number, lambda: report("stopped at once; the same command resumes from the last checkpoint."))
 
-    with heard_by(hear):
+    with install_handler(hear):
         yield interrupt
 
 
 @contextlib.contextmanager
 def at_once(words: str) -> Iterator[None]:
     """Ends the process at a SIGINT or SIGTERM, with a message on stderr; for times without anything to save."""
-    with heard_by(lambda number: end(number, lambda: print(words, file=sys.stderr))):
+    with install_handler(lambda number: end(number, lambda: print(words, file=sys.stderr))):
         yield
 
 

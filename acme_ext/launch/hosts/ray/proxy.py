@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from acme_ext.launch.cluster import nursery
-from acme_ext.launch.cluster.nursery import Order
-from acme_ext.launch.cluster.usage import Usage
+from acme_ext.launch.hosts.ray import host_server
+from acme_ext.launch.hosts.ray.host_server import StartCommand
+from acme_ext.launch.hosts.ray.usage import Usage
 from acme_ext.utils import proxies
 
 _IDLE_S = 5.0  # longest wait for events before an empty answer
 
 
 @dataclasses.dataclass(frozen=True)
-class Visit:
-    """The information that an agent receives when it starts on its host.
+class HostContext:
+    """The information that a proxy receives when it starts on its host.
 
     Attributes:
         run: name of this start of the program, on every host.
@@ -38,14 +38,14 @@ class Visit:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The location of an agent.
+    """The location of a proxy.
 
     Attributes:
         host: Ray's ID of the host.
         ip: the address at which other hosts reach it.
         shared: whether the host shares the driver's run directory.
         scratch: a folder of the host, for logs if the run directory is not shared.
-        niceness: the niceness of the agent's process.
+        niceness: the niceness of the proxy's process.
     """
 
     host: str
@@ -55,8 +55,8 @@ class Place:
     niceness: int
 
 
-class Agent:
-    """Reserves ports, lets the host's nursery start its node, and reports the node's events."""
+class NodeProxy:
+    """Reserves ports, lets the host's fork server start its node, and reports the node's events."""
 
     def __init__(self):
         self._reserved: list[socket.socket] = []
@@ -68,19 +68,19 @@ class Agent:
         self._run = ""
         self._usage: Usage | None = None
 
-    def place(self, visit: Visit) -> Place:
-        """Connects to the host's nursery, starting one if necessary, and returns the agent's location."""
+    def place(self, context: HostContext) -> Place:
+        """Connects to the host's fork server, starting one if necessary, and returns the proxy's location."""
         import ray
 
-        self._run = visit.run
+        self._run = context.run
         host, niceness = ray.get_runtime_context().get_node_id(), _take_back_niceness()
-        scratch = nursery.scratch() / f"{visit.run}-{host[:8]}"
-        self._connection = nursery.connect(scratch, environment_of(visit.path, visit.environment))
+        scratch = host_server.scratch() / f"{context.run}-{host[:8]}"
+        self._connection = host_server.connect(scratch, environment_of(context.path, context.environment))
         threading.Thread(target=self._listen, args=(self._connection, scratch), daemon=True).start()
-        return Place(host, ray.util.get_node_ip_address(), os.path.exists(visit.token), scratch, niceness)
+        return Place(host, ray.util.get_node_ip_address(), os.path.exists(context.token), scratch, niceness)
 
     def reserve(self, count: int) -> list[int]:
-        """Returns ports that no other process on this host gets as long as this agent lives."""
+        """Returns ports that no other process on this host gets as long as this proxy lives."""
         while len(self._reserved) < count:
             reserved = socket.socket()
             # Bound, but never listening. A process that sets the same option, as gRPC does, can still listen there.
@@ -89,27 +89,20 @@ class Agent:
             self._reserved.append(reserved)
         return [reserved.getsockname()[1] for reserved in self._reserved[:count]]
 
-    def start(self, order: Order) -> None:
-        """Starts the node, on the devices that Ray assigned to this agent."""
+    def start(self, command: StartCommand) -> None:
+        """Starts the node, on the devices that Ray assigned to this proxy."""
         if self._usage is None:
-            self._usage = Usage(self._run, order.name)
-        print(f"what {order.name} prints is in {order.options.log_of(order.name)}", flush=True)  # for Ray's UI
+            self._usage = Usage(self._run, command.id.name)
+        name = command.id.name
+        print(f"what {name} prints is in {command.options.log_of(name)}", flush=True)  # for Ray's UI
         devices = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES")}
-        self._send("start", dataclasses.replace(order, environment={**order.environment, **devices}))
-
-    def signal(self, number: int) -> None:
-        """Sends the node a signal, if it is running."""
-        self._send("signal", number)
-
-    def ask(self, address: str, died: list[str]) -> None:
-        """Asks the coordinator at an address to stop the program; see `Coordinator.request_stop`."""
-        self._send("ask", address, died)
+        self.send("start", dataclasses.replace(command, environment={**command.environment, **devices}))
 
     def events(self, heard: int) -> list[tuple]:
-        """Waits for new events and returns those after the first `heard`; see `launch.cluster.nursery`.
+        """Waits for new events and returns those after the first `heard`; see `launch.hosts.ray.host_server`.
 
         It returns after some seconds even if there are none. It returns events again until the next call confirms them
-        with `heard`. `("lost", why)` means that the nursery has ended.
+        with `heard`. `("lost", why)` means that the server has ended.
         """
         with self._news:
             self._news.wait_for(lambda: self._forgotten + len(self._events) > heard, _IDLE_S)
@@ -117,7 +110,8 @@ class Agent:
             self._forgotten = heard
             return list(self._events)
 
-    def _send(self, *message: Any) -> None:
+    def send(self, *message: Any) -> None:
+        """Sends a message to the fork server, see `host_server`."""
         assert self._connection is not None
         with self._sending, contextlib.suppress(OSError):  # then a `lost` event follows
             self._connection.send(message)
@@ -126,7 +120,7 @@ class Agent:
         with contextlib.suppress(EOFError, OSError):
             while True:
                 self._add(connection.recv())
-        self._add(("lost", nursery.why(scratch)))
+        self._add(("lost", host_server.why(scratch)))
 
     def _add(self, event: tuple) -> None:
         if event[0] == "started":
@@ -148,14 +142,9 @@ def _take_back_niceness() -> int:
 
 
 def environment_of(path: Sequence[str], variables: Mapping[str, str | None]) -> dict[str, str]:
-    """Returns the environment variables for a process: this process's own, those of a `Visit`, and PYTHONPATH."""
+    """Returns the environment variables for a process: this process's own, those of a `HostContext`, and PYTHONPATH."""
     path = [os.path.abspath(entry) for entry in path if os.path.isdir(entry)]
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     environment: dict[str, str | None] = {**os.environ, **variables}
     environment["PYTHONPATH"] = os.pathsep.join([*path, *given])
     return proxies.bypassed({name: value for name, value in environment.items() if value is not None})
-
-
-def exists(file: str) -> bool:
-    """Returns whether a file exists on this host."""
-    return os.path.exists(file)

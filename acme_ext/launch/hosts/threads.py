@@ -11,12 +11,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from acme_ext.errors import UsageError
-from acme_ext.launch.processes import interrupt
-from acme_ext.launch.processes.forks import bind
+from acme_ext.launch.hosts import interrupt
+from acme_ext.launch.hosts.node_process import bind
+from acme_ext.launch.roles import role_of
 
 GRACE_S = 5.0
 """Seconds that nodes have to end once the program has stopped."""
@@ -30,16 +31,17 @@ def check_thread() -> None:
         raise UsageError("a program on threads must be started from the main thread.")
 
 
-def run(program: Any, needed: Sequence[str], grace_s: float = GRACE_S) -> int:
+def run(program: Any, grace_s: float = GRACE_S) -> int:
     """Runs a program from the main thread to its end.
 
     SIGINT and SIGTERM stop it after a last save. A second SIGINT ends the process at once. In an interactive session it
     raises KeyboardInterrupt instead: nodes are asked to end but not waited for, since threads can't be killed.
 
+    An error of a node that a last save doesn't need stops the program after a last save; after a signal has stopped it,
+    such an error is ignored.
+
     Args:
         program: the program.
-        needed: the groups of nodes that a last save needs. An error of another node stops the program after a last
-            save; after a signal has stopped it, such an error is ignored.
         grace_s: seconds that nodes have to end once the program has stopped; may be infinite.
 
     Returns:
@@ -71,7 +73,7 @@ def run(program: Any, needed: Sequence[str], grace_s: float = GRACE_S) -> int:
                 group, error = ended.get(timeout=0.05)
                 left -= 1
                 if error is not None and not manager.stop_event().is_set():
-                    if group in needed:
+                    if not role_of(group).resumable:
                         failure = failure or error
                         manager.stop_event().set()
                     elif failure is None and not request.requested:
@@ -106,12 +108,12 @@ def _reporting(group: str, function: Callable[[], Any], ended: queue.Queue) -> C
     """Returns the node's function, extended to put its group, and its error or None, in the queue when it ends."""
 
     def run_node() -> None:
+        failure = None
         try:
             function()
         except BaseException as error:
-            ended.put((group, error))
-        else:
-            ended.put((group, None))
+            failure = error
+        ended.put((group, failure))
 
     return run_node
 

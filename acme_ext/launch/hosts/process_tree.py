@@ -1,10 +1,10 @@
 """Ties the processes of a program together, so that none of them outlives it, even if one is killed.
 
-    launcher -> keeper -> supervisor -> nodes -> processes of environments
+    launcher -> subreaper -> supervisor -> nodes -> processes of environments
 
 The kernel kills the nodes when the supervisor ends. Processes that nodes have started become children of the nearest
-ancestor that adopts orphans; the supervisor and the keeper both do. The keeper ends everything when the launcher or the
-supervisor has ended, and the supervisor does when the keeper has ended.
+ancestor that adopts orphans; the supervisor and the subreaper both do. The subreaper ends everything when the launcher
+or the supervisor has ended, and the supervisor does when the subreaper has ended.
 """
 
 import contextlib
@@ -12,19 +12,49 @@ import ctypes
 import os
 import pathlib
 import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
 
 # Real-time signals are queued, and nothing else uses them.
 REQUESTS = {signal.SIGINT: signal.SIGRTMIN + 1, signal.SIGTERM: signal.SIGRTMIN + 2}
-"""Signal of a stop request -> the signal that the launcher sends to the keeper, and the keeper to the supervisor.
+"""Signal of a stop request -> the signal that the launcher sends to the subreaper, and the subreaper to the supervisor.
 
 The original signal may reach all processes: a terminal's Ctrl-C does."""
 ORPHANED = signal.SIGRTMIN + 3
-"""The kernel sends this to the keeper and the supervisor when their parent has ended."""
+"""The kernel sends this to the subreaper and the supervisor when their parent has ended."""
 STOP_NODE = signal.SIGRTMIN + 4
 """The supervisor sends this to a node that should end."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+def fork(function: Callable[[], int]) -> int:
+    """Forks a process that runs a function, and returns its pid.
+
+    The function returns the exit code, which is 1 if it raises; the traceback is then printed. The process runs nothing
+    else, not even the exit handlers of this one.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX warns about forks, but has no devices or threads yet
+        pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = function()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                traceback.print_exc()
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+    return pid
 
 
 def tell_when_orphaned(parent: int, number: int) -> bool:
