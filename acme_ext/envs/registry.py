@@ -34,139 +34,63 @@ class Family:
     """A family of environments: its entry in `acme-ext list`, its backend and its requirements."""
 
     name: str
-    pattern: str
-    example: str
-    summary: str
+    form: str  # of a name after the prefix, such as NAME
+    instance: str  # a name after the prefix
     backend: str  # the class, in acme_ext.envs.NAME, or as module:class
-    needs: tuple[str, ...]  # top-level modules that must be installed
-    extra: str | None  # acme_ext's extra that installs them; None if they are always installed
+    needs: tuple[str, ...] = ()  # top-level modules that must be installed
+    extra: str | None = None  # acme_ext's extra that installs them; None if they are always installed
 
     @property
     def start(self) -> str:
         """The prefix of its environments' names: `gym:`, or `jax:brax/` for a family named `jax:brax`."""
         return self.name + ("/" if ":" in self.name else ":")
 
+    @property
+    def pattern(self) -> str:
+        return self.start + self.form
+
+    @property
+    def example(self) -> str:
+        return self.start + self.instance
+
+    @property
+    def summary(self) -> str:
+        return _SUMMARIES.get(self.name) or f"of {self.backend.partition(':')[0]}"
+
 
 _FAMILIES = (
-    Family(
-        "gym",
-        "gym:NAME",
-        "gym:CartPole-v1",
-        "Gymnasium's environments, and those a module registers (gym:MODULE:NAME)",
-        "Gym",
-        ("gymnasium",),
-        None,
-    ),
-    Family(
-        "atari",
-        "atari:GAME",
-        "atari:Pong",
-        "Atari 2600 games, preprocessed as for the Nature DQN; raw rewards",
-        "Atari",
-        ("ale_py", "cv2"),
-        "atari",
-    ),
-    Family(
-        "dmc",
-        "dmc:DOMAIN/TASK",
-        "dmc:cartpole/swingup",
-        "The DeepMind control suite, from its state as one vector",
-        "Dmc",
-        ("dm_control",),
-        "dmc",
-    ),
-    Family(
-        "bsuite",
-        "bsuite:ID",
-        "bsuite:catch/0",
-        "The experiments of the behaviour suite",
-        "Bsuite",
-        ("bsuite",),
-        "bsuite",
-    ),
-    Family(
-        "minatar",
-        "minatar:GAME",
-        "minatar:breakout",
-        "MinAtar's games, 10x10 grids of bool",
-        "MinAtar",
-        ("minatar",),
-        "minatar",
-    ),
-    Family(
-        "minigrid",
-        "minigrid:NAME",
-        "minigrid:DoorKey-8x8",
-        "MiniGrid's grid worlds, as one-hot grids or images, without the mission's text; "
-        "gym:MiniGrid-NAME-v0 is the same environment, and minigrid:NAME-v1 is version 1",
-        "MiniGrid",
-        ("minigrid",),
-        "minigrid",
-    ),
-    Family(
-        "explore",
-        "explore:NAME",
-        "explore:key_door",
-        "Small tasks with sparse rewards: chain, key_door, random_coin, disco_maze",
-        "Explore",
-        (),
-        None,
-    ),
-    Family(
-        "envpool",
-        "envpool:NAME",
-        "envpool:Pong-v5",
-        "EnvPool's environments, batched natively in threads",
-        "EnvPool",
-        ("envpool",),
-        "envpool",
-    ),
-    Family(
-        "board",
-        "board:GAME",
-        "board:connect_four",
-        "Board games of two players, against an opponent or by self-play",
-        "Board",
-        ("pgx",),
-        "board",
-    ),
-    Family(
-        "jax",
-        "jax:NAME",
-        "jax:CartPole-v1",
-        "Environments written in JAX, stepped together by one compiled call",
-        "acme_ext.envs.jax_games:Jax",
-        ("gymnax", "pgx"),
-        "compiled",
-    ),
-    Family(
-        "jax:brax",
-        "jax:brax/NAME",
-        "jax:brax/ant",
-        "Brax's robots, continuous actions",
-        "acme_ext.envs.jax_brax:Brax",
-        ("brax",),
-        "brax",
-    ),
-    Family(
-        "jax:jumanji",
-        "jax:jumanji/NAME",
-        "jax:jumanji/Snake-v1",
-        "Jumanji's puzzles, packing and routing, with masks of legal actions",
-        "acme_ext.envs.jax_jumanji:Jumanji",
-        ("jumanji",),
-        "jumanji",
-    ),
-    Family(
-        "jax:navix",
-        "jax:navix/NAME",
-        "jax:navix/DoorKey-8x8",
-        "Navix's grid worlds, MiniGrid's in JAX, as one-hot grids or images",
-        "acme_ext.envs.jax_navix:Navix",
-        ("navix",),
-        "navix",
-    ),
+    Family("gym", "NAME", "CartPole-v1", "Gym", ("gymnasium",)),
+    Family("atari", "GAME", "Pong", "Atari", ("ale_py", "cv2"), "atari"),
+    Family("dmc", "DOMAIN/TASK", "cartpole/swingup", "Dmc", ("dm_control",), "dmc"),
+    Family("bsuite", "ID", "catch/0", "Bsuite", ("bsuite",), "bsuite"),
+    Family("minatar", "GAME", "breakout", "MinAtar", ("minatar",), "minatar"),
+    Family("minigrid", "NAME", "DoorKey-8x8", "MiniGrid", ("minigrid",), "minigrid"),
+    Family("explore", "NAME", "key_door", "Explore"),
+    Family("envpool", "NAME", "Pong-v5", "EnvPool", ("envpool",), "envpool"),
+    Family("board", "GAME", "connect_four", "Board", ("pgx",), "board"),
+    Family("jax", "NAME", "CartPole-v1", "acme_ext.envs.jax_games:Jax", ("gymnax", "pgx"), "compiled"),
+    Family("jax:brax", "NAME", "ant", "acme_ext.envs.jax_brax:Brax", ("brax",), "brax"),
+    Family("jax:jumanji", "NAME", "Snake-v1", "acme_ext.envs.jax_jumanji:Jumanji", ("jumanji",), "jumanji"),
+    Family("jax:navix", "NAME", "DoorKey-8x8", "acme_ext.envs.jax_navix:Navix", ("navix",), "navix"),
 )
+
+_SUMMARIES = {
+    "gym": "Gymnasium's environments, and those a module registers (gym:MODULE:NAME)",
+    "atari": "Atari 2600 games, preprocessed as for the Nature DQN; raw rewards",
+    "dmc": "The DeepMind control suite, from its state as one vector",
+    "bsuite": "The experiments of the behaviour suite",
+    "minatar": "MinAtar's games, 10x10 grids of bool",
+    "minigrid": "MiniGrid's grid worlds, as one-hot grids or images, without the mission's text; "
+    "gym:MiniGrid-NAME-v0 is the same environment, and minigrid:NAME-v1 is version 1",
+    "explore": "Small tasks with sparse rewards: chain, key_door, random_coin, disco_maze",
+    "envpool": "EnvPool's environments, batched natively in threads",
+    "board": "Board games of two players, against an opponent or by self-play",
+    "jax": "Environments written in JAX, stepped together by one compiled call",
+    "jax:brax": "Brax's robots, continuous actions",
+    "jax:jumanji": "Jumanji's puzzles, packing and routing, with masks of legal actions",
+    "jax:navix": "Navix's grid worlds, MiniGrid's in JAX, as one-hot grids or images",
+}
+"""What `acme-ext list` says of each family."""
 
 
 def families() -> tuple[Family, ...]:
@@ -177,7 +101,7 @@ def families() -> tuple[Family, ...]:
 def _installed() -> list[Family]:
     """Returns the families that packages register as entry points of the group `acme_ext.environments`."""
     return [
-        Family(point.name, f"{point.name}:NAME", f"{point.name}:NAME", f"of {point.module}", point.value, (), None)
+        Family(point.name, "NAME", "NAME", point.value)
         for point in importlib.metadata.entry_points(group="acme_ext.environments")
     ]
 

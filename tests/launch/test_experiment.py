@@ -167,7 +167,7 @@ def test_a_directory_that_is_given_is_taken():
         (lambda: Evaluation(num_envs=0), "evaluation.num_envs is 0"),
         (lambda: Checkpoints(every_s=-1), "checkpoints.every_s is -1"),
         (lambda: Checkpoints(every_s=float("nan")), "checkpoints.every_s is nan"),
-        (lambda: Checkpoints(keep=0), "at least 1 must be kept"),
+        (lambda: Checkpoints(keep=0), "checkpoints.keep is 0: it must be at least 1"),
         (lambda: Experiment(DQN, make_walk), r"^builder is the class DQN: give an object of it, DQN\(\)\.$"),
         (
             lambda: Experiment("dqn", make_walk),
