@@ -18,10 +18,10 @@ from dm_env import specs
 from acme_ext import launch
 from acme_ext.agents.agent57 import acting
 from acme_ext.builders.agent57 import Agent57
+from acme_ext.config.assignments import configure_builder
 from acme_ext.envs.functional import FunctionalEnvironment, FunctionalState, Moved
 from acme_ext.launch.engines.compiled.engine import keys_of
 from acme_ext.launch.engines.compiled.loops import Loop
-from acme_ext.launch.runs import settings
 from acme_ext.types import Array, Tree
 from acme_ext.utils import compiling, files, plots
 from benchmarks import command, report
@@ -115,7 +115,7 @@ class Played(NamedTuple):
 
 def train(environment: FunctionalEnvironment, episodes: int, num_envs: int, seed: int) -> Played:
     """Trains Agent57 for a number of episodes in each environment, which all have `LIMIT` steps."""
-    builder: Any = settings.configure(Agent57(), CONFIG)
+    builder: Any = configure_builder(Agent57(), CONFIG)
     experiment = launch.Experiment(
         builder, lambda *_: environment, steps=episodes * LIMIT * num_envs, seed=seed, num_envs=num_envs
     )

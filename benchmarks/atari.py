@@ -18,8 +18,8 @@ import numpy as np
 
 from acme_ext import builders, envs
 from acme_ext.commands import common
+from acme_ext.config.assignments import split_assignments
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs import settings as config_settings
 from acme_ext.utils import files
 from benchmarks import atari57, command, learning, outcomes
 from benchmarks.outcomes import Outcome
@@ -96,7 +96,7 @@ def _main(options: argparse.Namespace) -> int:
         options.num_envs,
         eval_every=0,
         eval_episodes=options.eval_episodes,
-        config=config_settings.split(options.set),
+        config=split_assignments(options.set),
         actors=options.actors,
         environment_options=environment_options,
     )

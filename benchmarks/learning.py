@@ -12,10 +12,10 @@ from multiprocessing.process import BaseProcess
 
 from acme_ext import launch
 from acme_ext.commands import common
+from acme_ext.config.assignments import split_assignments
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.placement import PROGRAMS
 from acme_ext.launch.runs import directory
-from acme_ext.launch.runs import settings as agent_settings
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, outcomes, recorded
@@ -71,7 +71,7 @@ def _main(options: argparse.Namespace) -> int:
     if options.jobs < 1 or (options.steps is not None and options.steps < 1):
         raise UsageError("--jobs and --steps must be at least 1.")
     command.check_seeds(options.seeds)
-    changed = agent_settings.split(options.set)
+    changed = split_assignments(options.set)
     if changed and not options.runs:
         raise UsageError("--set requires --runs, because the runs differ from the setting's.")
     code = 0

@@ -13,9 +13,9 @@ import numpy as np
 from acme_ext import builders, launch
 from acme_ext.commands import common
 from acme_ext.commands.record import Behaviour, record_run
+from acme_ext.config.assignments import configure_builder, split_assignments
 from acme_ext.data.format import Folder
 from acme_ext.errors import RunError, UsageError, nearest
-from acme_ext.launch.runs import settings as agent_settings
 from acme_ext.utils import files
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, learning, report, validation
@@ -42,7 +42,7 @@ class Trained:
     def experiment(self, run_dir: pathlib.Path, steps: int) -> launch.Experiment:
         """Returns the experiment with a budget of `steps`."""
         return launch.Experiment(
-            agent_settings.configure(builders.load(self.agent)().for_environment(self.environment), self.config),
+            configure_builder(builders.load(self.agent)().for_environment(self.environment), self.config),
             self.environment,
             steps=steps,
             seed=100,
@@ -254,7 +254,7 @@ def _main(options: argparse.Namespace) -> int:
     if options.steps is not None and options.steps < 1:
         raise UsageError("--steps must be at least 1.")
     command.check_seeds(options.seeds)
-    changed = agent_settings.split(options.set)
+    changed = split_assignments(options.set)
     if changed and options.runs == RUNS:
         raise UsageError("--set requires --runs, because the runs differ from the table's.")
     usual = options.steps is None and not changed and max(options.seeds) < 100
@@ -293,7 +293,7 @@ def _experiment(
     name: str, learner: Learner, folder: pathlib.Path, seed: int, steps: int, run_dir: pathlib.Path
 ) -> launch.Experiment:
     environment = TRAINED[DATA[name].expert].environment
-    builder = agent_settings.configure(builders.load(learner.agent)().for_environment(environment), learner.config)
+    builder = configure_builder(builders.load(learner.agent)().for_environment(environment), learner.config)
     return launch.Experiment(
         builder,
         environment,

@@ -19,8 +19,8 @@ import numpy as np
 
 from acme_ext import builders, envs, launch
 from acme_ext.commands import common
+from acme_ext.config.assignments import configure_builder, split_assignments
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs import settings
 from acme_ext.utils import files, loggers, plots
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, learning, report
@@ -307,7 +307,7 @@ def _experiment(options: argparse.Namespace, seed: int, run_dir: pathlib.Path) -
     environment_options = common.environment_options(options)
     envs.check(options.environment, **environment_options)
     builder = builders.load(options.agent)().for_environment(options.environment)
-    builder = settings.configure(builder, settings.split(options.set))
+    builder = configure_builder(builder, split_assignments(options.set))
     sleep_s = options.sleep_ms / 1000
     return launch.Experiment(
         builder,

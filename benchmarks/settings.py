@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from acme_ext import builders, launch
-from acme_ext.launch.runs import settings
+from acme_ext.config.assignments import configure_builder
 
 DATA = pathlib.Path("runs") / "benchmarks" / "data"
 
@@ -73,7 +73,7 @@ class Setting:
     def experiment(self, seed: int, steps: int, run_dir: pathlib.Path) -> launch.Experiment:
         """Returns the experiment of one seed, with a budget of `steps`."""
         builder = builders.load(self.agent)().for_environment(self.environment)
-        builder = settings.configure(builder, self.config)
+        builder = configure_builder(builder, self.config)
         return launch.Experiment(
             builder,
             self.environment,

@@ -12,8 +12,8 @@ import numpy as np
 
 from acme_ext import builders, envs, launch
 from acme_ext.commands import common
+from acme_ext.config.assignments import configure_builder, split_assignments
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs import settings
 from acme_ext.utils import files, loggers, plots
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, learning, report
@@ -103,7 +103,7 @@ def _main(options: argparse.Namespace) -> int:
     for name in (*map(str.lower, KINDS), "reanalyze"):
         if len(set(getattr(options, name))) < len(getattr(options, name)):
             raise UsageError(f"--{name} lists a value twice.")
-    if own := Arm("Gumbel", USUAL, 1.0).config.keys() & settings.split(options.set):
+    if own := Arm("Gumbel", USUAL, 1.0).config.keys() & split_assignments(options.set):
         raise UsageError(f"--set names {', '.join(sorted(own))}, which --gumbel, --muzero and --reanalyze set.")
     envs.check(options.environment)
     files.make_writable_folder(options.out)
@@ -130,7 +130,7 @@ def _main(options: argparse.Namespace) -> int:
 
 def _experiment(arm: Arm, options: argparse.Namespace, runs: pathlib.Path) -> launch.Experiment:
     return launch.Experiment(
-        settings.configure(_builder(options), arm.config),
+        configure_builder(_builder(options), arm.config),
         options.environment,
         steps=options.steps,
         seed=options.seed,
@@ -142,7 +142,7 @@ def _experiment(arm: Arm, options: argparse.Namespace, runs: pathlib.Path) -> la
 
 def _builder(options: argparse.Namespace) -> builders.MuZero:
     """Returns the builder that all arms share."""
-    return settings.configure(builders.MuZero().for_environment(options.environment), settings.split(options.set))
+    return configure_builder(builders.MuZero().for_environment(options.environment), split_assignments(options.set))
 
 
 def read(rundirs: Sequence[pathlib.Path], bar: float) -> Found:

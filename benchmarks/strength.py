@@ -11,8 +11,8 @@ import numpy as np
 
 from acme_ext import builders, launch
 from acme_ext.commands import common, tournament
+from acme_ext.config.assignments import configure_builder, split_assignments
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs import settings as agent_settings
 from acme_ext.utils import files, loggers, plots
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import command, report
@@ -62,7 +62,7 @@ def _main(options: argparse.Namespace) -> int:
     files.make_writable_folder(options.out)
     name = f"strength-{options.game}"
     experiment = launch.Experiment(
-        agent_settings.configure(builders.AlphaZero(), agent_settings.split(options.set)),
+        configure_builder(builders.AlphaZero(), split_assignments(options.set)),
         f"board:{options.game}",
         seed=options.seed,
         num_envs=options.num_envs,

@@ -10,12 +10,13 @@ from acme_ext import specs
 from acme_ext.acting.exploration import epsilon_greedy
 from acme_ext.acting.policy import Policy
 from acme_ext.builders import Builder
+from acme_ext.config import AgentConfig
 from acme_ext.learning.core import LossOutput, TargetUpdate, single_loss_core
 from acme_ext.replay import TransitionConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(AgentConfig):
     epsilon: float = 0.1  # probability of a random action, in acting and in the target
     learning_rate: float = 1e-3  # Adam
     discount: float = 0.9  # of one step; near 1 the values of a good and a bad move hardly differ

@@ -18,13 +18,14 @@ from acme_ext import launch, specs
 from acme_ext.acting.exploration import epsilon_greedy
 from acme_ext.acting.policy import Policy
 from acme_ext.builders import Builder
+from acme_ext.config import AgentConfig
 from acme_ext.learning.core import LossOutput, single_loss_core
 from acme_ext.replay import SequenceReplay, UnrollConfig
 from acme_ext.utils import loggers
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(AgentConfig):
     epsilon: float = 0.1  # probability of a random action
     learning_rate: float = 0.5  # the step size alpha
     discount: float = 1.0

@@ -8,18 +8,20 @@ import inspect
 import os
 import pathlib
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+from config_tables import documented  # noqa: E402  (beside this file, which mkdocs loads by its path)
+
 _LINK = re.compile(r'(\]\(|src=")([^)"#\s]+)')
 _COMMANDS = "reference/command-line.md"
 _FIELDS = "reference/fields.md"
 _RUN_DIRECTORY = "reference/run-directory.md"
-_FIELD = re.compile(r"    (\w+): ([^#]*?)(?:  # (.*))?")
-_COMMENT = re.compile(r"    # (.*)")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -131,23 +133,3 @@ def _shown(value: Any) -> str:
     usual, names = type(value)(), [field.name for field in dataclasses.fields(value)]
     changed = [name for name in names if getattr(value, name) != getattr(usual, name)]
     return f"{type(value).__name__}({', '.join(f'{name}={getattr(value, name)!r}' for name in changed)})"
-
-
-def documented(cls: type) -> dict[str, str]:
-    """Returns what the source says of each field of a dataclass: the comment behind it or above it, or what the
-    docstring says.
-    """
-    found: dict[str, str] = {}
-    for base in reversed(cls.__mro__[:-1]):
-        if not dataclasses.is_dataclass(base):
-            continue
-        found |= dict(re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(base) or "", re.MULTILINE))
-        above: list[str] = []
-        for line in inspect.getsource(base).splitlines():
-            if comment := _COMMENT.fullmatch(line):
-                above.append(comment[1])
-                continue
-            if (field := _FIELD.fullmatch(line)) and (field[3] or above):
-                found[field[1]] = field[3] or " ".join(above)
-            above = []
-    return {name: " ".join(text.split()) for name, text in found.items()}

@@ -16,7 +16,7 @@ import acme_ext
 PACKAGE = pathlib.Path(acme_ext.__file__).parent
 
 FLOORS = [
-    {"types", "specs", "errors", "interfaces", "utils"},
+    {"types", "specs", "errors", "interfaces", "config", "utils"},
     {"ops", "networks", "envs", "acting", "data", "replay", "learning"},
     {"agents"},
     {"builders"},
@@ -206,6 +206,17 @@ def test_ways_down_are_free_and_a_declared_parent_may_be_imported():
     }
     assert violations(modules, {"rainbow": {"dqn"}}) == []
     assert len(violations(modules, {})) == 1
+
+
+def test_modules_make_no_circle_of_imports():
+    """Imports inside functions and for types included; a package's own module only collects names."""
+    modules = {module: source for module, (source, is_package) in sources().items() if not is_package}
+
+    def imported(module: str) -> set[str]:
+        names = imports_in(modules[module], module, False)
+        return {name if name in modules else name.rpartition(".")[0] for name in names} & modules.keys() - {module}
+
+    assert circle_in({module: imported(module) for module in modules}) == []
 
 
 def test_the_rooms_are_those_of_a_floor_and_make_no_circle():

@@ -11,6 +11,7 @@ from dm_env import specs
 
 from acme_ext.acting.policy import Policy
 from acme_ext.builders.base import Builder
+from acme_ext.config.agent import AgentConfig
 from acme_ext.learning.core import LearnerCore, LossOutput, State, single_loss_core
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.transitions import TransitionReplay
@@ -66,7 +67,7 @@ def make_walk(seed: int, evaluation: bool) -> dm_env.Environment:
 
 
 @dataclasses.dataclass(frozen=True)
-class ToyConfig:
+class ToyConfig(AgentConfig):
     """A replay to try a limit on, and a learning that can be told to fail."""
 
     order: Literal["uniform", "prioritized", "queue"] = "uniform"

@@ -3,10 +3,12 @@
 import dataclasses
 import importlib
 import importlib.metadata
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from acme_ext.config.assignments import restore_config, restore_fields
+from acme_ext.config.values import importable_name, load_object
 from acme_ext.errors import UsageError, nearest
-from acme_ext.utils import naming
 
 if TYPE_CHECKING:
     from acme_ext.builders.a2c import A2C as A2C
@@ -115,7 +117,7 @@ def load(name: str) -> Any:
         return getattr(importlib.import_module(f"acme_ext.builders.{name}"), AGENTS[name][0])
     if ":" not in name:
         check(name)
-    found = naming.load(name if ":" in name else installed()[name])
+    found = load_object(name if ":" in name else installed()[name])
     if not isinstance(found, type) or not issubclass(found, load_base()):
         raise UsageError(f"{name!r} is {found!r}: an agent is a subclass of acme_ext.builders.Builder.")
     return found
@@ -140,6 +142,17 @@ def make(name: str) -> Any:
     return builder_class()
 
 
+def restore_builder(described: Mapping[str, Any]) -> Any:
+    """Returns the builder that a run's config describes.
+
+    Raises:
+        UsageError: a part of it can't be found by name, such as a function defined in a script.
+    """
+    builder = make(described["agent"])
+    config = restore_config(type(builder.config), described["config"])
+    return builder.replace(config=config, **restore_fields(type(builder), described["builder"]))
+
+
 def load_base() -> Any:
     """Returns the class `Builder`, the base class of every agent."""
     return importlib.import_module("acme_ext.builders.base").Builder
@@ -154,7 +167,7 @@ def name_of(builder: type) -> str:
     for name, (cls, _) in AGENTS.items():
         if (builder.__module__, builder.__qualname__) == (f"{__name__}.{name}", cls):
             return name
-    name = naming.name_of(builder)
+    name = importable_name(builder)
     for own, value in installed().items():
         if value == name:
             return own

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -15,13 +15,16 @@ from acme_ext.acting.policy import Policy
 from acme_ext.acting.stochastic import EXAMPLE_EXTRAS
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders import options
+from acme_ext.builders.capabilities import Capabilities
 from acme_ext.builders.presets import HasPresets
 from acme_ext.builders.presets import Preset as Preset
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import NonNegative, PositiveShare
 from acme_ext.learning.bonus import Bonus
 from acme_ext.learning.core import LearnerCore
 from acme_ext.learning.learner import Learner
 from acme_ext.learning.priorities import PriorityUpdater
-from acme_ext.networks.torsos import Torso
+from acme_ext.networks.torsos import TORSOS, Torso
 from acme_ext.replay.base import Replay
 from acme_ext.replay.config import TransitionConfig, UnrollConfig
 from acme_ext.replay.mixed import Mixed
@@ -92,39 +95,27 @@ class Agent:
 
 
 @dataclasses.dataclass(frozen=True)
-class Builder(HasPresets, abc.ABC):
+class Builder(Capabilities, HasPresets, abc.ABC):
     """An agent: its config, and the methods that make its networks, replay, policy and learner core.
 
-    A new agent implements `make_networks`, `make_policy` and `make_core`. This class reads the config's fields
-    `replay`, `batch_size` and `discount`. It also reads these fields if the config has them: `max_abs_reward`,
-    `normalize_observations`, `max_abs_observation`, `random_shift`, `sgd_steps_per_call`, `variable_period`,
-    `pretrain_steps` and `demo_priority_offset`. A builder whose core clips rewards needs a property `clipping`, as
-    `RecurrentBuilder` has, so that an exploration bonus is added after the rewards are clipped.
+    A new agent implements `make_networks`, `make_policy` and `make_core`. This class reads the settings that
+    `AgentConfig` declares. A builder whose core clips rewards overrides `clipping`, so that an exploration bonus is
+    added after the rewards are clipped.
     Builders are frozen, and picklable if their fields are, so that any process can make the parts.
     """
 
-    name: ClassVar[str]
-    actions: ClassVar[Literal["discrete", "continuous", "any"]] = "any"
-    """The actions that the agent supports; with `any`, its networks check the environment's actions."""
-    wants_demos: ClassVar[bool] = False
-    """Whether the agent needs demonstrations to learn."""
-    wants_data: ClassVar[bool] = False
-    """Whether the agent is made for recorded data; in an environment it learns from its own actions."""
-    learns_rewards: ClassVar[bool] = True
-    """Whether the agent learns from the environment's rewards."""
-
-    config: Any
-    average_rate: float | None = dataclasses.field(default=None, kw_only=True)
+    config: AgentConfig
+    average_rate: PositiveShare | None = dataclasses.field(default=None, kw_only=True)
     """The weight of the newest parameters in a moving average of the policy's parameters, which evaluations use; see
     `learning.averaged`. With None, evaluations use the newest parameters."""
     intrinsic: str | Bonus | None = dataclasses.field(default=None, kw_only=True)
     """An exploration bonus that is added to the reward during learning: a function, or a name in `BONUSES`; see
     `learning.bonus`."""
-    intrinsic_weight: float | None = dataclasses.field(default=None, kw_only=True)
+    intrinsic_weight: NonNegative | None = dataclasses.field(default=None, kw_only=True)
     """The factor that the bonus is multiplied by; None uses the bonus's own default."""
 
     def __post_init__(self):
-        options.check_fields(self)
+        options.check_builder(self, own_replay=type(self).make_replay is not Builder.make_replay)
         super().__post_init__()
 
     @abc.abstractmethod
@@ -136,8 +127,8 @@ class Builder(HasPresets, abc.ABC):
         c = self.config
         fields: dict[str, Any] = {"batch_size": c.batch_size, "discount": c.discount, "priority": self.first_error}
         if isinstance(c.replay, TransitionConfig):
-            clip = getattr(c, "max_abs_reward", None)
-            return TransitionReplay.of(spec, c.replay, max_abs_reward=clip, extras=self.extras, **fields)
+            fields["max_abs_reward"] = c.max_abs_reward
+            return TransitionReplay.of(spec, c.replay, extras=self.extras, **fields)
         extras = EXAMPLE_EXTRAS if isinstance(c.replay, UnrollConfig) else self.extras
         # Only shapes: where programs describe their nodes, JAX must not compute anything.
         state = jax.eval_shape(lambda: self.make_policy(spec, networks).init_state(1))
@@ -147,6 +138,15 @@ class Builder(HasPresets, abc.ABC):
     @property
     def first_error(self) -> Callable[..., Array] | None:
         """The function that computes the errors for new items' initial priorities, or None; see `Replay`."""
+        return None
+
+    @property
+    def clipping(self) -> tuple[Callable[[Array], Array], Any] | None:
+        """The function by which the learner core clips rewards, and a config for a core that doesn't; None if rewards
+        aren't clipped.
+
+        With an exploration bonus, rewards are clipped before the bonus is added.
+        """
         return None
 
     @property
@@ -175,7 +175,8 @@ class Builder(HasPresets, abc.ABC):
         Raises:
             UsageError: the agent can't act in the environment, or its replay's settings can't work.
         """
-        options.check_actions(self, spec)
+        c = self.config
+        options.check_actions(self.actions, spec, type(self).__name__)
         networks = self.make_networks(spec)
         replay = self.make_replay(spec, networks)
         policies = self.make_policy(spec, networks), self.make_policy(spec, networks, evaluation=True)
@@ -185,10 +186,10 @@ class Builder(HasPresets, abc.ABC):
             core,
             policy,
             evaluation_policy,
-            sgd_steps_per_call=getattr(self.config, "sgd_steps_per_call", 1),
-            variable_period=getattr(self.config, "variable_period", 1),
-            pretrain_steps=getattr(self.config, "pretrain_steps", 0),
-            demo_offset=getattr(self.config, "demo_priority_offset", replay.priority_offset),
+            sgd_steps_per_call=c.sgd_steps_per_call,
+            variable_period=c.variable_period,
+            pretrain_steps=c.pretrain_steps,
+            demo_offset=replay.priority_offset if c.demo_priority_offset is None else c.demo_priority_offset,
         )
 
 
@@ -209,6 +210,8 @@ class NetworkBuilder(Builder):
     """`(network, config, *, evaluation) -> Policy`."""
     core_of: ClassVar[Callable[..., LearnerCore]]
     """`(network, config, observation [1, ...]) -> LearnerCore`."""
+
+    parts = {"torso": TORSOS}
 
     torso: str | Torso | None = None
     network: Callable[..., Any] = dataclasses.field(kw_only=True)

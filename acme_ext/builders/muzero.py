@@ -19,11 +19,15 @@ class Planning(NetworkBuilder):
     """The base class of builders of planning agents, with their replay of sequences."""
 
     actions = "discrete"
+    searches = True
+    unexportable = "it acts by a tree search"
     lookahead: ClassVar[Callable[[Any], int]]
     """A function `config -> steps`: the extra steps of a sequence that the targets of its last roots need."""
 
+    config: PlanningConfig
+
     def warning(self, log: str, row: Mapping[str, Any]) -> str | None:
-        c: PlanningConfig = self.config
+        c = self.config
         if (seen := row.get("target_abs_max", 0.0)) <= c.support.largest * (1 + 1e-4):
             return None
         return (
@@ -32,7 +36,7 @@ class Planning(NetworkBuilder):
         )
 
     def make_replay(self, spec: EnvironmentSpec, networks: Any) -> SequenceReplay:
-        c: PlanningConfig = self.config
+        c = self.config
         return SequenceReplay.of(
             spec,
             c.replay,

@@ -24,6 +24,8 @@ class NGU(R2D2):
     """
 
     name = "ngu"
+    has_bonus = True
+    unexportable = "it keeps a memory of the episode"
     presets = {kind: Preset({"config": ATARI}, preset.environment) for kind, preset in R2D2.presets.items()}
     policy_of = staticmethod(acting.make_policy)
     core_of = staticmethod(learning.make_core)

@@ -15,6 +15,7 @@ class RND(PPO):
     """PPO with random network distillation, for discrete and for bounded, continuous actions. The fields are PPO's."""
 
     name = "rnd"
+    has_bonus = True
     presets = {
         # Burda et al. 2018, table 2: sticky actions, no random starts, at most 18,000 frames; lives don't end episodes.
         "atari": Preset(

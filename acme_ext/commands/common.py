@@ -40,11 +40,12 @@ def add_env_set(parser: argparse.ArgumentParser, text: str = "an option of the e
 def environment_options(options: argparse.Namespace) -> dict[str, Any]:
     """Returns the options from --env-set by name; raises UsageError for a text that is not OPTION=VALUE."""
     from acme_ext import envs
-    from acme_ext.launch.runs import settings
+    from acme_ext.config.assignments import split_assignments
+    from acme_ext.config.types import parse_literal
 
-    given = settings.split(options.env_set)
+    given = split_assignments(options.env_set)
     envs.check_names(given)
-    return {name: settings.literal(value) for name, value in given.items()}
+    return {name: parse_literal(value) for name, value in given.items()}
 
 
 def say_stopped(steps: int, options: argparse.Namespace, run_dir: Any) -> str:

@@ -58,8 +58,8 @@ def add(commands: Any) -> None:
 
 def _record(options: argparse.Namespace) -> int:
     from acme_ext.commands.record import record_run
+    from acme_ext.config.assignments import split_assignments
     from acme_ext.launch.hosts import interrupt
-    from acme_ext.launch.runs import settings
 
     said = iter(["stopping; finished episodes are kept.", "stopped at once; the last episodes are lost."])
     with interrupt.graceful(lambda _: print(next(said))) as asked:
@@ -74,7 +74,7 @@ def _record(options: argparse.Namespace) -> int:
                 options.output,
                 steps=options.steps,
                 policy=options.policy,
-                config=settings.split(options.set),
+                config=split_assignments(options.set),
                 num_envs=options.num_envs,
                 seed=options.seed,
                 best=options.best,

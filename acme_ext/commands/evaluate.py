@@ -38,8 +38,8 @@ def add(commands: Any) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
+    from acme_ext.config.assignments import split_assignments
     from acme_ext.envs import pictures
-    from acme_ext.launch.runs import settings
     from acme_ext.launch.runs.trained import load
     from acme_ext.utils import videos
 
@@ -63,7 +63,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     run = load(
         options.run,
         environment_options=common.environment_options(options),
-        config=settings.split(options.set),
+        config=split_assignments(options.set),
         best=options.best,
     )
     if options.video:

@@ -16,6 +16,7 @@ from acme_ext.acting.loop import EnvironmentLoop
 from acme_ext.acting.policy import Context, Policy
 from acme_ext.acting.variables import VariableClient
 from acme_ext.commands.common import counted
+from acme_ext.config.fields import check_seed
 from acme_ext.data.format import Folder, FolderWriter
 from acme_ext.data.recorder import Recorder
 from acme_ext.errors import UsageError
@@ -25,7 +26,6 @@ from acme_ext.launch.runs.identity import about
 from acme_ext.launch.runs.trained import load
 from acme_ext.ops import masking
 from acme_ext.types import EnvironmentSpec, Params, Tree
-from acme_ext.utils import checks
 
 Behaviour = Literal["evaluation", "training", "random"]
 
@@ -60,7 +60,7 @@ def record_run(
         UsageError: see `launch.load` and `FolderWriter`; or settings or `best` are given for the random policy, or
             `seed` is not in [0, 2**31).
     """
-    checks.seed(seed)
+    check_seed(seed)
     if config and policy == "random":
         raise UsageError(f"random actions have no settings: leave out {', '.join(config)}.")
     if best and policy == "random":

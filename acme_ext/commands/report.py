@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 import acme_ext
+from acme_ext.config.comparison import ABSENT, flatten
+from acme_ext.config.values import display_name
 from acme_ext.errors import UsageError
-from acme_ext.utils import files, loggers, naming, plots, progress
-from acme_ext.utils.rundir import ABSENT, RunDirectory, flatten
+from acme_ext.utils import files, loggers, plots, progress
+from acme_ext.utils.rundir import RunDirectory
 
 _PACKAGES = ("jax", "dm-acme", "dm-reverb", "dm-launchpad", "dm-haiku", "optax", "numpy", "gymnasium")
 _VIDEOS = {".mp4": "video/mp4", ".gif": "image/gif"}
@@ -100,7 +102,7 @@ def write_report(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike
 
 def _name(run: RunDirectory) -> str:
     config = run.read_config()
-    return f"{naming.said(config['agent'])} on {naming.said(config['environment'])}"
+    return f"{display_name(config['agent'])} on {display_name(config['environment'])}"
 
 
 def _common(runs: Sequence[RunDirectory]) -> str:

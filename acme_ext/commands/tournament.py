@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from acme_ext.config.fields import check_seed
 from acme_ext.envs.board_rules import rules_of
 from acme_ext.envs.opponents import Opponents, check_opponent, is_run, make_opponents
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.players import player_of
-from acme_ext.utils import checks, compiling, plots
+from acme_ext.utils import compiling, plots
 
 _RESAMPLES = 200
 
@@ -56,7 +57,7 @@ def hold(names: Sequence[str], games: int, opening_moves: int, seed: int = 0) ->
     """
     if len(names) < 2 or len(set(names)) < len(names):
         raise UsageError("a tournament needs two players or more, each named once.")
-    checks.seed(seed)
+    check_seed(seed)
     if opening_moves < 0:
         raise UsageError(f"opening_moves is {opening_moves}: it must not be negative.")
     for name in names:

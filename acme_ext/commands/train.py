@@ -115,13 +115,14 @@ def add(commands: Any) -> None:
 def experiment_from(options: argparse.Namespace) -> Any:
     """Returns the `Experiment` that the options of `train` describe; raises UsageError for invalid options."""
     from acme_ext import builders, envs
-    from acme_ext.launch.runs import settings
+    from acme_ext.config.assignments import configure_builder, split_assignments
+    from acme_ext.config.types import parse_literal
 
     environment_options = common.environment_options(options)
-    fields = settings.split(options.set)
+    fields = split_assignments(options.set)
     if (bonus := options.intrinsic) is not None and fields.setdefault("intrinsic", bonus) != bonus:
         raise UsageError(f"--intrinsic {bonus} contradicts --set intrinsic={fields['intrinsic']}: give only one.")
-    if options.demos is None and settings.literal(fields.get("replay.demo_ratio", "0")) != 0:
+    if options.demos is None and parse_literal(fields.get("replay.demo_ratio", "0")) != 0:
         raise UsageError("replay.demo_ratio is the share of demonstrations: give some (--demos DIR).")
     builders.check(options.agent)
     environment, data = options.environment, None
@@ -136,7 +137,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
     envs.check(environment, **environment_options)
 
     builder = builders.make(options.agent).for_environment(environment)
-    builder = settings.configure(builder, fields)
+    builder = configure_builder(builder, fields)
 
     from acme_ext.launch.runs.experiment import Experiment
 

@@ -126,8 +126,8 @@ def take_flags(options: argparse.Namespace) -> None:
 
 def placement_of(options: argparse.Namespace) -> Any:
     """Returns where the options of `train` say that a run is executed; raises UsageError if they exclude each other."""
+    from acme_ext.config.assignments import parse_amounts
     from acme_ext.launch import placement
-    from acme_ext.launch.runs import settings
 
     recorded = options.environment.startswith("data:")
     kind: Any = placement.InProcess
@@ -157,7 +157,7 @@ def placement_of(options: argparse.Namespace) -> Any:
     if "accelerated" in values:
         values["accelerated"] = tuple(name.strip() for name in values["accelerated"].split(",") if name.strip())
     if "resources" in values:
-        values["resources"] = settings.amounts(values["resources"])
+        values["resources"] = parse_amounts(values["resources"])
     if "private" in values:
         values["private"] = not values["private"]
     if issubclass(kind, placement.Program):

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from acme_ext.utils import charts, loggers, naming, progress
+from acme_ext.config.values import display_name
+from acme_ext.utils import charts, loggers, progress
 from acme_ext.utils.rundir import RunDirectory
 
 _REFRESH_S = 1.0
@@ -64,7 +65,7 @@ def screen(rundir: RunDirectory, width: int = 80, *, braille: bool = True) -> li
     path = loggers.csv_path(rundir, "evaluator")
     evaluator = loggers.read_csv(path) if path.is_file() else {}
 
-    agent, environment = (naming.said(config[name]) for name in ("agent", "environment"))
+    agent, environment = (display_name(config[name]) for name in ("agent", "environment"))
     lines = [f"{rundir.path}: {agent} on {environment}, seed {config['seed']}"]
     lines.append(_state(rundir, status))
     budget = config["run"]["steps"]

@@ -17,6 +17,7 @@ import numpy as np
 from ale_py import roms
 from dm_env import specs
 
+from acme_ext.config.types import NonNegativeInt, Share
 from acme_ext.envs.backend import Backend
 from acme_ext.envs.base import SingleEnvironment
 from acme_ext.errors import UsageError
@@ -34,6 +35,8 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 class Atari(Backend):
     """`atari:NAME`: one of the games shipped with ale-py, named as in `Pong` or `SpaceInvaders`."""
+
+    types = {"sticky_actions": Share, "noop_max": NonNegativeInt}
 
     def __init__(self) -> None:
         # Read from ale-py, which ships the cartridges; the ids are in snake case.
@@ -88,12 +91,8 @@ class AtariEnvironment(SingleEnvironment):
           noop_max: an episode begins with a uniformly random number of no-op frames from 1 to this; 0 for none.
           max_frames: emulator frames after which an episode is truncated; 108,000 are half an hour.
         """
-        if not 0.0 <= sticky_actions <= 1.0:
-            raise UsageError(f"sticky_actions is a probability, so {sticky_actions} must be in [0, 1].")
-        if noop_max < 0 or max_frames <= noop_max:
-            raise UsageError(
-                f"an episode needs noop_max >= 0 and max_frames > noop_max, not {noop_max} and {max_frames}."
-            )
+        if max_frames <= noop_max:
+            raise UsageError(f"max_frames is {max_frames}: it must be more than noop_max, which is {noop_max}.")
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         ale = ale_py.ALEInterface()
         ale.setInt("random_seed", seed)

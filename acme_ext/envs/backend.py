@@ -2,15 +2,18 @@
 
 import abc
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import dm_env
 import numpy as np
 
+from acme_ext.config.types import AT_LEAST_ONE
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment
 from acme_ext.envs.single import Unbatched
-from acme_ext.errors import UsageError
+
+Limit = Annotated[int | None, AT_LEAST_ONE]
+"""The type of a time limit in steps, which may be None."""
 
 _HALF = 2**30
 _ROOM = 2**20
@@ -19,8 +22,8 @@ _ROOM = 2**20
 class Backend(abc.ABC):
     """The environments of one family; `acme_ext.envs.registry` checks name and options before it calls `load`."""
 
-    nullable: ClassVar[tuple[str, ...]] = ()
-    """Options that may be None although their default is another value."""
+    types: ClassVar[Mapping[str, Any]] = {}
+    """The types of options, such as `PositiveInt`; any other option has the type of its default."""
 
     @abc.abstractmethod
     def names(self) -> Collection[str]:
@@ -37,7 +40,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def options(self, name: str) -> Mapping[str, Any]:
-        """Returns an environment's options with their defaults; a default of None allows values of any type."""
+        """Returns an environment's options with their defaults; by itself, a default of None allows any value."""
 
     @abc.abstractmethod
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
@@ -70,17 +73,6 @@ class FunctionalBackend(Backend):
 
     def load_batch(self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any) -> BatchedEnvironment:
         return FunctionalBatch(self.functional(name, evaluation, **options), num_envs, seed)
-
-
-def check_limit(name: str, limit: Any, *, optional: bool = False) -> None:
-    """Raises UsageError if the option `name`, a time limit in steps, is not a whole number of at least 1.
-
-    With `optional`, it may also be None.
-    """
-    if (limit is None and optional) or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1):
-        return
-    also = ", or None" if optional else ""
-    raise UsageError(f"{name} counts steps, so {limit!r} must be a whole number of at least 1{also}.")
 
 
 def environment_seed(seed: int, evaluation: bool, index: int = 0) -> int:

@@ -13,6 +13,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
+from acme_ext.config.types import NonNegativeInt
 from acme_ext.envs.backend import Backend
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.envs.board_rules import RANDOM, rules_of, specs_of
@@ -30,6 +31,8 @@ GAMES = ("tic_tac_toe", "connect_four", "othello", "hex", "go_9x9", "chess")
 
 class Board(Backend):
     """`board:NAME`."""
+
+    types = {"opening_moves": NonNegativeInt}
 
     def names(self) -> Collection[str]:
         return GAMES
@@ -122,8 +125,6 @@ class BoardEnvironment(BatchedEnvironment):
         game_state: bool = False,
         opening_moves: int = 0,
     ):
-        if opening_moves < 0:
-            raise UsageError(f"opening_moves is {opening_moves}: it must not be negative.")
         check_opponent(opponent, game)
         self.num_envs, self._game, self._seed = num_envs, game, seed
         self._both = self_play and not evaluation

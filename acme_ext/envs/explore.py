@@ -2,17 +2,17 @@
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import dm_env
 import numpy as np
 from dm_env import specs
 
-from acme_ext.envs.backend import Backend, check_limit
+from acme_ext.config.types import PositiveInt, Rule
+from acme_ext.envs.backend import Backend
 from acme_ext.envs.base import BatchedEnvironment, SingleEnvironment
 from acme_ext.envs.functional import FunctionalBatch, FunctionalEnvironment, Moved
 from acme_ext.envs.single import Unbatched
-from acme_ext.errors import UsageError
 from acme_ext.types import Array, Tree
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -21,6 +21,8 @@ _MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left
 
 class Explore(Backend):
     """`explore:NAME`; all tasks have the options `size` and `max_steps`."""
+
+    types = {"size": Annotated[int, Rule(lambda size: size >= 5, "it must be at least 5")], "max_steps": PositiveInt}
 
     def names(self) -> Collection[str]:
         return list(_TASKS)
@@ -31,7 +33,7 @@ class Explore(Backend):
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
         if (made := self.functional(name, evaluation, **options)) is not None:
             return Unbatched(FunctionalBatch(made, 1, seed))
-        return _TASKS[name][0](np.random.default_rng(seed), **_checked(name, options))
+        return _TASKS[name][0](np.random.default_rng(seed), **{**self.options(name), **options})
 
     def load_batch(
         self, name: str, num_envs: int, seed: int, evaluation: bool, **options: Any
@@ -40,19 +42,10 @@ class Explore(Backend):
         return None if made is None else FunctionalBatch(made, num_envs, seed)
 
     def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment | None:
-        make, options = _TASKS[name][0], _checked(name, options)
+        make, options = _TASKS[name][0], {**self.options(name), **options}
         if make is DiscoMaze:
             return DiscoMaze(**options, evaluation=evaluation)
         return make(**options) if make is RandomCoin else None
-
-
-def _checked(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns all options of a task, with defaults; raises UsageError for an invalid value."""
-    options = {**_TASKS[name][1], **options}
-    if options["size"] < 5:
-        raise UsageError(f"size is {options['size']}: it must be at least 5.")
-    check_limit("max_steps", options["max_steps"])
-    return options
 
 
 class _Task(SingleEnvironment):

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import load_env_creator
 
 from acme_ext.envs import base
-from acme_ext.envs.backend import Backend, check_limit
+from acme_ext.envs.backend import Backend, Limit
 from acme_ext.envs.specs import channels_first, one_hot, single_spec
 from acme_ext.errors import RunError, UsageError
 from acme_ext.specs import ACTION_MASK, PICTURE_SIDE, RULES
@@ -38,7 +38,7 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 class Gym(Backend):
     """`gym:NAME` for an id of gymnasium, or `gym:MODULE:NAME` for an id that a module registers when imported."""
 
-    nullable = ("max_episode_steps",)
+    types = {"max_episode_steps": Limit}
 
     def names(self) -> Collection[str]:
         # Atari is a separate family.
@@ -76,7 +76,6 @@ class Gym(Backend):
     def load(self, name: str, seed: int, evaluation: bool, **options: Any) -> dm_env.Environment:
         spec = copy.deepcopy(gymnasium.registry[name])
         limit = options.pop("max_episode_steps", spec.max_episode_steps)
-        check_limit("max_episode_steps", limit, optional=True)
         # Disable the wrappers that only check, and the time limit, which `GymEnvironment` applies.
         spec.max_episode_steps, spec.order_enforce, spec.disable_env_checker = None, False, True
         with _user_errors(name):
@@ -89,9 +88,7 @@ class Gym(Backend):
         """Makes gymnasium's own vectorised implementation, if it is in `_NATIVE`; otherwise returns None."""
         if num_envs == 1 or gymnasium.registry[name].vector_entry_point not in _NATIVE:
             return None
-        limit = options.get("max_episode_steps", 1)
-        check_limit("max_episode_steps", limit, optional=True)
-        if limit is None:  # the vectorised ones can't do without
+        if options.get("max_episode_steps", 1) is None:  # the vectorised ones can't do without
             return None
         with _user_errors(name):
             environments = gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **options)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from dm_env import specs
 
-from acme_ext.envs.backend import FunctionalBackend, check_limit
+from acme_ext.config.types import PositiveInt
+from acme_ext.envs.backend import FunctionalBackend
 from acme_ext.envs.functional import FunctionalEnvironment, Moved, Timed, strong
 from acme_ext.errors import UsageError
 from acme_ext.types import Array, Tree
@@ -36,6 +37,8 @@ PHYSICS = ("generalized", "spring", "positional", "mjx")
 class Brax(FunctionalBackend):
     """`jax:brax/NAME`."""
 
+    types = {"max_steps": PositiveInt}
+
     def names(self) -> Collection[str]:
         return NAMES
 
@@ -48,7 +51,6 @@ class Brax(FunctionalBackend):
         known = PHYSICS[:1] if name == "swimmer" else PHYSICS
         if physics not in known:
             raise UsageError(f"the physics of 'jax:brax/{name}' must be one of {', '.join(known)}, not {physics!r}.")
-        check_limit("max_steps", limit)
         return _made(name, physics, limit)
 
 

@@ -4,14 +4,13 @@
 
 import functools
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from dm_env import specs
 
-from acme_ext.envs.backend import FunctionalBackend, check_limit
+from acme_ext.envs.backend import FunctionalBackend, Limit
 from acme_ext.envs.functional import FunctionalEnvironment, Moved, strong
-from acme_ext.errors import UsageError
 from acme_ext.types import Array, Tree
 from acme_ext.utils.worlds import hidden_tensorflow
 
@@ -24,6 +23,8 @@ VIEWS = {"grid": "symbolic_first_person", "picture": "rgb_first_person", "whole"
 
 class Navix(FunctionalBackend):
     """`jax:navix/NAME`, where `DoorKey-8x8` stands for `Navix-DoorKey-8x8-v0`."""
+
+    types = {"view": Literal["grid", "picture", "whole"], "max_steps": Limit}
 
     def names(self) -> Collection[str]:
         return [self.canonical(name) for name in library().registry()]
@@ -38,11 +39,7 @@ class Navix(FunctionalBackend):
         return {"view": "grid", "fixed_map": False, "max_steps": None}
 
     def functional(self, name: str, evaluation: bool, **options: Any) -> FunctionalEnvironment:
-        view, fixed, limit = ({**self.options(name), **options}[key] for key in ("view", "fixed_map", "max_steps"))
-        if view not in VIEWS:
-            raise UsageError(f"the view {view!r} is none of {', '.join(VIEWS)}.")
-        check_limit("max_steps", limit, optional=True)
-        return _made(name, view, fixed, limit)
+        return _made(name, *({**self.options(name), **options}[key] for key in ("view", "fixed_map", "max_steps")))
 
 
 @functools.cache

@@ -16,9 +16,9 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from acme_ext.envs.backend import Backend, check_limit
+from acme_ext.config.types import PositiveInt, Share
+from acme_ext.envs.backend import Backend
 from acme_ext.envs.base import SingleEnvironment
-from acme_ext.errors import UsageError
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 # Colours of the background and the channels: Okabe and Ito's, which colour-blind people can distinguish, and others.
@@ -33,6 +33,8 @@ _COLOURS = np.array(
 
 class MinAtar(Backend):
     """`minatar:NAME`."""
+
+    types = {"sticky_action_prob": Share, "max_steps": PositiveInt}
 
     def names(self) -> Collection[str]:
         return sorted(path.stem for path in _folder().glob("*.py") if path.stem != "__init__")
@@ -88,9 +90,6 @@ class MinAtarEnvironment(SingleEnvironment):
           max_steps: steps after which an episode is truncated. MinAtar's games have no limit of their own, except
             Freeway, which terminates after 2,500 steps.
         """
-        if not 0.0 <= sticky_action_prob <= 1.0:
-            raise UsageError(f"sticky_action_prob is a probability, so {sticky_action_prob} must be in [0, 1].")
-        check_limit("max_steps", max_steps)
         self._game = _game(game).Env(ramping=difficulty_ramping)
         self._rng = self._game.random = np.random.RandomState(seed)
         self._actions = self._game.minimal_action_set() if minimal_action_set else list(range(6))

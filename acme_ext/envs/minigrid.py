@@ -5,15 +5,14 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import dm_env
 import gymnasium
 import numpy as np
 
-from acme_ext.envs.backend import Backend, check_limit
+from acme_ext.envs.backend import Backend, Limit
 from acme_ext.envs.gym import GymEnvironment
-from acme_ext.errors import UsageError
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame, which minigrid imports, would print it
 
@@ -29,11 +28,12 @@ _CHANNELS = (
     4,
 )  # kinds of objects, colours, and states: a door's 3, or on the whole map the agent's 4 directions
 _TILE = 8  # pixels of a cell in a picture
-VIEWS = ("grid", "picture", "whole")
 
 
 class MiniGrid(Backend):
     """`minigrid:NAME`, where `DoorKey-8x8` stands for `MiniGrid-DoorKey-8x8-v0`; other versions are named."""
+
+    types = {"view": Literal["grid", "picture", "whole"], "max_steps": Limit}
 
     def names(self) -> Collection[str]:
         return [name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for name in gymnasium.registry if _is_ours(name)]
@@ -55,9 +55,6 @@ class MiniGrid(Backend):
             **options: `view`, `fixed_map` (every episode of every environment has the map of seed 0) and `max_steps`.
         """
         view, fixed, limit = ({**self.options(name), **options}[key] for key in ("view", "fixed_map", "max_steps"))
-        if view not in VIEWS:
-            raise UsageError(f"the view {view!r} is none of {', '.join(VIEWS)}.")
-        check_limit("max_steps", limit, optional=True)
         version = "" if _VERSION.search(name) else _SUFFIX
         made = gymnasium.spec(f"{_PREFIX}{name}{version}").make(
             disable_env_checker=True, **({} if limit is None else {"max_steps": limit})

@@ -6,8 +6,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from acme_ext.config.fields import check_accepts, make_checked
+from acme_ext.config.values import load_object
 from acme_ext.errors import UsageError, nearest
-from acme_ext.utils import checks, files, install, naming
+from acme_ext.utils import files, install
 
 SPIEL = {
     "tic_tac_toe": "tic_tac_toe",
@@ -180,8 +182,8 @@ def _maker(name: str, game: str) -> Callable[[int], Opponent]:
     if kind == "minimax":
         return lambda seed: PerfectOpponent(game, seed)
     if kind == "py":
-        made = naming.load(rest)
-        return lambda seed: checks.make(_WHAT, made, Opponent, game=game, seed=seed)
+        made = load_object(rest)
+        return lambda seed: make_checked(_WHAT, made, Opponent, game=game, seed=seed)
     return RandomOpponent
 
 
@@ -189,7 +191,7 @@ class _OfRun:
     """The agent of a run, which computes its moves in all games with one call."""
 
     def __init__(self, path: str, game: str):
-        self._player = naming.load(_PLAYER)(path)
+        self._player = load_object(_PLAYER)(path)
         if self._player.game != game:
             raise UsageError(f"{path} is a run of {self._player.game}: it can't play {game}.")
 
@@ -224,7 +226,7 @@ def check_opponent(name: str, game: str | None) -> None:
         return
     kind, colon, rest = name.partition(":")
     if kind == "py" and colon:
-        checks.accepts(_WHAT, naming.load(rest), "game", "seed")
+        check_accepts(_WHAT, load_object(rest), "game", "seed")
         return
     if name not in ("random", "minimax") and kind != "mcts":
         raise UsageError(f"{name!r} is neither an opponent nor the directory of a run: {nearest(name, KINDS)}")

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from acme_ext.config.fields import check_accepts, check_value
+from acme_ext.config.values import Named, importable_name, load_object
 from acme_ext.errors import UsageError, nearest
-from acme_ext.utils import checks, install, naming
+from acme_ext.utils import install
 
 if TYPE_CHECKING:
     import dm_env
@@ -32,139 +34,63 @@ class Family:
     """A family of environments: its entry in `acme-ext list`, its backend and its requirements."""
 
     name: str
-    pattern: str
-    example: str
-    summary: str
+    form: str  # of a name after the prefix, such as NAME
+    instance: str  # a name after the prefix
     backend: str  # the class, in acme_ext.envs.NAME, or as module:class
-    needs: tuple[str, ...]  # top-level modules that must be installed
-    extra: str | None  # acme_ext's extra that installs them; None if they are always installed
+    needs: tuple[str, ...] = ()  # top-level modules that must be installed
+    extra: str | None = None  # acme_ext's extra that installs them; None if they are always installed
 
     @property
     def start(self) -> str:
         """The prefix of its environments' names: `gym:`, or `jax:brax/` for a family named `jax:brax`."""
         return self.name + ("/" if ":" in self.name else ":")
 
+    @property
+    def pattern(self) -> str:
+        return self.start + self.form
+
+    @property
+    def example(self) -> str:
+        return self.start + self.instance
+
+    @property
+    def summary(self) -> str:
+        return _SUMMARIES.get(self.name) or f"of {self.backend.partition(':')[0]}"
+
 
 _FAMILIES = (
-    Family(
-        "gym",
-        "gym:NAME",
-        "gym:CartPole-v1",
-        "Gymnasium's environments, and those a module registers (gym:MODULE:NAME)",
-        "Gym",
-        ("gymnasium",),
-        None,
-    ),
-    Family(
-        "atari",
-        "atari:GAME",
-        "atari:Pong",
-        "Atari 2600 games, preprocessed as for the Nature DQN; raw rewards",
-        "Atari",
-        ("ale_py", "cv2"),
-        "atari",
-    ),
-    Family(
-        "dmc",
-        "dmc:DOMAIN/TASK",
-        "dmc:cartpole/swingup",
-        "The DeepMind control suite, from its state as one vector",
-        "Dmc",
-        ("dm_control",),
-        "dmc",
-    ),
-    Family(
-        "bsuite",
-        "bsuite:ID",
-        "bsuite:catch/0",
-        "The experiments of the behaviour suite",
-        "Bsuite",
-        ("bsuite",),
-        "bsuite",
-    ),
-    Family(
-        "minatar",
-        "minatar:GAME",
-        "minatar:breakout",
-        "MinAtar's games, 10x10 grids of bool",
-        "MinAtar",
-        ("minatar",),
-        "minatar",
-    ),
-    Family(
-        "minigrid",
-        "minigrid:NAME",
-        "minigrid:DoorKey-8x8",
-        "MiniGrid's grid worlds, as one-hot grids or images, without the mission's text; "
-        "gym:MiniGrid-NAME-v0 is the same environment, and minigrid:NAME-v1 is version 1",
-        "MiniGrid",
-        ("minigrid",),
-        "minigrid",
-    ),
-    Family(
-        "explore",
-        "explore:NAME",
-        "explore:key_door",
-        "Small tasks with sparse rewards: chain, key_door, random_coin, disco_maze",
-        "Explore",
-        (),
-        None,
-    ),
-    Family(
-        "envpool",
-        "envpool:NAME",
-        "envpool:Pong-v5",
-        "EnvPool's environments, batched natively in threads",
-        "EnvPool",
-        ("envpool",),
-        "envpool",
-    ),
-    Family(
-        "board",
-        "board:GAME",
-        "board:connect_four",
-        "Board games of two players, against an opponent or by self-play",
-        "Board",
-        ("pgx",),
-        "board",
-    ),
-    Family(
-        "jax",
-        "jax:NAME",
-        "jax:CartPole-v1",
-        "Environments written in JAX, stepped together by one compiled call",
-        "acme_ext.envs.jax_games:Jax",
-        ("gymnax", "pgx"),
-        "compiled",
-    ),
-    Family(
-        "jax:brax",
-        "jax:brax/NAME",
-        "jax:brax/ant",
-        "Brax's robots, continuous actions",
-        "acme_ext.envs.jax_brax:Brax",
-        ("brax",),
-        "brax",
-    ),
-    Family(
-        "jax:jumanji",
-        "jax:jumanji/NAME",
-        "jax:jumanji/Snake-v1",
-        "Jumanji's puzzles, packing and routing, with masks of legal actions",
-        "acme_ext.envs.jax_jumanji:Jumanji",
-        ("jumanji",),
-        "jumanji",
-    ),
-    Family(
-        "jax:navix",
-        "jax:navix/NAME",
-        "jax:navix/DoorKey-8x8",
-        "Navix's grid worlds, MiniGrid's in JAX, as one-hot grids or images",
-        "acme_ext.envs.jax_navix:Navix",
-        ("navix",),
-        "navix",
-    ),
+    Family("gym", "NAME", "CartPole-v1", "Gym", ("gymnasium",)),
+    Family("atari", "GAME", "Pong", "Atari", ("ale_py", "cv2"), "atari"),
+    Family("dmc", "DOMAIN/TASK", "cartpole/swingup", "Dmc", ("dm_control",), "dmc"),
+    Family("bsuite", "ID", "catch/0", "Bsuite", ("bsuite",), "bsuite"),
+    Family("minatar", "GAME", "breakout", "MinAtar", ("minatar",), "minatar"),
+    Family("minigrid", "NAME", "DoorKey-8x8", "MiniGrid", ("minigrid",), "minigrid"),
+    Family("explore", "NAME", "key_door", "Explore"),
+    Family("envpool", "NAME", "Pong-v5", "EnvPool", ("envpool",), "envpool"),
+    Family("board", "GAME", "connect_four", "Board", ("pgx",), "board"),
+    Family("jax", "NAME", "CartPole-v1", "acme_ext.envs.jax_games:Jax", ("gymnax", "pgx"), "compiled"),
+    Family("jax:brax", "NAME", "ant", "acme_ext.envs.jax_brax:Brax", ("brax",), "brax"),
+    Family("jax:jumanji", "NAME", "Snake-v1", "acme_ext.envs.jax_jumanji:Jumanji", ("jumanji",), "jumanji"),
+    Family("jax:navix", "NAME", "DoorKey-8x8", "acme_ext.envs.jax_navix:Navix", ("navix",), "navix"),
 )
+
+_SUMMARIES = {
+    "gym": "Gymnasium's environments, and those a module registers (gym:MODULE:NAME)",
+    "atari": "Atari 2600 games, preprocessed as for the Nature DQN; raw rewards",
+    "dmc": "The DeepMind control suite, from its state as one vector",
+    "bsuite": "The experiments of the behaviour suite",
+    "minatar": "MinAtar's games, 10x10 grids of bool",
+    "minigrid": "MiniGrid's grid worlds, as one-hot grids or images, without the mission's text; "
+    "gym:MiniGrid-NAME-v0 is the same environment, and minigrid:NAME-v1 is version 1",
+    "explore": "Small tasks with sparse rewards: chain, key_door, random_coin, disco_maze",
+    "envpool": "EnvPool's environments, batched natively in threads",
+    "board": "Board games of two players, against an opponent or by self-play",
+    "jax": "Environments written in JAX, stepped together by one compiled call",
+    "jax:brax": "Brax's robots, continuous actions",
+    "jax:jumanji": "Jumanji's puzzles, packing and routing, with masks of legal actions",
+    "jax:navix": "Navix's grid worlds, MiniGrid's in JAX, as one-hot grids or images",
+}
+"""What `acme-ext list` says of each family."""
 
 
 def families() -> tuple[Family, ...]:
@@ -175,7 +101,7 @@ def families() -> tuple[Family, ...]:
 def _installed() -> list[Family]:
     """Returns the families that packages register as entry points of the group `acme_ext.environments`."""
     return [
-        Family(point.name, f"{point.name}:NAME", f"{point.name}:NAME", f"of {point.module}", point.value, (), None)
+        Family(point.name, "NAME", "NAME", point.value)
         for point in importlib.metadata.entry_points(group="acme_ext.environments")
     ]
 
@@ -266,11 +192,11 @@ def name_of(environment: str | Factory) -> str:
     """Returns an environment's name; for a function, `py:module:name` or the name that the user gave it."""
     if isinstance(environment, str):
         return environment
-    if isinstance(environment, naming.Named):
+    if isinstance(environment, Named):
         return environment.name
     if isinstance(environment, functools.partial):
         return name_of(environment.func)
-    name = naming.name_of(environment)
+    name = importable_name(environment)
     return f"py:{name}" if name else getattr(environment, "__qualname__", type(environment).__name__)
 
 
@@ -358,7 +284,7 @@ def _named_factory(environment: str | Factory) -> Factory | None:
     prefix, _, name = environment.partition(":") if isinstance(environment, str) else ("", "", "")
     if prefix != "py":
         return None
-    factory: Any = naming.load(name)
+    factory: Any = load_object(name)
     if not callable(factory):
         raise UsageError(f"{environment!r} is {factory!r}: it must be a function of a seed and of whether to evaluate.")
     return cast(Factory, factory)
@@ -367,7 +293,7 @@ def _named_factory(environment: str | Factory) -> Factory | None:
 def _factory(factory: Factory, options: Mapping[str, Any]) -> Factory:
     check_factory(factory)
     check_names(options)
-    checks.accepts("the environment", factory, "seed", "evaluation", **options)
+    check_accepts("the environment", factory, "seed", "evaluation", **options)
     return functools.partial(factory, **options) if options else factory
 
 
@@ -396,7 +322,7 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
         command = install.command(family.extra)
         raise UsageError(f"{environment!r} needs {', '.join(missing)}, not installed here: {command}")
     where = family.backend if ":" in family.backend else f"acme_ext.envs.{family.name}:{family.backend}"
-    made_by: Any = naming.load(where)
+    made_by: Any = load_object(where)
     if not (isinstance(made_by, type) and issubclass(made_by, Backend)):
         raise UsageError(
             f"the family {family.name!r} is {where}: it must be a subclass of acme_ext.envs.backend.Backend."
@@ -413,27 +339,6 @@ def _resolve(environment: str, options: Mapping[str, Any]) -> "tuple[Backend, st
         if key not in valid:
             hint = nearest(key, valid) if valid else "it takes none."
             raise UsageError(f"{environment!r} has no option {key!r}; {hint}")
-        if isinstance(valid[key], tuple):
-            fitted[key] = value = _as_tuple(value)
-        if not (value is None and key in backend.nullable) and not _fits(value, valid[key]):
-            kind = type(valid[key]).__name__
-            raise UsageError(
-                f"the option {key!r} of {environment!r} must be of type {kind}, as {valid[key]!r} is, not {value!r}."
-            )
+        hint = backend.types.get(key, Any if valid[key] is None else type(valid[key]))
+        fitted[key] = check_value(f"the option {key!r} of {environment!r}", value, hint)
     return backend, name, fitted
-
-
-def _as_tuple(value: Any) -> Any:
-    """Returns a list, and the lists in it, as tuples; any other value unchanged."""
-    return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
-
-
-def _fits(value: Any, default: Any) -> bool:
-    """Whether an option's value has its default's type; None allows any type, and an int is accepted as a float."""
-    if default is None:
-        return True
-    if isinstance(default, bool) or isinstance(value, bool):
-        return isinstance(default, bool) and isinstance(value, bool)
-    if isinstance(default, float):
-        return isinstance(value, int | float)
-    return isinstance(value, type(default))

@@ -17,9 +17,9 @@ This module has the names that users need. Each is imported on first use.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from acme_ext.config.values import named as named
 from acme_ext.launch.hosts import interrupt
 from acme_ext.utils import worlds
-from acme_ext.utils.naming import named as named
 
 if TYPE_CHECKING:
     from acme_ext.launch.engines.program import program as program

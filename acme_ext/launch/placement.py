@@ -10,10 +10,10 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from acme_ext.config.fields import check_fields
+from acme_ext.config.types import NonNegative, NonNegativeInt, PositiveInt
 from acme_ext.errors import UsageError, nearest
 from acme_ext.launch.roles import ROLES, role_of
-from acme_ext.utils import checks
-from acme_ext.utils.checks import NonNegative, NonNegativeInt, PositiveInt
 
 if TYPE_CHECKING:
     from acme.utils.observers import EnvLoopObserver
@@ -53,7 +53,7 @@ class RunOptions:
     skip_damaged: bool = False
 
     def __post_init__(self):
-        checks.fields(self)
+        check_fields(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Placement:
     """Where the parts of a run are executed."""
 
     def __post_init__(self):
-        checks.fields(self)
+        check_fields(self)
 
     @property
     def arrangement(self) -> Mapping[str, Any]:

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import LayerSizes, Positive, PositiveInt, PositiveShare
 from acme_ext.errors import UsageError
 from acme_ext.learning import normalize
 from acme_ext.learning.core import TrainState, sgd_step
@@ -24,7 +26,6 @@ from acme_ext.ops import intrinsic, masking
 from acme_ext.ops.pictures import is_picture
 from acme_ext.specs import PICTURE_SIDE
 from acme_ext.types import Array, Params, Tree
-from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)

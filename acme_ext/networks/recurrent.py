@@ -16,9 +16,10 @@ import numpy as np
 from dm_env.specs import DiscreteArray
 from jax import lax
 
+from acme_ext.config.fields import make_checked
 from acme_ext.networks import layers
 from acme_ext.types import Array, EnvironmentSpec, Params, Sequence, Tree
-from acme_ext.utils import checks, trees
+from acme_ext.utils import trees
 
 NO_ACTION = -1  # the previous action at an episode's first timestep, for discrete actions
 
@@ -138,7 +139,7 @@ def make_core(core: str | MakeCore | None, size: int) -> RecurrentCore | None:
         return None
     if isinstance(core, str):
         return CORES[core](size)
-    return checks.make("core", core, RecurrentCore, size=size)
+    return make_checked("core", core, RecurrentCore, size=size)
 
 
 class Inputs(NamedTuple):

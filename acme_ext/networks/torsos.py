@@ -7,13 +7,13 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from acme_ext.config.fields import function_name, make_checked
 from acme_ext.errors import UsageError
 from acme_ext.networks import layers
 from acme_ext.networks.resnet import ResidualTorso
 from acme_ext.ops import masking
 from acme_ext.specs import PICTURE_SIDE
 from acme_ext.types import Array, Tree
-from acme_ext.utils import checks
 
 Convolutions = Sequence[tuple[int, int, int]]
 """Convolutional layers, each as (channels, kernel size, stride)."""
@@ -140,11 +140,11 @@ def features(
     """
     observation = masking.visible(observation)
     if torso is not None:
-        made: Any = TORSOS[torso](w_init) if isinstance(torso, str) else checks.make("torso", torso, Any)
+        made: Any = TORSOS[torso](w_init) if isinstance(torso, str) else make_checked("torso", torso, Any)
         x: Any = made(observation) if callable(made) else made
         batch_size = len(jax.tree.leaves(observation)[0])
         if getattr(x, "ndim", 0) != 2 or len(x) != batch_size:
-            name = torso if isinstance(torso, str) else checks.name_of(torso)
+            name = torso if isinstance(torso, str) else function_name(torso)
             shapes = jax.tree.map(lambda leaf: leaf.shape, observation)
             raise UsageError(
                 f"the torso {name} made {getattr(x, 'shape', type(x).__name__)} of observations {shapes}: it must be "

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from acme_ext.config.fields import Checked
 from acme_ext.errors import UsageError
 from acme_ext.ops import distributional
 from acme_ext.types import Array
-from acme_ext.utils.checks import Checked
 
 
 class CriticLoss(NamedTuple):

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import NonNegative, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.ops import masking
 from acme_ext.types import Array, Tree
 from acme_ext.utils import install
-from acme_ext.utils.checks import Checked, NonNegative, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,18 +33,18 @@ class SearchConfig(Checked):
 
     # Gumbel MuZero
     considered_actions: PositiveInt = 16  # at the root, at most; m of Danihelka et al. 2022, algorithm 1
-    # c_visit and c_scale of Danihelka et al. 2022, eq. 8; the second is 1 for board games there, and 0.1 for Atari
-    value_visits: NonNegative = 50.0
+    value_visits: NonNegative = 50.0  # c_visit of Danihelka et al. 2022, eq. 8
+    # c_scale of Danihelka et al. 2022, eq. 8: 1 for board games there, and 0.1 for Atari
     value_scale: NonNegative = 0.1
     # A node's action values are divided by their range (largest minus least), or by this if the range is smaller; 0.01
     # in the code of Ye et al. 2021
     value_range: Positive = 0.01
 
-    # MuZero; Schrittwieser et al. 2020, appendix B and C
-    dirichlet_alpha: Positive = 0.25  # of the noise at the root
-    dirichlet_share: Share = 0.25  # of the noise in the root's prior
-    pb_c_init: NonNegative = 1.25  # c_1
-    pb_c_base: Positive = 19_652.0  # c_2
+    # Without Gumbel
+    dirichlet_alpha: Positive = 0.25  # without Gumbel: of the noise at the root; Schrittwieser et al. 2020, appendix C
+    dirichlet_share: Share = 0.25  # without Gumbel: of the noise in the prior there; Schrittwieser et al. 2020
+    pb_c_init: NonNegative = 1.25  # without Gumbel: c_1 of Schrittwieser et al. 2020, appendix B
+    pb_c_base: Positive = 19_652.0  # without Gumbel: c_2 of Schrittwieser et al. 2020, appendix B
 
 
 class Root(NamedTuple):

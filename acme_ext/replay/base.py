@@ -5,15 +5,15 @@ import dataclasses
 import functools
 from typing import Any, ClassVar, TypeVar
 
+from acme_ext.config.types import PositiveInt
 from acme_ext.errors import UsageError
 from acme_ext.replay import blocks
-from acme_ext.replay.config import Order
+from acme_ext.replay.config import Order, Sampling
 from acme_ext.replay.dataset import Dataset
 from acme_ext.replay.limits import RateLimit
 from acme_ext.replay.prioritized import PrioritySink
 from acme_ext.replay.rows import Layout, OnWait, Sink, StructuredSink
 from acme_ext.types import Array, EnvironmentSpec, Tree
-from acme_ext.utils.checks import Checked, NonNegative, PositiveInt, Share
 
 Self = TypeVar("Self", bound="Replay")
 
@@ -21,7 +21,7 @@ _UNCONFIRMED = 16  # rows, plus one step of all its environments, that a writer 
 
 
 @dataclasses.dataclass(frozen=True)
-class Replay(Checked, abc.ABC):
+class Replay(Sampling, abc.ABC):
     """A replay of items in one Reverb table, each a flat row of bytes. Subclasses define what an item is.
 
     A subclass may store a block of several rows in one item of the Reverb table (`block`). Users of a replay don't see
@@ -52,15 +52,8 @@ class Replay(Checked, abc.ABC):
 
     spec: EnvironmentSpec
     batch_size: PositiveInt
-    max_size: PositiveInt = 100_000
     limit: RateLimit | None = None
     order: Order = "uniform"
-    priority_exponent: NonNegative = 0.6
-    priority_offset: NonNegative = 1e-3
-    importance_exponent: NonNegative = 0.4
-    importance_exponent_end: NonNegative = 1.0
-    importance_anneal_steps: PositiveInt = 10_000
-    demo_ratio: Share = 0.25
     priority: Any = None
     extras: Tree = ()
     table: str = "items"

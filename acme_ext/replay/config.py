@@ -6,28 +6,36 @@ On the command line, they are set with dotted names: `--set replay.prioritized=t
 import dataclasses
 from typing import Any, Literal
 
+from acme_ext.config.fields import Checked
+from acme_ext.config.types import NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.replay.limits import RateLimit
-from acme_ext.utils.checks import Checked, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 
 Order = Literal["uniform", "prioritized", "queue"]
 """How a replay's items are sampled; see `Replay`."""
 
 
-@dataclasses.dataclass(frozen=True)
-class ReplayConfig(Checked):
-    """Settings of a replay with random sampling. An item is a transition or a sequence."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sampling(Checked):
+    """The settings that a replay takes from its config as they are."""
 
     max_size: PositiveInt = 100_000  # items; the oldest are removed first
-    min_size: PositiveInt = 1_000  # items before learning starts
-    samples_per_insert: Positive = 32.0  # samples per inserted item: batch_size / environment steps per update
-    prioritized: bool = False  # proportional prioritization by |TD error|; Schaul et al. 2016
     priority_exponent: NonNegative = 0.6  # alpha; Schaul et al. 2016, table 3
-    priority_offset: Positive = 1e-3  # epsilon of p = |TD error| + epsilon; Schaul et al. 2016, section 3.3
+    priority_offset: NonNegative = 1e-3  # epsilon of p = |TD error| + epsilon; Schaul et al. 2016, section 3.3
     importance_exponent: Share = 0.4  # initial beta; Schaul et al. 2016, table 3
     importance_exponent_end: Share = 1.0  # final beta; Schaul et al. 2016, section 3.4
     importance_anneal_steps: PositiveInt = 10_000  # learner steps from beta's initial to its final value
     demo_ratio: Share = 0.25  # probability that a batch's item is a demonstration, in runs with demonstrations
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayConfig(Sampling):
+    """Settings of a replay with random sampling. An item is a transition or a sequence."""
+
+    min_size: PositiveInt = 1_000  # items before learning starts
+    samples_per_insert: Positive = 32.0  # samples per inserted item: batch_size / environment steps per update
+    prioritized: bool = False  # proportional prioritization by |TD error|; Schaul et al. 2016
+    priority_offset: Positive = 1e-3
 
     @property
     def steps_before_learning(self) -> int:
@@ -49,15 +57,21 @@ class ReplayConfig(Checked):
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class TransitionConfig(ReplayConfig):
-    """Replay of n-step transitions."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransitionSampling(Sampling):
+    """The settings that a replay of transitions takes from its config as they are."""
 
-    n_step: PositiveInt = 1  # steps that a transition spans
-    write_burst: PositiveInt = 32  # transitions written together
+    n_step: PositiveInt = 1  # steps that a transition spans; fewer at an episode's end
     # Transitions per item of the table, written and sampled together, if sampling is uniform. None: depends on the
     # number of environments; 1: every transition is an item.
-    rows_per_item: int | None = None
+    rows_per_item: PositiveInt | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TransitionConfig(TransitionSampling, ReplayConfig):
+    """Replay of n-step transitions."""
+
+    write_burst: PositiveInt = 32  # transitions written together
 
     def arguments(self) -> dict[str, Any]:
         own = {"n_step": self.n_step, "burst": self.write_burst, "rows_per_item": self.rows_per_item}

@@ -7,13 +7,13 @@ import dm_env
 import numpy as np
 import tree
 
+from acme_ext.config.types import PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.replay import frames, unrolls
 from acme_ext.replay.base import Replay
 from acme_ext.replay.nstep import StepBuffer
 from acme_ext.replay.rows import Layout, OnWait, RowWriter, Sink
 from acme_ext.types import Array, Sequence, Tree, stored_extras
-from acme_ext.utils.checks import PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,15 +14,16 @@ import dm_env
 import numpy as np
 import tree
 
+from acme_ext.config.types import Positive, PositiveInt, Share
 from acme_ext.replay import blocks, frames, nstep
 from acme_ext.replay.base import Replay
+from acme_ext.replay.config import TransitionSampling
 from acme_ext.replay.rows import Layout, OnWait, RowWriter, Sink
 from acme_ext.types import Array, OneStep, Transition, Tree
-from acme_ext.utils.checks import Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
-class TransitionReplay(Replay):
+class TransitionReplay(TransitionSampling, Replay):
     """A replay of n-step transitions in one Reverb table, each a flat row of bytes.
 
     It has these attributes in addition to `Replay`'s.
@@ -44,11 +45,9 @@ class TransitionReplay(Replay):
 
     priority: nstep.PriorityFn | None = None
     table: str = "transitions"
-    n_step: PositiveInt = 1
     discount: Share = 0.99
     max_abs_reward: Positive | None = None
     burst: PositiveInt = 32
-    rows_per_item: PositiveInt | None = None
     num_envs: int = 1
     keeps_one_step: bool = False
 

@@ -14,10 +14,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from acme_ext.config.comparison import flatten
 from acme_ext.errors import UsageError
 from acme_ext.interfaces import Logger
 from acme_ext.utils import files
-from acme_ext.utils.rundir import RunDirectory, flatten
+from acme_ext.utils.rundir import RunDirectory
 
 COUNTERS = ("environment_steps", "learner_steps", "wall_time_s")
 """Columns for steps and time, whose names metrics can't have."""

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from acme_ext.config.comparison import ABSENT, flatten
+from acme_ext.config.values import display_name
 from acme_ext.errors import UsageError
-from acme_ext.utils import files, loggers, naming
-from acme_ext.utils.rundir import ABSENT, RunDirectory, flatten
+from acme_ext.utils import files, loggers
+from acme_ext.utils.rundir import RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,7 +148,7 @@ def group_runs(paths: Iterable[Run]) -> dict[str, list[RunDirectory]]:
     found = [run for path in paths for run in _below(path)]
     for run in {run.path.resolve(): run for run in found}.values():
         config = {k: v for k, v in run.read_config().items() if k not in ("seed", "run", "run_dir")}
-        config.update((name, naming.said(config[name])) for name in _NAMED if name in config)
+        config.update((name, display_name(config[name])) for name in _NAMED if name in config)
         # A field that is absent was added by a later version, and None leaves it unused.
         fields = {name: value for name, value in flatten(config).items() if value is not None}
         for there, members in groups:
@@ -283,7 +285,7 @@ def _dress(axes: "Axes", opened: Mapping[str, Sequence[RunDirectory]], x: str, n
     from matplotlib.ticker import EngFormatter
 
     configs = [run.read_config() for members in opened.values() for run in members if run.exists_run()]
-    environments = {naming.said(config["environment"]) for config in configs if "environment" in config}
+    environments = {display_name(config["environment"]) for config in configs if "environment" in config}
     if len(environments) == 1:
         axes.set_title(environments.pop(), fontsize=11)
     axes.set_xlabel(_X_NAMES.get(x, x.replace("_", " ")))

@@ -6,7 +6,7 @@ import pytest
 
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.rainbow.config import MINATAR
-from acme_ext.utils.rundir import flatten
+from acme_ext.config.comparison import flatten
 from benchmarks import ablation, learning
 from benchmarks.settings import SETTINGS
 

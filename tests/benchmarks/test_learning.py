@@ -11,9 +11,9 @@ import pytest
 
 import acme_ext
 from acme_ext import builders, envs
+from acme_ext.config.assignments import configure_builder
 from acme_ext.data.format import Folder
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs import settings as config_settings
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import learning, outcomes, pages, recorded
@@ -251,7 +251,7 @@ def test_a_setting_can_be_run_and_each_of_its_fields_changes_the_agent(name, tmp
     described, builder = experiment.describe(), builders.load(setting.agent)().for_environment(setting.environment)
     assert (described["agent"], described["environment"]) == (setting.agent, setting.environment)
     assert (described["seed"], described["run"]["steps"]) == (3, setting.steps)
-    assert experiment.builder == config_settings.configure(builder, setting.config)
+    assert experiment.builder == configure_builder(builder, setting.config)
     assert (experiment.builder != builder) == bool(setting.config)
 
 

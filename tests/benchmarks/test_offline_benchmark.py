@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from acme_ext import builders, envs
-from acme_ext.launch.runs import settings as agent_settings
+from acme_ext.config.assignments import configure_builder
 from benchmarks import offline
 from benchmarks.offline import Bar, Data, Learner, Part, Trained
 
@@ -30,7 +30,7 @@ def test_every_name_stands_for_something_that_fits():
         assert not replayed & {name for other in others for name in (other.expert, *(p.trained for p in other.parts))}
         assert {offline.TRAINED[part.trained].environment for part in data.parts} == {environment}
         for learner in offline.LEARNERS[data.learners].values():
-            agent_settings.configure(builders.make(learner.agent).for_environment(environment), learner.config)
+            configure_builder(builders.make(learner.agent).for_environment(environment), learner.config)
     for bar in offline.BARS:
         learners = offline.LEARNERS[offline.DATA[bar.data].learners]
         assert set(bar.learners) <= set(learners)

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from acme_ext import builders, envs
-from acme_ext.launch.runs import settings as agent_settings
+from acme_ext.config.assignments import configure_builder
 from benchmarks import validation
 from benchmarks.outcomes import Outcome
 
@@ -27,7 +27,7 @@ def test_agents_have_their_defaults_on_environments_that_no_default_was_chosen_o
         assert environment not in chosen_on
         envs.check(environment)
         builder = builders.make(agent).for_environment(environment)
-        assert setting.experiment(0, 10, "run").builder == agent_settings.configure(builder, {})
+        assert setting.experiment(0, 10, "run").builder == configure_builder(builder, {})
 
 
 def test_random_returns():

@@ -14,6 +14,7 @@ from acme_ext.acting.policy import Policy
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.impala.config import ATARI as IMPALA_ATARI
 from acme_ext.builders.base import Builder
+from acme_ext.config.agent import AgentConfig
 from acme_ext.errors import UsageError
 from acme_ext.learning.core import LearnerCore
 from acme_ext.replay.config import TransitionConfig
@@ -182,7 +183,7 @@ def test_a_builder_writes_three_methods():
     assert Builder.__abstractmethods__ == {"make_networks", "make_policy", "make_core"}
 
     @dataclasses.dataclass(frozen=True)
-    class Config:
+    class Config(AgentConfig):
         replay: TransitionConfig = TransitionConfig(min_size=3)
         batch_size: int = 4
         discount: float = 0.5

@@ -9,9 +9,9 @@ import tree
 
 from acme_ext import envs
 from acme_ext.commands import cli, exchange
+from acme_ext.config.values import describe_value
 from acme_ext.data.format import Episode, Folder, FolderWriter
 from acme_ext.errors import UsageError
-from acme_ext.utils import naming
 
 PENDULUM, CARTPOLE = "gym:Pendulum-v1", "gym:CartPole-v1"
 
@@ -122,7 +122,7 @@ def make_pendulum(seed, evaluation):
 def test_data_of_an_environment_that_is_no_plain_name_is_given_back(tmp_path, monkeypatch):
     pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
-    described = naming.describe(functools.partial(make_pendulum), "the environment")
+    described = describe_value(functools.partial(make_pendulum), "the environment")
     folder = record(tmp_path / "mine", described)
     exchange.convert(str(folder.path), "minari:test/partial-v0")
     exchange.convert("minari:test/partial-v0", str(tmp_path / "back"))

@@ -342,12 +342,12 @@ def test_sac_trains_compiled_on_brax(tmp_path):
         ("jax:jumanji/Snak", {}, "did you mean 'jax:jumanji/Snake-v1'"),
         ("jax:brax/ant", {"physics": "fast"}, "physics of 'jax:brax/ant' must be one of generalized, spring"),
         ("jax:brax/swimmer", {"physics": "spring"}, "must be one of generalized, not"),
-        ("jax:brax/ant", {"max_steps": 0}, "max_steps counts steps"),
+        ("jax:brax/ant", {"max_steps": 0}, "is 0: it must be at least 1"),
         ("jax:jumanji/Snake-v1", {"size": 3}, "has no option 'size'; it takes none"),
         ("jax:navix/DorKey-8x8", {}, "did you mean 'jax:navix/DoorKey-8x8'"),
-        ("jax:navix/Empty-5x5", {"view": "above"}, "view 'above' is none of grid, picture, whole"),
-        ("jax:navix/Empty-5x5", {"max_steps": 0}, "max_steps counts steps"),
-        ("jax:navix/Empty-5x5", {"max_steps": True}, "max_steps counts steps"),
+        ("jax:navix/Empty-5x5", {"view": "above"}, "'above': it must be one of grid, picture, whole"),
+        ("jax:navix/Empty-5x5", {"max_steps": 0}, "is 0: it must be at least 1"),
+        ("jax:navix/Empty-5x5", {"max_steps": True}, "is True: it must be a whole number or none"),
     ],
 )
 def test_bad_names_and_options_are_one_sentence(name, options, sentence):

@@ -41,7 +41,7 @@ def test_the_agent_is_on_the_whole_map_with_its_direction():
     assert before[1, 1, 17:].argmax() != after[1, 1, 17:].argmax()
 
 
-@pytest.mark.parametrize(("options", "says"), [({"view": "map"}, "none of grid"), ({"max_steps": 0}, "counts steps")])
+@pytest.mark.parametrize(("options", "says"), [({"view": "map"}, "one of grid"), ({"max_steps": 0}, "at least 1")])
 def test_what_it_does_not_take_is_refused(options, says):
     with pytest.raises(UsageError, match=says):
         envs.make("minigrid:Empty-5x5", **options)

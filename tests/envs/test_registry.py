@@ -245,9 +245,9 @@ def test_seeds_do_not_meet():
         ("minatar:brekout", {}, "did you mean 'minatar:breakout'"),
         ("envpool:Pong", {}, "did you mean 'envpool:Pong-v5'"),
         ("atari:Pong", {"lifeloss": True}, "'atari:Pong' has no option 'lifeloss'; did you mean 'life_loss'?"),
-        ("atari:Pong", {"life_loss": 1}, "option 'life_loss' of 'atari:Pong' must be of type bool"),
+        ("atari:Pong", {"life_loss": 1}, "option 'life_loss' of 'atari:Pong' is 1: it must be true or false"),
         ("gym:CartPole-v1", {"max_steps": 3}, "did you mean 'max_episode_steps'?"),
-        ("gym:CartPole-v1", {"max_episode_steps": "3"}, "must be of type int"),
+        ("gym:CartPole-v1", {"max_episode_steps": "3"}, "it must be a whole number or none"),
         ("bsuite:catch/0", {"rows": 4}, "has no option 'rows'; it takes none."),
         ("envpool:Pong-v5", {"frameskip": 3}, "did you mean 'frame_skip'?"),
     ],
@@ -266,12 +266,30 @@ def test_bad_names_and_options_are_one_sentence(name, options, sentence):
     [
         ({"environment": "gym:CartPole-v1", "num_envs": 0}, "at least 1 environment, not 0"),
         ({"environment": "gym:CartPole-v1", "seed": -1}, "a seed is a whole number from 0, not -1"),
-        ({"environment": "gym:CartPole-v1", "max_episode_steps": 0}, "max_episode_steps counts steps"),
-        ({"environment": "gym:CartPole-v1", "max_episode_steps": -1, "num_envs": 2}, "max_episode_steps counts steps"),
-        ({"environment": "atari:Pong", "sticky_actions": 1.5}, "sticky_actions is a probability"),
-        ({"environment": "atari:Pong", "max_frames": 10}, "max_frames > noop_max"),
-        ({"environment": "minatar:breakout", "max_steps": 0}, "max_steps counts steps"),
-        ({"environment": "minatar:breakout", "sticky_action_prob": -1}, "sticky_action_prob is a probability"),
+        (
+            {"environment": "gym:CartPole-v1", "max_episode_steps": 0},
+            "option 'max_episode_steps' of 'gym:CartPole-v1' is .*: it must be at least 1",
+        ),
+        (
+            {"environment": "gym:CartPole-v1", "max_episode_steps": -1, "num_envs": 2},
+            "option 'max_episode_steps' of 'gym:CartPole-v1' is .*: it must be at least 1",
+        ),
+        (
+            {"environment": "atari:Pong", "sticky_actions": 1.5},
+            "option 'sticky_actions' of 'atari:Pong' is 1.5: it must lie in",
+        ),
+        (
+            {"environment": "atari:Pong", "max_frames": 10},
+            "max_frames is 10: it must be more than noop_max, which is 30",
+        ),
+        (
+            {"environment": "minatar:breakout", "max_steps": 0},
+            "option 'max_steps' of 'minatar:breakout' is 0: it must be at least 1",
+        ),
+        (
+            {"environment": "minatar:breakout", "sticky_action_prob": -1},
+            "'sticky_action_prob' of 'minatar:breakout' is -1: it must lie in",
+        ),
     ],
 )
 def test_bad_values_are_one_sentence(kwargs, sentence):

@@ -21,7 +21,7 @@ from acme_ext import builders, envs
 from acme_ext.acting import carries
 from acme_ext.builders import DQN
 from acme_ext.commands import cli
-from acme_ext.launch.runs import settings
+from acme_ext.config.assignments import configure_builder, replace_fields
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.server import ReplayServer
 from acme_ext.utils import loggers
@@ -88,7 +88,7 @@ def saved(run: Path) -> list[int]:
 def inserted_and_sampled(run: Path) -> tuple[int, int]:
     """Returns what the replay in a run's last checkpoint has counted."""
     with envs.make("gym:slow_walk:SlowWalk-v0") as environment:
-        replay = DQN(settings.replace(DQN().config, _FIELDS)).make_agent(envs.make_spec(environment)).replay
+        replay = DQN(replace_fields(DQN().config, _FIELDS)).make_agent(envs.make_spec(environment)).replay
     server = ReplayServer(replay.tables(), restore=run / f"checkpoints/{saved(run)[-1]:012d}/replay")
     try:
         return server.counts(replay.table)
@@ -187,7 +187,7 @@ def test_a_killed_run_keeps_its_bandit_its_averages_and_its_normalisers(tmp_path
     stopped_at = saved(run)[-1]
 
     with contextlib.closing(envs.make("bsuite:catch/0")) as environment:
-        made = settings.configure(builders.make("agent57"), fields).make_agent(envs.make_spec(environment))
+        made = configure_builder(builders.make("agent57"), fields).make_agent(envs.make_spec(environment))
 
     def stands() -> tuple[Any, Any]:
         """What the policy keeps of each environment, and the learner's state, in the last checkpoint."""

@@ -12,6 +12,7 @@ import pytest
 from acme_ext import launch, specs
 from acme_ext.acting.policy import Policy
 from acme_ext.builders import DQN, PPO, R2D2, SAC, TD3, Rainbow
+from acme_ext.config.agent import AgentConfig
 from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment
 from acme_ext.launch.runs import contracts
@@ -131,7 +132,7 @@ def test_a_core_that_is_none():
 
 def test_a_config_or_a_class_that_lacks_something():
     @dataclasses.dataclass(frozen=True)
-    class Config:
+    class Config(AgentConfig):
         replay: TransitionConfig = TransitionConfig()
         batch_size: int = 8
         epsilon: float = 0.1

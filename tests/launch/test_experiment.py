@@ -15,11 +15,11 @@ from toys import Toy, ToyConfig, Walk, make_walk, toy
 from acme_ext import envs
 from acme_ext.agents.dqn.config import ATARI, DQNConfig
 from acme_ext.builders import DQN
+from acme_ext.config.assignments import restore_config
+from acme_ext.config.values import named
 from acme_ext.errors import UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment
-from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.validation import check_agent
-from acme_ext.utils.naming import named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +75,9 @@ def test_its_description_is_json_from_which_the_config_comes_back():
     assert described["environment"] == "atari:Pong"
     assert described["environment_options"] == {"sticky": 0.25, "shape": [84, 84]}
     assert described["run"]["steps"] == 50_000
-    assert settings.from_json(DQNConfig, described["config"]) == config
-    assert settings.from_json(Evaluation, described["run"]["evaluation"]) == tried.evaluation
-    assert settings.from_json(Checkpoints, described["run"]["checkpoints"]) == tried.checkpoints
+    assert restore_config(DQNConfig, described["config"]) == config
+    assert restore_config(Evaluation, described["run"]["evaluation"]) == tried.evaluation
+    assert restore_config(Checkpoints, described["run"]["checkpoints"]) == tried.checkpoints
 
 
 def test_how_far_and_how_closely_watched_is_no_part_of_what_is_run():
@@ -161,13 +161,13 @@ def test_a_directory_that_is_given_is_taken():
         (lambda: Experiment(toy(), make_walk, num_envs=0), "num_envs is 0: it must be at least 1"),
         (lambda: Experiment(toy(), make_walk, seed=-1), r"seed is -1: it must lie in \[0, 2\*\*31\)"),
         (lambda: Experiment(toy(), make_walk, seed=2**31), "seed is 2147483648"),
-        (lambda: Evaluation(every=-1), "evaluation.every is -1: it must be at least 0"),
+        (lambda: Evaluation(every=-1), "evaluation.every is -1: it must not be negative"),
         (lambda: Evaluation(episodes=0), "evaluation.episodes is 0"),
         (lambda: Evaluation(final_episodes=0), "evaluation.final_episodes is 0"),
         (lambda: Evaluation(num_envs=0), "evaluation.num_envs is 0"),
         (lambda: Checkpoints(every_s=-1), "checkpoints.every_s is -1"),
         (lambda: Checkpoints(every_s=float("nan")), "checkpoints.every_s is nan"),
-        (lambda: Checkpoints(keep=0), "at least 1 must be kept"),
+        (lambda: Checkpoints(keep=0), "checkpoints.keep is 0: it must be at least 1"),
         (lambda: Experiment(DQN, make_walk), r"^builder is the class DQN: give an object of it, DQN\(\)\.$"),
         (
             lambda: Experiment("dqn", make_walk),

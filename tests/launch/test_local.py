@@ -17,6 +17,7 @@ from toys import Walk, make_walk, toy
 
 from acme_ext import launch
 from acme_ext.builders import DQN
+from acme_ext.config.values import named
 from acme_ext.errors import UsageError
 from acme_ext.launch import Evaluation, Experiment, Result, runner, session
 from acme_ext.launch.engines import lost_batches
@@ -24,7 +25,6 @@ from acme_ext.launch.runs import console
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.transitions import TransitionReplay
 from acme_ext.utils import loggers
-from acme_ext.utils.naming import named
 from acme_ext.utils.rundir import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("no_figures")

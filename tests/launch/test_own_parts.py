@@ -14,11 +14,10 @@ import my_networks
 import pytest
 
 from acme_ext import builders, launch
-from acme_ext.builders import DQN, IMPALA, R2D2, Builder
+from acme_ext.builders import DQN, IMPALA, R2D2, Builder, restore_builder
 from acme_ext.commands import cli, train
 from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment
-from acme_ext.launch.runs import settings
 from acme_ext.replay import TransitionConfig
 
 EXAMPLES = pathlib.Path(my_agents.__file__).parent
@@ -81,7 +80,7 @@ def test_a_part_can_be_set_back_to_its_default_where_a_preset_has_another(tmp_pa
     experiment = train.experiment_from(options)
     assert Experiment(IMPALA(), "atari:Pong").builder.torso == "residual"
     assert experiment.builder.torso is None
-    again = settings.builder_of(json.loads(json.dumps(experiment.describe())))
+    again = restore_builder(json.loads(json.dumps(experiment.describe())))
     assert Experiment(again, "atari:Pong").builder == experiment.builder
 
 
@@ -158,12 +157,12 @@ def test_fields_of_an_own_builder_are_set_and_restored_as_those_of_a_config_are(
     builder = train.experiment_from(train.parse(NESTED, CATCH, *sets)).builder
     assert builder == WithNested(noise=Noise(2.0, (3, 3)), sizes=(5,), note="a: b")
     described = json.loads(json.dumps(Experiment(builder, CATCH).describe()))
-    assert settings.builder_of(described) == builder
+    assert restore_builder(described) == builder
 
 
 def test_a_text_with_a_colon_is_a_text():
     described = json.loads(json.dumps(Experiment(WithText(), CATCH).describe()))
-    assert settings.builder_of(described) == WithText()
+    assert restore_builder(described) == WithText()
 
 
 def test_a_preset_leaves_what_the_user_set():
@@ -287,7 +286,7 @@ def test_parts_of_an_installed_package_go_by_their_names(site, tmp_path, monkeyp
     assert cli.main(["train", "sarsa", "mazes:square", *options, "--set", "epsilon=0.3"]) == 0
     described = json.loads((tmp_path / "run/config.json").read_text())
     assert (described["agent"], described["environment"]) == ("sarsa", "mazes:square")
-    assert settings.builder_of(described) == my_agents.ExpectedSarsa(my_agents.Config(epsilon=0.3))
+    assert restore_builder(described) == my_agents.ExpectedSarsa(my_agents.Config(epsilon=0.3))
     assert cli.main(["evaluate", run, "--episodes", "2"]) == 0
 
     import their_parts  # type: ignore[import-not-found]
@@ -348,7 +347,7 @@ def test_an_own_agent_is_evaluated_and_resumed_by_fresh_processes(tmp_path):
     described = json.loads((tmp_path / "run" / "config.json").read_text())
     assert described["agent"] == "my_agents:ExpectedSarsa"
     assert described["environment"] == "py:my_envs:make_maze"
-    assert settings.builder_of(described) == my_agents.ExpectedSarsa(my_agents.Config(epsilon=0.2))
+    assert restore_builder(described) == my_agents.ExpectedSarsa(my_agents.Config(epsilon=0.2))
     assert "3 episodes" in acme_ext("evaluate", run, "--episodes", "3", cwd=EXAMPLES)
     assert "1,500" in acme_ext(*train, *options, "--steps", "2500", cwd=EXAMPLES)
 

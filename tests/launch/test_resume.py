@@ -17,6 +17,7 @@ from toys import Toy, ToyConfig, Walk, make_walk, toy
 
 from acme_ext import builders, envs, launch
 from acme_ext.acting.variables import POLICY
+from acme_ext.config.values import named
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch import Checkpoints, Evaluation, Experiment, Result
 from acme_ext.launch.engines import in_process
@@ -25,7 +26,6 @@ from acme_ext.launch.runs import directory
 from acme_ext.launch.runs.evaluation import Evaluator
 from acme_ext.learning import checkpoints
 from acme_ext.utils import loggers
-from acme_ext.utils.naming import named
 from acme_ext.utils.rundir import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("no_figures")

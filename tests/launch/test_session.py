@@ -7,6 +7,7 @@ import os
 import pytest
 
 from acme_ext import builders
+from acme_ext.config.comparison import ABSENT
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.runs.directory import prepare, say_differences
 from acme_ext.launch.runs.experiment import Experiment
@@ -14,7 +15,7 @@ from acme_ext.launch.runs.saving import Contents, RunCheckpoints
 from acme_ext.launch.runs.schedule import Checkpoints
 from acme_ext.launch.session import open_session
 from acme_ext.utils import loggers
-from acme_ext.utils.rundir import ABSENT, RunDirectory
+from acme_ext.utils.rundir import RunDirectory
 
 
 class Replay:

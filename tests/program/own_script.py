@@ -8,9 +8,9 @@ import launchpad as lp
 from absl import app
 
 from acme_ext.builders import DQN
+from acme_ext.config.assignments import replace_fields
 from acme_ext.launch.engines.program.program import make
 from acme_ext.launch.placement import Processes
-from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 
@@ -35,7 +35,7 @@ class Watcher:
 
 def main(arguments: list[str]) -> None:
     _, run_dir, launch_type, steps, *fields = arguments
-    config = settings.replace(DQN().config, dict(field.split("=") for field in fields))
+    config = replace_fields(DQN().config, dict(field.split("=") for field in fields))
     experiment = Experiment(
         DQN(config),
         "gym:lab_walk:LabWalk-v0",

@@ -15,8 +15,8 @@ import psutil
 
 from acme_ext import envs
 from acme_ext.builders import DQN
+from acme_ext.config.assignments import replace_fields
 from acme_ext.launch.hosts.interrupt import SAME_REQUEST_S
-from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.saving import BestParams, Counts
 from acme_ext.learning.checkpoints import CheckpointStore
 from acme_ext.replay.server import ReplayServer
@@ -260,7 +260,7 @@ def state(run: Path, shards: int = 1) -> tuple[int, int, int]:
     counts = Counts.of_state(restored.info["state"])
     with envs.make("gym:lab_walk:LabWalk-v0") as environment:
         fields = {name: str(value) for name, value in FIELDS.items()}
-        replay = DQN(settings.replace(DQN().config, fields)).make_agent(envs.make_spec(environment)).replay
+        replay = DQN(replace_fields(DQN().config, fields)).make_agent(envs.make_spec(environment)).replay
     inserted = 0
     for shard in range(shards):
         server = ReplayServer(replay.tables(), restore=restored.path / "replay" / str(shard))

@@ -7,8 +7,8 @@ import pytest
 
 from acme_ext import builders, launch
 from acme_ext.builders import DQN
+from acme_ext.config.assignments import replace_fields
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.utils import loggers
@@ -25,7 +25,7 @@ def test_learns_and_goes_on(tmp_path, experience, actors, servers):
     def run(steps):
         texts = {name: str(value) for name, value in {**programs.FIELDS, "replay.prioritized": "true"}.items()}
         described = Experiment(
-            DQN(settings.replace(DQN().config, texts)),
+            DQN(replace_fields(DQN().config, texts)),
             "gym:lab_walk:LabWalk-v0",
             steps=steps,
             num_envs=4,
@@ -61,7 +61,7 @@ def of_server(run):
 
 @pytest.mark.release
 def test_recurrent_state_stays_on_the_server(tmp_path):
-    config = settings.replace(
+    config = replace_fields(
         builders.R2D2().config,
         {"replay.burn_in": "2", "replay.length": "6", "replay.period": "4", "batch_size": "4", "replay.min_size": "8"},
     )

@@ -10,10 +10,10 @@ import pytest
 
 from acme_ext import launch
 from acme_ext.builders import DQN
+from acme_ext.config.assignments import replace_fields
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.engines.program.program import added_groups
 from acme_ext.launch.roles import SERVERS
-from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 
@@ -53,7 +53,7 @@ def _stop_by_lp():
 def _experiment(tmp_path, steps):
     texts = {name: str(value) for name, value in programs.FIELDS.items()}
     return Experiment(
-        DQN(settings.replace(DQN().config, texts)),
+        DQN(replace_fields(DQN().config, texts)),
         "gym:lab_walk:LabWalk-v0",
         steps=steps,
         evaluation=Evaluation(every=0, final_episodes=1),

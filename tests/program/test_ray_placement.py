@@ -11,21 +11,21 @@ import pytest
 
 from acme_ext import launch
 from acme_ext.commands.train import parse
+from acme_ext.config.assignments import parse_amounts
 from acme_ext.errors import UsageError
 from acme_ext.launch.hosts import launcher
 from acme_ext.launch.hosts.ray import connection, placement
-from acme_ext.launch.runs import settings
 
 
 def test_amounts_from_the_command_line():
-    found = settings.amounts(["learner=GPU:1,CPU:4", "actor=CPU:0.5", "actor=far away:1"])
+    found = parse_amounts(["learner=GPU:1,CPU:4", "actor=CPU:0.5", "actor=far away:1"])
     assert found == {"learner": {"GPU": 1.0, "CPU": 4.0}, "actor": {"far away": 1.0}}
 
 
 @pytest.mark.parametrize("text", ["learner=GPU", "learner=GPU:one", "learner=", "learner=1,GPU:"])
 def test_what_is_no_amount_is_refused(text):
     with pytest.raises(UsageError, match="write learner=GPU:1,CPU:4"):
-        settings.amounts([text])
+        parse_amounts([text])
 
 
 def test_every_node_asks_for_a_cpu_where_nothing_is_said():

@@ -10,9 +10,9 @@ from programs import FIELDS, rows
 from acme_ext import launch
 from acme_ext.builders import DQN
 from acme_ext.commands.record import describe
+from acme_ext.config.assignments import replace_fields
 from acme_ext.data.format import Episode, Folder, FolderWriter
 from acme_ext.launch.exporting.policy import load
-from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.schedule import Evaluation
 from acme_ext.learning.checkpoints import CheckpointStore
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("no_figures")
 def test_all_whole_episodes_are_recorded_by_who_writes_the_experience(tmp_path, on, writers):
     def run(steps):
         described = Experiment(
-            DQN(settings.replace(DQN().config, {name: str(value) for name, value in FIELDS.items()})),
+            DQN(replace_fields(DQN().config, {name: str(value) for name, value in FIELDS.items()})),
             "gym:lab_walk:LabWalk-v0",
             steps=steps,
             num_envs=2,
@@ -66,7 +66,7 @@ def test_all_whole_episodes_are_recorded_by_who_writes_the_experience(tmp_path, 
 def of_data(folder, data, steps):
     texts = {name: str(value) for name, value in FIELDS.items()}
     return Experiment(
-        DQN(settings.replace(DQN().config, texts)),
+        DQN(replace_fields(DQN().config, texts)),
         "gym:lab_walk:LabWalk-v0",
         steps=steps,
         data=str(data),
@@ -76,7 +76,7 @@ def of_data(folder, data, steps):
 
 
 def parameters(folder, spec):
-    builder = DQN(settings.replace(DQN().config, {name: str(value) for name, value in FIELDS.items()}))
+    builder = DQN(replace_fields(DQN().config, {name: str(value) for name, value in FIELDS.items()}))
     template = builder.make_agent(spec).core.abstract_state()
     restored = CheckpointStore(RunDirectory.open(folder).checkpoints).restore({"learner": template})
     assert restored is not None

@@ -18,16 +18,17 @@ from toys import Walk, toy
 from acme_ext import launch
 from acme_ext.builders import DQN
 from acme_ext.builders.base import Agent
+from acme_ext.config.assignments import replace_fields
+from acme_ext.config.values import named
 from acme_ext.data.format import FolderWriter
 from acme_ext.errors import UsageError
 from acme_ext.launch.engines.program import start
 from acme_ext.launch.engines.program.nodes import coordinator
-from acme_ext.launch.runs import directory, settings
+from acme_ext.launch.runs import directory
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.identity import about
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 from acme_ext.learning.checkpoints import CheckpointStore
-from acme_ext.utils.naming import named
 
 _FOR_EVER = 10**7
 
@@ -35,7 +36,7 @@ _FOR_EVER = 10**7
 def experiment(tmp_path, steps, *, environment="gym:lab_walk:LabWalk-v0", every=0, **fields):
     texts = {name: str(value) for name, value in {**programs.FIELDS, **fields}.items()}
     return Experiment(
-        DQN(settings.replace(DQN().config, texts)),
+        DQN(replace_fields(DQN().config, texts)),
         environment,
         steps=steps,
         evaluation=Evaluation(every=every, episodes=2, final_episodes=2),

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from acme_ext.config.comparison import ABSENT, differences
 from acme_ext.errors import RunError, UsageError
 from acme_ext.utils import files
-from acme_ext.utils.rundir import ABSENT, RunDirectory, differences
+from acme_ext.utils.rundir import RunDirectory
 
 _CONFIG = {
     "agent": "dqn",

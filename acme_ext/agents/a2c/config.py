@@ -3,8 +3,8 @@
 import dataclasses
 
 from acme_ext.agents.ppo.config import AdvantageConfig
+from acme_ext.config.types import Positive, Share
 from acme_ext.replay.config import UnrollConfig
-from acme_ext.utils.checks import Positive, Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ import numpy as np
 
 from acme_ext.agents.ngu import config as ngu
 from acme_ext.agents.ngu.config import NGUConfig
+from acme_ext.config.types import NonNegative, PositiveInt, Share
 from acme_ext.errors import UsageError
-from acme_ext.utils.checks import NonNegative, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,17 +1,17 @@
 """Behavioural cloning's hyperparameters."""
 
 import dataclasses
-from typing import ClassVar
 
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import LayerSizes, Positive, PositiveInt
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt
 
 
 @dataclasses.dataclass(frozen=True)
-class BCConfig(Checked):
+class BCConfig(AgentConfig):
     """Behavioural cloning, with the hyperparameters of the baseline in Fujimoto and Gu 2021."""
 
-    discount: ClassVar[float] = 1.0
+    discount = 1.0
     """Not used: learning does not use rewards."""
 
     normalize_observations: bool = True  # by running mean and variance; images are not normalised

@@ -3,8 +3,8 @@
 import dataclasses
 
 from acme_ext.agents.dqn import config as dqn
+from acme_ext.config.types import NonNegative, Share
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import NonNegative, Share
 
 
 @dataclasses.dataclass(frozen=True)

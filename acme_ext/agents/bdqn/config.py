@@ -4,8 +4,8 @@ import dataclasses
 from typing import Literal
 
 from acme_ext.agents.dqn.config import QLearningConfig
+from acme_ext.config.types import NonNegative, PositiveInt, PositiveShare
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import NonNegative, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,8 @@ class BDQNConfig(QLearningConfig):
 
     # The heads
     num_heads: PositiveInt = 20  # K
-    mask_probability: PositiveShare = 1.0  # p of the heads' Bernoulli masks; Osband et al. 2016, section 6.1
+    # That a head learns from a step, p of the Bernoulli masks; Osband et al. 2016, section 6.1
+    mask_probability: PositiveShare = 1.0
     prior_scale: NonNegative = 5.0  # beta, scale of the prior networks; 0 is Osband et al. 2016
     evaluation: Literal["vote", "mean"] = "vote"  # how the heads choose; vote in Osband et al. 2016, section 6.2
 

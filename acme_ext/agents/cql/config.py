@@ -3,7 +3,7 @@
 import dataclasses
 
 from acme_ext.agents.sac.config import SACConfig
-from acme_ext.utils.checks import NonNegative, Positive, PositiveInt
+from acme_ext.config.types import NonNegative, Positive, PositiveInt
 
 
 @dataclasses.dataclass(frozen=True)

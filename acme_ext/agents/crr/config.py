@@ -4,12 +4,13 @@ import dataclasses
 from typing import Literal
 
 from acme_ext.agents.iql.config import MinLogStddev
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import LayerSizes, Positive, PositiveInt, PositiveShare
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)
-class CRRConfig(Checked):
+class CRRConfig(AgentConfig):
     """Critic regularized regression (Wang et al. 2020). Values without a source are ours."""
 
     # The problem
@@ -24,7 +25,8 @@ class CRRConfig(Checked):
     # Learning
     batch_size: int = 256  # transitions
     learning_rate: Positive = 3e-4  # Adam, of each network
-    weighting: Literal["binary", "exp"] = "exp"  # 1(A > 0), or exp(A / temperature); Wang et al. 2020, eq. 3
+    # Weight of an action: 1(A > 0), or exp(A / temperature); Wang et al. 2020, eq. 3
+    weighting: Literal["binary", "exp"] = "exp"
     baseline: Literal["mean", "max"] = "mean"  # over the values of sampled actions; Wang et al. 2020, eq. 4
     num_samples: PositiveInt = 4  # actions sampled from the policy for an expectation; Wang et al. 2020, appendix
     temperature: Positive = 1.0  # beta of exp; Wang et al. 2020, appendix

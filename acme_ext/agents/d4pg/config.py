@@ -2,13 +2,14 @@
 
 import dataclasses
 
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import LayerSizes, NonNegative, Positive, PositiveInt, PositiveShare
 from acme_ext.ops.critics import CategoricalConfig
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)
-class DPGConfig(Checked):
+class DPGConfig(AgentConfig):
     """The hyperparameters that both agents share.
 
     Values without a source are ours, chosen on Pendulum and the control suite.

@@ -2,12 +2,13 @@
 
 import dataclasses
 
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import LayerSizes, Positive, PositiveInt, PositiveShare, Share
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveInt, PositiveShare, Share
 
 
 @dataclasses.dataclass(frozen=True)
-class DiscreteSACConfig(Checked):
+class DiscreteSACConfig(AgentConfig):
     """Soft actor-critic for one discrete action (Christodoulou 2019).
 
     Values without a source are ours, chosen on catch and CartPole.

@@ -3,8 +3,8 @@
 import dataclasses
 
 from acme_ext.agents.dqn.config import DQNConfig
+from acme_ext.config.types import NonNegative, NonNegativeInt
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import NonNegative, NonNegativeInt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +16,7 @@ class DQfDConfig(DQNConfig):
     margin_coef: NonNegative = 1.0  # lambda_2, weight of the margin loss; Hester et al. 2018, appendix
     l2_coef: NonNegative = 1e-5  # lambda_3, weight of the L2 regularisation; Hester et al. 2018, appendix
     margin: NonNegative = 0.8  # between the demonstrated action's value and others'; Hester et al. 2018, appendix
-    demo_priority_offset: NonNegative = 1.0  # added to a demonstration's |TD error|; Hester et al. 2018, appendix
+    demo_priority_offset: float | None = 1.0  # added to a demonstration's |TD error|; Hester et al. 2018, appendix
 
     # n_step, the exponents and the priority offset of the agent's own items: Hester et al. 2018, appendix.
     replay: TransitionConfig = TransitionConfig(

@@ -3,12 +3,13 @@
 import dataclasses
 from typing import Literal
 
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import Positive, PositiveInt, PositiveShare, Share, Sizes
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, Positive, PositiveInt, PositiveShare, Share, Sizes
 
 
 @dataclasses.dataclass(frozen=True)
-class QLearningConfig(Checked):
+class QLearningConfig(AgentConfig):
     """The hyperparameters that DQN shares with agents that explore differently.
 
     Values without a source are ours, chosen on CartPole and bsuite, and `replay.max_size` also on LunarLander.
@@ -23,18 +24,18 @@ class QLearningConfig(Checked):
     # The network
     hidden_sizes: Sizes = (64, 64)  # units of the MLP for observations that are not images
     image_features: PositiveInt = 512  # units of the layer after a convolutional torso; Mnih et al. 2015, Methods
-    dueling: bool = False  # Wang et al. 2016, eq. 9
+    dueling: bool = False  # separate streams for value and advantage; Wang et al. 2016, eq. 9
 
     # Learning
     batch_size: int = 128  # transitions
-    learning_rate: Positive = 1e-3
+    learning_rate: Positive = 1e-3  # of the optimizer
     learning_rate_decay_steps: PositiveInt | None = None  # learner steps of a linear decay to 0; None: constant
     optimizer: Literal["adam", "rmsprop"] = "adam"  # rmsprop is centered, without momentum; Mnih et al. 2015, Methods
-    adam_epsilon: Positive = 1e-8  # Adam's default
+    adam_epsilon: Positive = 1e-8  # added to the root of Adam's second moment; Adam's default
     rmsprop_decay: Share = 0.95  # of the gradients' moving averages; Mnih et al. 2015, table 1
     rmsprop_epsilon: Positive = 0.01  # added to the variance, in the square root; Mnih et al. 2015, table 1
     max_gradient_norm: Positive | None = 10.0  # global norm; Wang et al. 2016, section 4.2
-    double: bool = True  # van Hasselt et al. 2016, eq. 4
+    double: bool = True  # the online network chooses the bootstrap action; van Hasselt et al. 2016, eq. 4
     # |TD error| above which the Huber loss is linear, in the units of returns; None: squared loss. 1 is the clipped
     # error of Mnih et al. 2015, who also clip rewards.
     huber_delta: Positive | None = None
@@ -57,9 +58,9 @@ class DQNConfig(QLearningConfig):
     """
 
     # Exploration
-    epsilon_start: Share = 1.0  # probability of a random action; Mnih et al. 2015, table 1
-    epsilon_end: Share = 0.05
-    epsilon_decay_steps: PositiveInt = 10_000  # environment steps, from the start of learning
+    epsilon_start: Share = 1.0  # probability of a random action at first; Mnih et al. 2015, table 1
+    epsilon_end: Share = 0.05  # its final value
+    epsilon_decay_steps: PositiveInt = 10_000  # environment steps of the decay, from the start of learning
     evaluation_epsilon: Share = 0.0  # probability of a random action in evaluation; 0 is greedy
 
 

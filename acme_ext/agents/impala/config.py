@@ -3,13 +3,14 @@
 import dataclasses
 from typing import Literal
 
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import LayerSizes, NonNegative, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import UnrollConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
-class IMPALAConfig(Checked):
+class IMPALAConfig(AgentConfig):
     """IMPALA (Espeholt et al. 2018).
 
     The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are ours,
@@ -41,7 +42,7 @@ class IMPALAConfig(Checked):
     max_c: Positive = 1.0  # c-bar, clips the trace coefficients; Espeholt et al. 2018, section 5.2.2
     value_coef: NonNegative = 0.2  # weight of the value's loss; 0.5 in Espeholt et al. 2018, table G.1
     entropy_coef: NonNegative = 0.02  # weight of the entropy bonus; 0.01 in Espeholt et al. 2018, table G.1
-    learning_rate: Positive = 3e-3
+    learning_rate: Positive = 3e-3  # of RMSProp
     learning_rate_decay_steps: PositiveInt | None = None  # learner steps of a linear decay to 0; None: constant
     rmsprop_decay: Share = 0.99  # of the average of squared gradients; Espeholt et al. 2018, table G.1
     rmsprop_epsilon: Positive = 1e-3  # added inside the square root; 0.01 in Espeholt et al. 2018, table G.1

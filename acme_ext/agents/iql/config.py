@@ -3,8 +3,9 @@
 import dataclasses
 from typing import Annotated
 
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import LayerSizes, Positive, PositiveShare, Rule, Share
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, Positive, PositiveShare, Rule, Share
 
 MAX_LOG_STDDEV = 2.0  # greatest log stddev of the policy's actions; the authors' code
 MinLogStddev = Annotated[
@@ -13,7 +14,7 @@ MinLogStddev = Annotated[
 
 
 @dataclasses.dataclass(frozen=True)
-class IQLConfig(Checked):
+class IQLConfig(AgentConfig):
     """Implicit Q-learning (Kostrikov et al. 2022), with the hyperparameters of appendix B for locomotion.
 
     Values without a source are ours.

@@ -3,13 +3,14 @@
 import dataclasses
 from typing import Annotated
 
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import AT_LEAST_TWO, LayerSizes, Positive, PositiveInt, PositiveShare
 from acme_ext.ops.critics import CategoricalConfig
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import AT_LEAST_TWO, Checked, LayerSizes, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)
-class MPOConfig(Checked):
+class MPOConfig(AgentConfig):
     """MPO (Abdolmaleki et al. 2018a, 2018b).
 
     "Acme" is Hoffman et al. 2020 and its released code. Values without a source are ours, chosen on Pendulum

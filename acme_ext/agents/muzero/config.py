@@ -3,12 +3,13 @@
 import dataclasses
 from typing import Any
 
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.networks.models import Kind
 from acme_ext.ops.distributional import Support
 from acme_ext.ops.search import SearchConfig
 from acme_ext.replay.config import ReplayConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +30,7 @@ class RootsConfig(ReplayConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlanningConfig(Checked):
+class PlanningConfig(AgentConfig):
     """The hyperparameters that MuZero and AlphaZero share."""
 
     # The problem
@@ -65,7 +66,7 @@ class PlanningConfig(Checked):
     learning_rate_decay_steps: PositiveInt | None = None  # learner steps of a linear decay to 0; None: constant
     weight_decay: NonNegative = 1e-4  # decoupled, as in AdamW; Schrittwieser et al. 2021, pseudocode
     max_gradient_norm: Positive | None = 5.0  # global norm; Ye et al. 2021, appendix
-    value_coef: NonNegative = 0.25  # Schrittwieser et al. 2020, appendix H
+    value_coef: NonNegative = 0.25  # weight of the value's loss; Schrittwieser et al. 2020, appendix H
     target_period: PositiveInt = 100  # learner steps between target updates; 200 in Ye et al. 2021, appendix
     sgd_steps_per_call: PositiveInt = 1  # learner steps fused in one compiled call
     variable_period: PositiveInt = 1  # actor steps between updates of its parameters
@@ -91,7 +92,7 @@ class MuZeroConfig(PlanningConfig):
     """
 
     unroll_steps: PositiveInt = 5  # K, unrolled model steps; Schrittwieser et al. 2020, appendix G
-    reward_coef: NonNegative = 1.0
+    reward_coef: NonNegative = 1.0  # weight of the reward's loss
     # Share of a batch's roots whose policy target comes from a new search with the target network; 0.8 in Schrittwieser
     # et al. 2020, appendix H. Values are always bootstrapped from the target network.
     reanalyze: Share = 0.0
@@ -104,8 +105,8 @@ class MuZeroConfig(PlanningConfig):
 
 
 BOARD = MuZeroConfig(
-    discount=1.0,  # Schrittwieser et al. 2020, appendix G, as the next
-    n_step=None,
+    discount=1.0,  # Schrittwieser et al. 2020, appendix G
+    n_step=None,  # Schrittwieser et al. 2020, appendix G
     search=SearchConfig(simulations=25, value_range=0.1),
     sampled_moves=8,
     random_share=0.5,

@@ -7,9 +7,9 @@ import numpy as np
 
 from acme_ext.agents.r2d2 import config as r2d2
 from acme_ext.agents.r2d2.config import R2D2Config
+from acme_ext.config.types import AT_LEAST_ONE, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.learning.intrinsic import DistillationConfig
-from acme_ext.utils.checks import AT_LEAST_ONE, NonNegative, NonNegativeInt, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class NGUConfig(R2D2Config):
     # The episodic bonus
     memory_rows: int = 512  # embeddings in an episode's memory; the oldest are removed first
     neighbours: PositiveInt = 10  # k; Badia et al. 2020a, table 6
-    kernel_epsilon: Positive = 1e-2  # Badia et al. 2020a, appendix for the maze
+    kernel_epsilon: Positive = 1e-2  # constant in the kernel of distances; Badia et al. 2020a, appendix for the maze
     cluster_distance: NonNegative = 8e-3  # xi; Badia et al. 2020a, table 6
     distance_horizon: Positive = 10_000.0  # time constant of the average distance, in steps
     embedding_size: PositiveInt = 32  # units of an embedding

@@ -2,13 +2,14 @@
 
 import dataclasses
 
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import LayerSizes, NonNegative, Positive, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import UnrollConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, Positive, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AdvantageConfig(Checked):
+class AdvantageConfig(AgentConfig):
     """The hyperparameters that PPO and A2C share."""
 
     # The problem
@@ -18,7 +19,7 @@ class AdvantageConfig(Checked):
 
     # The network
     hidden_sizes: LayerSizes = (64, 64)  # tanh units, without images; Schulman et al. 2017, section 6.1
-    share_layers: bool  # policy and value share these layers; with images, a torso or a core they always share them
+    share_layers: bool  # policy and value share these layers, as they always do with images, a torso or a core
     image_features: PositiveInt = 512  # units of the layer after a convolutional torso, which policy and value share
     core_size: PositiveInt = 64  # units of the recurrent core, if there is one
     init_stddev: Positive = 1.0  # initial stddev of actions in [-1, 1]; learned, the same for all states
@@ -34,7 +35,7 @@ class AdvantageConfig(Checked):
 
     # Learning
     batch_size: PositiveInt  # unrolls; with as many environments, learning is on-policy
-    learning_rate: Positive
+    learning_rate: Positive  # of the optimizer
     learning_rate_decay_steps: PositiveInt | None = None  # learner steps of a linear decay to 0; None: constant
     max_gradient_norm: Positive | None = 0.5  # global norm
     value_coef: NonNegative = 0.5  # weight of the value's squared error; c_1 of Schulman et al. 2017, eq. 9
@@ -75,7 +76,7 @@ class PPOConfig(AdvantageConfig):
     target_kl: Positive | None = None
     num_epochs: PositiveInt = 10  # passes over each batch; Schulman et al. 2017, table 3
     num_minibatches: PositiveInt = 16  # per epoch, shuffled anew: 64 steps each; Schulman et al. 2017, table 3
-    adam_epsilon: Positive = 1e-5
+    adam_epsilon: Positive = 1e-5  # added to the root of Adam's second moment
 
     def __post_init__(self):
         super().__post_init__()
@@ -98,7 +99,7 @@ ATARI = PPOConfig(
     max_abs_reward=1.0,
     normalize_values=False,
     learning_rate=2.5e-4,  # Schulman et al. 2017, table 5, where it decays to 0
-    clip=0.1,  # Schulman et al. 2017, table 5, likewise
+    clip=0.1,  # Schulman et al. 2017, table 5, where it decays to 0
     num_minibatches=4,  # of 256 steps; Schulman et al. 2017, table 5
     num_epochs=3,  # Schulman et al. 2017, table 5
     value_coef=1.0,  # Schulman et al. 2017, table 5

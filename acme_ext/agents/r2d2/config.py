@@ -2,21 +2,13 @@
 
 import dataclasses
 
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare, Share
 from acme_ext.replay.config import SequenceConfig
-from acme_ext.utils.checks import (
-    Checked,
-    LayerSizes,
-    NonNegative,
-    NonNegativeInt,
-    Positive,
-    PositiveInt,
-    PositiveShare,
-    Share,
-)
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Config(Checked):
+class R2D2Config(AgentConfig):
     """R2D2 (Kapturowski et al. 2019).
 
     The defaults are for small problems on a CPU; `ATARI` holds the published values. Values without a source are ours,
@@ -36,14 +28,15 @@ class R2D2Config(Checked):
     # The network
     hidden_sizes: LayerSizes = (64,)  # units of the MLP for observations that are not images
     image_features: PositiveInt = 512  # units after a convolutional torso; Kapturowski et al. 2019, section 2.3
-    core_size: PositiveInt = 64  # units of the recurrent core
-    dueling: bool = True  # Wang et al. 2016, eq. 9; Kapturowski et al. 2019, section 2.3
+    core_size: PositiveInt = 64  # units of the recurrent core, and of a hidden layer of a dueling head
+    # Separate streams for value and advantage; Wang et al. 2016, eq. 9; Kapturowski et al. 2019, section 2.3
+    dueling: bool = True
 
     # Learning
     batch_size: int = 32  # sequences
     learning_rate: Positive = 1e-3  # Adam
     learning_rate_decay_steps: PositiveInt | None = None  # learner steps of a linear decay to 0; None: constant
-    adam_epsilon: Positive = 1e-8  # Adam's default
+    adam_epsilon: Positive = 1e-8  # added to the root of Adam's second moment; Adam's default
     max_gradient_norm: Positive | None = 40.0  # global norm; Horgan et al. 2018, appendix
     target_period: PositiveInt = 20  # learner steps between target updates
     target_rate: PositiveShare = 1.0  # step size of a target update; 1 copies the online network

@@ -4,10 +4,10 @@ import dataclasses
 from typing import Literal
 
 from acme_ext.agents.dqn import config as dqn
+from acme_ext.config.types import NonNegative, Positive, PositiveInt
 from acme_ext.errors import UsageError
 from acme_ext.ops import critics
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import NonNegative, Positive, PositiveInt
 
 Distribution = Literal["none", "categorical", "quantile", "implicit"]
 
@@ -34,7 +34,7 @@ class RainbowConfig(dqn.DQNConfig):
     # Returns of the first and the last atom, which must enclose all returns. These do if no |reward| is larger than 1:
     # then |return| <= 1 / (1 - discount). -10 and 10 in Hessel et al. 2018, table 1, for clipped rewards.
     v_min: float = -100.0
-    v_max: float = 100.0
+    v_max: float = 100.0  # the return of the last atom, see `v_min`
     num_quantiles: PositiveInt = 32  # or sampled fractions; 200 and 64 in the papers
     quantile_kappa: NonNegative = 1.0  # |error| above which the Huber loss is linear; Dabney et al. 2018a, section 5
 
@@ -78,8 +78,8 @@ ATARI = RainbowConfig(
     v_min=-10.0,
     v_max=10.0,
     epsilon_start=0.0,  # only noise; without noise 1, Hessel et al. 2018, 'Hyper-parameter tuning'
-    epsilon_end=0.0,  # only noise; without noise 0.01, same source
-    epsilon_decay_steps=62_500,  # without noise, 250,000 frames; same source
+    epsilon_end=0.0,  # only noise; without noise 0.01, Hessel et al. 2018, 'Hyper-parameter tuning'
+    epsilon_decay_steps=62_500,  # without noise, 250,000 frames; Hessel et al. 2018, 'Hyper-parameter tuning'
 )
 """The published hyperparameters."""
 

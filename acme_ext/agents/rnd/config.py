@@ -3,10 +3,10 @@
 import dataclasses
 
 from acme_ext.agents.ppo.config import PPOConfig
+from acme_ext.config.types import NonNegative, NonNegativeInt, PositiveInt, Share
 from acme_ext.errors import UsageError
 from acme_ext.learning.intrinsic import DistillationConfig
 from acme_ext.replay.config import UnrollConfig
-from acme_ext.utils.checks import NonNegative, NonNegativeInt, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

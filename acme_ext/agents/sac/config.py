@@ -4,8 +4,9 @@ import dataclasses
 import math
 from typing import Annotated
 
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import LayerSizes, NonNegativeInt, Positive, PositiveInt, PositiveShare, Rule
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegativeInt, Positive, PositiveInt, PositiveShare, Rule
 
 _REACHABLE = Rule(
     lambda value: value < math.log(2), "it must be less than log 2 (0.693), the entropy of uniform actions in [-1, 1]"
@@ -13,7 +14,7 @@ _REACHABLE = Rule(
 
 
 @dataclasses.dataclass(frozen=True)
-class SACConfig(Checked):
+class SACConfig(AgentConfig):
     """Soft actor-critic (Haarnoja et al. 2018b), with the published hyperparameters but for the first temperature.
 
     Values without a source are ours, chosen on Pendulum and the control suite.

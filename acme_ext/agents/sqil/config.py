@@ -4,9 +4,9 @@ import dataclasses
 
 from acme_ext.agents.dqn.config import DQNConfig
 from acme_ext.agents.sac.config import SACConfig
+from acme_ext.config.types import Positive
 from acme_ext.errors import UsageError
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,7 +15,9 @@ class SQILConfig(SACConfig):
 
     # Target of the policy's entropy, nats per action dimension; ours: with -1, some runs lose what they have learned.
     target_entropy_per_value: float = -2.0
-    init_temperature: Positive = 1.0  # initial weight of the entropy; as in SAC's authors' code
+    # Initial weight of the entropy; as in the code of SAC's authors. With SAC's 0.1 the seeds 0, 1 and 2 of
+    # `sqil-pendulum` ended at -227, -209 and -181.
+    init_temperature: Positive = 1.0
     # Half of a batch are demonstrations; Reddy et al. 2020, section 2.
     replay: TransitionConfig = dataclasses.replace(SACConfig.replay, demo_ratio=0.5)
 

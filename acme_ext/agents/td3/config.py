@@ -2,12 +2,13 @@
 
 import dataclasses
 
+from acme_ext.config.agent import AgentConfig
+from acme_ext.config.types import LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Checked, LayerSizes, NonNegative, NonNegativeInt, Positive, PositiveInt, PositiveShare
 
 
 @dataclasses.dataclass(frozen=True)
-class TD3Config(Checked):
+class TD3Config(AgentConfig):
     """Twin delayed deep deterministic policy gradients (Fujimoto et al. 2018), with the values of the authors' code,
     except for the exploration noise, the steps of a return, and the random steps at the start.
 

@@ -3,8 +3,8 @@
 import dataclasses
 
 from acme_ext.agents.td3.config import TD3Config
+from acme_ext.config.types import Positive
 from acme_ext.replay.config import TransitionConfig
-from acme_ext.utils.checks import Positive
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from acme_ext import builders
+from acme_ext.config.assignments import configure_builder, split_assignments
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs import settings
 
 _FORM = (
     "write float:LOW:HIGH or log:LOW:HIGH, int:LOW:HIGH or logint:LOW:HIGH for whole numbers, or choice:A:B:... for "
@@ -177,7 +177,7 @@ def of_agent(builder: Any, given: Iterable[str], fixed: Mapping[str, str]) -> Sp
     Raises:
         UsageError: a text is not a range, a field doesn't exist or can't have these values, or the space is empty.
     """
-    ranges = settings.split(given)
+    ranges = split_assignments(given)
     for name in ranges:
         if name in fixed:
             raise UsageError(f"{name} is given by both --set and --space: give only one.")
@@ -206,7 +206,7 @@ def _takes(builder: Any, name: str, dimension: Dimension) -> UsageError | None:
     """Returns an error if a field can't have the values of a dimension, or None."""
     try:
         for value in dict.fromkeys((*dimension.values, dimension.middle)):
-            settings.configure(builder, {name: value})
+            configure_builder(builder, {name: value})
     except UsageError as error:
         return error
     return None

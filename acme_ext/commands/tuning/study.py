@@ -30,11 +30,12 @@ import optuna
 from optuna.storages.journal import JournalFileBackend
 
 from acme_ext.commands.tuning import spaces
+from acme_ext.config.comparison import differences
 from acme_ext.errors import RunError, UsageError
 from acme_ext.launch.hosts.interrupt import Interrupt
 from acme_ext.launch.hosts.ray import commands
 from acme_ext.utils import files, loggers
-from acme_ext.utils.rundir import RunDirectory, differences
+from acme_ext.utils.rundir import RunDirectory
 
 _POLL_S = 0.5  # between checks of the runs
 _RANDOM_TRIALS = 10  # trials with random settings, before the sampler fits a model

@@ -9,10 +9,10 @@ from typing import Any
 
 from acme_ext.commands.tuning import results, spaces
 from acme_ext.commands.tuning.study import Study, Tuned
+from acme_ext.config.assignments import configure_builder, parse_amounts, split_assignments
 from acme_ext.errors import UsageError
 from acme_ext.launch.hosts import interrupt
 from acme_ext.launch.hosts.ray import commands
-from acme_ext.launch.runs import settings
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.recorded_data import check_recorded_data
 from acme_ext.launch.runs.validation import check_agent
@@ -24,7 +24,7 @@ def tuned_by(options: Any, experiment: Experiment) -> Tuned:
     Raises:
         UsageError: the space is invalid, or a run with the middle of the space would be refused.
     """
-    fixed = settings.split(options.set)
+    fixed = split_assignments(options.set)
     space = spaces.of_agent(experiment.builder, options.space, fixed)
     if options.seed < options.seeds:
         raise UsageError(
@@ -33,7 +33,7 @@ def tuned_by(options: Any, experiment: Experiment) -> Tuned:
     every = max(1, options.steps // 10) if options.eval_every is None else options.eval_every
     if every < 0:
         raise UsageError(f"--eval-every is {every}: it must be at least 0.")
-    builder = settings.configure(experiment.builder, spaces.middle(space))
+    builder = configure_builder(experiment.builder, spaces.middle(space))
     tried = dataclasses.replace(experiment, builder=builder)
     spec = tried.make_spec()
     check_recorded_data(tried, check_agent(tried, spec), spec)
@@ -45,7 +45,7 @@ def tuned_by(options: Any, experiment: Experiment) -> Tuned:
         num_envs=options.num_envs,
         eval_episodes=options.eval_episodes,
         settings=fixed,
-        environment_options=settings.split(options.env_set),
+        environment_options=split_assignments(options.env_set),
         space=space,
         seed=options.seed,
     )
@@ -54,7 +54,7 @@ def tuned_by(options: Any, experiment: Experiment) -> Tuned:
 def _amounts(text: str) -> dict[str, float]:
     """Returns the resources that each run asks Ray for."""
     with contextlib.suppress(UsageError):
-        asked = settings.amounts([f"run={text}"])["run"]
+        asked = parse_amounts([f"run={text}"])["run"]
         if all(name and amount > 0 and (amount <= 1 or amount == int(amount)) for name, amount in asked.items()):
             return asked
     raise UsageError(f"--resources is {text!r}: write CPU:1 or GPU:1,CPU:4, with numbers above 0, whole if above 1.")

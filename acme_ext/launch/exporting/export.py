@@ -26,9 +26,6 @@ from acme_ext.utils import files, install
 
 _FILES = ("policy.json", "policy.npz", "policy.py", "policy.jaxexport", "policy.onnx")
 
-_REASONS = {"search": "it acts by a tree search", "memory_rows": "it keeps a memory of the episode"}
-"""Fields of the configs of agents that can't be exported, and why."""
-
 
 class Traced(NamedTuple):
     """The evaluation policy of a run as a function of flat lists of arrays, for one environment (batch size 1)."""
@@ -73,9 +70,8 @@ def trace_run(run: Run) -> Traced:
         program = trace(act, *arguments)
     except UsageError as error:
         builder = loaded.experiment.builder
-        for field, reason in _REASONS.items():
-            if hasattr(builder.config, field):
-                raise UsageError(f"{builder.name} can't be exported, because {reason}.") from error
+        if builder.unexportable:
+            raise UsageError(f"{builder.name} can't be exported, because {builder.unexportable}.") from error
         raise
     return Traced(act, arguments, program, count, [np.asarray(leaf) for leaf in initial])
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from acme_ext import __version__
+from acme_ext.config.comparison import ABSENT
 from acme_ext.data.format import FolderWriter
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.identity import about
 from acme_ext.types import EnvironmentSpec
 from acme_ext.utils import files
-from acme_ext.utils.rundir import ABSENT, RunDirectory
+from acme_ext.utils.rundir import RunDirectory
 
 _MOST = 8  # differences between two runs that a message names
 

@@ -12,13 +12,14 @@ import numpy as np
 
 from acme_ext import envs
 from acme_ext.builders.base import Agent, Builder
+from acme_ext.config.fields import check_fields, check_seed
+from acme_ext.config.types import PositiveInt
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import identity
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 from acme_ext.types import Array, EnvironmentSpec
-from acme_ext.utils import checks, files
-from acme_ext.utils.checks import PositiveInt
+from acme_ext.utils import files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +64,6 @@ class Experiment:
 
     def __post_init__(self):
         self._check_fields()
-        for field in ("steps", "seed", "num_envs", "num_devices"):  # sums of NumPy's small integers would overflow
-            object.__setattr__(self, field, int(getattr(self, field)))
         object.__setattr__(self, "builder", self.builder.for_environment(self.environment))
 
     def _check_fields(self) -> None:
@@ -82,9 +81,9 @@ class Experiment:
                 f"{self.environment!r} is no environment: give the one of the recording, and data={folder!r}."
             )
         envs.check_factory(self.environment)
-        checks.fields(self)
+        check_fields(self)
         envs.check_names(self.environment_options)
-        checks.seed(self.seed)
+        check_seed(self.seed)
         if self.data is not None and self.demos is not None:
             raise UsageError("a run on recorded data can't use demonstrations too: give only one of data and demos.")
 

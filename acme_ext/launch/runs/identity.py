@@ -8,10 +8,11 @@ from typing import Any
 
 from acme_ext import __version__, builders
 from acme_ext.builders.base import Builder
+from acme_ext.config.comparison import ABSENT, flatten
+from acme_ext.config.values import describe_value, restore_value
 from acme_ext.data.format import Folder
 from acme_ext.errors import UsageError
-from acme_ext.utils import files, naming
-from acme_ext.utils.rundir import ABSENT, flatten
+from acme_ext.utils import files
 
 # In this module `experiment` is an `Experiment`, whose module imports this one.
 
@@ -20,7 +21,7 @@ _LONGEST = 80  # characters of a run directory's name for the settings that are 
 
 def describe(experiment: Any) -> dict[str, Any]:
     """Returns `Experiment.describe()`."""
-    builder = naming.describe(experiment.builder, "the agent")
+    builder = describe_value(experiment.builder, "the agent")
     return {
         **_describe_recorded(experiment),
         "agent": builders.name_of(type(experiment.builder)),
@@ -52,7 +53,7 @@ def _describe_environment(experiment: Any) -> Any:
     """Returns the environment in JSON types: its name, or `py:module:name` for a factory function."""
     if isinstance(experiment.environment, str):
         return experiment.environment
-    described = naming.describe(experiment.environment, "the environment")
+    described = describe_value(experiment.environment, "the environment")
     return f"py:{described}" if isinstance(described, str) else described
 
 
@@ -62,7 +63,7 @@ def restore_environment(described: Any) -> Any:
     Raises:
         UsageError: only the script that made the run or the data has the function.
     """
-    return described if isinstance(described, str) else naming.restore(described)
+    return described if isinstance(described, str) else restore_value(described)
 
 
 def _describe_options(experiment: Any) -> dict[str, Any]:
@@ -129,7 +130,7 @@ def _choices(experiment: Any) -> list[str]:
 
 def _describe_builder(builder: Builder) -> dict[str, Any]:
     """Returns the fields of a builder and of its config as one flat dictionary with dotted names."""
-    described = naming.describe(builder, "the agent")
+    described = describe_value(builder, "the agent")
     return flatten({**described.pop("config"), **described})
 
 

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from acme_ext.acting.policy import Context
-from acme_ext.builders.muzero import Planning
+from acme_ext.config.values import display_name
 from acme_ext.envs.board_rules import RANDOM, rules_of
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.evaluation import place_of
 from acme_ext.launch.runs.trained import load
 from acme_ext.specs import ACTION_MASK, PLAYER, STATE
 from acme_ext.types import Array
-from acme_ext.utils import compiling, naming
+from acme_ext.utils import compiling
 
 _BATCH = 32  # positions in each call; a fixed number, so that only one program is compiled
 
@@ -42,13 +42,13 @@ class RunPlayer:
     def __init__(self, path: str | os.PathLike[str]):
         where = place_of(path)[0].read_config()["environment"]
         if not isinstance(where, str) or not where.startswith("board:"):
-            raise UsageError(f"{path} is a run of {naming.said(where)}: only the agents of board:GAME play.")
+            raise UsageError(f"{path} is a run of {display_name(where)}: only the agents of board:GAME play.")
         # The opponent from training has no effect here, and it may be a run that has been deleted.
         loaded = load(path, environment_options={"opponent": RANDOM}).loaded
         self.name, self.game = str(path), where.removeprefix("board:")
         self._fields = set(loaded.spec.observations)
         agent = loaded.experiment.builder.make_agent(loaded.spec)
-        self.plans = isinstance(loaded.experiment.builder, Planning)
+        self.plans = loaded.experiment.builder.searches
         self._params = loaded.params
         policy, rules = agent.evaluation_policy, rules_of(self.game)
         if jax.tree.leaves(policy.init_state(1)):

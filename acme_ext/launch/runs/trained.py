@@ -18,11 +18,13 @@ from acme_ext.acting import carries
 from acme_ext.acting.inference import reset_and_apply
 from acme_ext.acting.policy import Carry, Context, Policy
 from acme_ext.acting.variables import POLICY
+from acme_ext.builders import restore_builder
 from acme_ext.builders.base import Builder
+from acme_ext.config.assignments import configure_builder, restore_config
 from acme_ext.envs import pictures
 from acme_ext.envs.canonical import ActionScale, bounds_of, own_actions
 from acme_ext.errors import UsageError
-from acme_ext.launch.runs import settings, validation
+from acme_ext.launch.runs import validation
 from acme_ext.launch.runs.directory import by_another_version
 from acme_ext.launch.runs.evaluation import Evaluator, FixedVariables, Loaded, Score, place_of
 from acme_ext.launch.runs.experiment import Experiment
@@ -314,7 +316,7 @@ def load(
     if best and wanted is not None:
         raise UsageError(f"{path} is a single checkpoint; the best parameters belong to the run, {rundir.path}.")
     described = rundir.read_config()
-    evaluation = settings.from_json(Evaluation, described["run"]["evaluation"])
+    evaluation = restore_config(Evaluation, described["run"]["evaluation"])
     where: Any = environment
     try:
         if where is None:
@@ -326,10 +328,10 @@ def load(
     envs.check(where, **options)
     try:
         if builder is None:
-            builder = cast(Builder, settings.builder_of(described))
+            builder = cast(Builder, restore_builder(described))
     except UsageError as error:
         raise _unknown(path, rundir, error) from error
-    acting = settings.configure(builder, config) if config else builder
+    acting = configure_builder(builder, config) if config else builder
     experiment = Experiment(
         acting,
         where,
@@ -349,7 +351,7 @@ def load(
         raise UsageError(f"the run's parameters don't fit {changed}: only how the agent acts can be changed here.")
     for name in config or {}:
         others = {other: value for other, value in (config or {}).items() if other != name}
-        without = settings.configure(builder, others)
+        without = configure_builder(builder, others)
         if without != acting and validation.policies_equal(without.make_agent(spec), agent, spec):
             raise UsageError(f"{name} changes nothing in how the agent acts, and only that can be changed here.")
     if best:

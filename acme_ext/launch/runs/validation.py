@@ -23,6 +23,8 @@ from acme_ext import specs
 from acme_ext.acting.policy import Context, Kept, Policy
 from acme_ext.acting.variables import POLICY
 from acme_ext.builders.base import Agent, Builder
+from acme_ext.config.fields import function_name
+from acme_ext.config.values import Named
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.learning.core import LearnerCore
@@ -31,8 +33,7 @@ from acme_ext.ops.search import load_mctx
 from acme_ext.replay.base import Replay
 from acme_ext.replay.sequences import SequenceReplay
 from acme_ext.types import Array, EnvironmentSpec, Params, Sample, Tree
-from acme_ext.utils import checks, loggers
-from acme_ext.utils.naming import Named
+from acme_ext.utils import loggers
 
 _ROWS = 7  # environments in a batch; a number that is probably not another size
 
@@ -49,7 +50,7 @@ def check_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
             or it searches and mctx is not installed.
     """
     builder = experiment.builder
-    if hasattr(builder.config, "search"):
+    if builder.searches:
         load_mctx()
     agent = experiment.make_agent(spec)
     name, own = type(builder).__name__, _has_own_parts(builder)
@@ -211,7 +212,7 @@ def _check_networks(builder: Builder, spec: EnvironmentSpec) -> None:
         own = builder.make_networks(spec)
         for part, (inputs, output) in expected.items():
             found = _output(own if part is None else getattr(own, part), inputs)
-            said = f"{field.name} is {checks.name_of(given)}, whose {'output' if part is None else part}"
+            said = f"{field.name} is {function_name(given)}, whose {'output' if part is None else part}"
             _compare(said, found, output, type(builder).__name__)
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from acme_ext.config.values import describe_value, display_name, load_object, named, restore_value
 from acme_ext.errors import UsageError
-from acme_ext.utils import naming
 
 
 def function(x=0):
@@ -29,7 +29,7 @@ class Factory:
         return self.size
 
 
-HERE = "test_naming"
+HERE = "test_values"
 
 
 @pytest.mark.parametrize(
@@ -48,22 +48,22 @@ HERE = "test_naming"
                 "inner": {"size": 3, "make": f"{HERE}:function", "inner": None},
             },
         ),
-        (naming.named("mine", lambda: 3), {"named": "mine"}),
+        (named("mine", lambda: 3), {"named": "mine"}),
         (functools.partial(function, 4, x=5), {"partial": f"{HERE}:function", "arguments": [4], "keywords": {"x": 5}}),
         (Factory(4), {"object": f"{HERE}:Factory", "keywords": {"size": 4}}),
     ],
 )
 def test_what_a_value_is_described_by(value, described):
-    assert json.loads(json.dumps(naming.describe(value, "it"))) == described
+    assert json.loads(json.dumps(describe_value(value, "it"))) == described
 
 
 def test_a_description_gives_the_function_back():
-    assert naming.restore(naming.describe(function, "it")) is function
-    assert naming.restore(naming.describe(functools.partial(function, x=7), "it"))() == 7
-    assert naming.restore(naming.describe(Factory(4), "it"))() == 4
-    assert naming.restore("residual") == "residual"
+    assert restore_value(describe_value(function, "it")) is function
+    assert restore_value(describe_value(functools.partial(function, x=7), "it"))() == 7
+    assert restore_value(describe_value(Factory(4), "it"))() == 4
+    assert restore_value("residual") == "residual"
     with pytest.raises(UsageError, match="'mine' is known only to the script or notebook"):
-        naming.restore({"named": "mine"})
+        restore_value({"named": "mine"})
 
 
 class Pair(NamedTuple):
@@ -89,8 +89,8 @@ class Pair(NamedTuple):
 def test_what_a_function_is_given_is_given_back(value):
     made = functools.partial(function, value), functools.partial(function, x=value), Factory(value)
     for each in (*made, {"make": value}):
-        described = json.loads(json.dumps(naming.describe(each, "it")))
-        restored = naming.restore(described)
+        described = json.loads(json.dumps(describe_value(each, "it")))
+        restored = restore_value(described)
         found = restored["make"] if each is not made[0] and isinstance(each, dict) else restored()
         assert type(found) is type(value)
         np.testing.assert_equal(found, value)
@@ -102,31 +102,31 @@ def test_what_has_no_name_is_refused_with_what_to_do():
 
     for value in (lambda: 3, local, Config().__eq__):
         with pytest.raises(UsageError, match=r"^the torso is .*: define it at the top level .*launch\.named"):
-            naming.describe(value, "the torso")
+            describe_value(value, "the torso")
 
 
 def test_a_function_of_a_script_or_notebook_is_known_by_its_name_there(monkeypatch):
     monkeypatch.setattr(function, "__module__", "__main__")
-    assert naming.describe(function, "it") == {"named": "__main__:function"}
+    assert describe_value(function, "it") == {"named": "__main__:function"}
 
 
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (naming.named("mine", lambda: 0), "mine"),
+        (named("mine", lambda: 0), "mine"),
         (functools.partial(function, x=3), f"{__name__}:function"),
         (function, f"{__name__}:function"),
         ("gym:CartPole-v1", "gym:CartPole-v1"),
     ],
 )
 def test_what_is_described_is_shown_by_its_name(value, says, monkeypatch):
-    assert naming.said(naming.describe(value, "it")) == says
+    assert display_name(describe_value(value, "it")) == says
     monkeypatch.setattr(function, "__module__", "__main__")
-    assert naming.said(naming.describe(function, "it")) == "function"
+    assert display_name(describe_value(function, "it")) == "function"
 
 
 def test_a_named_function_is_the_function():
-    assert naming.named("mine", function)(x=3) == 3
+    assert named("mine", function)(x=3) == 3
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def test_a_named_function_is_the_function():
         ("nothing", "is not of the form module:name"),
         ("no_such_module:f", "there is no module 'no_such_module'"),
         ("json:dmps", r"json has no 'dmps' \(in 'json:dmps'\): did you mean 'dumps'"),
-        ("acme_ext.utils.naming:Named.nme", "Named has no 'nme'"),
+        ("acme_ext.config.values:Named.nme", "Named has no 'nme'"),
     ],
 )
 def test_a_name_of_nothing_is_refused(name, says):
     with pytest.raises(UsageError, match=says):
-        naming.load(name)
+        load_object(name)
 
 
 @pytest.mark.parametrize("source", ["raise RuntimeError('not today')", "import no_such_thing_at_all"])
@@ -150,4 +150,4 @@ def test_a_module_that_fails_to_be_imported_is_named_with_its_error(tmp_path, mo
     with pytest.raises(
         UsageError, match=r"the module 'fails_at_import' can't be imported: .*(not today|no_such_thing)"
     ):
-        naming.load("fails_at_import:f")
+        load_object("fails_at_import:f")

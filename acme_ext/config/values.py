@@ -1,4 +1,4 @@
-"""Names of functions and classes, `module:name`, with which a run's config records them."""
+"""Values as JSON, and back: functions and classes are recorded by name, `module:name`."""
 
 import dataclasses
 import functools
@@ -30,7 +30,7 @@ def named(name: str, function: Callable[..., Any]) -> Named:
     return Named(name, function)
 
 
-def load(name: str) -> Any:
+def load_object(name: str) -> Any:
     """Imports and returns the object `module:name`.
 
     Raises:
@@ -59,7 +59,7 @@ def load(name: str) -> Any:
     return found
 
 
-def name_of(value: Any) -> str | None:
+def importable_name(value: Any) -> str | None:
     """Returns the `module:name` from which any process can import a function or class; None if there is none."""
     module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not module or not path or module == "__main__" or "<" in path:
@@ -70,7 +70,7 @@ def name_of(value: Any) -> str | None:
     return f"{module}:{path}" if found is value else None
 
 
-def describe(value: Any, what: str) -> Any:
+def describe_value(value: Any, what: str) -> Any:
     """Returns a value as JSON types: functions and classes by name, and dataclasses by their fields.
 
     Tuples and arrays become lists, and the fields' types say what they were. Arguments of a `functools.partial`, fields
@@ -89,7 +89,7 @@ def describe(value: Any, what: str) -> Any:
         return {"named": value.name}
     if isinstance(value, functools.partial):
         return {
-            "partial": describe(value.func, what),
+            "partial": describe_value(value.func, what),
             "arguments": [_argument(each, what) for each in value.args],
             "keywords": {name: _argument(each, what) for name, each in value.keywords.items()},
         }
@@ -97,14 +97,14 @@ def describe(value: Any, what: str) -> Any:
         if callable(value):
             return _argument(value, what)
         fields = dataclasses.fields(value)
-        return {field.name: describe(getattr(value, field.name), f"{what}.{field.name}") for field in fields}
+        return {field.name: describe_value(getattr(value, field.name), f"{what}.{field.name}") for field in fields}
     if isinstance(value, Mapping):
         return _argument(value, what)
     if isinstance(value, list | tuple):
-        return [describe(each, what) for each in value]
+        return [describe_value(each, what) for each in value]
     if tolist := getattr(value, "tolist", None):  # NumPy's, which is not imported here
         return tolist()
-    if (name := name_of(value)) is not None:
+    if (name := importable_name(value)) is not None:
         return name
     path = getattr(value, "__qualname__", "<")
     if getattr(value, "__module__", None) == "__main__" and "<" not in path:  # of a script or notebook
@@ -118,9 +118,9 @@ def describe(value: Any, what: str) -> Any:
 
 
 def _argument(value: Any, what: str) -> Any:
-    """Returns a value without a declared type as JSON types, from which `restore` makes an equal one."""
+    """Returns a value without a declared type as JSON types, from which `restore_value` makes an equal one."""
     if isinstance(value, Named | functools.partial):
-        return describe(value, what)
+        return describe_value(value, what)
     if isinstance(value, str) and ":" in value:  # not the name of a function
         return {"text": value}
     if isinstance(value, list):
@@ -138,24 +138,24 @@ def _argument(value: Any, what: str) -> Any:
         return {"items": [[_argument(name, what), _argument(each, what)] for name, each in value.items()]}
     if getattr(value, "shape", ()) and (tolist := getattr(value, "tolist", None)):
         return {"array": tolist(), "dtype": str(getattr(value, "dtype", ""))}
-    return describe(value, what)
+    return describe_value(value, what)
 
 
 def _object(value: Any, fields: Mapping[str, Any], what: str) -> Any:
     keywords = {name: _argument(each, what) for name, each in fields.items()}
-    return {"object": describe(type(value), what), "keywords": keywords}
+    return {"object": describe_value(type(value), what), "keywords": keywords}
 
 
 _KINDS = {"named", "partial", "object", "text", "tuple", "items", "array"}
-"""The keys by which `restore` knows what a mapping describes."""
+"""The keys by which `restore_value` knows what a mapping describes."""
 
 
-def restore(described: Any) -> Any:
-    """Returns the value that `describe` described; raises UsageError for a function that only its script has."""
+def restore_value(described: Any) -> Any:
+    """Returns the value that `describe_value` described; raises UsageError for a function that only its script has."""
     if isinstance(described, str):
-        return load(described) if ":" in described else described
+        return load_object(described) if ":" in described else described
     if isinstance(described, list):
-        return [restore(each) for each in described]
+        return [restore_value(each) for each in described]
     if not isinstance(described, Mapping):
         return described
     if "named" in described:
@@ -163,28 +163,28 @@ def restore(described: Any) -> Any:
             f"{described['named']!r} is known only to the script or notebook that made the run: resume it from there."
         )
     if "partial" in described or "object" in described:
-        arguments = [restore(each) for each in described.get("arguments", ())]
-        keywords = {name: restore(each) for name, each in described["keywords"].items()}
+        arguments = [restore_value(each) for each in described.get("arguments", ())]
+        keywords = {name: restore_value(each) for name, each in described["keywords"].items()}
         if "object" in described:
-            return restore(described["object"])(**keywords)
-        return functools.partial(restore(described["partial"]), *arguments, **keywords)
+            return restore_value(described["object"])(**keywords)
+        return functools.partial(restore_value(described["partial"]), *arguments, **keywords)
     if "text" in described:
         return described["text"]
     if "tuple" in described:
-        return tuple(restore(described["tuple"]))
+        return tuple(restore_value(described["tuple"]))
     if "items" in described:
-        return {restore(name): restore(each) for name, each in described["items"]}
+        return {restore_value(name): restore_value(each) for name, each in described["items"]}
     if "array" in described:
         return importlib.import_module("numpy").array(described["array"], described["dtype"])
-    return {name: restore(each) for name, each in described.items()}
+    return {name: restore_value(each) for name, each in described.items()}
 
 
-def said(described: Any) -> str:
+def display_name(described: Any) -> str:
     """Returns a readable name for a described function or class."""
     if isinstance(described, Mapping):
         for kind in ("named", "partial", "object"):
             if kind in described:
-                return said(described[kind]).removeprefix("__main__:")
+                return display_name(described[kind]).removeprefix("__main__:")
     return str(described)
 
 

@@ -8,26 +8,36 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from acme_ext.config.fields import Checked, check_types
+from acme_ext.config.types import (
+    LayerSizes,
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    PositiveShare,
+    Share,
+    hints_of,
+)
 from acme_ext.errors import UsageError
-from acme_ext.utils import checks
 
 
 def config_of(hint, value):
     """A checked dataclass with a field `rate`, and one before it."""
-    fields = [("first", checks.Share), ("rate", hint)]
-    return dataclasses.make_dataclass("Config", fields, bases=(checks.Checked,))(0.5, value)
+    fields = [("first", Share), ("rate", hint)]
+    return dataclasses.make_dataclass("Config", fields, bases=(Checked,))(0.5, value)
 
 
 @pytest.mark.parametrize(
     ("hint", "good", "bad", "says"),
     [
-        (checks.Positive, [1e-9, 3], [0, -1.0, math.nan], "must be greater than 0"),
-        (checks.PositiveInt, [1, 3], [0, -1], "must be at least 1"),
-        (checks.NonNegative, [0, 0.0, 7], [-1, math.nan], "must not be negative"),
-        (checks.NonNegativeInt, [0, 7], [-1], "must not be negative"),
-        (checks.Share, [0, 1.0, 0.5], [-0.1, 1.01, math.nan], r"must lie in \[0, 1\]"),
-        (checks.PositiveShare, [1e-9, 1.0], [0.0, math.nan], "must be greater than 0"),
-        (checks.PositiveShare, [], [1.01], r"must lie in \[0, 1\]"),
+        (Positive, [1e-9, 3], [0, -1.0, math.nan], "must be greater than 0"),
+        (PositiveInt, [1, 3], [0, -1], "must be at least 1"),
+        (NonNegative, [0, 0.0, 7], [-1, math.nan], "must not be negative"),
+        (NonNegativeInt, [0, 7], [-1], "must not be negative"),
+        (Share, [0, 1.0, 0.5], [-0.1, 1.01, math.nan], r"must lie in \[0, 1\]"),
+        (PositiveShare, [1e-9, 1.0], [0.0, math.nan], "must be greater than 0"),
+        (PositiveShare, [], [1.01], r"must lie in \[0, 1\]"),
     ],
 )
 def test_numbers_are_refused_by_their_field(hint, good, bad, says):
@@ -45,8 +55,8 @@ def test_numbers_are_refused_by_their_field(hint, good, bad, says):
     [
         (Literal["mean", "max"], "median", "rate is 'median': it must be one of mean, max"),
         (bool, 1, "rate is 1: it must be true or false"),
-        (checks.PositiveInt, "3", "rate is '3': it must be a whole number"),
-        (checks.Positive | None, "3", "rate is '3': it must be a number or none"),
+        (PositiveInt, "3", "rate is '3': it must be a whole number"),
+        (Positive | None, "3", "rate is '3': it must be a number or none"),
     ],
 )
 def test_values_of_another_type_are_refused_at_creation(hint, bad, says):
@@ -55,16 +65,16 @@ def test_values_of_another_type_are_refused_at_creation(hint, bad, says):
 
 
 def test_layers_have_units():
-    config_of(checks.LayerSizes, (2, 1))
+    config_of(LayerSizes, (2, 1))
     for sizes in ((), (3, 0), (-1,)):
         with pytest.raises(UsageError, match=r"^rate is \(.*there must be a layer, and each needs at least 1 unit"):
-            config_of(checks.LayerSizes, sizes)
+            config_of(LayerSizes, sizes)
 
 
 def test_a_field_that_is_declared_anew_keeps_its_rules():
     @dataclasses.dataclass
-    class Base(checks.Checked):
-        rate: checks.Positive = 0.5
+    class Base(Checked):
+        rate: Positive = 0.5
 
     @dataclasses.dataclass
     class Optional(Base):
@@ -97,8 +107,8 @@ class Full:
 
 
 def test_values_of_their_types_are_taken():
-    checks.types(Full())
-    checks.types(Full(3, np.int32(2), True, np.float32(0.5), [1], "unroll", Inner(4), abs, "x"))  # type: ignore[arg-type]
+    check_types(Full())
+    check_types(Full(3, np.int32(2), True, np.float32(0.5), [1], "unroll", Inner(4), abs, "x"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -120,11 +130,11 @@ def test_values_of_their_types_are_taken():
 )
 def test_a_value_of_another_type_is_told_by_its_field(fields, told):
     with pytest.raises(UsageError) as refusal:
-        checks.types(Full(**fields))
+        check_types(Full(**fields))
     assert str(refusal.value) == told
 
 
-@pytest.mark.parametrize("hint", [checks.Positive, checks.NonNegativeInt, checks.Share, checks.LayerSizes])
+@pytest.mark.parametrize("hint", [Positive, NonNegativeInt, Share, LayerSizes])
 def test_what_can_not_be_compared_is_told_by_its_type(hint):
     with pytest.raises(UsageError, match=r"^rate is 'fast': it must be .*number.* or none"):
         config_of(hint | None, "fast")
@@ -132,11 +142,11 @@ def test_what_can_not_be_compared_is_told_by_its_type(hint):
 
 def test_one_unknown_name_in_a_class_leaves_the_other_fields_their_types():
     @dataclasses.dataclass(frozen=True)
-    class Config(checks.Checked):
-        rate: "checks.Positive" = 0.5
+    class Config(Checked):
+        rate: "Positive" = 0.5
         shape: "Nowhere | None" = None  # type: ignore[name-defined]  # noqa: F821
 
-    assert checks.hints_of(Config) == {"rate": float, "shape": Any}
+    assert hints_of(Config) == {"rate": float, "shape": Any}
     for value, says in (("x", "must be a number"), (-1.0, "must be greater than 0")):
         with pytest.raises(UsageError, match=f"^rate is .*: it {says}"):
             Config(rate=value)  # type: ignore[arg-type]
