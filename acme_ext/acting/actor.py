@@ -80,22 +80,23 @@ class Actor(interfaces.Actor):
 
     @property
     def core(self) -> InferenceCore | None:
-        """The object that applies the policy and holds its carry; None if an inference server does that."""
+        """The object that applies the policy and holds its memory; None if an inference server does that."""
         return getattr(self._inference, "core", None)
 
     def save(self) -> dict[str, Any]:
         """Returns the state that a resumed actor needs: the position in its random stream, the run's steps for
-        schedules, and the policy's carry, if it has one.
+        schedules, and the policy's memory, if it has one.
         """
-        carry = self.core.save_carry() if self.core else None
-        return {"ticks": self._inference.save(), "steps": self.environment_steps, **({"carry": carry} if carry else {})}
+        memory = self.core.save_memory() if self.core else None
+        saved = {"carry": memory} if memory else {}
+        return {"ticks": self._inference.save(), "steps": self.environment_steps, **saved}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores the state that `save` returned."""
         self._inference.restore(state["ticks"])
         self.environment_steps = state["steps"]
         if self.core:
-            self.core.restore_carry(state.get("carry"))
+            self.core.restore_memory(state.get("carry"))
 
     def _batch(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
         if self._batched:

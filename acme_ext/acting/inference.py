@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.acting import carries
-from acme_ext.acting.policy import Context, Kept, Policy
+from acme_ext.acting import memories
+from acme_ext.acting.policy import Context, Policy, StateAndMemory
 from acme_ext.acting.variables import VariableClient
 from acme_ext.types import FIRST, Array, Params, Tree
 from acme_ext.utils import compiling, trees
@@ -62,20 +62,20 @@ def reset_and_apply(
     Args:
         policy: the policy.
         params: the policy's parameters.
-        context: the context, with the policy's carry.
+        context: the context, with the policy's memory.
         observation: `[B, ...]`.
         state: `[B, ...]` the recurrent state from the step before.
 
     Returns:
-        The actions `[B, ...]`, the extras, the recurrent states before and after the step, and the carry.
+        The actions `[B, ...]`, the extras, the recurrent states before and after the step, and the memory.
     """
     before = trees.select(context.first, policy.init_state(1), state)
     action, after, extras = policy.apply(params, context, observation, before)
-    after, carry = after if isinstance(after, Kept) else (after, context.carry)
-    return action, extras, before, after, carry
+    after, memory = after if isinstance(after, StateAndMemory) else (after, context.memory)
+    return action, extras, before, after, memory
 
 
-class InferenceCore(carries.CarryHolder):
+class InferenceCore(memories.MemoryHolder):
     """Applies a policy to environments, each of which has a slot, and keeps their recurrent states on the device.
 
     An environment's actions depend on its slot's key and tick, its recurrent state and its observation. The other
@@ -92,7 +92,7 @@ class InferenceCore(carries.CarryHolder):
         super().__init__(policy, slots, rows)
         self._policy = policy
         self._table = jax.tree.map(jnp.array, policy.init_state(rows))  # copies: SlotCore donates them
-        self.needs_first = bool(jax.tree.leaves(self._table)) or self.has_carry
+        self.needs_first = bool(jax.tree.leaves(self._table)) or self.has_memory
         """Whether the policy needs to know where episodes begin."""
         # Raw key data, because typed keys make each call slower.
         key = jax.random.key(0)
@@ -124,21 +124,21 @@ class InferenceCore(carries.CarryHolder):
             observation: `[S, ...]`.
         """
         if self._compiled is None:
-            self._compiled = self._compile(self._apply_all, params, donate_argnums=4 if self.has_carry else ())
+            self._compiled = self._compile(self._apply_all, params, donate_argnums=4 if self.has_memory else ())
         clock = np.array([ticks, min(steps, MAX_STEPS)], np.int32)  # passing one argument is faster than passing two
-        packed, before, self._table, self._carry = self._compiled(
-            params, self._keys, self._ranks, self._table, self._carry, clock, first, reward, observation
+        packed, before, self._table, self._memory = self._compiled(
+            params, self._keys, self._ranks, self._table, self._memory, clock, first, reward, observation
         )
         action, extras = self._packing.unpack(packed)
         return Acted(action, extras, before)
 
-    def _apply_all(self, params, keys, ranks, state, carry, clock, *arguments):
-        return self._apply(params, keys, ranks, state, carry, *clock, *arguments)
+    def _apply_all(self, params, keys, ranks, state, memory, clock, *arguments):
+        return self._apply(params, keys, ranks, state, memory, *clock, *arguments)
 
-    def _apply(self, params, keys, ranks, state, carry, ticks, steps, first, reward, observation):
+    def _apply(self, params, keys, ranks, state, memory, ticks, steps, first, reward, observation):
         keys = jax.random.wrap_key_data(keys, impl=self._key_type)
         keys = jax.vmap(jax.random.fold_in)(keys, jnp.broadcast_to(ticks, ranks.shape))
-        context = Context(keys, steps, ranks, reward, first, carry)
+        context = Context(keys, steps, ranks, reward, first, memory)
         action, extras, *states = reset_and_apply(self._policy, params, context, observation, state)
         return self._packing.pack((action, extras)), *states
 
@@ -195,7 +195,7 @@ class LocalInference:
 
     @property
     def core(self) -> InferenceCore:
-        """The object that applies the policy and holds its carry."""
+        """The object that applies the policy and holds its memory."""
         return self._core
 
 

@@ -13,11 +13,11 @@ class Context(NamedTuple):
     steps: Array  # [] int32: environment steps of the run so far, summed over all actors; at most 2**31 - 1
     rank: Array  # [B] float32: i / (N - 1) in [0, 1] for number i of the run's N exploring environments; 0 if N is 1
     reward: Array  # [B] float32: the environment's reward that came with the observation; 0 at an episode's start
-    first: Tree = ()  # [B] bool: begins an episode; only for policies with a recurrent state or a carry
-    carry: Tree = ()  # [B, ...] the policy's carry, see `Carry`; empty for a policy without one
+    first: Tree = ()  # [B] bool: begins an episode; only for policies with a recurrent state or a memory
+    memory: Tree = ()  # [B, ...] the policy's memory, see `PolicyMemory`; empty for a policy without one
 
 
-class Carry(NamedTuple):
+class PolicyMemory(NamedTuple):
     """State that a policy keeps for each environment besides the recurrent state, such as a bandit's counts.
 
     Only the policy resets it. It is never stored in replay, and its buffers are updated in place.
@@ -27,11 +27,11 @@ class Carry(NamedTuple):
     episode: Tree = ()  # [B, ...] is used within an episode and not saved; the policy resets it at `first`
 
 
-class Kept(NamedTuple):
-    """The value that a policy with a carry returns instead of its recurrent state."""
+class StateAndMemory(NamedTuple):
+    """The value that a policy with a memory returns instead of its recurrent state."""
 
     state: Tree  # [B, ...] the recurrent state
-    carry: Carry  # [B, ...]
+    memory: PolicyMemory  # [B, ...]
 
 
 def _no_state(batch: int) -> Tree:
@@ -55,14 +55,14 @@ class Policy(NamedTuple):
     init_state: Callable[[int], Tree] = _no_state
     """`batch -> state [B, ...]`: the recurrent state at the start of an episode."""
 
-    init_carry: Callable[[int], Tree] = _no_state
-    """`batch -> Carry [B, ...]`: the carry at the start of a run; `()` for a policy without one. A policy with a carry
-    reads it from `context.carry`, and returns a `Kept` instead of the state."""
+    init_policy_memory: Callable[[int], Tree] = _no_state
+    """`batch -> PolicyMemory [B, ...]`: the memory at the start of a run; `()` for a policy without one. A policy with
+    a memory reads it from `context.memory`, and returns a `StateAndMemory` instead of the state."""
 
     standing: Callable[[Tree], Tree] | None = None
-    """`carry.run [B, ...] -> [...]`: statistics over all environments, such as a bandit's, with which the evaluation
+    """`memory.run [B, ...] -> [...]`: statistics over all environments, such as a bandit's, with which the evaluation
     policy chooses how to act. They are NumPy arrays that can be summed over actors. The evaluation policy receives the
-    sum as its own `carry.run`, repeated for each environment."""
+    sum as its own `memory.run`, repeated for each environment."""
 
     threaded: bool = False
     """Whether to compile with the option `threaded` of `compiling.jit`; policies with convolutions always use it."""

@@ -68,11 +68,11 @@ class SlotCore(InferenceCore):
             padded[:count] = leaf
             return padded
 
-        packed, before, (self._table, self._carry) = self._compiled(
+        packed, before, (self._table, self._memory) = self._compiled(
             params,
             self._keys,
             self._ranks,
-            (self._table, self._carry),
+            (self._table, self._memory),
             pad(slots, self._scratch),
             pad(ticks),
             np.int32(min(steps, MAX_STEPS)),
@@ -85,8 +85,8 @@ class SlotCore(InferenceCore):
         return Acted(action, extras, self._state_packing.unpack(before, count) if with_state else ())
 
     def _apply_some(self, params, keys, ranks, table, slots, *arguments):
-        state, carry = jax.tree.map(lambda leaf: leaf[slots], table)
-        packed, state, *after = self._apply(params, keys[slots], ranks[slots], state, carry, *arguments)
+        state, memory = jax.tree.map(lambda leaf: leaf[slots], table)
+        packed, state, *after = self._apply(params, keys[slots], ranks[slots], state, memory, *arguments)
         table = jax.tree.map(lambda leaf, rows: leaf.at[slots].set(rows), table, tuple(after))
         return packed, self._state_packing.pack(state), table
 

@@ -100,7 +100,7 @@ def test_an_illegal_action_is_never_taken(name):
                 jnp.linspace(0, 1, count),
                 jnp.zeros(count),
                 jnp.ones(count, bool),
-                policy.init_carry(count),
+                policy.init_policy_memory(count),
             )
             action, _, extras = jax.jit(policy.apply)(params, context, observation, policy.init_state(count))
             assert np.take_along_axis(observation["action_mask"], np.asarray(action)[:, None], 1).all()

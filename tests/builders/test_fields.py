@@ -64,7 +64,7 @@ def test_every_field_of_the_config_is_read(name, monkeypatch):
     observation = jax.tree.map(lambda s: jnp.zeros((1, *s.shape), s.dtype), spec.observations)
     for policy in (agent.policy, agent.evaluation_policy):
         keys, ones = jax.random.split(jax.random.key(1), 1), jnp.ones(1)
-        context = Context(keys, jnp.int32(0), ones, ones, jnp.ones(1, bool), policy.init_carry(1))
+        context = Context(keys, jnp.int32(0), ones, ones, jnp.ones(1, bool), policy.init_policy_memory(1))
         jax.eval_shape(policy.apply, params, context, observation, policy.init_state(1))
     monkeypatch.undo()
     names = {field.name for field in dataclasses.fields(kind)}

@@ -18,7 +18,7 @@ import pytest
 import slow_walk
 
 from acme_ext import builders, envs
-from acme_ext.acting import carries
+from acme_ext.acting import memories
 from acme_ext.builders import DQN
 from acme_ext.commands import cli
 from acme_ext.config.assignments import configure_builder, replace_fields
@@ -194,7 +194,7 @@ def test_a_killed_run_keeps_its_bandit_its_averages_and_its_normalisers(tmp_path
         restored = CheckpointStore(run / "checkpoints").restore({"learner": made.core.abstract_state()})
         assert restored is not None
         text = restored.info["state"]["actor"]["carry"]
-        return carries.unpack(text, made.policy.init_carry(2).run), restored.trees["learner"]
+        return memories.unpack(text, made.policy.init_policy_memory(2).run), restored.trees["learner"]
 
     policy, learner = stands()
     assert (np.asarray(policy.distances.seen) > 500).all()

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from acme_ext import builders, envs, launch
-from acme_ext.acting import carries
+from acme_ext.acting import memories
 from acme_ext.agents.muzero.config import RootsConfig
 from acme_ext.commands import cli
 from acme_ext.commands.record import record_run
@@ -209,7 +209,7 @@ def test_what_a_policy_carries_is_saved_and_given_to_the_evaluation(tmp_path, mo
         action, _ = loaded.policy(np.zeros((10, 5), np.float32), None, explore=True)
         assert 0 <= action < 3
     briefed = []
-    monkeypatch.setattr(carries.CarryHolder, "brief", lambda self, standing: briefed.append(standing))
+    monkeypatch.setattr(memories.MemoryHolder, "brief", lambda self, standing: briefed.append(standing))
     for policy in ("evaluation", "training"):
         record_run(results[0].run_dir, tmp_path / policy, steps=9, num_envs=1, policy=policy)
     assert briefed == [load(results[0].run_dir).loaded.standing]

@@ -456,7 +456,7 @@ def test_an_evaluator_that_is_late_is_not_logged_any_more(coordinator):
 
 
 def test_the_standings_of_servers_that_a_resumed_run_has_no_more_do_not_count(coordinator, experiment):
-    coordinator.keep("inference", "inference", "carry", [[20.0], [2_000.0]])
+    coordinator.keep("inference", "inference", "memory", [[20.0], [2_000.0]])
     state = coordinator.snapshot()
     assert state["standing"] == [[20.0], [2_000.0]]
     coordinator._stack.close()
@@ -469,7 +469,7 @@ def test_the_standings_of_servers_that_a_resumed_run_has_no_more_do_not_count(co
             assert resumed.kept(name) is None
         assert resumed.snapshot()["standing"] == [[20.0], [2_000.0]]  # until there is a newer one
         for name in ("inference 0 of 2", "inference 1 of 2"):
-            resumed.keep(name, name, "carry", [[10.0], [500.0]])
+            resumed.keep(name, name, "memory", [[10.0], [500.0]])
         assert resumed.snapshot()["standing"] == [[20.0], [1_000.0]]
     finally:
         resumed._stack.close()
@@ -507,7 +507,7 @@ def test_it_ends_only_when_all_is_written(coordinator, monkeypatch):
     assert not running.is_alive()
 
 
-def test_a_former_start_can_not_replace_its_successor_s_carry(coordinator):
+def test_a_former_start_can_not_replace_its_successor_s_memory(coordinator):
     coordinator.keep("actor 0, start 0", "actor 0, part 0", "old", None)
     coordinator.enter("actor 0")
     coordinator.keep("actor 0, start 1", "actor 0, part 0", "new", None)

@@ -17,7 +17,7 @@ from programs import Client
 from acme_ext import envs
 from acme_ext.acting.actor import Actor
 from acme_ext.acting.inference import LocalInference
-from acme_ext.acting.policy import Carry, Kept, Policy
+from acme_ext.acting.policy import Policy, PolicyMemory, StateAndMemory
 from acme_ext.acting.remote import RemoteExperience, RemoteInference, Reply
 from acme_ext.acting.slots import bucket_sizes
 from acme_ext.acting.variables import VariableClient
@@ -86,13 +86,13 @@ class Counting(Remembering):
 
     def make_policy(self, spec, networks, *, evaluation=False):
         def apply(params, context, observation, state):
-            run = context.carry.run + context.first
-            return run % 2, Kept(state, Carry(run, context.carry.episode)), ()
+            run = context.memory.run + context.first
+            return run % 2, StateAndMemory(state, PolicyMemory(run, context.memory.episode)), ()
 
-        def carry(batch):
-            return Carry(np.zeros(batch, np.int32), ())
+        def policy_memory(batch):
+            return PolicyMemory(np.zeros(batch, np.int32), ())
 
-        return Policy(apply, init_carry=carry, standing=lambda run: [jnp.sum(run)])
+        return Policy(apply, init_policy_memory=policy_memory, standing=lambda run: [jnp.sum(run)])
 
 
 class World:
@@ -261,8 +261,8 @@ class Keeping(World):
         super().__init__()
         self.by_name = {}
 
-    def keep(self, node, name, carry, standing):
-        self.by_name[name] = carry, standing
+    def keep(self, node, name, memory, standing):
+        self.by_name[name] = memory, standing
 
     def kept(self, name):
         return self.by_name.get(name, (None,))[0]

@@ -2,7 +2,7 @@
 
 from programs import Client
 
-from acme_ext.acting.carries import added
+from acme_ext.acting.memories import added
 from acme_ext.launch.engines.program.nodes.reports import Reporter
 from acme_ext.launch.roles import NodeId
 
@@ -10,18 +10,18 @@ from acme_ext.launch.roles import NodeId
 class Core:
     """An inference's core, as far as a reporter knows it."""
 
-    has_carry = True
+    has_memory = True
 
     def __init__(self):
         self.restored: str | None = None
 
-    def save_carry(self):
+    def save_memory(self):
         return "packed"
 
     def standing(self):
         return [[1.0, 2.0]]
 
-    def restore_carry(self, text):
+    def restore_memory(self, text):
         self.restored = text
 
 
@@ -32,15 +32,15 @@ class Coordinator:
     def report(self, node, state, counts, rows=()):
         return False, 0, None
 
-    def keep(self, node, name, carry, standing):
+    def keep(self, node, name, memory, standing):
         assert node == "actor 0, start 0"
-        self.calls.append((name, carry, standing))
+        self.calls.append((name, memory, standing))
 
     def kept(self, name):
         return self.calls[-1][1]
 
 
-def test_a_carry_is_sent_now_and_then_and_given_back():
+def test_a_memory_is_sent_now_and_then_and_given_back():
     coordinator, core = Coordinator(), Core()
     reporter = Reporter(Client(coordinator), NodeId("actor", 0, 0))
     for _ in range(100):
@@ -52,9 +52,9 @@ def test_a_carry_is_sent_now_and_then_and_given_back():
     assert core.restored == "packed"
 
 
-def test_a_policy_without_a_carry_is_never_asked():
+def test_a_policy_without_a_memory_is_never_asked():
     coordinator, core = Coordinator(), Core()
-    core.has_carry = False
+    core.has_memory = False
     reporter = Reporter(Client(coordinator), NodeId("actor", 0, 0))
     for each in (core, None):
         reporter.keep(each, "actor 0, part 0", now=True)

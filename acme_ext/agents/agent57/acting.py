@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.acting.policy import Carry, Context, Policy
+from acme_ext.acting.policy import Context, Policy, PolicyMemory
 from acme_ext.agents.agent57.config import Agent57Config
 from acme_ext.agents.ngu import acting as ngu
 from acme_ext.agents.ngu.acting import Choice, Run
@@ -46,10 +46,10 @@ def by_bandit(config: Agent57Config) -> Choice:
         config.num_arms, config.bandit_window, config.bandit_scale, config.bandit_epsilon
     )
 
-    def init(batch: int) -> Carry:
-        return Carry(bandit.init(batch), Ongoing(np.full(batch, -1, np.int32), np.zeros(batch, np.float32)))
+    def init(batch: int) -> PolicyMemory:
+        return PolicyMemory(bandit.init(batch), Ongoing(np.full(batch, -1, np.int32), np.zeros(batch, np.float32)))
 
-    def select(keys: Array, context: Context, memory: Carry) -> tuple[Array, Carry]:
+    def select(keys: Array, context: Context, memory: PolicyMemory) -> tuple[Array, PolicyMemory]:
         window, (arm, episode_return) = memory
         first = context.first
         played = bandit.update(window, jnp.maximum(arm, 0), episode_return)
@@ -57,7 +57,7 @@ def by_bandit(config: Agent57Config) -> Choice:
         arm = jnp.where(first, bandit.select(keys, window), arm)
         # The last reward of an episode arrives before `first`; the reward at a `first` timestep is 0.
         episode_return = jnp.where(first, 0.0, episode_return) + context.reward
-        return arm, Carry(window, Ongoing(arm, episode_return))
+        return arm, PolicyMemory(window, Ongoing(arm, episode_return))
 
     return Choice(init, select)
 
@@ -78,10 +78,10 @@ def best_so_far(num_arms: int) -> Choice:
     In a tie it is the first such policy. It is policy 0 if there are no episodes yet.
     """
 
-    def init(batch: int) -> Carry:
-        return Carry(bandits.Counts(*(np.zeros((batch, num_arms), np.float32) for _ in range(2))))
+    def init(batch: int) -> PolicyMemory:
+        return PolicyMemory(bandits.Counts(*(np.zeros((batch, num_arms), np.float32) for _ in range(2))))
 
-    def select(keys: Array, context: Context, memory: Carry) -> tuple[Array, Carry]:
+    def select(keys: Array, context: Context, memory: PolicyMemory) -> tuple[Array, PolicyMemory]:
         counts: bandits.Counts = memory.run
         mean: Array = jnp.where(counts.plays > 0, counts.total / jnp.maximum(counts.plays, 1), -jnp.inf)
         return jnp.argmax(mean, axis=-1).astype(jnp.int32), memory

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from acme_ext.acting.exploration import epsilon_greedy, other_keys
-from acme_ext.acting.policy import Carry, Context, Kept, Policy
+from acme_ext.acting.policy import Context, Policy, PolicyMemory, StateAndMemory
 from acme_ext.agents.bdqn.config import BDQNConfig
 from acme_ext.agents.dqn import acting as dqn
 from acme_ext.ops import masking
@@ -52,7 +52,7 @@ def make_policy(network: hk.Transformed, config: BDQNConfig, *, evaluation: bool
     In evaluation it is the greedy policy of all heads together, see `joined`.
 
     In training its extras are `BDQNExtras`: each head learns from a step with probability `config.mask_probability`.
-    The episode's head is stored in the policy's carry (see `acting.policy.Carry`).
+    The episode's head is stored in the policy's memory (see `acting.policy.PolicyMemory`).
 
     Args:
         network: see `networks.make_network`.
@@ -73,13 +73,13 @@ def make_policy(network: hk.Transformed, config: BDQNConfig, *, evaluation: bool
     def apply(params: BDQNParams, context: Context, observation: Tree, state: Tree):
         head_keys, mask_keys = (other_keys(context.key, number) for number in range(2))
         drawn = jax.vmap(lambda key: jax.random.randint(key, (), 0, config.num_heads))(head_keys)
-        head = select(context.first, drawn, context.carry.episode)
+        head = select(context.first, drawn, context.memory.episode)
         q = jnp.take_along_axis(q_values(params, observation), head[:, None, None], axis=1)[:, 0]
         action = epsilon_greedy(context.key, q, GREEDY, masking.legal_actions(observation))
         mask = jax.vmap(lambda key: jax.random.bernoulli(key, config.mask_probability, (config.num_heads,)))(mask_keys)
-        return action, Kept(state, Carry(episode=head)), BDQNExtras(mask)
+        return action, StateAndMemory(state, PolicyMemory(episode=head)), BDQNExtras(mask)
 
-    return Policy(apply, init_carry=lambda batch: Carry(episode=np.zeros(batch, np.int32)))
+    return Policy(apply, init_policy_memory=lambda batch: PolicyMemory(episode=np.zeros(batch, np.int32)))
 
 
 def joined(q: Array, config: BDQNConfig) -> Array:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from acme_ext.acting.exploration import epsilon_greedy, epsilon_greedy_probabilities, ladder, other_keys
-from acme_ext.acting.policy import Carry, Context, Kept, Policy
+from acme_ext.acting.policy import Context, Policy, PolicyMemory, StateAndMemory
 from acme_ext.agents.ngu.config import NGUConfig
 from acme_ext.agents.ngu.networks import NGUNetworks, Seen
 from acme_ext.agents.r2d2 import acting as r2d2
@@ -54,23 +54,23 @@ class Distances(NamedTuple):
 class Choice(NamedTuple):
     """How a policy of the family is selected for each episode."""
 
-    init: Callable[[int], Carry]
+    init: Callable[[int], PolicyMemory]
     """`B -> memory [B, ...]`: what the selection remembers, at first."""
-    select: Callable[[Array, Context, Carry], tuple[Array, Carry]]
+    select: Callable[[Array, Context, PolicyMemory], tuple[Array, PolicyMemory]]
     """`(keys [B], context, memory) -> (arms [B], memory)`, called at every step. The arms are only used where
     `context.first`.
     """
 
 
 class Run(NamedTuple):
-    """The part of the policy's carry that is kept for the whole run."""
+    """The part of the policy's memory that is kept for the whole run."""
 
     choice: Tree  # [B, ...] see `Choice`
     distances: Distances
 
 
 class Episode(NamedTuple):
-    """The part of the policy's carry that is used within an episode."""
+    """The part of the policy's memory that is used within an episode."""
 
     memory: intrinsic.EpisodicMemory
     arm: Array  # [B] int32
@@ -84,15 +84,15 @@ Preferred = Callable[[Tree, Array], Array]
 def uniform(num_arms: int) -> Choice:
     """Returns the uniformly random selection of a policy."""
 
-    def select(keys: Array, context: Context, memory: Carry) -> tuple[Array, Carry]:
+    def select(keys: Array, context: Context, memory: PolicyMemory) -> tuple[Array, PolicyMemory]:
         return jax.vmap(lambda key: jax.random.randint(key, (), 0, num_arms))(keys), memory
 
-    return Choice(lambda batch: Carry(), select)
+    return Choice(lambda batch: PolicyMemory(), select)
 
 
 def exploiting() -> Choice:
     """Returns the selection that always takes policy 0, which has no bonus."""
-    return Choice(lambda batch: Carry(), lambda keys, context, memory: (jnp.zeros(len(keys), jnp.int32), memory))
+    return Choice(lambda batch: PolicyMemory(), lambda keys, context, memory: (jnp.zeros(len(keys), jnp.int32), memory))
 
 
 def own_values(q: Tree, beta: Array) -> Array:
@@ -125,17 +125,17 @@ def policy_of(
     """
     epsilon_of = ladder(config, evaluation=evaluation)
 
-    def init_carry(batch: int) -> Carry:
+    def init_policy_memory(batch: int) -> PolicyMemory:
         zeros = np.zeros(batch, np.float32)
         memory = intrinsic.init_memory(batch, config.memory_rows, config.embedding_size)
         chosen = choice.init(batch)
         run = Run(chosen.run, Distances(zeros, zeros))
-        return Carry(run, Episode(memory, np.zeros(batch, np.int32), chosen.episode))
+        return PolicyMemory(run, Episode(memory, np.zeros(batch, np.int32), chosen.episode))
 
     def bonus_of(params: NGUParams, context: Context, observation: Tree) -> tuple[Array, Distances, Tree]:
         """Returns the bonuses `[B]` for observations, the updated distances, and the updated episodic memory."""
-        first, memory = context.first, context.carry.episode.memory
-        old: Distances = context.carry.run.distances
+        first, memory = context.first, context.memory.episode.memory
+        old: Distances = context.memory.run.distances
         embedding = networks.embedding.embed(params.embedding, observation)
         squares, known = intrinsic.nearest_distances(memory, embedding, config.neighbours)
         known = known & ~first
@@ -150,9 +150,9 @@ def policy_of(
         return jnp.where(known, episodic * lifelong, 0.0), distances, memory
 
     def apply(params: NGUParams, context: Context, observation: Tree, state: Tree):
-        run, episode = context.carry
+        run, episode = context.memory
         bonus, distances, memory = bonus_of(params, context, observation)
-        fresh, chosen = choice.select(other_keys(context.key), context, Carry(run.choice, episode.choice))
+        fresh, chosen = choice.select(other_keys(context.key), context, PolicyMemory(run.choice, episode.choice))
         arm = jnp.where(context.first, fresh, episode.arm)
         q, state = networks.values.step(params.values, context.reward, Seen(observation, bonus, arm), state)
         legal = masking.legal_actions(observation)
@@ -161,10 +161,10 @@ def policy_of(
         action = epsilon_greedy(context.key, q, epsilon, legal)
         probability = value.take_action(epsilon_greedy_probabilities(q, epsilon, legal), action)
         extras = NGUExtras(value.take_action(q, action), jnp.max(q, axis=-1), probability, arm, bonus)
-        carry = Carry(Run(chosen.run, distances), Episode(memory, arm, chosen.episode))
-        return action, Kept(networks.values.remember(state, action), carry), extras
+        kept = PolicyMemory(Run(chosen.run, distances), Episode(memory, arm, chosen.episode))
+        return action, StateAndMemory(networks.values.remember(state, action), kept), extras
 
-    return Policy(apply, networks.values.init_memory, init_carry)
+    return Policy(apply, networks.values.init_memory, init_policy_memory)
 
 
 def arms_of(batch: Sequence) -> Array:

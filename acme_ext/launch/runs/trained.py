@@ -14,9 +14,9 @@ import tree
 from jax.interpreters import partial_eval
 
 from acme_ext import envs
-from acme_ext.acting import carries
+from acme_ext.acting import memories
 from acme_ext.acting.inference import reset_and_apply
-from acme_ext.acting.policy import Carry, Context, Policy
+from acme_ext.acting.policy import Context, Policy, PolicyMemory
 from acme_ext.acting.variables import POLICY
 from acme_ext.builders import restore_builder
 from acme_ext.builders.base import Builder
@@ -58,10 +58,10 @@ class PolicyFunction:
 
     def init(self, batch: int) -> Tree:
         """Returns the state `[B, ...]` at the start of an episode."""
-        carry = self._policy.init_carry(batch)
-        if isinstance(carry, Carry) and self._standing is not None:
-            carry = carry._replace(run=carries.of_each(self._standing, carry.run))
-        return self._policy.init_state(batch), carry
+        memory = self._policy.init_policy_memory(batch)
+        if isinstance(memory, PolicyMemory) and self._standing is not None:
+            memory = memory._replace(run=memories.of_each(self._standing, memory.run))
+        return self._policy.init_state(batch), memory
 
     def __call__(
         self, params: Params, keys: Array, observation: Tree, state: Tree, reward: Array, first: Array
@@ -76,9 +76,9 @@ class PolicyFunction:
             reward: `[B]` float32, the reward that came with the observation.
             first: `[B]` bool, whether the observation begins an episode.
         """
-        recurrent, carry = state
+        recurrent, memory = state
         reward = jnp.where(first, 0.0, reward)
-        context = Context(keys, self._steps, jnp.zeros_like(reward), reward, first, carry)
+        context = Context(keys, self._steps, jnp.zeros_like(reward), reward, first, memory)
         action, _, _, *state = reset_and_apply(self._policy, params, context, observation, recurrent)
         return action, tuple(state)
 

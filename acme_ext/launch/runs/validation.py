@@ -20,7 +20,7 @@ from dm_env.specs import DiscreteArray
 
 import acme_ext
 from acme_ext import specs
-from acme_ext.acting.policy import Context, Kept, Policy
+from acme_ext.acting.policy import Context, Policy, StateAndMemory
 from acme_ext.acting.variables import POLICY
 from acme_ext.builders.base import Agent, Builder
 from acme_ext.config.fields import function_name
@@ -159,26 +159,28 @@ def _observations(spec: EnvironmentSpec) -> Tree:
 def _inputs(policy: Policy, observation: Tree) -> tuple[Context, Tree, Tree]:
     """Returns a policy's inputs for a batch of observations, besides the parameters."""
     key, zeros = jax.random.key(0), jnp.zeros(_ROWS, jnp.float32)
-    state, carry = (jax.tree.map(jnp.asarray, start(_ROWS)) for start in (policy.init_state, policy.init_carry))
-    return Context(jax.random.split(key, _ROWS), jnp.int32(0), zeros, zeros, zeros > 0, carry), observation, state
+    state, memory = (
+        jax.tree.map(jnp.asarray, start(_ROWS)) for start in (policy.init_state, policy.init_policy_memory)
+    )
+    return Context(jax.random.split(key, _ROWS), jnp.int32(0), zeros, zeros, zeros > 0, memory), observation, state
 
 
 def _check_policy(name: str, policy: Policy, params: Params, spec: EnvironmentSpec) -> None:
     def act(params: Params, observation: Tree) -> tuple[Tree, Tree, Tree, Tree, Array]:
         context, observation, state = _inputs(policy, observation)
-        carry, made = context.carry, policy.apply(params, context, observation, state)
+        memory, made = context.memory, policy.apply(params, context, observation, state)
         if not isinstance(made, tuple) or len(made) != 3:
             raise UsageError(f"the policy of {name} returns {_say(made)}: it must return (action, state, extras).")
         action, new_state, _ = made
-        new_state, new_carry = new_state if isinstance(new_state, Kept) else (new_state, carry)
-        return state, new_state, carry, new_carry, action
+        new_state, new_memory = new_state if isinstance(new_state, StateAndMemory) else (new_state, memory)
+        return state, new_state, memory, new_memory, action
 
-    state, new_state, carry, new_carry, action = jax.eval_shape(act, params, _observations(spec))
+    state, new_state, memory, new_memory, action = jax.eval_shape(act, params, _observations(spec))
     for leaf in jax.tree.leaves(state):
         if leaf.shape[:1] != (_ROWS,):
             raise UsageError(f"init_state of {name}'s policy makes {_say(leaf)} for {_ROWS} environments: [B, ...].")
     _check_same(f"the state of {name}'s policy", state, new_state)
-    _check_same(f"the carry of {name}'s policy", carry, new_carry)
+    _check_same(f"the memory of {name}'s policy", memory, new_memory)
     shape, discrete = (_ROWS, *spec.actions.shape), isinstance(spec.actions, DiscreteArray)
     kind = jnp.integer if discrete else jnp.floating
     if getattr(action, "shape", None) != shape or not jnp.issubdtype(action.dtype, kind):

@@ -148,7 +148,7 @@ def test_a_resumed_run_does_not_count_the_episode_that_was_cut():
     for first, reward in ((True, 0), (False, 7), (True, 0), (False, -5)):
         step(core, first, reward)
     resumed = InferenceCore(agent.policy, 1)
-    resumed.restore_carry(core.save_carry())
+    resumed.restore_memory(core.save_memory())
     for first, reward in ((True, 0), (False, 2), (True, 0)):
         step(resumed, first, reward)
     plays, returns, *_ = resumed.standing()

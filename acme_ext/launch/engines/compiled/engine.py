@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from acme_ext import envs
-from acme_ext.acting import carries
+from acme_ext.acting import memories
 from acme_ext.acting.variables import POLICY
 from acme_ext.envs.backend import environment_seed
 from acme_ext.envs.functional import FunctionalEnvironment, canonical_functional, row_keys
@@ -252,20 +252,20 @@ class CompiledEngine:
 
     def _standing(self, number: int) -> list[list] | None:
         """Returns a seed's `standing` as JSON values, see `acting.policy.Policy`; None if the policy has none."""
-        standing, carry = self._loop.agent.policy.standing, self._world.place.carry
+        standing, memory = self._loop.agent.policy.standing, self._world.place.carry
         if standing is None:
             return None
-        return carries.to_json(standing(self._of_seed(jax.device_get(carry.run), number)))
+        return memories.to_json(standing(self._of_seed(jax.device_get(memory.run), number)))
 
     def _with_standings(self, scores: Scores) -> Scores:
         """Returns the initial state of an evaluation, with the seeds' standings in its policies' state."""
-        carry = scores.place.carry
+        memory = scores.place.carry
         if self._loop.agent.policy.standing is None:
             return scores
-        each = [self._of_seed(carry.run, i) for i in range(len(self._sessions))]
-        runs = [carries.of_each(self._standing(i), run) for i, run in enumerate(each)]
+        each = [self._of_seed(memory.run, i) for i in range(len(self._sessions))]
+        runs = [memories.of_each(self._standing(i), run) for i, run in enumerate(each)]
         run = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs) if self._many else runs[0]
-        return scores._replace(place=scores.place._replace(carry=carry._replace(run=run)))
+        return scores._replace(place=scores.place._replace(carry=memory._replace(run=run)))
 
 
 def _rows_every(experiment: Experiment) -> int:

@@ -32,7 +32,7 @@ def _start(environment: FunctionalEnvironment, policy: Policy, environment_keys:
         environment=state,
         timestep=timestep,
         policy=jax.tree.map(jnp.asarray, policy.init_state(count)),
-        carry=jax.tree.map(jnp.asarray, policy.init_carry(count)),
+        carry=jax.tree.map(jnp.asarray, policy.init_policy_memory(count)),
         keys=keys,
         ticks=zero,
         steps=zero,
@@ -55,14 +55,14 @@ def _step(
     ranks = jnp.linspace(0, 1, count, dtype=jnp.float32)
     keys = jax.vmap(jax.random.fold_in)(place.keys, jnp.broadcast_to(place.ticks, ranks.shape))
     context = Context(keys, place.steps, ranks, before.reward, first, place.carry)
-    action, extras, used, after, carry = reset_and_apply(policy, params, context, before.observation, place.policy)
+    action, extras, used, after, memory = reset_and_apply(policy, params, context, before.observation, place.policy)
     state, timestep = jax.vmap(environment.step)(place.environment, action)
     moved = timestep.step_type != FIRST
     place = place._replace(
         environment=state,
         timestep=timestep,
         policy=after,
-        carry=carry,
+        carry=memory,
         ticks=place.ticks + 1,
         steps=place.steps + jnp.sum(moved, dtype=jnp.int32),
         returns=select(moved, place.returns + timestep.reward, 0.0),

@@ -15,7 +15,7 @@ class RolloutState(NamedTuple):
     environment: Tree  # [N] FunctionalState
     timestep: dm_env.TimeStep  # [N, ...] the newest
     policy: Tree  # [N, ...] the policy's recurrent state
-    carry: Tree  # [N, ...] the policy's other state, see `acting.policy.Carry`
+    carry: Tree  # [N, ...] the policy's other state, see `acting.policy.PolicyMemory`
     keys: Array  # [N] random keys of the actions
     ticks: Array  # [] int32 number of calls of the policy, including those whose step was a reset
     steps: Array  # [] int32 environment steps, summed over the environments; resets don't count

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import launchpad as lp
 
-from acme_ext.acting.carries import added
+from acme_ext.acting.memories import added
 from acme_ext.errors import RunError
 from acme_ext.launch.engines.program.nodes import stops
 from acme_ext.launch.engines.program.nodes.reports import STARTING, UNWRITTEN, Orders
@@ -85,7 +85,7 @@ class Coordinator:
         for name, start in rundir.read_starts().items():
             self._starts[name] = max(start, self._starts.get(name, -1))
         self._entered: set[str] = set()  # keys of the nodes that were started in this part of the run
-        # The policies' carries and standings, by the name of their node; see `acting.policy.Policy`.
+        # The policies' memories and standings, by the name of their node; see `acting.policy.Policy`.
         self._kept: dict[str, str] = dict(state.get("kept", {}))
         self._standings: dict[str, list] = dict(state.get("standings", {}))
         self._keepers: set[str] = set()  # the names in this part of the run; a resumed one may have other servers
@@ -178,17 +178,17 @@ class Coordinator:
             task.result = result
         self._log_scores()
 
-    def keep(self, sender: str, name: str, carry: str, standing: list | None) -> None:
-        """Stores the carry of a node's policy under a name, as text, for the node's next start, and its standing."""
+    def keep(self, sender: str, name: str, memory: str, standing: list | None) -> None:
+        """Stores the memory of a node's policy under a name, as text, for the node's next start, and its standing."""
         with self._lock:
             self._node(sender)
             self._keepers.add(name)
-            self._kept[name] = carry
+            self._kept[name] = memory
             if standing is not None:
                 self._standings[name] = standing
 
     def kept(self, name: str) -> str | None:
-        """Returns the carry that was stored under a name, in this part of the run or before it was resumed."""
+        """Returns the memory that was stored under a name, in this part of the run or before it was resumed."""
         with self._lock:
             self._keepers.add(name)
             return self._kept.get(name)

@@ -132,7 +132,7 @@ class InferenceNode:
         node = enter(coordinator, "inference", None if servers == 1 else index)
         self._reporter = Reporter(coordinator, node)
         self._experiment, self._index = experiment, index
-        # A carry belongs to these environments. A run that is resumed with another number of servers starts new ones.
+        # A memory belongs to these environments. A run that is resumed with another number of servers starts new ones.
         self._kept_as = node.key if servers == 1 else f"{node.key} of {servers}"
         example = specs.zeros(spec.observations, 1)
         self._expected = [(leaf.shape[1:], leaf.dtype) for leaf in tree.flatten(example)]
@@ -240,7 +240,7 @@ class InferenceNode:
                 self._write_recorded()
                 while self._batcher.due_s() == 0.0:
                     self._run_batch()
-                self._reporter.keep(self._core, self._kept_as)  # in this thread, which updates the carry in place
+                self._reporter.keep(self._core, self._kept_as)  # in this thread, which updates the memory in place
             for request in self._batcher.take():
                 request.call.answer(None)
             for held in self._held.values():

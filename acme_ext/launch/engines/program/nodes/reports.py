@@ -16,7 +16,7 @@ UNWRITTEN = "unwritten"
 
 
 _LOOK_S = 0.2
-_KEEP_S = 2.0  # between the times that a policy's carry is sent
+_KEEP_S = 2.0  # between the times that a policy's memory is sent
 
 
 class Orders(NamedTuple):
@@ -85,19 +85,19 @@ class Reporter:
             self._rows = [row for row in self._rows if row[0] > last]
 
     def keep(self, core: Any, name: str, *, now: bool = False) -> None:
-        """Sends the carry of an `InferenceCore`'s policy to the coordinator, under a name, if that is due.
+        """Sends the memory of an `InferenceCore`'s policy to the coordinator, under a name, if that is due.
 
-        Does nothing for a policy without a carry.
+        Does nothing for a policy without a memory.
         """
-        if core is None or not core.has_carry or not (now or time.monotonic() >= self._keep_next.get(name, 0.0)):
+        if core is None or not core.has_memory or not (now or time.monotonic() >= self._keep_next.get(name, 0.0)):
             return
-        self._coordinator.keep(self._node, name, core.save_carry(), core.standing())
+        self._coordinator.keep(self._node, name, core.save_memory(), core.standing())
         self._keep_next[name] = time.monotonic() + _KEEP_S
 
     def kept(self, core: Any, name: str) -> None:
-        """Restores an `InferenceCore`'s carry from the one that was stored under a name."""
-        if core is not None and core.has_carry:
-            core.restore_carry(self._coordinator.kept(name))
+        """Restores an `InferenceCore`'s memory from the one that was stored under a name."""
+        if core is not None and core.has_memory:
+            core.restore_memory(self._coordinator.kept(name))
 
     def done(self, **result: Any) -> None:
         """Reports that the node has ended, or an evaluator's score."""

@@ -5,23 +5,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.acting import carries
+from acme_ext.acting import memories
 from acme_ext.acting.actor import Actor
 from acme_ext.acting.inference import LocalInference
-from acme_ext.acting.policy import Carry, Kept, Policy
+from acme_ext.acting.policy import Policy, PolicyMemory, StateAndMemory
 from acme_ext.acting.slots import SlotCore, bucket_sizes
 
 
 def apply(params, context, observation, state):
     """Counts the episodes of the run and the steps of the episode, and acts by them."""
-    run = context.carry.run + context.first
-    episode = jnp.where(context.first, 0, context.carry.episode) + 1
-    return 100 * run + episode, Kept(state, Carry(run, episode)), episode
+    run = context.memory.run + context.first
+    episode = jnp.where(context.first, 0, context.memory.episode) + 1
+    return 100 * run + episode, StateAndMemory(state, PolicyMemory(run, episode)), episode
 
 
 POLICY = Policy(
     apply,
-    init_carry=lambda batch: Carry(np.zeros(batch, np.int32), np.zeros(batch, np.int32)),
+    init_policy_memory=lambda batch: PolicyMemory(np.zeros(batch, np.int32), np.zeros(batch, np.int32)),
     standing=lambda run: {"episodes": np.sum(run)},
 )
 
@@ -82,16 +82,16 @@ def test_what_outlives_an_episode_is_saved_with_the_actor():
 
 
 def test_rows_that_a_save_does_not_have_stay_as_they_are():
-    text = carries.pack({"a": np.arange(4)})
-    np.testing.assert_array_equal(carries.unpack(text, {"a": np.full(6, 9)})["a"], [0, 1, 2, 3, 9, 9])
-    np.testing.assert_array_equal(carries.unpack(text, {"a": np.full(2, 9)})["a"], [0, 1])
+    text = memories.pack({"a": np.arange(4)})
+    np.testing.assert_array_equal(memories.unpack(text, {"a": np.full(6, 9)})["a"], [0, 1, 2, 3, 9, 9])
+    np.testing.assert_array_equal(memories.unpack(text, {"a": np.full(2, 9)})["a"], [0, 1])
 
 
 def test_standings_of_actors_are_added_and_given_to_each_environment():
-    total = carries.added([[[1.0, 2.0], 3.0], [[10.0, 20.0], 30.0]])
+    total = memories.added([[[1.0, 2.0], 3.0], [[10.0, 20.0], 30.0]])
     assert total == [[11, 22], 33]
-    assert carries.added([]) is None
-    each = carries.of_each(total, (np.zeros((3, 2), np.float32), np.zeros(3, np.float32)))
+    assert memories.added([]) is None
+    each = memories.of_each(total, (np.zeros((3, 2), np.float32), np.zeros(3, np.float32)))
     np.testing.assert_array_equal(each[0], [[11, 22]] * 3)
     np.testing.assert_array_equal(each[1], [33] * 3)
-    np.testing.assert_array_equal(carries.of_each(None, np.ones(3)), [0, 0, 0])
+    np.testing.assert_array_equal(memories.of_each(None, np.ones(3)), [0, 0, 0])

@@ -1,4 +1,4 @@
-"""Holds, saves and restores the carries of policies; see `acting.policy.Carry`."""
+"""Holds, saves and restores the memories of policies; see `acting.policy.PolicyMemory`."""
 
 import base64
 import io
@@ -8,58 +8,59 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext.acting.policy import Carry, Policy
+from acme_ext.acting.policy import Policy, PolicyMemory
 from acme_ext.types import Tree
 
 
-class CarryHolder:
-    """Holds a policy's carry for environments, each of which has a slot.
+class MemoryHolder:
+    """Holds a policy's memory for environments, each of which has a slot.
 
     Args:
         policy: the policy.
         slots: number of environments' slots.
-        rows: number of rows in the carry: the slots, plus spare rows after them.
+        rows: number of rows in the memory: the slots, plus spare rows after them.
     """
 
     def __init__(self, policy: Policy, slots: int, rows: int):
-        self._slots, self._standing, self._init_carry = slots, policy.standing, policy.init_carry
-        self._carry: Carry | tuple[()] = jax.tree.map(jnp.array, policy.init_carry(rows))  # copies: they are donated
-        self.has_carry = bool(jax.tree.leaves(self._carry))
-        """Whether the policy has a carry."""
+        self._slots, self._standing, self._init_policy_memory = slots, policy.standing, policy.init_policy_memory
+        memory = policy.init_policy_memory(rows)
+        self._memory: PolicyMemory | tuple[()] = jax.tree.map(jnp.array, memory)  # copies: they are donated
+        self.has_memory = bool(jax.tree.leaves(self._memory))
+        """Whether the policy has a memory."""
 
-    def save_carry(self) -> str | None:
-        """Returns the `run` part of the carry, which outlives episodes, as text; None for a policy without a carry."""
-        return pack(self._carry.run) if isinstance(self._carry, Carry) and self.has_carry else None
+    def save_memory(self) -> str | None:
+        """Returns the `run` part of the memory, which outlives episodes, as text; None if the policy has none."""
+        return pack(self._memory.run) if isinstance(self._memory, PolicyMemory) and self.has_memory else None
 
-    def restore_carry(self, text: str | None) -> None:
-        """Restores what `save_carry` returned; slots that are not in it stay unchanged."""
-        if text is not None and isinstance(self._carry, Carry):
-            self._carry = self._carry._replace(run=unpack(text, self._carry.run))
+    def restore_memory(self, text: str | None) -> None:
+        """Restores what `save_memory` returned; slots that are not in it stay unchanged."""
+        if text is not None and isinstance(self._memory, PolicyMemory):
+            self._memory = self._memory._replace(run=unpack(text, self._memory.run))
 
     def forget_episodes(self, slots: np.ndarray) -> None:
-        """Resets the `episode` part of the carry in some slots `[K]`, whose episodes will not be continued."""
-        if isinstance(self._carry, Carry):
-            fresh = self._init_carry(len(slots)).episode
-            episode = jax.tree.map(lambda all_, new: all_.at[slots].set(new), self._carry.episode, fresh)
-            self._carry = self._carry._replace(episode=episode)
+        """Resets the `episode` part of the memory in some slots `[K]`, whose episodes will not be continued."""
+        if isinstance(self._memory, PolicyMemory):
+            fresh = self._init_policy_memory(len(slots)).episode
+            episode = jax.tree.map(lambda all_, new: all_.at[slots].set(new), self._memory.episode, fresh)
+            self._memory = self._memory._replace(episode=episode)
 
     def standing(self) -> list[list] | None:
         """Returns the policy's standing as JSON types, see `Policy.standing`; None for a policy without one."""
-        if self._standing is None or not isinstance(self._carry, Carry):
+        if self._standing is None or not isinstance(self._memory, PolicyMemory):
             return None
-        held = jax.tree.map(lambda leaf: leaf[: self._slots], jax.device_get(self._carry.run))
+        held = jax.tree.map(lambda leaf: leaf[: self._slots], jax.device_get(self._memory.run))
         return to_json(self._standing(held))
 
     def brief(self, standing: list[list] | None) -> None:
-        """Sets the `carry.run` of every environment to a standing; to zeros if it is None."""
-        if isinstance(self._carry, Carry):
-            self._carry = self._carry._replace(run=of_each(standing, self._carry.run))
+        """Sets the `memory.run` of every environment to a standing; to zeros if it is None."""
+        if isinstance(self._memory, PolicyMemory):
+            self._memory = self._memory._replace(run=of_each(standing, self._memory.run))
 
 
-def pack(carry: Tree) -> str:
+def pack(memory: Tree) -> str:
     """Encodes arrays `[B, ...]` as text."""
     file = io.BytesIO()
-    np.savez_compressed(file, *map(np.asarray, jax.tree.leaves(carry)))
+    np.savez_compressed(file, *map(np.asarray, jax.tree.leaves(memory)))
     return base64.b64encode(file.getvalue()).decode()
 
 
