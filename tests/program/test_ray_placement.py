@@ -70,9 +70,9 @@ def test_resources_that_can_not_be_asked_for_are_refused(resources, message):
 
 
 def test_a_bundle_is_pinned_by_the_address_and_its_pin_is_no_resource():
-    asked = placement.bundle({"CPU": 1.0}, "10.0.0.1")
+    (asked,), _ = placement.bundles(["learner"], [{"CPU": 1.0}], "10.0.0.1", False, {})
     assert asked == {"CPU": 1.0, "node:10.0.0.1": 0.001}
-    assert placement.total([asked, placement.bundle({"CPU": 0.5, "arm": 1}, None)]) == {"CPU": 1.5, "arm": 1}
+    assert placement.total([asked, {"CPU": 0.5, "arm": 1}]) == {"CPU": 1.5, "arm": 1}
     assert placement.actor_options({"CPU": 0.1, "arm": 2}) == {"num_cpus": 0.1, "num_gpus": 0, "resources": {"arm": 2}}
 
 
@@ -164,7 +164,7 @@ _GROUPS = ["replay", "learner", "actor"]
 )
 def test_writers_stay_on_this_host_unless_all_are_known_to_share_the_run_directory(shared, cpus, pinned, words):
     made, said = placement.bundles(_GROUPS, _ASKED, "10.0.0.1", shared, {"CPU": cpus})
-    assert [made[0], made[1]] == [placement.bundle(asked, "10.0.0.1" if pinned else None) for asked in _ASKED[:2]]
+    assert [made[0], made[1]] == [{**asked, **({"node:10.0.0.1": 0.001} if pinned else {})} for asked in _ASKED[:2]]
     assert made[2] == {"CPU": 8.0}
     assert (said is None) if words is None else (words in said)
 
