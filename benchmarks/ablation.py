@@ -84,7 +84,7 @@ def _main(options: argparse.Namespace) -> int:
     for name in ("seeds", "variants"):
         if len(set(getattr(options, name))) < len(getattr(options, name)):
             raise UsageError(f"--{name} lists a value twice.")
-    envs.check(_environment(options.game))
+    envs.check_environment(_environment(options.game))
     out = options.out or (learning.RESULTS if options.steps is None else options.runs)
     files.make_writable_folder(out)
 

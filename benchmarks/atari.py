@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _main(options: argparse.Namespace) -> int:
-    builders.check(options.agent)
+    builders.check_agent_name(options.agent)
     atari57.check(options.games)
     for name in ("steps", "num_envs", "eval_episodes", "jobs"):
         if getattr(options, name) < 1:
@@ -80,7 +80,7 @@ def _main(options: argparse.Namespace) -> int:
         raise UsageError(f"--actors is {options.actors}: it must not be negative.")
     given = {**common.environment_options(options), "max_frames": options.max_frames}
     environment_options = {**PROTOCOLS[options.protocol], **given}
-    envs.check(f"atari:{options.games[0]}", **environment_options)
+    envs.check_environment(f"atari:{options.games[0]}", **environment_options)
     if options.max_frames <= environment_options["noop_max"]:
         noops = environment_options["noop_max"]
         raise UsageError(f"--max-frames is {options.max_frames}: it must be more than the {noops} no-ops.")

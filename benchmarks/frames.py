@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(games: Sequence[str]) -> int:
     print("| game | items | frames | bytes of a row | bytes in memory |\n|---|---|---|--:|--:|", flush=True)
     for game in games:
-        envs.check(game)
+        envs.check_environment(game)
         for kind in _STEPS:
             for once in (False, True):
                 with multiprocessing.get_context("spawn").Pool(1) as process:

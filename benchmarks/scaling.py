@@ -303,9 +303,9 @@ def _main(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
 
 def _experiment(options: argparse.Namespace, seed: int, run_dir: pathlib.Path) -> launch.Experiment:
-    builders.check(options.agent)
+    builders.check_agent_name(options.agent)
     environment_options = common.environment_options(options)
-    envs.check(options.environment, **environment_options)
+    envs.check_environment(options.environment, **environment_options)
     builder = builders.load(options.agent)().for_environment(options.environment)
     builder = configure_builder(builder, split_assignments(options.set))
     sleep_s = options.sleep_ms / 1000

@@ -105,7 +105,7 @@ def _main(options: argparse.Namespace) -> int:
             raise UsageError(f"--{name} lists a value twice.")
     if own := Arm("Gumbel", USUAL, 1.0).config.keys() & split_assignments(options.set):
         raise UsageError(f"--set names {', '.join(sorted(own))}, which --gumbel, --muzero and --reanalyze set.")
-    envs.check(options.environment)
+    envs.check_environment(options.environment)
     files.make_writable_folder(options.out)
     arms = [Arm(search, count) for search in KINDS for count in getattr(options, search.lower())]
     arms += [Arm("Gumbel", USUAL, share) for share in options.reanalyze if share]

@@ -129,7 +129,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def rlax() -> ModuleType:
     """The library whose functions ours are compared with; it imports TensorFlow Probability."""
-    from acme_ext.utils.worlds import hidden_tensorflow
+    from acme_ext.utils.availability import hidden_tensorflow
 
     with hidden_tensorflow():
         import rlax

@@ -52,7 +52,7 @@ class Actor(interfaces.Actor):
             observation = tree.map_structure(lambda x: np.asarray(x)[None], observation)
         timestep = self._timestep._replace(observation=observation)
         action, self._extras, self._state_before = self._inference.step(self.environment_steps, timestep)
-        if self._writer is not None and self._inference.anew:
+        if self._writer is not None and self._inference.restarted:
             getattr(self._writer, "add_anew", self._writer.add_first)(timestep)
         return action if self._batched else action[0]
 

@@ -30,7 +30,7 @@ class Acted(NamedTuple):
 class Inference(Protocol):
     """Computes an actor's actions, with a policy in its own process or through an inference server."""
 
-    anew: bool
+    restarted: bool
     """Whether the newest actions don't continue the steps before, because a server has been restarted."""
 
     def step(self, steps: int, timestep: dm_env.TimeStep) -> Acted:
@@ -163,7 +163,7 @@ class LocalInference:
             in [0, 1].
     """
 
-    anew = False
+    restarted = False
 
     def __init__(
         self, policy: Policy, variables: VariableClient, key: Array, num_envs: int, rank: np.ndarray | None = None

@@ -22,7 +22,11 @@ class MemoryHolder:
     """
 
     def __init__(self, policy: Policy, slots: int, rows: int):
-        self._slots, self._standing, self._init_policy_memory = slots, policy.standing, policy.init_policy_memory
+        self._slots, self._statistics, self._init_policy_memory = (
+            slots,
+            policy.shared_statistics,
+            policy.init_policy_memory,
+        )
         memory = policy.init_policy_memory(rows)
         self._memory: PolicyMemory | tuple[()] = jax.tree.map(jnp.array, memory)  # copies: they are donated
         self.has_memory = bool(jax.tree.leaves(self._memory))
@@ -44,17 +48,17 @@ class MemoryHolder:
             episode = jax.tree.map(lambda all_, new: all_.at[slots].set(new), self._memory.episode, fresh)
             self._memory = self._memory._replace(episode=episode)
 
-    def standing(self) -> list[list] | None:
-        """Returns the policy's standing as JSON types, see `Policy.standing`; None for a policy without one."""
-        if self._standing is None or not isinstance(self._memory, PolicyMemory):
+    def shared_statistics(self) -> list[list] | None:
+        """Returns the policy's shared statistics as JSON types; None for a policy without any."""
+        if self._statistics is None or not isinstance(self._memory, PolicyMemory):
             return None
         held = jax.tree.map(lambda leaf: leaf[: self._slots], jax.device_get(self._memory.run))
-        return to_json(self._standing(held))
+        return to_json(self._statistics(held))
 
-    def brief(self, standing: list[list] | None) -> None:
-        """Sets the `memory.run` of every environment to a standing; to zeros if it is None."""
+    def brief(self, statistics: list[list] | None) -> None:
+        """Sets the `memory.run` of every environment to shared statistics; to zeros if they are None."""
         if isinstance(self._memory, PolicyMemory):
-            self._memory = self._memory._replace(run=of_each(standing, self._memory.run))
+            self._memory = self._memory._replace(run=of_each(statistics, self._memory.run))
 
 
 def pack(memory: Tree) -> str:
@@ -79,25 +83,25 @@ def unpack(text: str, like: Tree) -> Tree:
     return jax.tree.unflatten(structure, [fit(old, new) for old, new in zip(leaves, file.values(), strict=True)])
 
 
-def to_json(standing: Tree) -> list[list]:
-    """Returns a standing's arrays as lists."""
-    return [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(standing)]
+def to_json(statistics: Tree) -> list[list]:
+    """Returns the arrays of shared statistics as lists."""
+    return [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(statistics)]
 
 
-def added(standings: list[list[list]]) -> list[list] | None:
-    """Returns the sum of several actors' standings; None for an empty list."""
-    if not standings:
+def added(statistics: list[list[list]]) -> list[list] | None:
+    """Returns the sum of several actors' statistics; None for an empty list."""
+    if not statistics:
         return None
-    return [np.sum([np.asarray(leaf) for leaf in leaves], axis=0).tolist() for leaves in zip(*standings, strict=True)]
+    return [np.sum([np.asarray(leaf) for leaf in leaves], axis=0).tolist() for leaves in zip(*statistics, strict=True)]
 
 
-def of_each(standing: list[list] | None, like: Tree) -> Tree:
-    """Returns a standing repeated for B environments, `[B, ...]`, in the shapes of `like`; zeros if it is None."""
-    if standing is None:
+def of_each(statistics: list[list] | None, like: Tree) -> Tree:
+    """Returns shared statistics for each of B environments, `[B, ...]`, shaped as `like`; zeros if they are None."""
+    if statistics is None:
         return jax.tree.map(jnp.zeros_like, like)
     leaves, structure = jax.tree.flatten(like)
     each = [
         jnp.array(jnp.broadcast_to(jnp.asarray(new, old.dtype), old.shape))
-        for old, new in zip(leaves, standing, strict=True)
+        for old, new in zip(leaves, statistics, strict=True)
     ]
     return jax.tree.unflatten(structure, each)

@@ -59,7 +59,7 @@ class Policy(NamedTuple):
     """`batch -> PolicyMemory [B, ...]`: the memory at the start of a run; `()` for a policy without one. A policy with
     a memory reads it from `context.memory`, and returns a `StateAndMemory` instead of the state."""
 
-    standing: Callable[[Tree], Tree] | None = None
+    shared_statistics: Callable[[Tree], Tree] | None = None
     """`memory.run [B, ...] -> [...]`: statistics over all environments, such as a bandit's, with which the evaluation
     policy chooses how to act. They are NumPy arrays that can be summed over actors. The evaluation policy receives the
     sum as its own `memory.run`, repeated for each environment."""

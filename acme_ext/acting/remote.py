@@ -226,7 +226,7 @@ class Reply(NamedTuple):
     extras: Tree  # [K, ...], or empty if the server writes the experience
     state: Tree  # [K, ...] the recurrent state from before the step, if requested
     version: int  # the learner step of the parameters
-    anew: bool  # whether a new timeline begins, with initial recurrent states
+    restarted: bool  # whether a new timeline begins, with initial recurrent states
 
 
 class PendingCall(Protocol):
@@ -254,7 +254,7 @@ class RemoteInference:
         self._begun = False
         self.version = -1
         """The learner step of the parameters behind the newest actions; -1 before the first."""
-        self.anew = False
+        self.restarted = False
         """Whether the newest actions begin a new timeline, because the server was restarted."""
 
     def begin(self, steps: int, timestep: dm_env.TimeStep) -> None:
@@ -271,7 +271,7 @@ class RemoteInference:
             self.begin(steps, timestep)
         self._begun = False
         reply = Reply(*answer)
-        self.anew = reply.anew and self._ticks > 0
+        self.restarted = reply.restarted and self._ticks > 0
         self._ticks += 1
         self.version = reply.version
         return Acted(reply.action, reply.extras, reply.state)

@@ -97,7 +97,7 @@ def installed() -> dict[str, str]:
     return {point.name: point.value for point in points if point.name not in AGENTS}
 
 
-def check(name: str) -> None:
+def check_agent_name(name: str) -> None:
     """Raises UsageError if there is no agent with this name."""
     if ":" in name:
         load(name)
@@ -116,7 +116,7 @@ def load(name: str) -> Any:
     if name in AGENTS:
         return getattr(importlib.import_module(f"acme_ext.builders.{name}"), AGENTS[name][0])
     if ":" not in name:
-        check(name)
+        check_agent_name(name)
     found = load_object(name if ":" in name else installed()[name])
     if not isinstance(found, type) or not issubclass(found, load_base()):
         raise UsageError(f"{name!r} is {found!r}: an agent is a subclass of acme_ext.builders.Builder.")

@@ -90,7 +90,7 @@ def _record(options: argparse.Namespace) -> int:
 
 def _data(options: argparse.Namespace) -> int:
     from acme_ext.commands import exchange
-    from acme_ext.commands.record import describe
+    from acme_ext.commands.record import describe_recording
     from acme_ext.data.format import Folder
 
     if options.to is not None:
@@ -99,5 +99,5 @@ def _data(options: argparse.Namespace) -> int:
         return 0
     if options.environment or options.env_set:
         raise UsageError("--environment and --env-set require --to, and data that doesn't name its environment.")
-    print("\n".join(describe(Folder(options.source, skip_damaged=options.skip_damaged))))
+    print("\n".join(describe_recording(Folder(options.source, skip_damaged=options.skip_damaged))))
     return 0

@@ -53,12 +53,12 @@ def _evaluate(options: argparse.Namespace) -> int:
         from acme_ext.launch.runs.players import RunPlayer
 
         player = RunPlayer(options.run)
-        print(players.describe(players.against_every_reply(player), player.game))
+        print(players.describe_replies(players.against_every_reply(player), player.game))
         return 0
     if options.video_episodes and not options.video:
         raise UsageError("--video-episodes requires --video FILE.")
     if options.video:
-        videos.check(pathlib.Path(options.video))
+        videos.check_video_path(pathlib.Path(options.video))
         pictures.prepare()
     run = load(
         options.run,

@@ -91,7 +91,7 @@ def _distinct(states: Any) -> np.ndarray:
     return np.array(sorted(first.values()))
 
 
-def describe(replies: Sequence[Replies], game: str) -> str:
+def describe_replies(replies: Sequence[Replies], game: str) -> str:
     """Returns the results of `against_every_reply` in words, with the moves of each lost game."""
     places = list(zip(("first", "second"), replies, strict=True))
     said = ["; ".join(f"{place}: {r.won} won, {r.drawn} drawn, {r.lost} lost" for place, r in places)]

@@ -78,7 +78,7 @@ def record_run(
     ranks = np.arange(num_envs, dtype=np.float32) / max(1, num_envs - 1)
     inference = LocalInference(acting[policy], VariableClient(run.source), key, num_envs, ranks)
     if policy == "evaluation":
-        inference.core.brief(run.standing)
+        inference.core.brief(run.statistics)
     recorder = Recorder(writer)
     actor = Actor(inference, num_envs=num_envs, writer=recorder)
     actor.update(wait=True)
@@ -110,7 +110,7 @@ def random_policy(spec: EnvironmentSpec) -> Policy:
     return Policy(apply)
 
 
-def describe(folder: Folder) -> list[str]:
+def describe_recording(folder: Folder) -> list[str]:
     """Returns a description of a folder of recorded data, as lines; reads and checks every shard.
 
     Raises:

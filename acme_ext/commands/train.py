@@ -8,7 +8,7 @@ from typing import Any
 from acme_ext.commands import common, train_on
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
-from acme_ext.utils import worlds
+from acme_ext.utils import availability
 
 
 def add(commands: Any) -> None:
@@ -124,7 +124,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
         raise UsageError(f"--intrinsic {bonus} contradicts --set intrinsic={fields['intrinsic']}: give only one.")
     if options.demos is None and parse_literal(fields.get("replay.demo_ratio", "0")) != 0:
         raise UsageError("replay.demo_ratio is the share of demonstrations: give some (--demos DIR).")
-    builders.check(options.agent)
+    builders.check_agent_name(options.agent)
     environment, data = options.environment, None
     if environment.startswith("data:"):
         from acme_ext.data.format import Folder
@@ -134,7 +134,7 @@ def experiment_from(options: argparse.Namespace) -> Any:
         manifest = Folder(split_data(data)[0]).manifest
         environment = restore_environment(manifest["environment"])
         environment_options = manifest["environment_options"] | environment_options
-    envs.check(environment, **environment_options)
+    envs.check_environment(environment, **environment_options)
 
     builder = builders.make(options.agent).for_environment(environment)
     builder = configure_builder(builder, fields)
@@ -172,7 +172,7 @@ def _train(options: argparse.Namespace) -> int:
     on = train_on.placement_of(options)
     program = train_on.is_program(options)
     if not options.quiet:
-        what = "JAX" if options.on == "compiled" or not worlds.has_reverb() else "JAX, TensorFlow and Reverb"
+        what = "JAX" if options.on == "compiled" or not availability.has_reverb() else "JAX, TensorFlow and Reverb"
         print(f"acme-ext: loading {what} ...", file=sys.stderr, flush=True)
     with train_on.started_ahead(options) if program else contextlib.nullcontext():
         from acme_ext.launch.runner import run

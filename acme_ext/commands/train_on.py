@@ -9,7 +9,7 @@ from typing import Any
 
 from acme_ext.commands import common
 from acme_ext.errors import UsageError
-from acme_ext.utils import worlds
+from acme_ext.utils import availability
 
 _FIELDS = {
     "actors": "actors",
@@ -194,7 +194,7 @@ def say_seeds(result: Any) -> None:
 @contextlib.contextmanager
 def started_ahead(options: argparse.Namespace) -> Iterator[None]:
     """Starts a program's processes early, so that they import their libraries while this process imports its own."""
-    worlds.need_reverb("a program")
+    availability.need_reverb("a program")
     from acme_ext.launch.hosts import launcher
 
     with contextlib.ExitStack() as stack:

@@ -6,7 +6,7 @@ from typing import Any
 
 from acme_ext.commands import common, train, train_on
 from acme_ext.errors import UsageError
-from acme_ext.utils import install, worlds
+from acme_ext.utils import availability, install
 
 
 def add(commands: Any) -> None:
@@ -81,7 +81,7 @@ def _tune(options: argparse.Namespace) -> int:
     train_on.placement_of(given)
     experiment = train.experiment_from(given)
     if experiment.data is None:
-        worlds.need_reverb("a search in an environment")
+        availability.need_reverb("a search in an environment")
     from acme_ext.commands.tuning import tune
 
     return tune.tune(tune.tuned_by(options, experiment), options)

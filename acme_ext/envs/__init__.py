@@ -7,7 +7,7 @@ from acme_ext.envs.kinds import kind
 from acme_ext.envs.registry import (
     Factory,
     Family,
-    check,
+    check_environment,
     check_factory,
     check_names,
     families,
@@ -25,7 +25,7 @@ __all__ = [
     "Factory",
     "Family",
     "canonical_actions",
-    "check",
+    "check_environment",
     "check_factory",
     "check_names",
     "families",

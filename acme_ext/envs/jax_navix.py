@@ -12,7 +12,7 @@ from dm_env import specs
 from acme_ext.envs.backend import FunctionalBackend, Limit
 from acme_ext.envs.functional import FunctionalEnvironment, Moved, strong
 from acme_ext.types import Array, Tree
-from acme_ext.utils.worlds import hidden_tensorflow
+from acme_ext.utils.availability import hidden_tensorflow
 
 _PREFIX, _SUFFIX = "Navix-", "-v0"
 _CHANNELS = (11, 6, 4)  # kinds of objects, colours, and states: a door's 3, or the agent's 4 directions

@@ -106,7 +106,7 @@ def _installed() -> list[Family]:
     ]
 
 
-def check(environment: str | Factory, /, **options: Any) -> None:
+def check_environment(environment: str | Factory, /, **options: Any) -> None:
     """Raises UsageError if `environment` can't be made with these options; makes nothing.
 
     The message says what is wrong: the family doesn't exist, its backend is not installed, the environment doesn't

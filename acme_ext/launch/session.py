@@ -68,7 +68,7 @@ class Session:
         self._next_row = self._logged_at = -math.inf
         self._logged: Mapping[str, int] = {}
         self._elapsed, self._started, self._told_at = 0.0, time.monotonic(), -math.inf
-        loggers.describe(rundir, rundir.read_config())
+        loggers.describe_run(rundir, rundir.read_config())
 
     # Counts and time ------------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class Session:
         at: Mapping[str, int],
         *,
         params: Callable[[], Any] | None,
-        standing: list | None,
+        statistics: list | None,
         results: Mapping[str, Any] | None = None,
     ) -> None:
         """Logs an evaluation, and keeps its parameters if they are the best so far.
@@ -198,11 +198,11 @@ class Session:
             row: its metrics.
             at: the step columns of its parameters.
             params: returns its parameters; None if they are known not to be the best.
-            standing: the policies' statistics that it used, see `acting.policy.Policy.standing`.
+            statistics: the policies' statistics that it used, see `acting.policy.Policy.shared_statistics`.
             results: of the final evaluation, the contents of `evaluation.json` besides the steps.
         """
         if params is not None:
-            self.best.offer(row["episode_return_mean"], at[self.experiment.step_key], params, standing)
+            self.best.offer(row["episode_return_mean"], at[self.experiment.step_key], params, statistics)
         self.log("evaluator", {**at, **row})
         if results is not None:
             self.rundir.write_evaluation({"environment_steps": 0, **at, **results})

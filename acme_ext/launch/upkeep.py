@@ -99,7 +99,7 @@ class Upkeep:
             score.row(),
             session.columns(),
             params=lambda: loaded.params,
-            standing=loaded.standing,
+            statistics=loaded.statistics,
             results=score.to_json() if final else None,
         )
 

@@ -60,7 +60,7 @@ def singly(replay: Any) -> Any:
     return dataclasses.replace(replay, rows_per_item=1) if hasattr(replay, "rows_per_item") else replay
 
 
-def check(rows_per_item: int, batch_size: int, order: str) -> None:
+def check_blocks(rows_per_item: int, batch_size: int, order: str) -> None:
     """Raises UsageError if the user's `rows_per_item` is not possible for a replay of transitions."""
     if rows_per_item > 1 and order != "uniform":
         kind = "prioritized replay" if order == "prioritized" else "queue"

@@ -39,7 +39,7 @@ class MemorySink:
         pass
 
 
-def check(replay: Replay) -> None:
+def check_recordable(replay: Replay) -> None:
     """Raises UsageError if a replay's items can't be made from recorded episodes."""
     if replay.fifo:
         raise UsageError("this agent learns from its own newest data: it can't learn from fixed data.")
@@ -63,7 +63,7 @@ def rows_of(replay: Replay, episodes: Iterable[Any], initial_state: Tree = ()) -
     Raises:
         UsageError: this replay can't be filled from recorded data, or the data has no steps.
     """
-    check(replay)
+    check_recordable(replay)
     # Initial priorities are not needed.
     replay = blocks.singly(dataclasses.replace(replay, order="uniform", priority=None))
     sink = MemorySink()

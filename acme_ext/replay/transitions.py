@@ -54,7 +54,7 @@ class TransitionReplay(TransitionSampling, Replay):
     def __post_init__(self):
         super().__post_init__()
         if self.rows_per_item is not None:
-            blocks.check(self.rows_per_item, self.batch_size, self.order)
+            blocks.check_blocks(self.rows_per_item, self.batch_size, self.order)
 
     @functools.cached_property
     def block(self) -> int:

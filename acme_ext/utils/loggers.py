@@ -52,7 +52,7 @@ def make_logger(rundir: RunDirectory, label: str, *, step_key: str) -> Logger:
     return _Rows(file, _Thinned(tensorboard, _TENSORBOARD_INTERVAL_S), step_key, columns)
 
 
-def describe(rundir: RunDirectory, config: Mapping[str, Any]) -> None:
+def describe_run(rundir: RunDirectory, config: Mapping[str, Any]) -> None:
     """Writes a run's config to TensorBoard, as text and as hyperparameters, unless it is already there."""
     if any(rundir.tensorboard.glob("events.*")):
         return

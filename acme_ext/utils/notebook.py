@@ -27,7 +27,7 @@ import tempfile
 import time
 from typing import Any
 
-from acme_ext.utils import install, libpython, worlds
+from acme_ext.utils import availability, install, libpython
 
 _POLL_MS = 1_000  # between checks of whether the kernel is alive
 _START_S = 120
@@ -46,7 +46,7 @@ def use_python310(*extras: str) -> None:
         RuntimeError: the environment could not be created, or its kernel did not start.
     """
     global _kernel
-    if worlds.has_reverb():
+    if availability.has_reverb():
         return
     begin = time.monotonic()
     import IPython

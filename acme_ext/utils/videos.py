@@ -17,7 +17,7 @@ from acme_ext.utils import files, install
 _GIF_FPS = 50.0  # browsers slow down faster GIFs
 
 
-def check(path: Path) -> None:
+def check_video_path(path: Path) -> None:
     """Raises UsageError if a video can't be written to this path: its ending is unknown, or a package is missing."""
     needs = {".mp4": "imageio_ffmpeg", ".gif": "PIL"}
     if path.suffix.lower() not in needs:
@@ -34,7 +34,7 @@ def write(path: Path, pictures: Iterator[np.ndarray], fps: float) -> None:
         pictures: images, uint8 `[H, W, 3]`, all of the same, even size.
         fps: frames per second; a GIF with more than 50 skips frames.
     """
-    check(path)
+    check_video_path(path)
     first = next(pictures)  # rendered before anything is written, because it may raise
     files.make_writable_folder(path.parent)
     with files.replacing(path) as temporary:

@@ -22,7 +22,7 @@ def apply(params, context, observation, state):
 POLICY = Policy(
     apply,
     init_policy_memory=lambda batch: PolicyMemory(np.zeros(batch, np.int32), np.zeros(batch, np.int32)),
-    standing=lambda run: {"episodes": np.sum(run)},
+    shared_statistics=lambda run: {"episodes": np.sum(run)},
 )
 
 
@@ -50,7 +50,7 @@ def test_an_actor_keeps_it_and_nobody_else_resets_it():
         acted = inference.step(0, timestep(*first))
         np.testing.assert_array_equal(acted.action, wanted)
         assert acted.state == ()  # it is no recurrent state: no replay is given it
-    assert inference.core.standing() == [4]
+    assert inference.core.shared_statistics() == [4]
 
 
 def test_a_server_keeps_it_by_slot():

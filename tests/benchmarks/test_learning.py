@@ -244,7 +244,7 @@ def test_a_run_is_read_with_its_version(tmp_path):
 )
 def test_a_setting_can_be_run_and_each_of_its_fields_changes_the_agent(name, tmp_path):
     setting = SETTINGS[name]
-    envs.check(setting.environment, **setting.environment_options)
+    envs.check_environment(setting.environment, **setting.environment_options)
     experiment = setting.experiment(3, setting.steps, tmp_path)
     assert experiment.demos == (None if setting.demos is None else str(DATA / setting.demos))
     experiment = dataclasses.replace(experiment, demos=None)  # which may not have been made here

@@ -24,7 +24,7 @@ def entry(data, **seeds):
 def test_every_name_stands_for_something_that_fits():
     for data in offline.DATA.values():
         environment = offline.TRAINED[data.expert].environment
-        envs.check(environment)
+        envs.check_environment(environment)
         replayed = {part.trained for part in data.parts if part.policy == "replay"}
         others = [other for other in offline.DATA.values() if other is not data]
         assert not replayed & {name for other in others for name in (other.expert, *(p.trained for p in other.parts))}

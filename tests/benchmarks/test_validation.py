@@ -25,7 +25,7 @@ def test_agents_have_their_defaults_on_environments_that_no_default_was_chosen_o
     assert len({environment for environment, _ in made}) >= {"discrete": 8, "continuous": 6}[name]
     for (environment, agent), setting in made.items():
         assert environment not in chosen_on
-        envs.check(environment)
+        envs.check_environment(environment)
         builder = builders.make(agent).for_environment(environment)
         assert setting.experiment(0, 10, "run").builder == configure_builder(builder, {})
 

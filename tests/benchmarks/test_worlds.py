@@ -13,7 +13,7 @@ from benchmarks.settings import SETTINGS
 def test_every_pair_is_a_setting_and_an_environment():
     for name, environment in worlds.PAIRS.items():
         assert not SETTINGS[name].actors
-        envs.check(environment)
+        envs.check_environment(environment)
 
 
 def test_the_table_holds_both_worlds_and_leaves_out_what_was_not_measured(tmp_path):

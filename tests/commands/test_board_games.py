@@ -237,7 +237,7 @@ def test_lost_games_are_told_by_their_moves():
             assert any(row <= moves for row in rows)
             assert not any(row <= moves - {line[-1]} for row in rows)
             assert all(own == min(set(range(9)) - set(line[:i])) for i, own in enumerate(line) if i % 2 != theirs)
-    said = players.describe(replies, "tic_tac_toe").splitlines()
+    said = players.describe_replies(replies, "tic_tac_toe").splitlines()
     assert len(said) == 1 + sum(found.lost for found in replies)
     assert said[0].startswith(f"first: {replies[0].won} won, {replies[0].drawn} drawn, {replies[0].lost} lost; second")
     assert "lost as second: a2 a1 b2 b1 c2" in said  # the first column of the second row, and so on

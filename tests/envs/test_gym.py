@@ -83,7 +83,7 @@ def test_none_is_no_time_limit(num_envs, rollout):
         timesteps = rollout(environment, 210, actions=lambda t: np.ones(num_envs, np.int32))
     assert all((timestep.step_type == MID).all() for timestep in timesteps[1:])  # registered are 200 steps
     with pytest.raises(UsageError, match="must be true or false"):
-        envs.check("gym:CartPole-v1", sutton_barto_reward=None)
+        envs.check_environment("gym:CartPole-v1", sutton_barto_reward=None)
 
 
 def test_without_a_time_limit_cartpole_of_many_is_not_gymnasiums_own():
@@ -295,11 +295,11 @@ def test_a_name_that_a_module_does_not_register_is_told_with_one_that_it_does(tm
             with pytest.raises(
                 UsageError, match=r"'gym:registers_one:Slope-v1'; did you mean 'gym:registers_one:Slope-v0'\?"
             ):
-                envs.check("gym:registers_one:Slope-v1")
+                envs.check_environment("gym:registers_one:Slope-v1")
     finally:
         gymnasium.registry.pop("Slope-v0", None)
     with pytest.raises(UsageError, match=r"no environment 'gym:registers_none:CartPol-v1'; there is none\."):
-        envs.check("gym:registers_none:CartPol-v1")
+        envs.check_environment("gym:registers_none:CartPol-v1")
 
 
 class Wrong(gymnasium.Env):
@@ -354,12 +354,12 @@ def test_lists_for_an_option_that_is_a_tuple_become_tuples(monkeypatch, given):
             goals.append(goal)
 
     monkeypatch.setitem(gymnasium.registry, "Goal-v0", gymnasium.envs.registration.EnvSpec("Goal-v0", Goal))
-    envs.check("gym:Goal-v0", goal=given)
+    envs.check_environment("gym:Goal-v0", goal=given)
     envs.make("gym:Goal-v0", num_envs=2, goal=given).close()
     envs.make_single("gym:Goal-v0", goal=given).close()
     assert goals == [((1.0, 2.0), 3)] * 3
     with pytest.raises(UsageError, match="must be a list"):
-        envs.check("gym:Goal-v0", goal=3)
+        envs.check_environment("gym:Goal-v0", goal=3)
 
 
 def test_a_native_batch_is_held_to_its_specs_too():

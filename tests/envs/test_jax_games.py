@@ -149,9 +149,9 @@ def roll(num_envs):
 
 def test_what_is_no_environment_is_refused_with_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'jax:CartPole-v1'"):
-        envs.check("jax:CartPole")
+        envs.check_environment("jax:CartPole")
     with pytest.raises(UsageError, match="has no option 'fast'"):
-        envs.check("jax:catch", fast=True)
+        envs.check_environment("jax:catch", fast=True)
 
 
 @dataclasses.dataclass  # with __eq__ and without frozen it has no hash

@@ -254,7 +254,7 @@ def test_seeds_do_not_meet():
 )
 def test_bad_names_and_options_are_one_sentence(name, options, sentence):
     with pytest.raises(UsageError) as error:
-        envs.check(name, **options)
+        envs.check_environment(name, **options)
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
     with pytest.raises(UsageError):
@@ -302,13 +302,13 @@ def test_a_backend_that_is_not_installed_names_its_extra(family, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in family.needs else found(name))
     with pytest.raises(UsageError) as error:
-        envs.check(family.example)
+        envs.check_environment(family.example)
     assert str(error.value).endswith(f"not installed here: {install.command(family.extra)}")
 
 
 @pytest.mark.parametrize("family", envs.families())
 def test_the_families_examples_are_valid(family):
-    envs.check(family.example)
+    envs.check_environment(family.example)
     assert family.example.startswith(family.start)
 
 

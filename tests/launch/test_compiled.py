@@ -203,16 +203,16 @@ def test_what_a_policy_carries_is_saved_and_given_to_the_evaluation(tmp_path, mo
     results = launch.run(experiment(tmp_path / "run", small, 200), launch.Compiled(seeds=2), quiet=True)
     for result in results:
         loaded = load(result.run_dir)
-        plays, returns, *_ = loaded.loaded.standing
+        plays, returns, *_ = loaded.loaded.statistics
         assert sum(plays) == 4 * 5  # whole episodes
         assert sum(returns) == int(sum(returns)) != 0
         action, _ = loaded.policy(np.zeros((10, 5), np.float32), None, explore=True)
         assert 0 <= action < 3
     briefed = []
-    monkeypatch.setattr(memories.MemoryHolder, "brief", lambda self, standing: briefed.append(standing))
+    monkeypatch.setattr(memories.MemoryHolder, "brief", lambda self, statistics: briefed.append(statistics))
     for policy in ("evaluation", "training"):
         record_run(results[0].run_dir, tmp_path / policy, steps=9, num_envs=1, policy=policy)
-    assert briefed == [load(results[0].run_dir).loaded.standing]
+    assert briefed == [load(results[0].run_dir).loaded.statistics]
     monkeypatch.undo()
     assert load(results[1].run_dir).evaluate().returns.tolist() == results[1].score.returns.tolist()
     assert results[0].learner_steps > 20

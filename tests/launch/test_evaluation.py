@@ -399,11 +399,11 @@ def test_damaged_best_parameters_give_way_to_the_next(saved):
 def test_an_evaluation_is_given_the_standing_and_the_best_is_kept(tmp_path, monkeypatch):
     asked, evaluate = [], Evaluator.evaluate
 
-    def asking(self, episodes, on_step, *, standing=None):
-        asked.append(standing)
+    def asking(self, episodes, on_step, *, statistics=None):
+        asked.append(statistics)
         return evaluate(self, episodes, on_step)
 
-    monkeypatch.setattr(InProcessEngine, "_standing", lambda self: [[3.0]])
+    monkeypatch.setattr(InProcessEngine, "_statistics", lambda self: [[3.0]])
     monkeypatch.setattr(Evaluator, "evaluate", asking)
     evaluation = Evaluation(every=20, episodes=1, final_episodes=1, num_envs=1)
     launch.run(

@@ -60,8 +60,8 @@ class Evaluator:
     def __init__(self, experiment, spec, source):
         self._source, self.steps, self.asked = source, 0, []
 
-    def evaluate(self, episodes, on_step, *, standing):
-        self.asked.append((episodes, standing))
+    def evaluate(self, episodes, on_step, *, statistics):
+        self.asked.append((episodes, statistics))
         self.params = self._source.get_variables(["policy"])[0]
         for _ in range(self.length):
             self.steps += 1
@@ -85,8 +85,8 @@ def test_a_score_is_reported_with_its_task_and_with_the_parameters_if_it_is_the_
     node.run()
     assert node._evaluator.asked == [(2, [[3.0]])]
     (result,) = coordinator.results
-    given = {name: result[name] for name in ("task", "version", "steps", "standing")}
-    assert given == {"task": 3, "version": 41, "steps": 1_000, "standing": [[3.0]]}
+    given = {name: result[name] for name in ("task", "version", "steps", "statistics")}
+    assert given == {"task": 3, "version": 41, "steps": 1_000, "statistics": [[3.0]]}
     assert result["row"]["episode_return_mean"] == 4.5
     if best < 4.5:
         assert pickle.loads(result["params"]) == {"w": np.ones(1)}

@@ -92,7 +92,7 @@ class Counting(Remembering):
         def policy_memory(batch):
             return PolicyMemory(np.zeros(batch, np.int32), ())
 
-        return Policy(apply, init_policy_memory=policy_memory, standing=lambda run: [jnp.sum(run)])
+        return Policy(apply, init_policy_memory=policy_memory, shared_statistics=lambda run: [jnp.sum(run)])
 
 
 class World:
@@ -261,8 +261,8 @@ class Keeping(World):
         super().__init__()
         self.by_name = {}
 
-    def keep(self, node, name, memory, standing):
-        self.by_name[name] = memory, standing
+    def keep(self, node, name, memory, statistics):
+        self.by_name[name] = memory, statistics
 
     def kept(self, name):
         return self.by_name.get(name, (None,))[0]

@@ -18,7 +18,7 @@ class Core:
     def save_memory(self):
         return "packed"
 
-    def standing(self):
+    def shared_statistics(self):
         return [[1.0, 2.0]]
 
     def restore_memory(self, text):
@@ -32,9 +32,9 @@ class Coordinator:
     def report(self, node, state, counts, rows=()):
         return False, 0, None
 
-    def keep(self, node, name, memory, standing):
+    def keep(self, node, name, memory, statistics):
         assert node == "actor 0, start 0"
-        self.calls.append((name, memory, standing))
+        self.calls.append((name, memory, statistics))
 
     def kept(self, name):
         return self.calls[-1][1]

@@ -67,7 +67,7 @@ def test_tensorboard_shows_the_config_and_compares_runs_by_it(tmp_path):
         run = RunDirectory(tmp_path / name)
         config = {"agent": "dqn", "config": {"learning_rate": rate, "dueling": True, "sizes": [64, 64], "delta": None}}
         for _ in range(2):  # a run that goes on shows them once
-            loggers.describe(run, {**config, "run": {"steps": 5}})
+            loggers.describe_run(run, {**config, "run": {"steps": 5}})
         logger = loggers.make_logger(run, "evaluator", step_key="steps")
         logger.write({"steps": 1, "episode_return_mean": 7.0 * rate})
         logger.close()

@@ -24,7 +24,11 @@ def make_policy(networks: NGUNetworks, config: Agent57Config, *, evaluation: boo
     choice = best_so_far(config.num_arms) if evaluation else by_bandit(config)
     preferred = functools.partial(combined_values, rescaling_epsilon=config.rescaling_epsilon)
     policy = ngu.policy_of(networks, config, choice, evaluation=evaluation, preferred=preferred)
-    return policy if evaluation else policy._replace(standing=functools.partial(standing, num_arms=config.num_arms))
+    return (
+        policy
+        if evaluation
+        else policy._replace(shared_statistics=functools.partial(shared_statistics, num_arms=config.num_arms))
+    )
 
 
 class Ongoing(NamedTuple):
@@ -62,7 +66,7 @@ def by_bandit(config: Agent57Config) -> Choice:
     return Choice(init, select)
 
 
-def standing(run: Run, num_arms: int) -> Run:
+def shared_statistics(run: Run, num_arms: int) -> Run:
     """Returns the initial `run` for the evaluation's policy, made from the actors' `run`.
 
     It has the number of episodes of each policy `[N]` and the sum of their returns `[N]`, over the newest episodes of

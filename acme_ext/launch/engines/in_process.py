@@ -25,7 +25,7 @@ from acme_ext.launch.session import Session
 from acme_ext.replay import server
 from acme_ext.replay.mixed import Mixed
 from acme_ext.replay.server import ReplayServer
-from acme_ext.utils import worlds
+from acme_ext.utils import availability
 from acme_ext.utils.native import native_stderr
 
 
@@ -131,7 +131,7 @@ class InProcessEngine(LearnerEngine):
             self._writer.wait()
         state = {
             "actor": self._actor.save(),
-            "standing": self._standing(),
+            "standing": self._statistics(),
             "part": self._part,
             **({"demos": self._mixed.save()} if self._mixed else {}),
         }
@@ -149,8 +149,8 @@ class InProcessEngine(LearnerEngine):
     def _drawn(self) -> Mapping[str, int]:
         return {f"samples_{name}": count for name, count in (self._mixed.drawn if self._mixed else {}).items()}
 
-    def _standing(self) -> list | None:
-        return self._actor.core.standing() if self._actor.core else None
+    def _statistics(self) -> list | None:
+        return self._actor.core.shared_statistics() if self._actor.core else None
 
     def _on_episode(self, episode: Episode) -> None:
         self._count()
@@ -175,7 +175,7 @@ class InProcessEngine(LearnerEngine):
 @contextlib.contextmanager
 def libraries() -> Iterator[None]:
     """Imports Reverb, and hides what its C++ code prints."""
-    worlds.need_reverb("a run in one process")
+    availability.need_reverb("a run in one process")
     server.import_libraries()
     with native_stderr():
         yield

@@ -29,7 +29,7 @@ class LearnerEngine:
         return [{"learner": {**self._session.columns(), **self._learner.metrics(), **self._drawn()}}]
 
     def evaluate(self, episodes: int, on_step: Callable[[], None]) -> list[Score]:
-        return [self._evaluator.evaluate(episodes, on_step, standing=self._standing())]
+        return [self._evaluator.evaluate(episodes, on_step, statistics=self._statistics())]
 
     def loaded(self, index: int) -> Loaded:
         start = self._start
@@ -38,7 +38,7 @@ class LearnerEngine:
             start.spec,
             start.agent,
             self._learner,
-            self._standing(),
+            self._statistics(),
             self._session.steps,
             start.actions,
         )
@@ -47,6 +47,6 @@ class LearnerEngine:
         """Returns how many samples came from each source, as metrics."""
         return {}
 
-    def _standing(self) -> list | None:
-        """Returns the policies' shared statistics, see `Policy.standing`; None if there are none."""
+    def _statistics(self) -> list | None:
+        """Returns the policies' shared statistics, see `Policy.shared_statistics`; None if there are none."""
         return None

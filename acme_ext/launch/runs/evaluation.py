@@ -98,14 +98,14 @@ class Evaluator:
         return self._variables.params
 
     def evaluate(
-        self, episodes: int, on_step: Callable[[], None] = lambda: None, *, standing: list[list] | None = None
+        self, episodes: int, on_step: Callable[[], None] = lambda: None, *, statistics: list[list] | None = None
     ) -> Score:
         """Runs `episodes` episodes, divided evenly among the environments so that short episodes don't get more weight.
 
         Args:
             episodes: the number of episodes.
             on_step: called after each step of all environments; it may raise to cancel the evaluation.
-            standing: the actors' shared statistics, such as a bandit's; see `acting.policy.Policy.standing`.
+            statistics: the actors' shared statistics, such as a bandit's; see `acting.policy.Policy.shared_statistics`.
         """
         num_envs = min(episodes, self._experiment.evaluation.num_envs)
         environment = self._experiment.make_environment(num_envs, evaluation=True)
@@ -117,7 +117,7 @@ class Evaluator:
             self._actors[num_envs] = actor
         actor.restore({"ticks": 0, "steps": self._explore_at or 0})
         if actor.core and self._explore_at is None:
-            actor.core.brief(standing)
+            actor.core.brief(statistics)
         actor.update(wait=True)
         quota = [len(part) for part in np.array_split(np.arange(episodes), num_envs)]
         finished: list[list[Episode]] = [[] for _ in range(num_envs)]
@@ -166,7 +166,7 @@ class Loaded(NamedTuple):
     spec: EnvironmentSpec
     agent: Agent
     source: interfaces.VariableSource
-    standing: Any  # the policies' saved statistics from one episode to the next; see `acting.policy.Policy.standing`
+    statistics: Any  # the policies' shared statistics as they were saved; see `acting.policy.Policy`
     steps: int  # steps of the run's budget at the time of the checkpoint
     actions: Any  # the environment's original action spec; in `spec`, continuous actions lie in [-1, 1]
 

@@ -111,7 +111,7 @@ class Experiment:
 
     def describe(self) -> dict[str, Any]:
         """Returns the experiment as plain JSON; a resumed run must match all of it except `run`."""
-        return identity.describe(self)
+        return identity.describe_experiment(self)
 
     def make_environment(self, num_envs: int, *, evaluation: bool = False, part: int = 0) -> BatchedEnvironment:
         """Returns a batch of the experiment's environments; each `part` of the run has different seeds."""

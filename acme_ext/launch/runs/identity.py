@@ -19,7 +19,7 @@ from acme_ext.utils import files
 _LONGEST = 80  # characters of a run directory's name for the settings that are not defaults
 
 
-def describe(experiment: Any) -> dict[str, Any]:
+def describe_experiment(experiment: Any) -> dict[str, Any]:
     """Returns `Experiment.describe()`."""
     builder = describe_value(experiment.builder, "the agent")
     return {
@@ -81,7 +81,7 @@ def _describe_options(experiment: Any) -> dict[str, Any]:
 
 def about(experiment: Any, **more: Any) -> dict[str, Any]:
     """Returns the run's description for the data that it records, as plain JSON."""
-    described = describe(experiment)
+    described = describe_experiment(experiment)
     names = ("environment", "environment_options", "agent", "config", "seed")
     return {**{name: described[name] for name in names}, **more}
 

@@ -33,7 +33,7 @@ def check_recorded_data(
         return None
     folder = Folder(split_data(given)[0], skip_damaged=skip_damaged)
     folder.check_spec(spec)
-    fixed.check(agent.replay)
+    fixed.check_recordable(agent.replay)
     if experiment.data is not None and agent.replay.prioritized:
         raise UsageError(
             "this agent has a prioritized replay, which can't hold recorded data: set replay.prioritized to false."

@@ -159,18 +159,18 @@ class BestParams:
             self._mean = mean = float(restored.info["best"]["mean"]) if restored else -math.inf
         return mean
 
-    def offer(self, mean: float, steps: int, params: Callable[[], Any], standing: list | None) -> None:
+    def offer(self, mean: float, steps: int, params: Callable[[], Any], statistics: list | None) -> None:
         """Stores an evaluation's parameters if its mean return is higher than all earlier ones.
 
         Args:
             mean: the evaluation's mean return.
             steps: steps of the budget.
             params: returns the policy's parameters.
-            standing: the policies' statistics from one episode to the next, see `acting.policy.Policy.standing`.
+            statistics: the policies' shared statistics, see `acting.policy.Policy`.
         """
         with self._lock:
             if mean > self.mean:
-                self._store.save(steps, {POLICY: params()}, {"best": {"mean": mean, "standing": standing}})
+                self._store.save(steps, {POLICY: params()}, {"best": {"mean": mean, "standing": statistics}})
                 self._mean = mean
 
     def restore(self, template: Any) -> Restored | None:

@@ -48,19 +48,19 @@ class PolicyFunction:
 
     Args:
         policy: an agent's policy.
-        standing: the run's statistics from one episode to the next, for an evaluation policy; see `Policy.standing`.
+        statistics: the policies' shared statistics, for an evaluation policy; see `Policy`.
         steps: environment steps that the run has taken, for schedules.
     """
 
-    def __init__(self, policy: Policy, standing: list[list] | None, steps: int):
-        self._policy, self._standing = policy, standing
+    def __init__(self, policy: Policy, statistics: list[list] | None, steps: int):
+        self._policy, self._statistics = policy, statistics
         self._steps: Any = np.int32(steps)
 
     def init(self, batch: int) -> Tree:
         """Returns the state `[B, ...]` at the start of an episode."""
         memory = self._policy.init_policy_memory(batch)
-        if isinstance(memory, PolicyMemory) and self._standing is not None:
-            memory = memory._replace(run=memories.of_each(self._standing, memory.run))
+        if isinstance(memory, PolicyMemory) and self._statistics is not None:
+            memory = memory._replace(run=memories.of_each(self._statistics, memory.run))
         return self._policy.init_state(batch), memory
 
     def __call__(
@@ -103,9 +103,9 @@ class TrainedPolicy:
         agent = loaded.agent
         bounds = bounds_of(loaded.actions)
         self._scale = None if bounds is None else ActionScale(*bounds)
-        # The standing is for evaluation; in training, the policy computes its own statistics.
+        # These are for evaluation; in training, the policy computes its own.
         self.functions = {
-            False: PolicyFunction(agent.evaluation_policy, loaded.standing, loaded.steps),
+            False: PolicyFunction(agent.evaluation_policy, loaded.statistics, loaded.steps),
             True: PolicyFunction(agent.policy, None, loaded.steps),
         }
         """The evaluation policy, at key False, and the exploring policy of training, at key True."""
@@ -243,7 +243,7 @@ class Run:
                 run.experiment, run.spec, run.source, agent=run.agent, explore_at=explore_at
             )
         usual = run.experiment.evaluation.final_episodes
-        return self._evaluators[explore].evaluate(episodes or usual, standing=run.standing)
+        return self._evaluators[explore].evaluate(episodes or usual, statistics=run.statistics)
 
     def video(self, path: str | os.PathLike[str], episodes: int = 3, *, explore: bool = False) -> Path:
         """Records a video of evaluation episodes, and returns its path.
@@ -258,7 +258,7 @@ class Run:
                 is missing.
         """
         path = Path(path)
-        videos.check(path)
+        videos.check_video_path(path)
         experiment = self.loaded.experiment
         environment = envs.make_single(
             experiment.environment, seed=experiment.seed, evaluation=True, **experiment.options
@@ -321,11 +321,11 @@ def load(
     try:
         if where is None:
             where = restore_environment(described["environment"])
-            envs.check(where, **described["environment_options"])
+            envs.check_environment(where, **described["environment_options"])
     except UsageError as error:
         raise _unknown(path, rundir, error) from error
     options = {**described["environment_options"], **(environment_options or {})}
-    envs.check(where, **options)
+    envs.check_environment(where, **options)
     try:
         if builder is None:
             builder = cast(Builder, restore_builder(described))
@@ -369,8 +369,8 @@ def load(
             raise UsageError(f"{rundir.path} has no checkpoint yet.")
         raise UsageError(f"{rundir.path} has no checkpoint of {wanted} steps: its latest is of {latest}.")
     source = FixedVariables(core.variables(restored.trees["learner"]))
-    standing = restored.info["state"].get("standing")
-    return Run(path, Loaded(experiment, spec, agent, source, standing, restored.steps, actions))
+    statistics = restored.info["state"].get("standing")
+    return Run(path, Loaded(experiment, spec, agent, source, statistics, restored.steps, actions))
 
 
 def _shapes(core: LearnerCore) -> Any:

@@ -151,13 +151,13 @@ def test_a_resumed_run_does_not_count_the_episode_that_was_cut():
     resumed.restore_memory(core.save_memory())
     for first, reward in ((True, 0), (False, 2), (True, 0)):
         step(resumed, first, reward)
-    plays, returns, *_ = resumed.standing()
+    plays, returns, *_ = resumed.shared_statistics()
     assert (sum(plays), sum(returns)) == (2, 7 + 2)
     # Nor where an actor was started again, whose slot a server keeps.
     step(resumed, False, 3)
     resumed.assign_slots(np.arange(1), jax.random.split(jax.random.key(0), 1), np.zeros(1, np.float32))
     step(resumed, True, 0)
-    plays, returns, *_ = resumed.standing()
+    plays, returns, *_ = resumed.shared_statistics()
     assert (sum(plays), sum(returns)) == (2, 7 + 2)
 
 
@@ -174,7 +174,7 @@ def test_evaluation_plays_the_best_by_all_environments():
 
     assert arm() == [0, 0]
     actors = InferenceCore(agent.policy, 2)
-    assert np.sum(actors.standing()[0]) == 0
+    assert np.sum(actors.shared_statistics()[0]) == 0
     core.brief([[5.0, 4.0, 0.0], [5.0, 8.0, 0.0], 0.0, 0.0])
     assert arm() == [1, 1]
     core.brief(None)

@@ -195,7 +195,7 @@ def test_masks_are_stored_so_that_recorded_data_has_none():
     mask = replay.example(2).extras.mask
     assert (mask.shape, mask.dtype) == ((2, HEADS), bool)
     with pytest.raises(UsageError, match="values that its policy computed with each action"):
-        fixed.check(replay)
+        fixed.check_recordable(replay)
 
 
 @pytest.mark.parametrize(

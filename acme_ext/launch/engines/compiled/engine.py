@@ -27,7 +27,7 @@ from acme_ext.launch.runs.saving import Contents
 from acme_ext.launch.runs.start import Start, check_start, specs_of
 from acme_ext.launch.session import Session
 from acme_ext.types import Array, Tree
-from acme_ext.utils import compiling, worlds
+from acme_ext.utils import availability, compiling
 
 _CALL_S = 0.5  # approximate duration of a compiled call; signals are handled between two calls
 _REPLAY = "replay"  # name of the replay in a checkpoint, which may lack it
@@ -42,7 +42,7 @@ def environment_of(experiment: Experiment, *, evaluation: bool = False) -> Funct
     if environment is None:
         name = experiment.environment_name
         names = [f"jax:{each}" for each in Jax().names()]
-        otherwise = "run it without --on compiled, or " if worlds.has_reverb() else ""
+        otherwise = "run it without --on compiled, or " if availability.has_reverb() else ""
         raise UsageError(
             f"{name} is not written in JAX, so it can't run compiled: {otherwise}choose one that is: "
             f"{nearest('jax:' + name.partition(':')[2], names)}"
@@ -184,7 +184,7 @@ class CompiledEngine:
             start.spec,
             start.agent,
             source,
-            self._standing(index),
+            self._statistics(index),
             session.steps,
             start.actions,
         )
@@ -192,7 +192,7 @@ class CompiledEngine:
     def state(self, index: int, *, flushed: bool) -> Contents:
         self._check()
         trees = _trees(self._of_seed(self._world, index), with_replay=self._experiment.checkpoints.replay)
-        return Contents(trees, {"standing": self._standing(index)})
+        return Contents(trees, {"standing": self._statistics(index)})
 
     def doing(self) -> tuple[Mapping[str, str], str]:
         if not any(session.counts.learner_steps for session in self._sessions):
@@ -250,20 +250,20 @@ class CompiledEngine:
         made = np.arange(returns.shape[-1]) < evaluation.quota[:, None]  # [N, Q]
         return [Score(r[made].astype(np.float64), n[made]) for r, n in zip(returns, lengths, strict=True)]
 
-    def _standing(self, number: int) -> list[list] | None:
-        """Returns a seed's `standing` as JSON values, see `acting.policy.Policy`; None if the policy has none."""
-        standing, memory = self._loop.agent.policy.standing, self._world.place.carry
-        if standing is None:
+    def _statistics(self, number: int) -> list[list] | None:
+        """Returns a seed's shared statistics as JSON values, see `acting.policy.Policy`; None if there are none."""
+        statistics, memory = self._loop.agent.policy.shared_statistics, self._world.place.carry
+        if statistics is None:
             return None
-        return memories.to_json(standing(self._of_seed(jax.device_get(memory.run), number)))
+        return memories.to_json(statistics(self._of_seed(jax.device_get(memory.run), number)))
 
     def _with_standings(self, scores: Scores) -> Scores:
-        """Returns the initial state of an evaluation, with the seeds' standings in its policies' state."""
+        """Returns the initial state of an evaluation, with the seeds' statistics in its policies' state."""
         memory = scores.place.carry
-        if self._loop.agent.policy.standing is None:
+        if self._loop.agent.policy.shared_statistics is None:
             return scores
         each = [self._of_seed(memory.run, i) for i in range(len(self._sessions))]
-        runs = [memories.of_each(self._standing(i), run) for i, run in enumerate(each)]
+        runs = [memories.of_each(self._statistics(i), run) for i, run in enumerate(each)]
         run = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs) if self._many else runs[0]
         return scores._replace(place=scores.place._replace(carry=memory._replace(run=run)))
 

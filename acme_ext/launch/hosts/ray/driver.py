@@ -149,7 +149,7 @@ class Driver(Supervisor):
             waited = time.monotonic() - member.since
             if member.proxy is not None and member.place is None and waited > _SILENCE_S:
                 member.since = math.inf
-                asked = placement.describe(self._plan.resources[member.group])
+                asked = placement.describe_resources(self._plan.resources[member.group])
                 say(f"{member.name} waits for {asked} on the cluster.")
             elif member.runs and not member.started and waited > _START_S:
                 self._fleet.give_up(member)

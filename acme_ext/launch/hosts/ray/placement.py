@@ -128,7 +128,7 @@ def missing(names: Sequence[str], bundles: Sequence[Resources], hosts: Sequence[
         if not any(all(there.get(kind, 0) >= amount for kind, amount in asked.items()) for _, there in hosts):
             pinned = next((kind.removeprefix("node:") for kind in asked if kind.startswith("node:")), None)
             where = "no host has" if pinned is None else f"{pinned}, where the run directory is, does not have"
-            reasons.append(f"{name} asks for {describe(total([asked]))}, which {where}")
+            reasons.append(f"{name} asks for {describe_resources(total([asked]))}, which {where}")
     if reasons:
         return [*reasons[:3], *(["and others likewise"] if len(reasons) > 3 else [])]
     there = total(resources for _, resources in hosts)
@@ -142,11 +142,12 @@ def _compare(bundles: Sequence[Resources]) -> str:
 
     asked, there, free = total(bundles), ray.cluster_resources(), ray.available_resources()
     return (
-        f"asked for are {describe(asked)}; there are {describe({kind: there.get(kind, 0) for kind in asked})}, "
-        f"and of these free {describe({kind: free.get(kind, 0) for kind in asked})}"
+        f"asked for are {describe_resources(asked)}; there are "
+        f"{describe_resources({kind: there.get(kind, 0) for kind in asked})}, "
+        f"and of these free {describe_resources({kind: free.get(kind, 0) for kind in asked})}"
     )
 
 
-def describe(amounts: Resources) -> str:
+def describe_resources(amounts: Resources) -> str:
     """Returns amounts as text, such as `2 CPU, 1 GPU`."""
     return ", ".join(f"{math.floor(amount * 1000) / 1000:g} {kind}" for kind, amount in sorted(amounts.items()))

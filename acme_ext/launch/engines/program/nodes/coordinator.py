@@ -85,9 +85,9 @@ class Coordinator:
         for name, start in rundir.read_starts().items():
             self._starts[name] = max(start, self._starts.get(name, -1))
         self._entered: set[str] = set()  # keys of the nodes that were started in this part of the run
-        # The policies' memories and standings, by the name of their node; see `acting.policy.Policy`.
+        # The policies' memories and statistics, by the name of their node; see `acting.policy.Policy`.
         self._kept: dict[str, str] = dict(state.get("kept", {}))
-        self._standings: dict[str, list] = dict(state.get("standings", {}))
+        self._shared_statistics: dict[str, list] = dict(state.get("standings", {}))
         self._keepers: set[str] = set()  # the names in this part of the run; a resumed one may have other servers
         self._reports: dict[NodeId, _Report] = {}
         self._totals: dict[str, float] = dict.fromkeys(_ADDED, 0)  # sums over all reports, by the name of the count
@@ -178,14 +178,14 @@ class Coordinator:
             task.result = result
         self._log_scores()
 
-    def keep(self, sender: str, name: str, memory: str, standing: list | None) -> None:
-        """Stores the memory of a node's policy under a name, as text, for the node's next start, and its standing."""
+    def keep(self, sender: str, name: str, memory: str, statistics: list | None) -> None:
+        """Stores the memory of a node's policy under a name, as text, for the node's next start, and its statistics."""
         with self._lock:
             self._node(sender)
             self._keepers.add(name)
             self._kept[name] = memory
-            if standing is not None:
-                self._standings[name] = standing
+            if statistics is not None:
+                self._shared_statistics[name] = statistics
 
     def kept(self, name: str) -> str | None:
         """Returns the memory that was stored under a name, in this part of the run or before it was resumed."""
@@ -194,10 +194,10 @@ class Coordinator:
             return self._kept.get(name)
 
     @property
-    def _standing(self) -> list | None:
-        """The sum of the standings of this part of the run; of those before it, as long as there are none."""
-        now = [standing for name, standing in self._standings.items() if name in self._keepers]
-        return added(now or list(self._standings.values()))
+    def _statistics(self) -> list | None:
+        """The sum of the statistics of this part of the run; of those before it, as long as there are none."""
+        now = [statistics for name, statistics in self._shared_statistics.items() if name in self._keepers]
+        return added(now or list(self._shared_statistics.values()))
 
     def snapshot(self) -> dict[str, Any]:
         """Writes all pending log rows, and returns the program's state for a checkpoint."""
@@ -208,8 +208,8 @@ class Coordinator:
                 "next_evaluation": 0,  # it may be under way; a resumed program repeats what the log lacks
                 "starts": dict(self._starts),
                 "kept": dict(self._kept),
-                "standings": dict(self._standings),
-                "standing": self._standing,
+                "standings": dict(self._shared_statistics),
+                "standing": self._statistics,
             }
 
     def request_stop(self, died: Sequence[str] = ()) -> None:
@@ -303,8 +303,8 @@ class Coordinator:
             "final": final,
             "best": self._session.best.mean,
         }
-        if self._standings:
-            orders["standing"] = self._standing
+        if self._shared_statistics:
+            orders["standing"] = self._statistics
         self._tasks.append(_Task(orders))
 
     def _task_of(self, evaluator: NodeId) -> dict[str, Any] | None:
@@ -333,7 +333,7 @@ class Coordinator:
                     result["row"],
                     self._session.columns(orders["steps"], result["version"]),
                     params=None if params is None else functools.partial(pickle.loads, params),
-                    standing=result.get("standing"),
+                    statistics=result.get("statistics"),
                     results=result["score"] if orders["final"] else None,
                 )
                 with self._lock:

@@ -48,7 +48,9 @@ class EvaluatorNode:
                     continue
                 self._variables.wait_for(task["learner_steps"])
                 version, self._evaluated[POLICY] = self._variables.held()  # newer ones may come during the evaluation
-                score = self._evaluator.evaluate(task["episodes"], on_step=self._on_step, standing=task.get("standing"))
+                score = self._evaluator.evaluate(
+                    task["episodes"], on_step=self._on_step, statistics=task.get("standing")
+                )
                 better = score.returns.mean() > task["best"]
                 self._reporter.done(
                     task=task["task"],
@@ -57,7 +59,7 @@ class EvaluatorNode:
                     score=score.to_json(),
                     params=pickle.dumps(jax.device_get(self._evaluator.params)) if better else None,
                     steps=task["steps"],
-                    standing=task.get("standing"),
+                    statistics=task.get("standing"),
                 )
                 done = task["task"]
         except StopWaitingError:

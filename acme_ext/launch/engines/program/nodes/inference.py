@@ -62,7 +62,7 @@ class _Seat:
     tick: int = -1
     told: tuple[int, int] = (-1, -1)  # the start and the tick of the time step that was written last
     acted: tuple[Acted, int] | None = None  # the answer to the latest request, and the version of the parameters
-    anew: bool = False  # whether that answer began a new timeline
+    restarted: bool = False  # whether that answer began a new timeline
     waits: bool = False  # whether a request waits for a batch
     sent: int = 0  # the writer's row count when the replay had last taken enough rows
 
@@ -388,7 +388,7 @@ class InferenceNode:
         for request, mine in zip(batch, acted, strict=True):
             seat = request.seat
             seat.run, seat.tick, seat.acted = request.run, request.tick, (mine, version)
-            seat.anew = request.keys is not None
+            seat.restarted = request.keys is not None
             request.call.answer(self._reply(seat, request.with_state))
 
     def _reply(self, seat: _Seat, with_state: bool) -> tuple:
@@ -396,8 +396,8 @@ class InferenceNode:
         assert seat.acted is not None
         acted, version = seat.acted
         if seat.writer is not None:
-            return tuple(Reply(acted.action, (), (), version, seat.anew))
-        return tuple(Reply(acted.action, acted.extras, acted.state if with_state else (), version, seat.anew))
+            return tuple(Reply(acted.action, (), (), version, seat.restarted))
+        return tuple(Reply(acted.action, acted.extras, acted.state if with_state else (), version, seat.restarted))
 
     def _apply(self, batch: Sequence[_Request]) -> tuple[list[Acted], int]:
         """Returns the policy's output for each request of a batch, and the version of the parameters."""

@@ -237,8 +237,8 @@ class LearnerNode:
         environment.close()
 
         def loaded() -> Loaded:
-            standing = self._coordinator.snapshot()["standing"]
-            return Loaded(self._experiment, spec, agent, self._learner, standing, self._steps, actions)
+            statistics = self._coordinator.snapshot()["standing"]
+            return Loaded(self._experiment, spec, agent, self._learner, statistics, self._steps, actions)
 
         rundir = RunDirectory.open(self._experiment.directory)
         return Snapshots(loaded, rundir, self._steps, every)

@@ -91,7 +91,7 @@ class Reporter:
         """
         if core is None or not core.has_memory or not (now or time.monotonic() >= self._keep_next.get(name, 0.0)):
             return
-        self._coordinator.keep(self._node, name, core.save_memory(), core.standing())
+        self._coordinator.keep(self._node, name, core.save_memory(), core.shared_statistics())
         self._keep_next[name] = time.monotonic() + _KEEP_S
 
     def kept(self, core: Any, name: str) -> None:
