@@ -15,7 +15,7 @@ from acme_ext.builders import DQN, PPO, R2D2, SAC, TD3, Rainbow
 from acme_ext.config.agent import AgentConfig
 from acme_ext.errors import UsageError
 from acme_ext.launch import Experiment
-from acme_ext.launch.runs import contracts
+from acme_ext.launch.runs import validation
 from acme_ext.launch.runs.validation import check_agent
 from acme_ext.learning.core import LossOutput, single_loss_core
 from acme_ext.networks import continuous, recurrent
@@ -219,7 +219,7 @@ def test_a_network_with_the_right_output(builder, environment):
 
 
 def test_the_packages_own_agents_are_not_checked_again(monkeypatch):
-    monkeypatch.setattr(contracts, "_check_policy", lambda *arguments: pytest.fail("checked"))
+    monkeypatch.setattr(validation, "_check_policy", lambda *arguments: pytest.fail("checked"))
     _check(DQN(), CATCH)
     with pytest.raises(pytest.fail.Exception):
         _check(Own(), CATCH)
