@@ -6,13 +6,12 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from acme_ext.errors import UsageError
-from acme_ext.launch.engines import in_process, recorded
+from acme_ext.launch.engines.begin import begin, libraries
 from acme_ext.launch.engines.engine import Engine
 from acme_ext.launch.hosts.interrupt import Interrupt
-from acme_ext.launch.placement import Compiled, InProcess, Placement, Program, RunOptions
+from acme_ext.launch.placement import InProcess, Placement, Program, RunOptions
 from acme_ext.launch.runs.console import console
 from acme_ext.launch.runs.directory import prepare
 from acme_ext.launch.runs.evaluation import Result, Score
@@ -70,11 +69,10 @@ def run(
         from acme_ext.launch.engines.program import start
 
         return start.run_program(experiment, on.for_run(experiment), options)
-    module = _engine_module(experiment, on)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(module.libraries())
+        stack.enter_context(libraries(experiment, on))
         progress, report, interrupt = stack.enter_context(console(experiment, quiet=quiet))
-        start, make_engine = module.begin(experiment, on, options, report, stack)
+        start, make_engine = begin(experiment, on, options, report, stack)
         check_learner(experiment, start.agent, start.spec, options)
         for warning in start.warnings:
             report(warning)
@@ -116,12 +114,3 @@ def train(engine: Engine, sessions: Sequence[Session], interrupt: Interrupt) -> 
                 engine.advance()
             engine.finish()
         return upkeep.end()
-
-
-def _engine_module(experiment: Experiment, on: Placement) -> Any:
-    """Returns the module of the engine that advances a run in this process."""
-    if isinstance(on, Compiled):
-        from acme_ext.launch.engines.compiled import engine
-
-        return engine
-    return in_process if experiment.data is None else recorded

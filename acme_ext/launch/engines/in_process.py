@@ -1,32 +1,26 @@
 """Advances a run in this process: acting and learning in turn, at the ratio of the replay's rate limit."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from acme_ext import envs
 from acme_ext.acting.loop import EnvironmentLoop, Episode
 from acme_ext.acting.variables import VariableClient
 from acme_ext.data.recorder import Recorder
 from acme_ext.envs.base import BatchedEnvironment
-from acme_ext.envs.canonical import own_actions
 from acme_ext.launch.engines.learner_engine import LearnerEngine
 from acme_ext.launch.engines.lost_batches import LostBatchDetector, LostBatchError
 from acme_ext.launch.engines.profile import RunProfile
 from acme_ext.launch.engines.sample_meter import SampleMeter
-from acme_ext.launch.placement import InProcess, RunOptions
-from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.recorded_data import mixed_batches, read_rows
+from acme_ext.launch.placement import InProcess
+from acme_ext.launch.runs.recorded_data import mixed_batches
 from acme_ext.launch.runs.saving import Contents, replay_folder
-from acme_ext.launch.runs.start import Start, check_start
+from acme_ext.launch.runs.start import Start
 from acme_ext.launch.session import Session
-from acme_ext.replay import server
 from acme_ext.replay.mixed import Mixed
 from acme_ext.replay.server import ReplayServer
-from acme_ext.utils import availability
-from acme_ext.utils.native import native_stderr
 
 
 class InProcessEngine(LearnerEngine):
@@ -170,27 +164,3 @@ class InProcessEngine(LearnerEngine):
             self._profile.restart_once_compiled(self._learner.calls, self._session.steps)
         if calls and self._start.agent.replay.fifo:
             self._actor.update(wait=True)  # otherwise the next action would come from the old policy
-
-
-@contextlib.contextmanager
-def libraries() -> Iterator[None]:
-    """Imports Reverb, and hides what its C++ code prints."""
-    availability.need_reverb("a run in one process")
-    server.import_libraries()
-    with native_stderr():
-        yield
-
-
-def begin(
-    experiment: Experiment,
-    on: InProcess,
-    options: RunOptions,
-    report: Callable[[str], None],
-    stack: contextlib.ExitStack,
-) -> tuple[Start, Callable[[Sequence[Session]], InProcessEngine]]:
-    """Checks a run, and returns a function that makes its engine for the run's session."""
-    environment = experiment.make_environment(experiment.num_envs)
-    stack.callback(environment.close)
-    start = check_start(experiment, envs.make_spec(environment), own_actions(environment), on, options)
-    demos = None if start.folder is None else read_rows(experiment, start.agent, start.folder, report)
-    return start, lambda sessions: InProcessEngine(start, on, sessions[0], environment, demos, stack)

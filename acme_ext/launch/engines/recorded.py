@@ -1,17 +1,14 @@
 """Advances a run on recorded data: a learner and evaluations, without acting."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from acme_ext.launch.engines.learner_engine import LearnerEngine
-from acme_ext.launch.placement import RunOptions
-from acme_ext.launch.runs.experiment import Experiment
-from acme_ext.launch.runs.recorded_data import data_batches, read_rows
+from acme_ext.launch.runs.recorded_data import data_batches
 from acme_ext.launch.runs.saving import Contents
-from acme_ext.launch.runs.start import Start, check_start, specs_of
+from acme_ext.launch.runs.start import Start
 from acme_ext.launch.session import Session
 
 
@@ -51,17 +48,3 @@ class RecordedEngine(LearnerEngine):
 
     def doing(self) -> tuple[Mapping[str, str], str]:
         return {"the run": "learning from recorded data"}, ""
-
-
-libraries = contextlib.nullcontext
-
-
-def begin(
-    experiment: Experiment, on: Any, options: RunOptions, report: Callable[[str], None], stack: contextlib.ExitStack
-) -> tuple[Start, Callable[[Sequence[Session]], RecordedEngine]]:
-    """Checks a run, and returns a function that makes its engine for the run's session."""
-    start = check_start(experiment, *specs_of(experiment), on, options)
-    assert start.folder is not None
-    rows = read_rows(experiment, start.agent, start.folder, report)
-    report(f"{len(rows):,} {start.agent.replay.item}s of {start.folder.path}")
-    return start, lambda sessions: RecordedEngine(start, sessions[0], rows, stack)

@@ -12,11 +12,11 @@ import numpy as np
 
 from acme_ext import envs
 from acme_ext.builders.base import Agent, Builder
-from acme_ext.config.fields import check_fields, check_seed
 from acme_ext.config.types import PositiveInt
 from acme_ext.envs.base import BatchedEnvironment
 from acme_ext.errors import UsageError
 from acme_ext.launch.runs import identity
+from acme_ext.launch.runs.experiment_fields import check_experiment_fields
 from acme_ext.launch.runs.schedule import Checkpoints, Evaluation
 from acme_ext.types import Array, EnvironmentSpec
 from acme_ext.utils import files
@@ -63,29 +63,8 @@ class Experiment:
     demos: str | None = None
 
     def __post_init__(self):
-        self._check_fields()
+        check_experiment_fields(self)
         object.__setattr__(self, "builder", self.builder.for_environment(self.environment))
-
-    def _check_fields(self) -> None:
-        """Raises UsageError if a field of the experiment has an invalid value."""
-        builder: Any = self.builder
-        if isinstance(builder, type):
-            raise UsageError(f"builder is the class {builder.__name__}: give an object of it, {builder.__name__}().")
-        if not isinstance(builder, Builder):
-            raise UsageError(
-                f"builder is a {type(builder).__name__}: it must be a Builder, such as acme_ext.builders.DQN()."
-            )
-        if isinstance(self.environment, str) and self.environment.startswith("data:"):
-            folder = self.environment.removeprefix("data:")
-            raise UsageError(
-                f"{self.environment!r} is no environment: give the one of the recording, and data={folder!r}."
-            )
-        envs.check_factory(self.environment)
-        check_fields(self)
-        envs.check_names(self.environment_options)
-        check_seed(self.seed)
-        if self.data is not None and self.demos is not None:
-            raise UsageError("a run on recorded data can't use demonstrations too: give only one of data and demos.")
 
     @property
     def step_key(self) -> str:

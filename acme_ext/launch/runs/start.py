@@ -1,13 +1,10 @@
 """The checks before the start of a run, in whatever engine; nothing is written."""
 
-import contextlib
 import dataclasses
 from typing import Any, NamedTuple
 
-from acme_ext import envs
 from acme_ext.builders.base import Agent
 from acme_ext.data.format import Folder, FolderWriter
-from acme_ext.envs.canonical import own_actions
 from acme_ext.launch.placement import Compiled, Placement, RunOptions
 from acme_ext.launch.runs.directory import check_directory, recorded_to
 from acme_ext.launch.runs.experiment import Experiment
@@ -64,12 +61,6 @@ def check_start(
     recording = recorded_to(options.record, experiment, spec)
     warnings = [] if experiment.data is not None else budget_warnings(experiment, counted, writers)
     return Start(experiment, spec, actions, agent, experiments, configs, folder, recording, warnings)
-
-
-def specs_of(experiment: Experiment) -> tuple[EnvironmentSpec, Any]:
-    """Creates an environment; returns its spec and its original action spec, see `Start`."""
-    with contextlib.closing(experiment.make_environment(1, evaluation=True)) as environment:
-        return envs.make_spec(environment), own_actions(environment)
 
 
 def check_learner(experiment: Experiment, agent: Agent, spec: EnvironmentSpec, options: RunOptions) -> None:

@@ -1,6 +1,5 @@
 """Advances a compiled run of one or several seeds by calls of the compiled loop."""
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,14 +16,11 @@ from acme_ext.envs.functional import FunctionalEnvironment, canonical_functional
 from acme_ext.envs.jax_games import Jax
 from acme_ext.errors import NotFiniteError, UsageError, nearest
 from acme_ext.launch.engines.compiled.loops import EvaluationLoop, Loop
-from acme_ext.launch.engines.compiled.memory import check_memory
-from acme_ext.launch.engines.compiled.sharding import Sharding
 from acme_ext.launch.engines.compiled.state import NONE_ENDED, RunState, Scores
-from acme_ext.launch.placement import Compiled, RunOptions
 from acme_ext.launch.runs.evaluation import LONG, FixedVariables, Loaded, Score, endless
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.saving import Contents
-from acme_ext.launch.runs.start import Start, check_start, specs_of
+from acme_ext.launch.runs.start import Start
 from acme_ext.launch.session import Session
 from acme_ext.types import Array, Tree
 from acme_ext.utils import availability, compiling
@@ -292,27 +288,3 @@ def _copied(leaf: Any) -> Array:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(jnp.array(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
     return jnp.array(leaf)
-
-
-libraries = contextlib.nullcontext
-
-
-def begin(
-    experiment: Experiment,
-    on: Compiled,
-    options: RunOptions,
-    report: Callable[[str], None],
-    stack: contextlib.ExitStack,
-) -> tuple[Start, Callable[[Sequence[Session]], CompiledEngine]]:
-    """Checks a run, and returns a function that makes its engine for the sessions of the seeds.
-
-    Raises:
-        UsageError: the run can't be compiled, or doesn't fit into memory; or see `check_start`.
-    """
-    environment, evaluated = (environment_of(experiment, evaluation=each) for each in (False, True))
-    start = check_start(experiment, *specs_of(experiment), on, options)
-    agent, devices = start.agent, experiment.devices()
-    split = Sharding(devices, experiment.num_envs, agent.replay.batch_size) if devices else None
-    loop = Loop(agent, environment, experiment.num_envs, type(experiment.builder).__name__, split)
-    check_memory(jax.eval_shape(loop.init, *keys_of(experiment)), loop, on.seeds)
-    return start, lambda sessions: CompiledEngine(start, loop, evaluated, sessions)
