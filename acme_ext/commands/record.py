@@ -69,7 +69,7 @@ def record_run(
     check_outside(out, rundir.path)
     run = load(path, config=config, best=best).loaded
     experiment = run.experiment
-    agent = experiment.builder.make_agent(run.spec)
+    agent = run.agent
     own = rundir.read_config()["seed"]  # the experiment's is another one, with `best`
     writer = FolderWriter(out, run.spec, about(experiment, seed=own, run_steps=run.steps, policy=policy))
     environment = experiment.make_environment(num_envs, part=1 + seed)

@@ -47,7 +47,7 @@ class RunPlayer:
         loaded = load(path, environment_options={"opponent": RANDOM}).loaded
         self.name, self.game = str(path), where.removeprefix("board:")
         self._fields = set(loaded.spec.observations)
-        agent = loaded.experiment.builder.make_agent(loaded.spec)
+        agent = loaded.agent
         self.plans = loaded.experiment.builder.searches
         self._params = loaded.params
         policy, rules = agent.evaluation_policy, rules_of(self.game)

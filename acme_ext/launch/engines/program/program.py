@@ -9,6 +9,7 @@ import functools
 import pathlib
 import secrets
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import launchpad as lp
@@ -39,6 +40,7 @@ def make(
     options: RunOptions | None = None,
     *,
     spec: EnvironmentSpec | None = None,
+    before_writing: Callable[[], None] = lambda: None,
 ) -> lp.Program:
     """Returns an experiment as a Launchpad program, which resumes from the run directory if possible.
 
@@ -51,6 +53,7 @@ def make(
         options: the run's options. The nodes that write the experience also record it: the actors, or the inference
             servers. A node that does not find the folder ends the program. The learner exports snapshots.
         spec: the environment's spec; None to create an environment here and read it.
+        before_writing: called after all checks, before the run directory is changed; it may raise UsageError.
 
     Raises:
         UsageError: the arguments are invalid; nothing was written.
@@ -65,6 +68,7 @@ def make(
     start = check_start(experiment, spec, None, on, options, writers=writers)
     part = start.agent.replay.split(on.replay_shards) if on.num_actors else None
     shards = on.replay_shards if part is not None else 0
+    before_writing()
     for warning in start.warnings:
         print(f"acme-ext: {warning}", file=sys.stderr)
     rundir = prepare(experiment, *start.configs, fresh=options.fresh)

@@ -85,9 +85,8 @@ def _run_processes(experiment: Experiment, on: Processes, options: RunOptions) -
         spec = in_child(functools.partial(_spec, experiment, on, options, node_options), MAKE_SPEC)
 
         def make_program(first: bool) -> Any:
-            experiment.make_agent(spec)
-            refuse_devices()  # before anything is written
-            return make(experiment, on, dataclasses.replace(options, fresh=options.fresh and first), spec=spec)
+            now = dataclasses.replace(options, fresh=options.fresh and first)
+            return make(experiment, on, now, spec=spec, before_writing=refuse_devices)
 
         return make_program, node_options
 

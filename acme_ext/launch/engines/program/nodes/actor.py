@@ -78,13 +78,14 @@ class ActorNode:
         self._stack = contextlib.ExitStack()
         self._parts: list[_Part] = []
         recorded: FolderWriter | None = None
+        agent: Agent | None = None
         for caller, mine in enumerate(np.array_split(np.arange(experiment.num_envs), callers)):
             # The seeds differ between actors, between their parts, and between starts of the same actor.
             seeds = 1 + (self._start * actors + index) * MOST_CALLERS + caller
             environment = experiment.make_environment(len(mine), part=seeds)
             self._stack.callback(environment.close)
             spec = envs.make_spec(environment)
-            agent = experiment.make_agent(spec)
+            agent = agent or experiment.make_agent(spec)
             writer: Any = None
             if experience:
                 writer = self._writer(replay, agent.replay.split(shards), len(mine))
