@@ -398,13 +398,13 @@ def test_a_call_ends_where_learning_begins(tmp_path, seeds):
 
 
 def test_the_calls_are_short_again_where_learning_begins():
-    run: Any = object.__new__(engine._Run)
-    seed = SimpleNamespace(target=100, learner_steps=0)
-    run.seeds, run.many, run.world, run.progress = [seed], False, None, None
-    run.loop, run.pace = SimpleNamespace(sharding=None), engine._Pace()
-    run.advance = lambda world, target, most: (world, most)
+    run: Any = object.__new__(engine.CompiledEngine)
+    counts = Counts()
+    run._sessions, run._many, run._world = [SimpleNamespace(next_stop=100, counts=counts)], False, None
+    run._loop, run._pace = SimpleNamespace(sharding=None), engine._Pace()
+    run._advance = lambda world, target, most: (world, most)
     learner_steps, lengths = iter([0, 0, 3, 6]), []
-    run._look = lambda: setattr(seed, "learner_steps", next(learner_steps))
+    run._count = lambda: setattr(counts, "learner_steps", next(learner_steps))
     for _ in range(4):
         run.advance()
         lengths.append(run._pace.most)

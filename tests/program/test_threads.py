@@ -22,6 +22,7 @@ from acme_ext.config.assignments import replace_fields
 from acme_ext.config.values import named
 from acme_ext.data.format import FolderWriter
 from acme_ext.errors import UsageError
+from acme_ext.launch import session
 from acme_ext.launch.engines.program import start
 from acme_ext.launch.engines.program.nodes import coordinator
 from acme_ext.launch.runs import directory
@@ -163,7 +164,7 @@ def make_stuck(seed, evaluation):
 
 
 def test_a_program_that_stands_still_says_what_each_node_waits_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(coordinator, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(session, "PATIENCE_S", 1.0)
     told = []
 
     def print_line(self, text):
