@@ -253,8 +253,8 @@ class Session:
         self.counts, self._elapsed = Counts.of_state(state), state["wall_time_s"]
         # Learning may go on without environment steps, as in pretraining.
         loggers.truncate(self.rundir, "learner", "learner_steps", self.counts.learner_steps)
-        scheduled = state.get("next_evaluation", 0)
-        if not scheduled:  # a program's evaluation may be under way when it saves: the log has those that were made
+        scheduled = state.get("next_evaluation")
+        if scheduled is None:  # a program's evaluation may be under way when it saves: the log has those that were made
             path = loggers.csv_path(self.rundir, "evaluator")
             made = loggers.read_csv(path).get(key, ()) if path.is_file() else ()
             scheduled = self.experiment.evaluation.after(int(max(made)) if len(made) else 0)

@@ -205,7 +205,7 @@ class Coordinator:
         with self._lock:
             return {
                 **self._session.state(),
-                "next_evaluation": 0,  # it may be under way; a resumed program repeats what the log lacks
+                "next_evaluation": None,  # it may be under way; a resumed program repeats what the log lacks
                 "starts": dict(self._starts),
                 "kept": dict(self._kept),
                 "standings": dict(self._shared_statistics),
@@ -242,7 +242,7 @@ class Coordinator:
             self._session.flush(wait=True)
             if self._finished.is_set() and not self._asked_to_stop:
                 self._session.draw_curve()  # before the run's directory is unlocked
-            with self._lock:
+            with self._scoring, self._lock:
                 self._stack.close()
         lp.stop()
 
@@ -326,7 +326,7 @@ class Coordinator:
     def _log_scores(self) -> None:
         """Logs the scores in the order of their steps, even if the evaluators finish in another order."""
         with self._scoring:
-            while self._tasks and (result := self._tasks[0].result) is not None:
+            while not self._closed and self._tasks and (result := self._tasks[0].result) is not None:
                 orders = self._tasks[0].orders
                 params = result.get("params")
                 self._session.evaluated(
