@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from acme_ext import envs
+from acme_ext import envs, interfaces
 from acme_ext.acting import memories
 from acme_ext.acting.variables import POLICY
 from acme_ext.envs.backend import environment_seed
@@ -17,7 +17,7 @@ from acme_ext.envs.jax_games import Jax
 from acme_ext.errors import NotFiniteError, UsageError, nearest
 from acme_ext.launch.engines.compiled.loops import EvaluationLoop, Loop
 from acme_ext.launch.engines.compiled.state import NONE_ENDED, RunState, Scores
-from acme_ext.launch.runs.evaluation import LONG, FixedVariables, Loaded, Score, endless
+from acme_ext.launch.runs.evaluation import LONG, Loaded, Score, endless
 from acme_ext.launch.runs.experiment import Experiment
 from acme_ext.launch.runs.saving import Contents
 from acme_ext.launch.runs.start import Start
@@ -173,8 +173,9 @@ class CompiledEngine:
 
     def loaded(self, index: int) -> Loaded:
         start, session = self._start, self._sessions[index]
-        state = self._of_seed(self._world.learning.state, index)
-        source = FixedVariables(self._loop.agent.core.variables(state))
+        source = _NewestVariables(
+            lambda: self._loop.agent.core.variables(self._of_seed(self._world.learning.state, index))
+        )
         return Loaded(
             session.experiment,
             start.spec,
@@ -262,6 +263,17 @@ class CompiledEngine:
         runs = [memories.of_each(self._statistics(i), run) for i, run in enumerate(each)]
         run = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs) if self._many else runs[0]
         return scores._replace(place=scores.place._replace(carry=memory._replace(run=run)))
+
+
+class _NewestVariables(interfaces.VariableSource):
+    """The variables that a function returns; they are fetched only when they are needed."""
+
+    def __init__(self, variables: Callable[[], Mapping[str, Any]]):
+        self._variables = variables
+
+    def get_variables(self, names: Sequence[str]) -> list[Any]:
+        variables = self._variables()
+        return [variables[name] for name in names]
 
 
 def _rows_every(experiment: Experiment) -> int:
