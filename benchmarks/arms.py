@@ -52,7 +52,7 @@ def play(config: Agent57Config, best: np.ndarray, num_envs: int, seed: int | jax
         start, luck, end = jax.random.split(key, 3)
         begins = context(start, zeros, True)
         arm, window, ongoing = choice.begin(begins.key, begins, window, ongoing)
-        known = acting.statistics(Run(window, Distances(zeros, zeros)), config.num_arms).choice
+        known = acting.shared_statistics(Run(window, Distances(zeros, zeros)), config.num_arms).choice
         known = bandits.Counts(*(x[None] for x in known))
         evaluated, *_ = evaluation.begin(begins.key[:1], begins, known, ())
         reward = (jax.random.uniform(luck, (num_envs,)) < jnp.where(arm == good, HIGH, LOW)).astype(jnp.float32)

@@ -88,15 +88,15 @@ class Fashion(FunctionalEnvironment):
     def step(self, state: FunctionalState, action: Array) -> tuple[FunctionalState, dm_env.TimeStep]:
         """Takes a step; the age is not reset at the beginning of an episode."""
         after, timestep = super().step(state, action)
-        (statistics, start), (before, _) = after.inner, state.inner
-        statistics = statistics._replace(age=jnp.maximum(statistics.age, before.age))
-        return after._replace(inner=(statistics, start)), timestep
+        (standing, start), (before, _) = after.inner, state.inner
+        standing = standing._replace(age=jnp.maximum(standing.age, before.age))
+        return after._replace(inner=(standing, start)), timestep
 
     @staticmethod
-    def _seen(statistics: _Standing, start: Array) -> tuple[Tree, Array]:
-        both = jnp.stack([statistics.place, start])
+    def _seen(standing: _Standing, start: Array) -> tuple[Tree, Array]:
+        both = jnp.stack([standing.place, start])
         observation = jnp.zeros((SIZE, SIZE, 2), jnp.float32).at[both[:, 0], both[:, 1], jnp.arange(2)].set(1)
-        return (statistics, start), observation
+        return (standing, start), observation
 
     def observation_spec(self) -> specs.BoundedArray:
         return specs.BoundedArray((SIZE, SIZE, 2), np.float32, 0, 1, "observation")
@@ -126,7 +126,7 @@ def train(environment: FunctionalEnvironment, episodes: int, num_envs: int, seed
     def episode(world: Any, ticks: Array) -> tuple[Any, tuple]:
         world, _ = loop.advance(world, jnp.int32(2**30), ticks)
         run, of_episode = world.place.carry
-        counts = acting.statistics(run, builder.config.num_arms).choice
+        counts = acting.shared_statistics(run, builder.config.num_arms).choice
         mean = jnp.where(counts.plays > 0, counts.total / jnp.maximum(counts.plays, 1), -jnp.inf)
         return world, (of_episode.arm, world.place.returns, jnp.argmax(mean))
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from acme_ext import builders, launch
-from acme_ext.commands.record import describe, record_run
+from acme_ext.commands.record import describe_recording, record_run
 from acme_ext.data.format import MANIFEST, Folder
 from acme_ext.errors import UsageError, nearest
 from benchmarks import command
@@ -27,7 +27,7 @@ def _main(name: str | None) -> int:
         return 0
     if name not in RECORDED:
         raise UsageError(f"there is no data {name!r}: {nearest(name, RECORDED)}")
-    print("\n".join(describe(make(name))))
+    print("\n".join(describe_recording(make(name))))
     return 0
 
 

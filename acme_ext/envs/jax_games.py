@@ -1,6 +1,6 @@
 """Environments written in JAX, `jax:NAME`, from Gymnax and Pgx, as `FunctionalEnvironment`s.
 
-They run in compiled programs (`launch.compiled`), and with `functional.FunctionalBatch` in all other runs.
+They run in compiled programs (`launch.engines.compiled`), and with `functional.FunctionalBatch` in all other runs.
 """
 
 import functools

@@ -98,6 +98,6 @@ def test_bad_input_is_a_sentence(tmp_path, capsys):
     ],
 )
 def test_a_run_does_not_count_twice_and_has_a_size(wrong, told, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(scaling.launch, "run_program", lambda *_, **__: pytest.fail("it began to run"))
+    monkeypatch.setattr(scaling.launch, "run", lambda *_, **__: pytest.fail("it began to run"))
     assert scaling.main([*wrong, "--runs", str(tmp_path), "--out", str(tmp_path)]) == 2
     assert told in capsys.readouterr().err

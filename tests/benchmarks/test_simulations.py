@@ -5,7 +5,6 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from acme_ext.launch.engines.compiled import engine
 from acme_ext.utils import loggers
 from acme_ext.utils.rundir import RunDirectory
 from benchmarks import simulations
@@ -37,9 +36,9 @@ class _Result:
     stopped_by = None
 
 
-def left_by(experiment, *, seeds, fresh, quiet):
+def left_by(experiment, on, *, fresh, quiet):
     """Leaves what compiled runs of an experiment would, which took some time; later seeds are better."""
-    for each in engine.of_seeds(experiment, seeds):
+    for each in on.experiments(experiment):
         rundir = RunDirectory(each.directory)
         rundir.write_config({**each.describe(), "world": "compiled"})
         loggers.csv_path(rundir, "evaluator").write_text(
@@ -47,7 +46,7 @@ def left_by(experiment, *, seeds, fresh, quiet):
             + "".join(f"{600 * (n + 1)},{0.1 * (n + each.seed + 8)},{n + 1}\n" for n in range(2))
         )
         rundir.write_evaluation({"environment_steps": each.steps, "episode_return_mean": 0.1 * (each.seed + 9)})
-    return [_Result()] * seeds
+    return _Result()
 
 
 ARGUMENTS = ["--steps", "1200", "--eval-every", "600", "--gumbel", "2", "--muzero", "2"]
@@ -55,7 +54,7 @@ ARGUMENTS = ["--steps", "1200", "--eval-every", "600", "--gumbel", "2", "--muzer
 
 def test_a_page_has_a_row_for_each_arm_and_finished_runs_are_kept(tmp_path, monkeypatch):
     run = Mock(side_effect=left_by)
-    monkeypatch.setattr("acme_ext.launch.run_compiled", run)
+    monkeypatch.setattr("acme_ext.launch.run", run)
     arguments = [*ARGUMENTS, "--seeds", "2", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
     assert simulations.main(arguments) == 0
     page = (tmp_path / "simulations-catch.md").read_text()
@@ -73,7 +72,7 @@ def test_a_page_has_a_row_for_each_arm_and_finished_runs_are_kept(tmp_path, monk
 
 def test_fields_that_are_set_reach_every_run_and_the_page(tmp_path, monkeypatch):
     run = Mock(side_effect=left_by)
-    monkeypatch.setattr("acme_ext.launch.run_compiled", run)
+    monkeypatch.setattr("acme_ext.launch.run", run)
     places = ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
     assert simulations.main([*ARGUMENTS, "--set", "replay.samples_per_insert=7", "--set", "n_step=3", *places]) == 0
     configs = [call.args[0].builder.config for call in run.call_args_list]
@@ -84,7 +83,7 @@ def test_fields_that_are_set_reach_every_run_and_the_page(tmp_path, monkeypatch)
 
 
 def test_another_experiments_runs_are_not_read(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("acme_ext.launch.run_compiled", left_by)
+    monkeypatch.setattr("acme_ext.launch.run", left_by)
     arguments = [*ARGUMENTS, "--seeds", "1", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
     assert simulations.main(arguments) == 0
     assert simulations.main([*arguments, "--seed", "1"]) == 2

@@ -52,11 +52,11 @@ def test_list_names_every_agent_and_family(capsys):
 
 # Bad input: one sentence, exit code 2, and nothing written.
 _BAD = [
-    (["train", "dqn", "gym:CartPole-v1", "--ray-wait", "9"], "are for programs on 'ray', not on 'proc"),
+    (["train", "dqn", "gym:CartPole-v1", "--ray-wait", "9"], "--ray-wait is only for programs on Ray: add --on ray."),
     (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=far:2"], "learner asks for far: only CPU and GPU can"),
     (["train", "dqn", "gym:CartPole-v1", "--resources", "learner=GPU:99"], "more GPUs than there are here"),
     (["train", "dqn", "gym:CartPole-v1", "--on", "threads", "--resources", "learner=CPU:2"], "threads share what"),
-    (["train", "dqn", "gym:CartPole-v1", "--on", "threads", "--restart", "2"], "threads are never restarted"),
+    (["train", "dqn", "gym:CartPole-v1", "--on", "threads", "--restart", "2"], "--restart can't be used with --on"),
     (["train", "dqm", "gym:CartPole-v1"], "there is no agent 'dqm': did you mean 'dqn' or 'dqfd' or 'dmpo'?"),
     (["train", "jumping", "gym:CartPole-v1"], "there is no agent 'jumping': valid: "),
     (["train", "dqn", "gmy:CartPole-v1"], "no family of environments 'gmy'; a name is like 'gym:CartPole-v1', or"),
@@ -94,11 +94,11 @@ _BAD = [
     ([*_CARTPOLE, "--actors", "2", "--inference", "server", "--inference-servers", "3"], "3 inference servers need as"),
     ([*_CARTPOLE, "--actors", "2", "--inference-servers", "1"], "inference_servers is 1: that needs inference on the "),
     ([*_CARTPOLE, "--inference-servers", "2"], "is only for programs: add --actors N or --on processes."),
-    ([*_CARTPOLE, "--actors", "2", "--restart", "-1"], "restarts is -1: it must be at least 0"),
-    ([*_CARTPOLE, "--on", "ray", "--ray-wait", "nan"], "ray_wait_s is nan: it must be at least 0"),
+    ([*_CARTPOLE, "--actors", "2", "--restart", "-1"], "restarts is -1: it must not be negative"),
+    ([*_CARTPOLE, "--on", "ray", "--ray-wait", "nan"], "wait_s is nan: it must not be negative"),
     ([*_CARTPOLE, "--restart", "2"], "--restart is only for programs: add --actors N or --on"),
     ([*_CARTPOLE, "--on", "compiled", "--inference-servers", "2"], "--inference-servers can't be used with --on"),
-    ([*_CARTPOLE, "--on", "compiled", "--replay-every", "600"], "--replay-every can't be used with --on compiled"),
+    ([*_CARTPOLE, "--on", "compiled", "--replay-every", "600"], "leave checkpoints.replay_every_s (--replay-every)"),
     (["train", "bc", "data:x", "--num-envs", "2"], "--num-envs can't be used with data:FOLDER"),
     (["train", "bc", "data:x", "--on", "threads", "--replay-every", "9"], "--replay-every can't be used with data:"),
     (["evaluate", "x", "--video-episodes", "5"], "--video-episodes requires --video FILE"),

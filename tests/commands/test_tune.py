@@ -72,7 +72,7 @@ def tuned(**changes):
 def test_every_agents_space_is_of_fields_that_it_has_and_takes(name):
     builder = builders.make(name)
     assert [*spaces.of_agent(builder, (), {})] == [*spaces.AGENTS[name]]
-    spaces.settings.configure(builder, spaces.middle(spaces.of_agent(builder, (), {})))
+    spaces.configure_builder(builder, spaces.middle(spaces.of_agent(builder, (), {})))
 
 
 def test_an_agent_of_ones_own_has_the_space_of_what_it_is_derived_from_or_of_its_fields():

@@ -9,7 +9,7 @@ from typing import Any
 from test_compiled import dqn, experiment
 
 from acme_ext import launch
-from acme_ext.launch import Checkpoints
+from acme_ext.launch import Checkpoints, runner
 from acme_ext.launch.engines.compiled import engine
 from acme_ext.learning import checkpoints
 
@@ -20,19 +20,20 @@ if __name__ == "__main__":
     def die(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    class Killed(engine._Run):
-        def _call(self) -> None:
+    class Killed(engine.CompiledEngine):
+        def advance(self) -> None:
             global calls
             calls += 1
             if calls == 10 and when == "inside":
                 # The call's work is done, and the host knows nothing of it.
-                self._look = die
+                self._count = die
             if calls == 10 and when == "saving":
                 checkpoints._write_manifest = die
-            super()._call()
+            super().advance()
             if calls == 10 and when == "between":
                 die()
 
-    engine._Run = Killed
+    engine.CompiledEngine = Killed
+    runner._TICK_S = 0.0
     often = Checkpoints(every_s=1e-6)  # after each call
     launch.run(experiment(folder, dqn(prioritized=True), 160, checkpoints=often), launch.Compiled(), quiet=True)

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from acme_ext.launch.runners import offline
 from toys import Walk, make_walk
 
 from acme_ext import builders, launch
@@ -157,10 +156,10 @@ def test_a_run_records_what_it_does_and_learning_from_it_repeats(tmp_path):
     np.testing.assert_array_equal(episode.observation.argmax(axis=1), np.arange(11))
     walk = Walk(0)
     whole = experiment(tmp_path / "whole", small("dqn"), make_walk, data=str(data), steps=8)
-    offline.run(whole, quiet=True)
+    launch.run(whole, quiet=True)
     for steps in (4, 8):
         part = experiment(tmp_path / "parts", small("dqn"), make_walk, data=str(data), steps=steps)
-        result = offline.run(part, quiet=True)
+        result = launch.run(part, quiet=True)
         assert result.learner_steps == steps
     assert walk.taken == 0
     jax.tree.map(
@@ -169,7 +168,7 @@ def test_a_run_records_what_it_does_and_learning_from_it_repeats(tmp_path):
     )
     other = experiment(tmp_path / "parts", small("dqn"), make_walk, data=f"{data}?best=0.5", steps=8)
     with pytest.raises(UsageError, match=r"holds another run: data\.best is 1\.0 there and 0\.5 here"):
-        offline.run(other, quiet=True)
+        launch.run(other, quiet=True)
 
 
 def test_what_cannot_be_learned_from_is_refused(recorded, tmp_path):

@@ -19,7 +19,7 @@ from acme_ext import builders, envs, launch
 from acme_ext.acting.variables import POLICY
 from acme_ext.config.values import named
 from acme_ext.errors import RunError, UsageError
-from acme_ext.launch import Checkpoints, Evaluation, Experiment, Result
+from acme_ext.launch import Checkpoints, Evaluation, Experiment, Result, runner
 from acme_ext.launch.engines import in_process
 from acme_ext.launch.exporting import snapshots
 from acme_ext.launch.runs import directory
@@ -135,8 +135,9 @@ def test_a_run_may_leave_its_replay_out_of_its_checkpoints(tmp_path, counts):
     assert counts.saved == []
 
 
-@pytest.mark.parametrize(("every_s", "least", "most"), [(0, 1, 1), (1e9, 1, 1), (1e-9, 20, 22)])
-def test_no_seconds_between_checkpoints_mean_none_but_at_the_end(tmp_path, counts, every_s, least, most):
+@pytest.mark.parametrize(("every_s", "least", "most"), [(0, 1, 1), (1e9, 1, 1), (1e-9, 20, 24)])
+def test_no_seconds_between_checkpoints_mean_none_but_at_the_end(tmp_path, counts, monkeypatch, every_s, least, most):
+    monkeypatch.setattr(runner, "_TICK_S", 0.0)
     run(tmp_path, steps=20, checkpoints=Checkpoints(every_s=every_s))
     assert least <= len(counts.saved) <= most
 
@@ -188,7 +189,7 @@ def test_an_environment_that_raises_costs_nothing_that_was_learned(tmp_path, cou
         run(tmp_path, steps=60, environment=named("mine", factory))
     saved = latest(tmp_path)
     assert saved.steps == 25
-    assert saved.info["state"]["counts"] == {"environment_steps": 25, "environment_episodes": 2}
+    assert saved.info["state"]["counts"].items() >= {"environment_steps": 25, "environment_episodes": 2}.items()
     factory.mended = True
     result = run(tmp_path, steps=60, environment=named("mine", factory))
     assert result.environment_steps == 60
@@ -511,7 +512,7 @@ def test_an_interrupt_at_any_moment_is_a_stop_after_a_save(tmp_path, monkeypatch
             core = super().make_core(spec, networks)
 
             def step(state: Any, sample: Any) -> Any:
-                now("learner")  # in the midst of its compilation
+                now("learner")  # in the midst of the check of its shapes
                 return core.step(state, sample)
 
             return dataclasses.replace(core, step=step)
@@ -539,7 +540,7 @@ def test_an_interrupt_at_any_moment_is_a_stop_after_a_save(tmp_path, monkeypatch
     assert result.stopped_by == signal.SIGINT
     assert result.environment_steps < 10**7
     assert latest(tmp_path).steps == result.environment_steps
-    assert (result.environment_steps == 0) == (moment in ("specs", "core"))
+    assert (result.environment_steps == 0) == (moment != "saving")
     more = result.environment_steps + 20
     again = run(tmp_path, Interrupted(ToyConfig()), steps=more, environment=named("make_asked", make_asked))
     assert again.environment_steps == more
@@ -558,4 +559,4 @@ def test_an_interrupted_evaluation_is_none_and_is_made_when_the_run_goes_on(tmp_
     fields["evaluation"] = dataclasses.replace(evaluation, episodes=2, final_episodes=2)
     result = run(tmp_path, **fields)
     assert result.stopped_by is None
-    assert column(tmp_path, "evaluator") == ([30] if at_the_end else [21, 30])  # after a step, as all are
+    assert column(tmp_path, "evaluator") == ([30] if at_the_end else [20, 30])  # at the step where it was due

@@ -22,6 +22,7 @@ from acme_ext.acting.remote import RemoteExperience, RemoteInference, Reply
 from acme_ext.acting.slots import bucket_sizes
 from acme_ext.acting.variables import VariableClient
 from acme_ext.builders.base import Builder
+from acme_ext.config import AgentConfig
 from acme_ext.launch.engines.program.nodes import inference as nodes_inference
 from acme_ext.launch.engines.program.nodes import reports
 from acme_ext.launch.engines.program.nodes.inference import InferenceNode
@@ -39,11 +40,21 @@ TOKEN = b"t" * TOKEN_BYTES
 
 
 @dataclasses.dataclass(frozen=True)
+class RememberingConfig(AgentConfig):
+    """The size of the queue."""
+
+    max_size: int = 100
+    batch_size: int = 1
+    discount: float = 0.9
+    replay: UnrollConfig = UnrollConfig(max_size=100, length=LENGTH)
+
+
+@dataclasses.dataclass(frozen=True)
 class Remembering(Builder):
     """A policy that samples from what it remembers, and a queue of unrolls."""
 
     name: ClassVar[str] = "remembering"
-    config: UnrollConfig = UnrollConfig(max_size=100, length=LENGTH)
+    config: RememberingConfig = RememberingConfig()
     batch_size: int = 1
 
     def make_networks(self, spec):
